@@ -1,0 +1,79 @@
+"""The errors of backends: each says what is wrong, with which package, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+PACKAGES = {"numpy": "tape-numpy", "torch": "tape-torch"}
+"""The packages of the Tape project, for install hints: nothing is ever imported by these names."""
+
+
+class BackendError(RuntimeError):
+    """A backend cannot be used as asked; the base of the other two.
+
+    >>> BackendNotFoundError.__base__ is BackendError is BackendLoadError.__base__
+    True
+    """
+
+
+class BackendNotFoundError(BackendError):
+    """No installed package provides a backend of this name."""
+
+
+class BackendLoadError(BackendError):
+    """A backend is installed but cannot be loaded; `__cause__` is what its plugin raised, if it did.
+
+    Attributes:
+        problem: what is wrong, in one line and without the plugin's name.
+    """
+
+    problem: str = ""
+
+
+def listing(names: Iterable[str]) -> str:
+    """Backend names as messages show them.
+
+    >>> listing(["torch", "numpy"]), listing([])
+    ('numpy, torch', 'none')
+    """
+    return ", ".join(sorted(names)) or "none"
+
+
+def not_found(name: str, installed: Iterable[str], detail: str = "") -> BackendNotFoundError:
+    """The error for a name that no installed package provides.
+
+    Where the name looks misspelled the message does not suggest to pip-install the misspelling.
+
+    >>> print(not_found("numpi", ["numpy"]))
+    no backend named 'numpi' is installed
+      Did you mean 'numpy'?
+      Installed backends: numpy
+    """
+    from difflib import get_close_matches
+
+    installed = list(installed)
+    lines = [f"no backend named {name!r} is installed{detail}"]
+    close = get_close_matches(name, [*installed, *PACKAGES], n=1)
+    if name not in PACKAGES and close:
+        lines.append(f"Did you mean {close[0]!r}?")
+        if close[0] not in installed:
+            lines.append(f"To install it: pip install {PACKAGES[close[0]]}")
+    elif name in PACKAGES:
+        lines.append(f"To install it: pip install {PACKAGES[name]}")
+    else:
+        lines.append(f"If there is a package for it, its usual name is: pip install tape-{name}")
+    lines.append(f"Installed backends: {listing(installed)}")
+    return BackendNotFoundError("\n  ".join(lines))
+
+
+def load_error(plugin: str, problem: str, *hints: str) -> BackendLoadError:
+    """The error for an installed backend that cannot be loaded.
+
+    >>> print(load_error("backend 'torch' (tape-torch 0.1.0)", "it is broken", "Mend it"))
+    backend 'torch' (tape-torch 0.1.0) cannot be loaded: it is broken
+      Mend it
+    """
+    problem = " ".join(problem.split())  # a cause of many lines is shown whole by its own traceback
+    error = BackendLoadError("\n  ".join([f"{plugin} cannot be loaded: {problem}", *hints]))
+    error.problem = problem
+    return error

@@ -1,0 +1,112 @@
+"""What a backend plugin provides: the hooks, to be read by its author.
+
+A plugin is an installed package with one entry point in the group `tape.backends`. The entry
+point's name is the backend's name, and it points at a module with the hooks::
+
+    # pyproject.toml
+    [project]
+    name = "tape-mylib"
+    dependencies = ["tape-core>=0.1,<0.2", "mylib>=2"]
+
+    [project.entry-points."tape.backends"]
+    mylib = "tape_mylib"
+
+    # tape_mylib/__init__.py: light, it must not import the array library
+    from tape_core.backends import ArrayAPIBackend, BackendInfo, hookimpl
+
+    @hookimpl
+    def tape_backend_info():
+        return BackendInfo(
+            name="mylib",
+            contract=1,
+            array_types=("mylib:Array",),
+            install="pip install mylib",
+        )
+
+    @hookimpl
+    def tape_load_backend():
+        import mylib.array_api as xp
+
+        return ArrayAPIBackend("mylib", xp, array_types=("mylib:Array",))
+
+That is a complete backend. `python -m tape_core` shows whether Tape finds and loads it, and
+`TAPE_TRACE_PLUGINS=1` shows each step of it on stderr.
+
+`contract` is the number the plugin was written to. Written out, it lets a later Tape refuse the
+plugin with a clear message; `CONTRACT_VERSION`, which always agrees, leaves that to the
+requirement on tape-core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.op import Registry
+
+GROUP = "tape.backends"
+"""The entry-point group of backend plugins."""
+
+CONTRACT_VERSION = 1
+"""The version of everything a plugin relies on: these hooks, `Backend` and the rule interface.
+
+It grows by one when a plugin written to the old version could break.
+"""
+
+hookspec = pluggy.HookspecMarker("tape")
+hookimpl = pluggy.HookimplMarker("tape")
+"""Marks a plugin's function as the implementation of the hook of the same name."""
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """What is known of a backend without importing its array library.
+
+    Args:
+        name: the backend's name, the same as the entry point's.
+        contract: the version of the contract that the plugin is written to, see `CONTRACT_VERSION`.
+        array_types: the library's array classes as `"module:qualname"`; an array of such a class or
+            of a subclass belongs to this backend. The module may be a package that contains the
+            class's module, so `"mylib:Array"` is also `mylib.core.Array`.
+        capabilities: what the library can do, in words such as `"cpu"`, `"cuda"`, `"float64"` and
+            `"complex"`.
+        install: the command that installs what the backend needs, shown when something is missing.
+
+    >>> BackendInfo(name="mylib", contract=1, array_types=("mylib:Array",)).capabilities
+    ()
+    """
+
+    name: str
+    contract: int
+    array_types: tuple[str, ...]
+    capabilities: tuple[str, ...] = ()
+    install: str = ""
+
+
+@hookspec(firstresult=True)
+def tape_backend_info() -> BackendInfo:  # type: ignore[empty-body]
+    """Say what the backend is. Required, and cheap: it must not import the array library.
+
+    It is called when the backend is first asked for, and when an array of an unknown type is seen.
+    """
+
+
+@hookspec(firstresult=True)
+def tape_load_backend() -> Backend:  # type: ignore[empty-body]
+    """Import the array library and make the backend. Required.
+
+    It is called once in a process, when the backend is first used. Let the library's ImportError
+    pass: the user is shown it together with the `install` of `tape_backend_info`.
+    """
+
+
+@hookspec
+def tape_register_rules(registry: Registry) -> None:
+    """Add ops (`registry.register`) and replace derivative rules (`registry.override`). Optional.
+
+    It is called once, right after `tape_load_backend`.
+    """

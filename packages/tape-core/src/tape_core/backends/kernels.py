@@ -1,0 +1,38 @@
+"""The kernel namespace: every op by name, on raw arrays.
+
+This is the `xp` a derivative rule receives when nothing else records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+
+DEFAULT_KERNELS: dict[str, Callable[..., Any]] = {}
+"""For each op outside the standard, how to compute it with the ops of the standard: `kernel(xp, ...)`."""
+
+
+class Kernels:
+    """Resolves a name once: the backend's own kernel, else the op's default kernel, else the array library."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        backend = self._backend
+        if name in backend.kernels:
+            found = backend.kernels[name]
+        elif name in DEFAULT_KERNELS:
+            # Before the library: torch.softmax is not the op softmax.
+            found = partial(DEFAULT_KERNELS[name], self)
+        elif (found := getattr(backend.namespace, name, None)) is None and name != "newaxis":
+            raise AttributeError(
+                f"backend {backend.name!r} has no kernel {name!r}: neither its own kernels, nor the op's default, "
+                f"nor {getattr(backend.namespace, '__name__', backend.namespace)!s} has one"
+            )
+        setattr(self, name, found)
+        return found

@@ -1,0 +1,146 @@
+"""What the rest of Tape knows of an array library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from tape_core import dtypes
+from tape_core.backends.kernels import Kernels
+from tape_core.dtypes import DType
+
+Raw = Any
+"""An array of the wrapped library."""
+
+
+class Backend:
+    """An Array API namespace, kernels by op name that override or extend it, and a few facts.
+
+    Subclass it for a library that needs more; :class:`~tape_core.backends.ArrayAPIBackend` is it, ready-made,
+    for any conforming library.
+
+    Attributes:
+        name: the name that `TAPE_BACKEND`, `use_backend` and messages use.
+        namespace: the library's Array API namespace (a module or an object).
+        array_types: the library's array classes, as `"module:qualname"`.
+        kernels: functions on raw arrays by op name; each takes the op's own arguments.
+        rules: derivative rules by op name and input that replace the op's own on this backend.
+        scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
+        xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        namespace: Any,
+        *,
+        array_types: Sequence[str] = (),
+        kernels: Mapping[str, Callable[..., Any]] | None = None,
+        rules: Mapping[str, Mapping[str, Any]] | None = None,
+        version: str | None = None,
+    ) -> None:
+        self.name = name
+        self.namespace = namespace
+        self.array_types = tuple(array_types)
+        self.kernels = dict(kernels or {})
+        self.rules = {op: dict(by_input) for op, by_input in (rules or {}).items()}
+        self.scalar_types: frozenset[type] = frozenset()
+        self.version = version or str(getattr(namespace, "__version__", "unknown"))
+        self.xp: Any = Kernels(self)
+        self._raw_dtypes: dict[DType, Any] = {}
+        self._dtypes: dict[Any, DType] = {}
+
+    def __repr__(self) -> str:
+        return f"<backend {self.name} {self.version}>"
+
+    # -- dtypes
+
+    def raw_dtype(self, dtype: Any) -> Any:
+        """The library's object for a `dtype=` argument; None stays None."""
+        if dtype is None:
+            return None
+        neutral = dtype if type(dtype) is DType else self.dtype(dtype)
+        try:
+            return self._raw_dtypes[neutral]
+        except KeyError:
+            raw = getattr(self.namespace, neutral.name, None)
+            if raw is None:
+                raise TypeError(f"backend {self.name!r} has no dtype {neutral.name}") from None
+            return self._raw_dtypes.setdefault(neutral, raw)
+
+    def dtype(self, raw: Any) -> DType:
+        """The :class:`~tape_core.DType` of the library's dtype object (or of a name or Python type)."""
+        try:
+            return self._dtypes[raw]
+        except (KeyError, TypeError):
+            found = dtypes.as_dtype(raw)
+            if found is None:
+                for candidate in dtypes.DTYPES.values():
+                    own = getattr(self.namespace, candidate.name, None)
+                    if own is not None and own == raw:
+                        found = candidate
+                        break
+                else:
+                    raise TypeError(f"{raw!r} is not a dtype of backend {self.name!r}") from None
+            if not isinstance(raw, str | type):  # the meaning of `float` follows set_default_dtype
+                self._dtypes[raw] = found
+            return found
+
+    # -- devices
+
+    def devices(self) -> tuple[str, ...]:
+        """The devices present, as strings that `device=` takes."""
+        info = getattr(self.namespace, "__array_namespace_info__", None)
+        return tuple(str(d) for d in info().devices() if d is not None) if info else ("cpu",)
+
+    @property
+    def default_device(self) -> str:
+        """Where arrays are made when no device is named."""
+        info = getattr(self.namespace, "__array_namespace_info__", None)
+        return str(info().default_device() or "cpu") if info else "cpu"
+
+    def raw_device(self, device: str | None) -> Any:
+        """The library's object for a `device=` argument."""
+        return device
+
+    def device(self, array: Raw) -> str:
+        """Where a raw array lives."""
+        return str(getattr(array, "device", self.default_device))
+
+    # -- arrays in and out
+
+    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Raw:
+        """A raw array of a raw array, a nested list, a scalar or a buffer; `dtype` is the library's."""
+        return self.namespace.asarray(obj, dtype=dtype, device=self.raw_device(device), copy=copy)
+
+    def public(self, array: Raw) -> Raw:
+        """An array for users, also where kernels return scalars."""
+        return array
+
+    def numpy(self, array: Raw) -> Any:
+        """A `numpy.ndarray` of the same values, copied only where it must be."""
+        import numpy as np  # the caller asked for NumPy: it is not core's dependency
+
+        try:
+            return np.from_dlpack(array)
+        except (AttributeError, TypeError, BufferError, RuntimeError):
+            return np.asarray(array)
+
+    def format(self, array: Raw) -> str:
+        """The values, as they are printed."""
+        try:
+            return str(self.numpy(array))
+        except ImportError:
+            return str(array)
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Entered for a backward pass: floating-point warnings in it would point at nobody's line."""
+        return nullcontext()
+
+    def is_exclusive(self, array: Raw, references: int) -> bool:
+        """Whether nobody but the caller, who knows of `references` of them, can see this array's memory.
+
+        A wrong True lets an update in place change somebody else's value; so the answer is False where unsure.
+        """
+        return False

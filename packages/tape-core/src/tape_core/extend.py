@@ -1,0 +1,24 @@
+"""The extension surface: what an author of ops, rules or backends imports.
+
+Everything else in Tape is private to it. A backend's hooks are in `tape_core.backends`.
+"""
+
+from tape_core.op import NONDIFF, TODO, Op, elementwise, linear, op, registry, transpose, vjp
+from tape_core.rules import Spec
+from tape_core.samples import Draw, Refused, Sample
+
+__all__ = [
+    "NONDIFF",
+    "TODO",
+    "Draw",
+    "Op",
+    "Refused",
+    "Sample",
+    "Spec",
+    "elementwise",
+    "linear",
+    "op",
+    "registry",
+    "transpose",
+    "vjp",
+]

@@ -1,0 +1,315 @@
+"""The call paths of ops: run the kernel and, where a tape watches an input, leave one record.
+
+Everything a program does goes through here, so it is written out: one path for one input, one for two, one for
+the rest; no signature binding, no isinstance, no property, one dictionary lookup for kernel and plans.
+The layout of a record is in `tape_core.rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tape_core.plan import Part
+from tape_core.recording import ACTIVE
+from tape_core.rules import spec_of
+from tape_core.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
+
+if TYPE_CHECKING:
+    from tape_core.op import Op
+
+_new = object.__new__
+_get_active = ACTIVE.get
+
+
+def constant_call(op: Op) -> Callable[..., Any]:
+    """The path of an op of one or two inputs through which nothing flows."""
+    bindings = op.bindings
+
+    def call(*values: Any) -> Tensor:
+        if len(values) != len(op.inputs):
+            op.normalise(values, {})
+        values = op.operands(values)
+        backend = next(v.backend for v in values if type(v) is Tensor)
+        kernel, _ = bindings.get(backend) or op.bind(backend)
+        try:
+            out = kernel(*[v._array if type(v) is Tensor else v for v in values])
+        except Exception as error:
+            op.fail(error, values)
+        return wrap(out, backend)
+
+    return call
+
+
+def unary_call(op: Op) -> Callable[..., Any]:
+    """The path of an elementwise op of one input."""
+    bindings = op.bindings
+
+    def call(x: Any, /) -> Tensor:
+        if type(x) is not Tensor:
+            (x,) = op.operands((x,))
+        backend = x.backend
+        a = x._array
+        try:
+            kernel, plans = bindings[backend]
+        except KeyError:
+            kernel, plans = op.bind(backend)
+        try:
+            out = kernel(a)
+        except Exception as error:
+            op.fail(error, (x,))
+        result: Tensor = _new(Tensor)
+        result._array = out
+        result.backend = backend
+        slots = NO_SLOTS
+        if s := x._slots:
+            for tape in _get_active():
+                key = tape._key
+                i = s.get(key)
+                if i is None:
+                    continue
+                plan = plans[_ONE_WATCHED]
+                if plan is None:
+                    break
+                if slots is NO_SLOTS:
+                    slots = {}
+                records = tape._records
+                slots[key] = len(records)
+                specs = (spec_of(a),) if tape._complex else None
+                records.append((plan, specs, i, a if plan.keep1 else None, s, out if plan.keep_out else None, slots))
+        result._slots = slots
+        return result
+
+    return call
+
+
+_ONE_WATCHED = (True,)
+_BOTH_WATCHED = (True, True)
+_FIRST_WATCHED = (True, False)
+_SECOND_WATCHED = (False, True)
+
+
+def accepts(value: Any) -> bool:
+    """Whether an operator takes this operand; others get their turn with their own reflected operator."""
+    if isinstance(value, Tensor) or type(value) in SCALARS:
+        return True
+    from tape_core.backends.discovery import backend_of_type
+
+    return backend_of_type(type(value)) is not None
+
+
+def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
+    """The path of an elementwise op of two inputs; as an operator it declines operands it does not know."""
+    bindings = op.bindings
+
+    def call(x1: Any, x2: Any, /) -> Any:
+        if type(x1) is Tensor:
+            backend = x1.backend
+            a1 = x1._array
+            s1 = x1._slots
+            if type(x2) is Tensor:
+                if x2.backend is not backend:
+                    return call(*op.operands((x1, x2)))
+                a2 = x2._array
+                s2 = x2._slots
+            elif type(x2) in SCALARS:
+                a2 = x2
+                s2 = NO_SLOTS
+            elif operator and not accepts(x2):
+                return NotImplemented
+            else:
+                return call(*op.operands((x1, x2)))
+        elif type(x2) is Tensor and type(x1) in SCALARS:
+            backend = x2.backend
+            a1 = x1
+            s1 = NO_SLOTS
+            a2 = x2._array
+            s2 = x2._slots
+        elif operator and not accepts(x2):
+            return NotImplemented
+        else:
+            return call(*op.operands((x1, x2)))
+        try:
+            kernel, plans = bindings[backend]
+        except KeyError:
+            kernel, plans = op.bind(backend)
+        try:
+            out = kernel(a1, a2)
+        except Exception as error:
+            op.fail(error, (x1, x2))
+        result: Tensor = _new(Tensor)
+        result._array = out
+        result.backend = backend
+        slots = NO_SLOTS
+        if s1 or s2:
+            for tape in _get_active():
+                key = tape._key
+                i1 = s1.get(key)
+                i2 = s2.get(key)
+                if i1 is None:
+                    if i2 is None:
+                        continue
+                    plan = plans[_SECOND_WATCHED]
+                else:
+                    plan = plans[_FIRST_WATCHED if i2 is None else _BOTH_WATCHED]
+                if plan is None:
+                    continue
+                if slots is NO_SLOTS:
+                    slots = {}
+                    if type(a1) is type(a2) and type(a1) in backend.scalar_types:
+                        specs: Any = None
+                    elif type(a1) in SCALARS or type(a2) in SCALARS:
+                        specs = None if complex not in (type(a1), type(a2)) else (spec_of(a1), spec_of(a2))
+                    elif a1.shape == a2.shape and a1.dtype == a2.dtype:
+                        specs = None
+                    else:
+                        specs = ((a1.shape, a1.dtype), (a2.shape, a2.dtype))
+                    # A constant that is kept needs slots of its own, so that a tape opened later may watch it.
+                    if s1 is NO_SLOTS and type(x1) is Tensor:
+                        s1 = own_slots(x1)
+                    if s2 is NO_SLOTS and type(x2) is Tensor:
+                        s2 = own_slots(x2)
+                if specs is not None and (tape._complex or specs[0][1] != specs[1][1]):
+                    tape._meet(op, backend, out)
+                records = tape._records
+                slots[key] = len(records)
+                records.append(
+                    (
+                        plan,
+                        specs,
+                        i1,
+                        a1 if plan.keep1 else None,
+                        s1,
+                        i2,
+                        a2 if plan.keep2 else None,
+                        s2,
+                        out if plan.keep_out else None,
+                        slots,
+                    )
+                )
+        result._slots = slots
+        return result
+
+    return call
+
+
+def general_call(op: Op) -> Callable[..., Any]:
+    """The path of every other op: any number of inputs, a sequence of them, parameters, several results."""
+    bindings = op.bindings
+    n = len(op.inputs)
+    sequence = op.sequence
+    takes_dtype = op.takes_dtype
+    dtype_place = op.parameters.places.get("dtype")
+    has_parameters = op.has_parameters
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) < n or (kwargs and not has_parameters):
+            args, kwargs = op.normalise(args, kwargs)
+        if sequence:
+            values: tuple[Any, ...] = tuple(args[0])
+            if not values:
+                raise ValueError(f"{op.name}: {op.inputs[0]} is empty; it needs at least one array")
+            params = args[1:]
+        else:
+            values = args[:n]
+            params = args[n:]
+        backend: Any = None
+        arrays = []
+        watched = False
+        for x in values:
+            if type(x) is Tensor:
+                if backend is None:
+                    backend = x.backend
+                elif x.backend is not backend:
+                    break
+                arrays.append(x._array)
+                if x._slots:
+                    watched = True
+            elif type(x) in SCALARS or x is None:
+                arrays.append(x)
+            else:
+                break
+        if backend is None or len(arrays) != len(values):
+            values = op.operands(values)
+            backend = next(v.backend for v in values if type(v) is Tensor)
+            arrays = [v._array if type(v) is Tensor else v for v in values]
+            watched = any(v._slots for v in values if type(v) is Tensor)
+        if takes_dtype:
+            if kwargs.get("dtype") is not None:
+                kwargs["dtype"] = backend.raw_dtype(kwargs["dtype"])
+            elif dtype_place is not None and len(params) > dtype_place:
+                raw = backend.raw_dtype(params[dtype_place])
+                params = (*params[:dtype_place], raw, *params[dtype_place + 1 :])
+        try:
+            kernel, plans = bindings[backend]
+        except KeyError:
+            kernel, plans = op.bind(backend)
+        try:
+            out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
+        except Exception as error:
+            op.fail(error, values, params, kwargs)
+        if type(out) is tuple or type(out) is list:
+            slots: Any = tuple({} for _ in out) if watched else (NO_SLOTS,) * len(out)
+            result: Any = tuple(wrap(part, backend, s) for part, s in zip(out, slots, strict=True))
+        else:
+            slots = {} if watched else NO_SLOTS
+            result = wrap(out, backend, slots)
+        if watched and (active := _get_active()):
+            for tape in active:
+                record(op, tape, plans, backend, values, arrays, out, slots, params, kwargs)
+        return result
+
+    return call
+
+
+def record(
+    op: Op,
+    tape: Any,
+    plans: Any,
+    backend: Any,
+    values: tuple[Any, ...],
+    arrays: list[Any],
+    out: Any,
+    slots: Any,
+    params: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    """Leave a record of a general op on one tape, if the tape watches an input through which something flows."""
+    key = tape._key
+    at = [x._slots.get(key) if type(x) is Tensor else None for x in values]
+    mask = (any(i is not None for i in at),) if op.sequence else tuple([i is not None for i in at])
+    if True not in mask or (plan := plans[mask]) is None:
+        return
+    several = type(slots) is tuple
+    if op.takes_dtype and not several and not backend.dtype(out.dtype).inexact:
+        return
+    if op.takes_dtype or op.masks or op.sparse:
+        tape._meet(op, backend, out)
+    keeps = plan.keeps
+    own = [own_slots(x) if type(x) is Tensor else None for x in values]
+    if op.sequence:
+        specs: Any = (tuple([spec_of(a) for a in arrays]),)
+        rec: list[Any] = [plan, specs, tuple(at), tuple(arrays) if keeps else None, tuple(own)]
+    else:
+        specs = tuple([spec_of(a) if i is not None else None for a, i in zip(arrays, at, strict=True)])
+        if op.elementwise:
+            shape, dtype = out.shape, out.dtype
+            if all(s is None or (s[0] == shape and s[1] == dtype) for s in specs):
+                specs = None
+        rec = [plan, specs]
+        for k, a in enumerate(arrays):
+            rec += (at[k], a if k in keeps else None, own[k])
+    rec += (out if plan.keep_out else None, slots)
+    if op.has_parameters:
+        rec += (params, kwargs)
+    records = tape._records
+    base = len(records)
+    records.append(tuple(rec))
+    if not several:
+        slots[key] = base
+        return
+    # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
+    out_specs = tuple([spec_of(part) for part in out])
+    for k, part in enumerate(slots):
+        part[key] = len(records)
+        records.append((Part(k, out_specs), None, base))

@@ -1,0 +1,100 @@
+"""IndexedSlices: the gradient of a gather, as the rows that were gathered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tape_core.tensor import Tensor
+
+
+class IndexedSlices:
+    """Rows of an array that is zero elsewhere: row `indices[k]` has `values[k]`; rows named twice add up.
+
+    The gradient of :func:`~tape_core.gather` is one, so that an optimizer touches only the rows in use.
+    Arithmetic makes it dense; adding two keeps the slices of both.
+
+    >>> import tape_core as tc
+    >>> table = tc.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> with tc.GradientTape() as tape:
+    ...     y = tc.sum(tc.gather(table, tc.asarray([2, 0, 2])))
+    >>> slices = tape.gradient(y, table)
+    >>> slices.indices.tolist(), slices.dense_shape
+    ([2, 0, 2], (3, 2))
+    >>> slices.densify().tolist()
+    [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]
+
+    Attributes:
+        values: shape (n, ...): the rows.
+        indices: shape (n,), integers; duplicates are not merged.
+        dense_shape: the shape of the array the rows belong to.
+    """
+
+    __slots__ = ("_xp", "dense_shape", "indices", "values")
+
+    # NumPy arrays on the left of an operator leave the operation to us.
+    __array_ufunc__ = None
+
+    def __init__(self, values: Any, indices: Any, dense_shape: tuple[int, ...], *, _xp: Any = None) -> None:
+        if _xp is None:
+            from tape_core.ops.namespace import ops as _xp  # Tensors; a sweep on raw arrays passes its own
+        self._xp = _xp
+        self.values = values
+        self.indices = indices
+        self.dense_shape = tuple(dense_shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`dense_shape`."""
+        return self.dense_shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    def densify(self) -> Tensor:
+        """The whole array, duplicates added up."""
+        result: Tensor = self._xp.scatter(self.values, self.indices, self.dense_shape)
+        return result
+
+    def __repr__(self) -> str:
+        return f"IndexedSlices(values={self.values!r}, indices={self.indices!r}, dense_shape={self.dense_shape})"
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, IndexedSlices):
+            xp = self._xp
+            return IndexedSlices(
+                xp.concat([self.values, other.values], axis=0),
+                xp.concat([self.indices, other.indices], axis=0),
+                self.dense_shape,
+                _xp=xp,
+            )
+        return self.densify() + other
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Any:
+        return -self.densify()
+
+    def __sub__(self, other: Any) -> Any:
+        return self.densify() - _dense(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self.densify()
+
+    def __mul__(self, other: Any) -> Any:
+        return self.densify() * _dense(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * self.densify()
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.densify() / _dense(other)
+
+    def __pow__(self, other: Any) -> Any:
+        return self.densify() ** _dense(other)
+
+
+def _dense(value: Any) -> Any:
+    return value.densify() if isinstance(value, IndexedSlices) else value

@@ -1,0 +1,278 @@
+"""Op: one function of arrays, its derivative rules, and the hot path that runs and records it.
+
+Declare an op by decorating its signature and docstring; the array work is the backend's kernel::
+
+    @elementwise(x=lambda xp, x: xp.cos(x), samples=unary())
+    def sin(x: ArrayLike, /) -> Tensor:
+        '''Sine of each element, in radians.'''
+
+The three decorators differ in what the engine may do with a rule:
+
+- `elementwise`: the op broadcasts; a rule is the partial derivative (or a `vjp`), and the engine multiplies,
+  conjugates and sums back over broadcasting.
+- `linear`: each rule is a `transpose`.
+- `op`: each rule is a `vjp`. Here and for `linear` the cotangent must have exactly the input's shape.
+
+Each input has a rule, `NONDIFF` or `TODO`. What a rule's parameters mean is in `tape_core.rules`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import update_wrapper
+from typing import Any, NoReturn, TypeVar
+
+from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.backends.protocol import Backend
+from tape_core.hotpath import binary_call, constant_call, general_call, unary_call
+from tape_core.plan import Plan
+from tape_core.rules import NONDIFF, TODO, Parameters, Rule, RuleSpec, compile_rules, transpose, vjp
+from tape_core.samples import Samples
+from tape_core.tensor import SCALARS, Tensor, read
+
+__all__ = ["NONDIFF", "TODO", "Op", "elementwise", "linear", "op", "registry", "transpose", "vjp"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Op:
+    """What is known of one op. `registry[name]` finds it; `op.function` is what users call."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        rules: Mapping[str, RuleSpec],
+        *,
+        elementwise: bool = False,
+        sequence: bool = False,
+        masks: bool = False,
+        sparse: bool = False,
+        kernel: Callable[..., Any] | None = None,
+        samples: Samples | None = None,
+        reason: str | None = None,
+    ) -> None:
+        self.name = name = function.__name__
+        self.signature = inspect.signature(function)
+        self.elementwise = elementwise
+        self.masks = masks
+        self.sparse = sparse
+        self.kernel = kernel
+        self.samples = samples
+        self.reason = reason
+        self.sequence = sequence
+        self.rules = dict(rules)
+        self.parameters = Parameters(name, self.signature, list(rules), sequence)
+        self.inputs = self.parameters.inputs
+        self.compiled = compile_rules(name, self.parameters, rules)
+        self.has_parameters = bool(self.parameters.defaults)
+        self.takes_dtype = "dtype" in self.parameters.defaults
+        self.bindings: dict[Backend, tuple[Callable[..., Any], dict[Any, Plan | None]]] = {}
+        self._plans: dict[int, dict[Any, Plan | None]] = {}
+        self.function = self._call_path()
+        update_wrapper(self.function, function)
+        self.function.op = self  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}{self.signature}>"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether anything flows back through the op."""
+        return bool(self.compiled)
+
+    def _call_path(self) -> Callable[..., Any]:
+        if not self.has_parameters and not self.sequence and len(self.inputs) <= 2 and self.elementwise:
+            if not self.compiled:
+                return constant_call(self)
+            return unary_call(self) if len(self.inputs) == 1 else binary_call(self)
+        return general_call(self)
+
+    # -- what the hot path asks once per backend
+
+    def bind(self, backend: Backend) -> tuple[Callable[..., Any], dict[Any, Plan | None]]:
+        """The kernel on `backend`, and the plans of its records by which inputs are watched."""
+        kernel = getattr(backend.xp, self.name)
+        own = backend.rules.get(self.name)
+        rules: dict[int, Rule] = self.compiled
+        if own is not None:
+            rules = compile_rules(self.name, self.parameters, {**self.rules, **own})
+        bound = self.bindings[backend] = kernel, Plans(self, rules)
+        return bound
+
+    # -- what the hot path asks when operands are not plain Tensors of one backend
+
+    def operands(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The operands as Tensors of one backend and Python scalars, at least one of them a Tensor.
+
+        Raises:
+            TypeError: for operands that are not arrays, and for two backends.
+        """
+        values = tuple(
+            value if value is None else read(value, f"{self.name}: {self._input_name(k)}")
+            for k, value in enumerate(values)
+        )
+        tensors = [v for v in values if isinstance(v, Tensor)]
+        if not tensors:
+            from tape_core.ops.creation import asarray
+
+            first = next(k for k, v in enumerate(values) if v is not None)
+            tensor = asarray(values[first])
+            return (*values[:first], tensor, *values[first + 1 :])
+        backend = tensors[0].backend
+        for k, value in enumerate(values):
+            if isinstance(value, Tensor) and value.backend is not backend:
+                raise TypeError(
+                    f"{self.name}: {self._input_name(k)} is on backend {value.backend.name!r}, another operand on "
+                    f"{backend.name!r}; convert one with tape_core.asarray(x, backend={backend.name!r})"
+                )
+        return values
+
+    def _input_name(self, k: int) -> str:
+        if self.sequence:
+            return f"{self.inputs[0]}[{k}]"
+        return self.inputs[min(k, len(self.inputs) - 1)]
+
+    def normalise(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Inputs given by keyword or left to their default, as positional arguments."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}: {error}; its signature is {self.name}{self.signature}") from None
+        bound.apply_defaults()
+        inputs = tuple(bound.arguments[name] for name in self.inputs)
+        return (*inputs, *args[len(inputs) :]), {k: v for k, v in kwargs.items() if k not in self.inputs}
+
+    def fail(self, error: Exception, values: tuple[Any, ...], args: Any = (), kwargs: Any = None) -> NoReturn:
+        """Re-raise a kernel's error in the user's terms: the op, its inputs by name with shapes and dtypes."""
+        try:
+            self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
+        except TypeError as mismatch:
+            raise TypeError(f"{self.name}: {mismatch}; its signature is {self.name}{self.signature}") from None
+        given = ", ".join(
+            f"{self._input_name(k)}: {v!r}" if type(v) in SCALARS or v is None else f"{self._input_name(k)}: {v.dtype}{list(v.shape)}"
+            for k, v in enumerate(values)
+        )
+        extra = "".join(f", {v!r}" for v in args) + "".join(f", {k}={v!r}" for k, v in (kwargs or {}).items())
+        kind = next((k for k in (IndexError, TypeError, ValueError) if isinstance(error, k)), None)
+        if kind is None:
+            error.add_note(f"in tape_core.{self.name}({given}{extra})")
+            raise error
+        raise kind(f"{self.name}({given}{extra}): {error}") from error
+
+
+class Plans(dict[Any, "Plan | None"]):
+    """The plans of an op on a backend, by which inputs are watched; made when first needed."""
+
+    def __init__(self, op: Op, rules: dict[int, Rule]) -> None:
+        self.op = op
+        self.rules = rules
+
+    def __missing__(self, watched: tuple[bool, ...]) -> Plan | None:
+        rules = [rule for k, rule in self.rules.items() if watched[k]]
+        plan = self[watched] = Plan(self.op, rules) if rules else None
+        return plan
+
+
+class Registry(Mapping[str, Op]):
+    """Every op by name. Registering checks everything first, then commits."""
+
+    def __init__(self) -> None:
+        self._ops: dict[str, Op] = {}
+
+    def __getitem__(self, name: str) -> Op:
+        return self._ops[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ops)
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def register(self, op: Op) -> None:
+        """Add an op.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        if op.name in self._ops:
+            raise ValueError(f"op {op.name!r} is registered already, as {self._ops[op.name]!r}")
+        if op.kernel is not None:
+            DEFAULT_KERNELS[op.name] = op.kernel
+        self._ops[op.name] = op
+
+    def override(self, name: str, backend: Backend, **rules: RuleSpec) -> None:
+        """Replace rules of an op on one backend; what is not named keeps the op's own rule.
+
+        Raises:
+            KeyError: there is no such op.
+            TypeError: a rule does not fit the op.
+        """
+        op = self._ops[name]
+        compile_rules(name, op.parameters, {**op.rules, **backend.rules.get(name, {}), **rules})
+        backend.rules.setdefault(name, {}).update(rules)
+        op.bindings.pop(backend, None)
+
+
+registry = Registry()
+
+
+def _declare(**options: Any) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        declared = Op(function, **options)
+        registry.register(declared)
+        return declared.function  # type: ignore[return-value]
+
+    return decorate
+
+
+def elementwise(
+    *,
+    samples: Samples | None = None,
+    kernel: Callable[..., Any] | None = None,
+    masks: bool = False,
+    reason: str | None = None,
+    **rules: RuleSpec,
+) -> Callable[[F], F]:
+    """Declare an elementwise op: `elementwise(x1=lambda xp, x2: x2, x2=lambda xp, x1: x1)`.
+
+    Args:
+        samples: a generator function of :class:`~tape_core.samples.Sample`.
+        kernel: for an op outside the standard, `kernel(xp, ...)` on raw arrays with the standard's functions.
+        masks: the op leaves inputs out (`where`): a zero cotangent then stays zero, whatever the derivative.
+        reason: for an op through which nothing flows, why.
+        rules: per input, in order: the partial derivative as a function or number, a `vjp`, NONDIFF or TODO.
+    """
+    return _declare(rules=rules, elementwise=True, samples=samples, kernel=kernel, masks=masks, reason=reason)
+
+
+def linear(
+    *,
+    samples: Samples | None = None,
+    kernel: Callable[..., Any] | None = None,
+    sequence: bool = False,
+    sparse: bool = False,
+    **rules: RuleSpec,
+) -> Callable[[F], F]:
+    """Declare an op linear in its differentiable inputs: `linear(x=transpose(lambda xp, g, x_spec: ...))`.
+
+    With `sequence=True` the first argument is a sequence of arrays, and its rule returns as many cotangents.
+    With `sparse=True` a rule may return :class:`~tape_core.IndexedSlices`.
+    """
+    if bad := [name for name, rule in rules.items() if not isinstance(rule, transpose) and rule is not NONDIFF]:
+        raise TypeError(f"linear: the rule for {bad[0]!r} must be transpose(...) or NONDIFF")
+    return _declare(rules=rules, samples=samples, kernel=kernel, sequence=sequence, sparse=sparse)
+
+
+def op(
+    *,
+    samples: Samples | None = None,
+    kernel: Callable[..., Any] | None = None,
+    sequence: bool = False,
+    reason: str | None = None,
+    **rules: RuleSpec,
+) -> Callable[[F], F]:
+    """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of `elementwise`."""
+    if bad := [name for name, rule in rules.items() if not isinstance(rule, vjp | type(NONDIFF))]:
+        raise TypeError(f"op: the rule for {bad[0]!r} must be vjp(...), NONDIFF or TODO")
+    return _declare(rules=rules, samples=samples, kernel=kernel, sequence=sequence, reason=reason)

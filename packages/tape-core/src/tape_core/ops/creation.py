@@ -1,0 +1,269 @@
+"""Creation functions of the Array API standard.
+
+These are where a backend is selected: by an argument, else as `tape_core.use_backend` says. What is made
+from Tensors stays on their backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tape_core import dtypes
+from tape_core.backends import selection
+from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.protocol import Backend
+from tape_core.ops.data_types import astype, to_device
+from tape_core.ops.elementwise import where
+from tape_core.ops.manipulation import reshape, stack
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, wrap
+
+BackendLike = str | Backend | None
+
+
+def asarray(
+    obj: Any,
+    /,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    copy: bool | None = None,
+    backend: BackendLike = None,
+) -> Tensor:
+    """A Tensor of a Python scalar, a nested list, an array of an installed backend, a buffer or a Tensor.
+
+    Python floats become the default dtype (float32), Python integers int64; arrays keep theirs. A Tensor that
+    already is what is asked for is returned itself, so the path is kept; a list of Tensors is stacked.
+
+    >>> import tape_core as tc
+    >>> tc.asarray([1, 2], dtype=tc.float64)
+    Tensor([1. 2.], shape=(2,), dtype=float64, backend=numpy)
+
+    Args:
+        dtype: a DType, its name, the library's own dtype or a Python type.
+        device: a device of the backend.
+        copy: True always copies, False never does (a ValueError where it would have to), None as needed.
+        backend: a backend's name or object; a Tensor or array of another backend is converted, without its path.
+
+    Raises:
+        TypeError: `obj` is nothing an array can be made of.
+    """
+    if isinstance(obj, Tensor):
+        return _from_tensor(read(obj, "asarray: obj"), dtype, device, copy, backend)
+    kind = type(obj)
+    owner = None if kind in SCALARS or kind is list or kind is tuple else backend_of_type(kind)
+    if owner is not None and backend is None and device is None:
+        return wrap(_convert(owner, obj, owner.raw_dtype(dtype), None, copy), owner)
+    if (kind is list or kind is tuple) and _holds_tensor(obj):
+        packed = stack([asarray(part, backend=backend) for part in obj])
+        return _from_tensor(packed, dtype, device, None, backend)
+    chosen = selection.select(backend, device)
+    target = chosen.backend
+    if owner is not None and owner is not target:
+        obj = owner.numpy(owner.asarray(obj))
+    if dtype is None and kind in SCALARS:
+        dtype = dtypes.default_for(kind)
+    raw = _convert(target, obj, target.raw_dtype(dtype), chosen.device, copy)
+    if dtype is None and owner is None and not hasattr(obj, "dtype") and not _first_leaf_has_dtype(obj):
+        found = target.dtype(raw.dtype)
+        default = {"real floating": float, "complex floating": complex}.get(found.kind)
+        if default is not None and (wanted := dtypes.default_for(default)) is not found:
+            raw = target.xp.astype(raw, target.raw_dtype(wanted))
+    return wrap(raw, target)
+
+
+def _convert(backend: Backend, obj: Any, dtype: Any, device: str | None, copy: bool | None) -> Any:
+    try:
+        raw = backend.asarray(obj, dtype=dtype, device=device, copy=copy)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"asarray: cannot make an array of {obj!r} ({type(obj).__name__}): {error}") from error
+    try:
+        backend.dtype(raw.dtype)
+    except TypeError:
+        raise TypeError(
+            f"asarray: cannot make an array of {obj!r} ({type(obj).__name__}): its dtype would be {raw.dtype}"
+        ) from None
+    return raw
+
+
+def _from_tensor(x: Tensor, dtype: Any, device: str | None, copy: bool | None, backend: BackendLike) -> Tensor:
+    if backend is not None and (target := selection.select(backend, device).backend) is not x.backend:
+        raw = x.backend.numpy(x.array)
+        return wrap(target.asarray(raw, dtype=target.raw_dtype(dtype or x.dtype), device=device), target)
+    if dtype is not None and x.backend.dtype(x.backend.raw_dtype(dtype)) is not x.dtype:
+        x = astype(x, dtype)
+    if device is not None and device != x.device:
+        x = to_device(x, device)
+    if copy:
+        raw = x.backend.asarray(x.array, copy=True)
+        return wrap(raw, x.backend, x._slots)
+    return x
+
+
+def _holds_tensor(obj: Any) -> bool:
+    if isinstance(obj, Tensor):
+        return True
+    return isinstance(obj, list | tuple) and any(_holds_tensor(part) for part in obj)
+
+
+def _first_leaf_has_dtype(obj: Any) -> bool:
+    while isinstance(obj, list | tuple) and obj:
+        obj = obj[0]
+    return hasattr(obj, "dtype")
+
+
+def _made(name: str, *args: Any, dtype: Any, device: str | None, backend: BackendLike, **kwargs: Any) -> Tensor:
+    """The result of a creation function of the library, in the default float dtype unless told otherwise."""
+    chosen = selection.select(backend, device)
+    target = chosen.backend
+    try:
+        raw = getattr(target.xp, name)(
+            *args, dtype=target.raw_dtype(dtype), device=target.raw_device(chosen.device), **kwargs
+        )
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from error
+    return wrap(raw, target)
+
+
+def zeros(
+    shape: int | tuple[int, ...], *, dtype: Any = None, device: str | None = None, backend: BackendLike = None
+) -> Tensor:
+    """Zeros, float32 by default."""
+    return _made("zeros", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
+
+
+def ones(
+    shape: int | tuple[int, ...], *, dtype: Any = None, device: str | None = None, backend: BackendLike = None
+) -> Tensor:
+    """Ones, float32 by default."""
+    return _made("ones", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
+
+
+def empty(
+    shape: int | tuple[int, ...], *, dtype: Any = None, device: str | None = None, backend: BackendLike = None
+) -> Tensor:
+    """An array whose values are whatever was there, float32 by default."""
+    return _made("empty", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
+
+
+def full(
+    shape: int | tuple[int, ...],
+    fill_value: complex,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    backend: BackendLike = None,
+) -> Tensor:
+    """`fill_value` everywhere, in the dtype that a Python scalar like it has by default."""
+    dtype = dtype or dtypes.default_for(type(fill_value))
+    return _made("full", shape, fill_value, dtype=dtype, device=device, backend=backend)
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: str | None = None,
+    backend: BackendLike = None,
+) -> Tensor:
+    """Ones on the `k`-th diagonal, zeros elsewhere, float32 by default."""
+    dtype = dtype or dtypes.get_default_dtype()
+    return _made("eye", n_rows, n_cols, k=k, dtype=dtype, device=device, backend=backend)
+
+
+def arange(
+    start: float,
+    /,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    backend: BackendLike = None,
+) -> Tensor:
+    """Evenly spaced values in [start, stop), or [0, start): int64 from integers, float32 otherwise."""
+    if dtype is None:
+        integers = all(isinstance(v, int) for v in (start, stop, step) if v is not None)
+        dtype = dtypes.int64 if integers else dtypes.get_default_dtype()
+    return _made("arange", start, stop, step, dtype=dtype, device=device, backend=backend)
+
+
+def linspace(
+    start: complex,
+    stop: complex,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    endpoint: bool = True,
+    backend: BackendLike = None,
+) -> Tensor:
+    """`num` evenly spaced values from `start` to `stop`, float32 by default."""
+    dtype = dtype or dtypes.default_for(complex if isinstance(start, complex) or isinstance(stop, complex) else float)
+    return _made("linspace", start, stop, num=num, endpoint=endpoint, dtype=dtype, device=device, backend=backend)
+
+
+def _like(name: str, x: ArrayLike, *args: Any, dtype: Any, device: str | None) -> Tensor:
+    x = asarray(x)
+    backend = x.backend
+    raw = getattr(backend.xp, name)(
+        x.array, *args, dtype=backend.raw_dtype(dtype), device=None if device is None else backend.raw_device(device)
+    )
+    return wrap(raw, backend)
+
+
+def zeros_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Zeros of the shape, dtype and device of `x`."""
+    return _like("zeros_like", x, dtype=dtype, device=device)
+
+
+def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Ones of the shape, dtype and device of `x`."""
+    return _like("ones_like", x, dtype=dtype, device=device)
+
+
+def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Whatever was there, in the shape, dtype and device of `x`."""
+    return _like("empty_like", x, dtype=dtype, device=device)
+
+
+def full_like(x: ArrayLike, /, fill_value: complex, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """`fill_value` everywhere, in the shape, dtype and device of `x`."""
+    return _like("full_like", x, fill_value, dtype=dtype, device=device)
+
+
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
+    """The coordinates of a grid, from the 1-d coordinates along each axis."""
+    from tape_core.ops.manipulation import broadcast_arrays
+
+    n = len(arrays)
+    tensors = [asarray(a) for a in arrays]
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
+    axes = list(range(n))
+    if indexing == "xy" and n > 1:
+        axes[0], axes[1] = 1, 0
+    return list(
+        broadcast_arrays(*(reshape(t, (1,) * axis + (-1,) + (1,) * (n - axis - 1)) for t, axis in zip(tensors, axes, strict=True)))
+    )
+
+
+def _triangle(x: ArrayLike, keep: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    x = asarray(x)
+    rows = arange(x.shape[-2], backend=x.backend, device=x.device)
+    columns = arange(x.shape[-1], backend=x.backend, device=x.device)
+    return where(keep(reshape(rows, (-1, 1)), columns), x, 0)
+
+
+def tril(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+    """The lower triangle of each matrix, zeros above the `k`-th diagonal."""
+    return _triangle(x, lambda rows, columns: columns <= rows + k)
+
+
+def triu(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+    """The upper triangle of each matrix, zeros below the `k`-th diagonal."""
+    return _triangle(x, lambda rows, columns: columns >= rows + k)

@@ -1,0 +1,517 @@
+"""Elementwise functions of the Array API standard.
+
+Each op stands with its derivative; broadcasting, the complex conjugate and dtypes are the engine's.
+A formula without a source is textbook calculus.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from tape_core.op import NONDIFF, elementwise, vjp
+from tape_core.samples import Draw, Sample, binary, unary
+from tape_core.tensor import SCALARS, ArrayLike, Tensor
+
+STEP = "piecewise constant: the derivative is zero wherever it exists"
+NOT_A_NUMBER = "the result is a truth value or a bit pattern, not a real number"
+
+
+# -- arithmetic
+
+
+@elementwise(x1=1, x2=1, samples=binary())
+def add(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 + x2`."""
+
+
+@elementwise(x1=1, x2=-1, samples=binary())
+def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 - x2`."""
+
+
+@elementwise(x1=lambda xp, x2: x2, x2=lambda xp, x1: x1, samples=binary())
+def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 * x2`."""
+
+
+@elementwise(x1=vjp(lambda xp, g, x2: g / xp_conj(xp, x2)), x2=lambda xp, x2, out: -out / x2, samples=binary(0.5, 2))
+def divide(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 / x2`."""
+
+
+def xp_conj(xp: Any, x: Any) -> Any:
+    """The conjugate; the engine's own does it for partial derivatives, a `vjp` does it itself."""
+    if type(x) in SCALARS:
+        return x.conjugate()
+    return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
+
+
+def _power_base(xp: Any, x1: Any, x2: Any) -> Any:
+    if type(x2) in SCALARS:
+        if x2 == 2:
+            return 2 * x1
+        return x1 * 0 if x2 == 0 else x2 * xp.pow(x1, x2 - 1)
+    # x ** 0 is 1 everywhere, so its derivative is 0 at 0 as well.
+    zero = x2 == 0
+    return xp.where(zero, 0, x2 * xp.pow(x1, xp.where(zero, 1, x2 - 1)))
+
+
+def _power_exponent(xp: Any, x1: Any, out: Any) -> Any:
+    # For a base <= 0 the power is no differentiable function of its exponent: 0 there, as in TensorFlow.
+    if type(x1) in SCALARS:
+        if isinstance(x1, complex):
+            import cmath
+
+            return out * (cmath.log(x1) if x1 else 0)
+        return out * (math.log(x1) if x1 > 0 else 0)
+    if xp.isdtype(x1.dtype, "complex floating"):
+        return out * xp.log(xp.where(x1 == 0, 1, x1))
+    positive = x1 > 0
+    return xp.where(positive, out * xp.log(xp.where(positive, x1, 1)), 0)
+
+
+def _pow_samples(draw: Draw) -> Iterator[Sample]:
+    yield from binary(0.5, 2, -2, 2)(draw)
+    for exponent in (0, 1, 2, 3, -1, 0.5):
+        yield Sample(draw(2, 3, low=0.5), exponent)
+    yield Sample(2.0, draw(3))
+
+
+@elementwise(x1=_power_base, x2=_power_exponent, samples=_pow_samples)
+def pow(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 ** x2`. The derivative of `x ** 0` is 0, also at 0; that for the exponent is 0 where the base is <= 0."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(0.5, 4), reason=STEP)
+def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 // x2`."""
+
+
+@elementwise(x1=1, x2=lambda xp, x1, x2: -xp.floor(x1 / x2), samples=binary(2.1, 2.9, 0.5, 0.9))
+def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 % x2`, with the sign of `x2`."""
+
+
+@elementwise(x=-1, samples=unary())
+def negative(x: ArrayLike, /) -> Tensor:
+    """`-x`."""
+
+
+@elementwise(x=1, samples=unary())
+def positive(x: ArrayLike, /) -> Tensor:
+    """`+x`."""
+
+
+@elementwise(x=vjp(lambda xp, g, x: g * xp.sign(x)), samples=unary(0.1, 2))
+def abs(x: ArrayLike, /) -> Tensor:
+    """The absolute value. At 0 the derivative is 0; for complex z it is z / abs(z)."""
+
+
+def _sign_vjp(xp: Any, g: Any, x: Any) -> Any:
+    if not xp.isdtype(x.dtype, "complex floating"):
+        return g * 0
+    s, size = xp.sign(x), xp.abs(x)
+    # sign(z) = z / |z| turns with z and ignores its length: the part of g along s is lost.
+    return (g - s * xp.real(xp.conj(s) * g)) / xp.where(size == 0, 1, size)
+
+
+@elementwise(x=vjp(_sign_vjp), samples=unary(0.1, 2))
+def sign(x: ArrayLike, /) -> Tensor:
+    """The sign: -1, 0 or 1; z / abs(z) for complex z."""
+
+
+@elementwise(x=lambda xp, x: 2 * x, samples=unary())
+def square(x: ArrayLike, /) -> Tensor:
+    """`x * x`."""
+
+
+@elementwise(x=lambda xp, out: 0.5 / out, samples=unary(0.2, 3))
+def sqrt(x: ArrayLike, /) -> Tensor:
+    """The square root."""
+
+
+@elementwise(x=lambda xp, out: -out * out, samples=unary(0.5, 2))
+def reciprocal(x: ArrayLike, /) -> Tensor:
+    """`1 / x`."""
+
+
+def _hypot_part(xp: Any, x: Any, out: Any) -> Any:
+    # At the origin 0, the subgradient of least norm.
+    return x / xp.where(out == 0, 1, out)
+
+
+@elementwise(
+    x1=lambda xp, x1, out: _hypot_part(xp, x1, out),
+    x2=lambda xp, x2, out: _hypot_part(xp, x2, out),
+    samples=binary(0.2, 2),
+)
+def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`sqrt(x1**2 + x2**2)` without overflow. At the origin the derivatives are 0."""
+
+
+@elementwise(x1=lambda xp, x1, out: xp.sign(x1) * xp.sign(out), x2=NONDIFF, samples=binary(0.2, 2))
+def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The magnitude of `x1` with the sign of `x2`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason="a step of the number format, not of the reals")
+def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The next floating-point number from `x1` towards `x2`."""
+
+
+# -- exponentials and logarithms
+
+
+@elementwise(x=lambda xp, out: out, samples=unary())
+def exp(x: ArrayLike, /) -> Tensor:
+    """The exponential."""
+
+
+@elementwise(x=lambda xp, out: out + 1, samples=unary())
+def expm1(x: ArrayLike, /) -> Tensor:
+    """`exp(x) - 1`, exact near 0."""
+
+
+@elementwise(x=vjp(lambda xp, g, x: g / xp_conj(xp, x)), samples=unary(0.2, 3))
+def log(x: ArrayLike, /) -> Tensor:
+    """The natural logarithm."""
+
+
+@elementwise(x=vjp(lambda xp, g, x: g / (1 + xp_conj(xp, x))), samples=unary(-0.5, 2))
+def log1p(x: ArrayLike, /) -> Tensor:
+    """`log(1 + x)`, exact near 0."""
+
+
+@elementwise(x=vjp(lambda xp, g, x: g / (xp_conj(xp, x) * math.log(2))), samples=unary(0.2, 3))
+def log2(x: ArrayLike, /) -> Tensor:
+    """The logarithm to base 2."""
+
+
+@elementwise(x=vjp(lambda xp, g, x: g / (xp_conj(xp, x) * math.log(10))), samples=unary(0.2, 3))
+def log10(x: ArrayLike, /) -> Tensor:
+    """The logarithm to base 10."""
+
+
+def _logaddexp_part(xp: Any, x: Any, out: Any) -> Any:
+    # Where both inputs are -inf, so is out, and x - out would be NaN.
+    return xp.exp(x - xp.where(out == -math.inf, 0, out))
+
+
+@elementwise(
+    x1=lambda xp, x1, out: _logaddexp_part(xp, x1, out),
+    x2=lambda xp, x2, out: _logaddexp_part(xp, x2, out),
+    samples=binary(),
+)
+def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`log(exp(x1) + exp(x2))` without overflow."""
+
+
+# -- trigonometric and hyperbolic
+
+
+@elementwise(x=lambda xp, x: xp.cos(x), samples=unary())
+def sin(x: ArrayLike, /) -> Tensor:
+    """The sine of an angle in radians."""
+
+
+@elementwise(x=lambda xp, x: -xp.sin(x), samples=unary())
+def cos(x: ArrayLike, /) -> Tensor:
+    """The cosine of an angle in radians."""
+
+
+@elementwise(x=lambda xp, out: 1 + out * out, samples=unary(-1.2, 1.2))
+def tan(x: ArrayLike, /) -> Tensor:
+    """The tangent of an angle in radians."""
+
+
+@elementwise(x=lambda xp, x: 1 / xp.sqrt(1 - x * x), samples=unary(-0.9, 0.9))
+def asin(x: ArrayLike, /) -> Tensor:
+    """The inverse sine, in radians."""
+
+
+@elementwise(x=lambda xp, x: -1 / xp.sqrt(1 - x * x), samples=unary(-0.9, 0.9))
+def acos(x: ArrayLike, /) -> Tensor:
+    """The inverse cosine, in radians."""
+
+
+@elementwise(x=lambda xp, x: 1 / (1 + x * x), samples=unary())
+def atan(x: ArrayLike, /) -> Tensor:
+    """The inverse tangent, in radians."""
+
+
+@elementwise(
+    x1=lambda xp, x1, x2: x2 / (x1 * x1 + x2 * x2),
+    x2=lambda xp, x1, x2: -x1 / (x1 * x1 + x2 * x2),
+    samples=binary(0.2, 2),
+)
+def atan2(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The angle of the point (x2, x1), in radians."""
+
+
+@elementwise(x=lambda xp, x: xp.cosh(x), samples=unary())
+def sinh(x: ArrayLike, /) -> Tensor:
+    """The hyperbolic sine."""
+
+
+@elementwise(x=lambda xp, x: xp.sinh(x), samples=unary())
+def cosh(x: ArrayLike, /) -> Tensor:
+    """The hyperbolic cosine."""
+
+
+@elementwise(x=lambda xp, out: 1 - out * out, samples=unary())
+def tanh(x: ArrayLike, /) -> Tensor:
+    """The hyperbolic tangent."""
+
+
+@elementwise(x=lambda xp, x: 1 / xp.sqrt(x * x + 1), samples=unary())
+def asinh(x: ArrayLike, /) -> Tensor:
+    """The inverse hyperbolic sine."""
+
+
+@elementwise(x=lambda xp, x: 1 / (xp.sqrt(x - 1) * xp.sqrt(x + 1)), samples=unary(1.2, 3))
+def acosh(x: ArrayLike, /) -> Tensor:
+    """The inverse hyperbolic cosine."""
+
+
+@elementwise(x=lambda xp, x: 1 / (1 - x * x), samples=unary(-0.9, 0.9))
+def atanh(x: ArrayLike, /) -> Tensor:
+    """The inverse hyperbolic tangent."""
+
+
+# -- rounding
+
+
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=STEP)
+def ceil(x: ArrayLike, /) -> Tensor:
+    """The smallest integer not below."""
+
+
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=STEP)
+def floor(x: ArrayLike, /) -> Tensor:
+    """The greatest integer not above."""
+
+
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=STEP)
+def trunc(x: ArrayLike, /) -> Tensor:
+    """The nearest integer towards 0."""
+
+
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.4), reason=STEP)
+def round(x: ArrayLike, /) -> Tensor:
+    """The nearest integer, halves to even."""
+
+
+# -- choosing
+
+
+@elementwise(
+    x1=vjp(lambda xp, g, x1, x2: xp.where(x1 >= x2, g, 0)),
+    x2=vjp(lambda xp, g, x1, x2: xp.where(x1 >= x2, 0, g)),
+    samples=binary(),
+)
+def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The greater of two values. On a tie the gradient goes to `x1`, as in TensorFlow."""
+
+
+@elementwise(
+    x1=vjp(lambda xp, g, x1, x2: xp.where(x1 <= x2, g, 0)),
+    x2=vjp(lambda xp, g, x1, x2: xp.where(x1 <= x2, 0, g)),
+    samples=binary(),
+)
+def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The smaller of two values. On a tie the gradient goes to `x1`, as in TensorFlow."""
+
+
+def _clip_x(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
+    if min is not None:
+        g = xp.where(x >= min, g, 0)
+    return g if max is None else xp.where(x <= max, g, 0)
+
+
+def _clip_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(3, 4), -1.03, 1.02)
+    yield Sample(draw(3, 4), max=0.51)
+    yield Sample(draw(2, 3), draw(3, low=-1, high=0), draw(2, 1, low=0, high=1))
+    yield Sample(draw(0), -1.0, 1.0)
+
+
+@elementwise(
+    x=vjp(_clip_x),
+    min=vjp(lambda xp, g, x, min: xp.where(x < min, g, 0)),
+    max=vjp(lambda xp, g, x, max: xp.where(x > max, g, 0)),
+    samples=_clip_samples,
+)
+def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
+    """`x` limited to [min, max]. At a bound the gradient goes to `x`."""
+
+
+def _where_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3) > 0, draw(2, 3), draw(2, 3))
+    yield Sample(draw(3) > 0, draw(2, 1), 1.5)
+    yield Sample(draw(2, 3) > 0, draw(), draw(3))
+    yield Sample(draw(0, 2) > 0, draw(0, 2), 0.0)
+
+
+@elementwise(
+    condition=NONDIFF,
+    x1=vjp(lambda xp, g, condition: xp.where(condition, g, 0)),
+    x2=vjp(lambda xp, g, condition: xp.where(condition, 0, g)),
+    masks=True,
+    samples=_where_samples,
+)
+def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1` where the condition holds, `x2` elsewhere.
+
+    Nothing comes back from the branch not taken, not even NaN: the gradient of
+    `where(x > 0, sqrt(x), 0)` at 0 is 0, and so for any function in place of `sqrt`.
+
+    >>> import tape_core as tc
+    >>> x = tc.Variable([0.0, 4.0])
+    >>> with tc.GradientTape() as tape:
+    ...     y = tc.where(x > 0, tc.sqrt(x), 0)
+    >>> tape.gradient(y, x).tolist()
+    [0.0, 0.25]
+    """
+
+
+# -- complex parts
+
+
+@elementwise(x=1, samples=unary())
+def real(x: ArrayLike, /) -> Tensor:
+    """The real part."""
+
+
+def _imag_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3) * (1 + 2j))
+    yield Sample(draw() * 1j)
+
+
+@elementwise(x=vjp(lambda xp, g: g * 1j), samples=_imag_samples)
+def imag(x: ArrayLike, /) -> Tensor:
+    """The imaginary part of complex values."""
+
+
+@elementwise(x=vjp(lambda xp, g: xp_conj(xp, g)), samples=unary())
+def conj(x: ArrayLike, /) -> Tensor:
+    """The complex conjugate."""
+
+
+# -- comparison, logic and bits: nothing flows through
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason=NOT_A_NUMBER)
+def equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 == x2`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason=NOT_A_NUMBER)
+def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 != x2`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason=NOT_A_NUMBER)
+def less(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 < x2`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason=NOT_A_NUMBER)
+def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 <= x2`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason=NOT_A_NUMBER)
+def greater(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 > x2`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason=NOT_A_NUMBER)
+def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 >= x2`."""
+
+
+@elementwise(x=NONDIFF, samples=unary(), reason=NOT_A_NUMBER)
+def isfinite(x: ArrayLike, /) -> Tensor:
+    """Whether neither infinite nor NaN."""
+
+
+@elementwise(x=NONDIFF, samples=unary(), reason=NOT_A_NUMBER)
+def isinf(x: ArrayLike, /) -> Tensor:
+    """Whether infinite."""
+
+
+@elementwise(x=NONDIFF, samples=unary(), reason=NOT_A_NUMBER)
+def isnan(x: ArrayLike, /) -> Tensor:
+    """Whether NaN."""
+
+
+@elementwise(x=NONDIFF, samples=unary(), reason=NOT_A_NUMBER)
+def signbit(x: ArrayLike, /) -> Tensor:
+    """Whether the sign bit is set, as it is for -0.0."""
+
+
+def _booleans(inputs: int) -> Any:
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(*(draw(2, 3) > 0 for _ in range(inputs)))
+        yield Sample(*(draw() > 0 for _ in range(inputs)))
+
+    return samples
+
+
+def _integers(inputs: int, high: int = 9) -> Any:
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(*(draw.rng.integers(0, high, (2, 3)) for _ in range(inputs)))
+
+    return samples
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=_booleans(2), reason=NOT_A_NUMBER)
+def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """Whether both hold."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=_booleans(2), reason=NOT_A_NUMBER)
+def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """Whether one holds."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=_booleans(2), reason=NOT_A_NUMBER)
+def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """Whether exactly one holds."""
+
+
+@elementwise(x=NONDIFF, samples=_booleans(1), reason=NOT_A_NUMBER)
+def logical_not(x: ArrayLike, /) -> Tensor:
+    """Whether it does not hold."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=_integers(2), reason=NOT_A_NUMBER)
+def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 & x2`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=_integers(2), reason=NOT_A_NUMBER)
+def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 | x2`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=_integers(2), reason=NOT_A_NUMBER)
+def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 ^ x2`."""
+
+
+@elementwise(x=NONDIFF, samples=_integers(1), reason=NOT_A_NUMBER)
+def bitwise_invert(x: ArrayLike, /) -> Tensor:
+    """`~x`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=_integers(2, 4), reason=NOT_A_NUMBER)
+def bitwise_left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 << x2`."""
+
+
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=_integers(2, 4), reason=NOT_A_NUMBER)
+def bitwise_right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """`x1 >> x2`."""

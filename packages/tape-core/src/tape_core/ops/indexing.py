@@ -1,0 +1,201 @@
+"""Indexing: reading parts of an array, and `scatter`, its transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tape_core.indexed_slices import IndexedSlices
+from tape_core.op import NONDIFF, linear, registry, transpose
+from tape_core.samples import Draw, Refused, Sample
+from tape_core.tensor import ArrayLike, Tensor, read
+
+
+def _keys(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Shapes and keys of each kind of indexing."""
+    yield (2, 3), 1
+    yield (2, 3), (slice(None, None, 2), -1)
+    yield (2, 3), (..., None, slice(1, None))
+    yield (4,), slice(None, None, -1)
+    yield (2, 3), draw(2, 3)._array > 0
+    yield (3, 2), draw.rng.integers(0, 3, (2, 2))._array
+    yield (3, 4), (draw.rng.integers(0, 3, (5,))._array, slice(1, 3))
+    yield (3, 4), (draw.rng.integers(0, 3, (5,))._array, draw.rng.integers(0, 4, (5,))._array)
+
+
+def _get_samples(draw: Draw) -> Iterator[Sample]:
+    for shape, key in _keys(draw):
+        yield Sample(draw(*shape), key)
+    yield Refused(IndexError, "getitem", draw(2, 3), 2)
+
+
+def _scatter_samples(draw: Draw) -> Iterator[Sample]:
+    for shape, key in _keys(draw):
+        yield Sample(draw(*shape)[key], key, shape)
+
+
+def has_integer_arrays(key: Any) -> bool:
+    """Whether a key may name an element more than once."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(hasattr(part, "dtype") and part.shape != () and "bool" not in str(part.dtype) for part in parts)
+
+
+def _scatter_kernel(xp: Any, values: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    out = xp.zeros_beside(values, shape, dtype=values.dtype)
+    if not has_integer_arrays(key):
+        out[key] = values
+        return out
+    # The standard cannot assign through integer arrays. Number the elements, let the key pick numbers, and add
+    # element by element: slow and right; a backend with a scatter of its own overrides this kernel.
+    size = 1
+    for length in shape:
+        size *= length
+    places = xp.reshape(xp.reshape(xp.arange_beside(values, size), shape)[key], (-1,))
+    flat, values = xp.reshape(out, (-1,)), xp.reshape(values, (-1,))
+    for k in range(places.shape[0]):
+        i = int(places[k])
+        flat[i] = flat[i] + values[k]
+    return xp.reshape(flat, shape)
+
+
+@linear(
+    x=transpose(lambda xp, g, x_spec, key: xp.scatter(g, key, x_spec.shape)),
+    kernel=lambda xp, x, key: x[key],
+    samples=_get_samples,
+)
+def getitem(x: ArrayLike, /, key: Any) -> Tensor:
+    """`x[key]`: integers, slices, `...`, None, a boolean mask, integer arrays."""
+
+
+@linear(
+    values=transpose(lambda xp, g, key: xp.getitem(g, key)),
+    kernel=_scatter_kernel,
+    samples=_scatter_samples,
+)
+def scatter(values: ArrayLike, /, key: Any, shape: tuple[int, ...]) -> Tensor:
+    """Zeros of `shape` with `values` added at `key`; elements named twice add up. The transpose of indexing."""
+
+
+def raw_key(key: Any, tensor: Tensor) -> Any:
+    """A key with raw index arrays in place of Tensors."""
+    if isinstance(key, tuple):
+        return tuple([raw_key(part, tensor) for part in key])
+    if isinstance(key, Tensor):
+        if key.backend is not tensor.backend:
+            raise TypeError(
+                f"getitem: the index is on backend {key.backend.name!r}, the array on {tensor.backend.name!r}; "
+                f"convert one with tape_core.asarray"
+            )
+        return key._array
+    if isinstance(key, list):
+        # As NumPy reads it; the standard has no lists.
+        return tensor.backend.asarray(key)
+    return key
+
+
+# Both take keys with Tensors in them, in rules as well: they are unwrapped before the op sees them.
+_getitem, _scatter = getitem, scatter
+
+
+def getitem_with_key(x: Tensor, key: Any) -> Tensor:
+    """`x[key]` for a key that may hold Tensors."""
+    x = read(x, "getitem: x")
+    return _getitem(x, raw_key(key, x))
+
+
+def scatter_with_key(values: Tensor, key: Any, shape: tuple[int, ...]) -> Tensor:
+    """`scatter` for a key that may hold Tensors."""
+    values = read(values, "scatter: values")
+    return _scatter(values, raw_key(key, values), shape)
+
+
+registry["getitem"].function = getitem_with_key
+registry["scatter"].function = scatter_with_key
+
+
+def _take_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(3, 2), draw.rng.integers(0, 3, (4,)), axis=0)
+    yield Sample(draw(2, 3), draw.rng.integers(0, 3, (2,)), axis=-1)
+    yield Sample(draw(4), draw.rng.integers(0, 4, (2,)))
+    yield Refused(IndexError, "take", draw(2, 3), draw.rng.integers(5, 9, (2,)), axis=0)
+
+
+def _take_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) -> Any:
+    axis = 0 if axis is None else axis % len(x_spec.shape)
+    return xp.scatter(g, (slice(None),) * axis + (indices,), x_spec.shape)
+
+
+@linear(x=transpose(_take_transpose), indices=NONDIFF, samples=_take_samples)
+def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
+    """The elements at `indices` along `axis`, which may be left out in one dimension."""
+
+
+def _along_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), draw.rng.integers(0, 3, (2, 2)), axis=1)
+    yield Sample(draw(3, 2), draw.rng.integers(0, 3, (1, 2)), axis=0)
+    yield Sample(draw(4), draw.rng.integers(0, 4, (3,)))
+
+
+def _take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int) -> Any:
+    n = len(x_spec.shape)
+    grid = [
+        indices if k == axis % n else xp.reshape(xp.arange_beside(g, g.shape[k]), (1,) * k + (-1,) + (1,) * (n - k - 1))
+        for k in range(n)
+    ]
+    return xp.scatter(g, tuple(grid), x_spec.shape)
+
+
+@linear(x=transpose(_take_along_axis_transpose), indices=NONDIFF, samples=_along_samples)
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """For each line along `axis` the elements at that line of `indices`."""
+
+
+def _gather_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(4, 2), draw.rng.integers(0, 4, (3,)))
+    yield Sample(draw(4), draw.rng.integers(0, 4, (2, 2)))
+    yield Sample(draw(3, 2, 2), draw.rng.integers(0, 3, (0,)))
+    yield Refused(IndexError, "gather", draw(2, 3), draw.rng.integers(5, 9, (2,)))
+
+
+def _gather_transpose(xp: Any, g: Any, params_spec: Any, indices: Any) -> IndexedSlices:
+    shape = params_spec.shape
+    rows = 1
+    for length in indices.shape:
+        rows *= length
+    return IndexedSlices(xp.reshape(g, (rows, *shape[1:])), xp.reshape(indices, (rows,)), shape, _xp=xp)
+
+
+@linear(
+    params=transpose(_gather_transpose),
+    indices=NONDIFF,
+    kernel=lambda xp, params, indices: xp.reshape(
+        xp.take(params, xp.reshape(indices, (-1,)), axis=0), tuple(indices.shape) + tuple(params.shape[1:])
+    ),
+    sparse=True,
+    samples=_gather_samples,
+)
+def gather(params: ArrayLike, indices: ArrayLike, /) -> Tensor:
+    """The rows of `params` at `indices`: shape `indices.shape + params.shape[1:]`.
+
+    Its gradient is :class:`~tape_core.IndexedSlices`: only the rows in use. :func:`take` gives the same values
+    and a dense gradient.
+    """
+
+
+def _add_rows_kernel(xp: Any, x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
+    return x + xp.scatter(rows, indices, tuple(x.shape))
+
+
+def _add_rows_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(4, 2), draw.rng.integers(0, 4, (3,)), draw(3, 2))
+
+
+@linear(
+    x=transpose(lambda xp, g: g),
+    indices=NONDIFF,
+    rows=transpose(lambda xp, g, indices: xp.getitem(g, indices)),
+    kernel=_add_rows_kernel,
+    samples=_add_rows_samples,
+)
+def add_rows(x: ArrayLike, indices: ArrayLike, rows: ArrayLike, /, *, in_place: bool = False) -> Tensor:
+    """`x` with `rows` added at `indices`, duplicates added up. `in_place` lets a kernel overwrite `x`."""

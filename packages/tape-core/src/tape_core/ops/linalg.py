@@ -1,0 +1,136 @@
+"""Matrix products and their kin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tape_core.op import linear, op, transpose, vjp
+from tape_core.ops.elementwise import multiply
+from tape_core.ops.manipulation import expand_dims, permute_dims, reshape, sum_to
+from tape_core.ops.statistical import conj_of
+from tape_core.samples import Draw, Refused, Sample
+from tape_core.tensor import ArrayLike, Tensor, read
+
+
+def _matmul_samples(draw: Draw) -> Iterator[Sample]:
+    for a, b in (
+        ((2, 3), (3, 4)),
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((3,), (3, 2)),
+        ((2, 2, 3), (3, 2)),
+        ((2, 1, 2, 3), (4, 3, 2)),
+        ((3,), (2, 3, 2)),
+        ((2, 2, 3), (3,)),
+        ((0, 3), (3, 2)),
+    ):
+        yield Sample(draw(*a), draw(*b))
+    yield Refused(ValueError, "matmul", draw(2, 3), draw(2, 3))
+
+
+def _matmul_x1(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
+    n1, n2 = len(x1_spec.shape), len(x2.shape)
+    x2 = conj_of(xp, x2)
+    if n1 == 2 and n2 == 2:
+        return xp.matmul(g, xp.matrix_transpose(x2))
+    if n2 == 1:
+        return sum_to(xp, g * x2 if n1 == 1 else xp.expand_dims(g, axis=-1) * x2, x1_spec.shape)
+    if n1 == 1:
+        return sum_to(xp, xp.matmul(x2, xp.expand_dims(g, axis=-1))[..., 0], x1_spec.shape)
+    return sum_to(xp, xp.matmul(g, xp.matrix_transpose(x2)), x1_spec.shape)
+
+
+def _matmul_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
+    n1, n2 = len(x1.shape), len(x2_spec.shape)
+    x1 = conj_of(xp, x1)
+    if n1 == 1:
+        outer = g * x1 if n2 == 1 else xp.expand_dims(x1, axis=-1) * xp.expand_dims(g, axis=-2)
+        return sum_to(xp, outer, x2_spec.shape)
+    if n2 == 1:
+        g = xp.expand_dims(g, axis=-1)
+    if n1 > 2 and n2 <= 2:
+        # One product over all rows, in place of a stack of products that would be summed.
+        x1 = xp.reshape(x1, (math.prod(x1.shape[:-1]), x1.shape[-1]))
+        g = xp.reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
+    d = xp.matmul(xp.matrix_transpose(x1), g)
+    return d[..., 0] if n2 == 1 else d if n1 == n2 == 2 else sum_to(xp, d, x2_spec.shape)
+
+
+@op(x1=vjp(_matmul_x1), x2=vjp(_matmul_x2), samples=_matmul_samples)
+def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The matrix product `x1 @ x2`, over stacks of matrices that broadcast; 1-d arrays are vectors."""
+
+
+def _transpose_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3))
+    yield Sample(draw(2, 3, 4))
+
+
+@linear(x=transpose(lambda xp, g: xp.matrix_transpose(g)), samples=_transpose_samples)
+def matrix_transpose(x: ArrayLike, /) -> Tensor:
+    """Each matrix transposed."""
+
+
+def _vecdot_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), draw(2, 3))
+    yield Sample(draw(3), draw(2, 3))
+    yield Sample(draw(3, 2), draw(3, 1), axis=-2)
+    yield Refused(ValueError, "vecdot", draw(2), draw(3))
+
+
+def _vecdot_rule(conjugate: bool) -> Any:
+    # vecdot conjugates its first argument, so its cotangent comes back conjugated: d x1 = conj(g) x2.
+    def rule(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
+        n = max(len(spec.shape), len(other.shape))
+        g = xp.expand_dims(conj_of(xp, g) if conjugate else g, axis=n + axis if axis < 0 else axis)
+        return sum_to(xp, g * other, spec.shape)
+
+    return rule
+
+
+@op(
+    x1=vjp(lambda xp, g, x2, x1_spec, axis: _vecdot_rule(True)(xp, g, x2, x1_spec, axis)),
+    x2=vjp(lambda xp, g, x1, x2_spec, axis: _vecdot_rule(False)(xp, g, x1, x2_spec, axis)),
+    samples=_vecdot_samples,
+)
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """The dot products `sum(conj(x1) * x2)` along `axis`, over arrays that broadcast."""
+
+
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The outer product of two vectors: element (i, j) is `x1[i] * x2[j]`.
+
+    Raises:
+        ValueError: an argument is not 1-d.
+    """
+    x1, x2 = read(x1, "outer: x1"), read(x2, "outer: x2")
+    for name, x in (("x1", x1), ("x2", x2)):
+        if not isinstance(x, Tensor) or x.ndim != 1:
+            raise ValueError(f"outer: {name} must be 1-d, got {x!r}")
+    return multiply(expand_dims(x1, axis=1), x2)
+
+
+def tensordot(
+    x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+) -> Tensor:
+    """The sum of products over pairs of axes: the last and first `axes`, or those two sequences name.
+
+    Raises:
+        ValueError: the contracted axes differ in length.
+    """
+    a, b = read(x1, "tensordot: x1"), read(x2, "tensordot: x2")
+    if isinstance(axes, int):
+        contracted1, contracted2 = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    else:
+        contracted1, contracted2 = [k % a.ndim for k in axes[0]], [k % b.ndim for k in axes[1]]
+    if [a.shape[k] for k in contracted1] != [b.shape[k] for k in contracted2]:
+        raise ValueError(f"tensordot: shapes {a.shape} and {b.shape} do not match along axes {axes}")
+    free1 = [k for k in range(a.ndim) if k not in contracted1]
+    free2 = [k for k in range(b.ndim) if k not in contracted2]
+    shape = tuple(a.shape[k] for k in free1) + tuple(b.shape[k] for k in free2)
+    inner = math.prod(a.shape[k] for k in contracted1)
+    left = reshape(permute_dims(a, (*free1, *contracted1)), (math.prod(a.shape[k] for k in free1), inner))
+    right = reshape(permute_dims(b, (*contracted2, *free2)), (inner, math.prod(b.shape[k] for k in free2)))
+    return reshape(matmul(left, right), shape)

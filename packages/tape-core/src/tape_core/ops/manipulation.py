@@ -1,0 +1,259 @@
+"""Manipulation functions of the Array API standard: linear, all of them."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tape_core.op import NONDIFF, linear, transpose
+from tape_core.plan import broadcast_shape
+from tape_core.samples import Draw, Refused, Sample
+from tape_core.tensor import ArrayLike, Tensor, read
+
+Shape = int | tuple[int, ...]
+
+
+def _reshape_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), (3, 2))
+    yield Sample(draw(2, 3), (-1,))
+    yield Sample(draw(), (1, 1))
+    yield Sample(draw(0, 3), (3, 0))
+    yield Refused(ValueError, "reshape", draw(2, 3), (4,))
+
+
+@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=_reshape_samples)
+def reshape(x: ArrayLike, /, shape: Shape, *, copy: bool | None = None) -> Tensor:
+    """The same elements, in row-major order, in another shape; one length may be -1."""
+
+
+def _squeeze_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 1, 3, 1), axis=(1, -1))
+    yield Sample(draw(1), axis=0)
+    yield Refused(ValueError, "squeeze", draw(2, 3), axis=0)
+
+
+@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=_squeeze_samples)
+def squeeze(x: ArrayLike, /, axis: Shape) -> Tensor:
+    """Without the dimensions of length 1 that `axis` names."""
+
+
+def _expand_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), axis=1)
+    yield Sample(draw(), axis=-1)
+    yield Refused(IndexError, "axis", draw(2), axis=3)
+
+
+@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=_expand_samples)
+def expand_dims(x: ArrayLike, /, *, axis: int = 0) -> Tensor:
+    """With a new dimension of length 1 at `axis`."""
+
+
+def _permute_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3, 4), (2, 0, 1))
+    yield Sample(draw(2, 3), (-1, 0))
+    yield Refused(ValueError, "permute_dims", draw(2, 3), (0, 0))
+
+
+def _permute_transpose(xp: Any, g: Any, axes: tuple[int, ...]) -> Any:
+    order = [a % len(axes) for a in axes]
+    return xp.permute_dims(g, tuple(order.index(a) for a in range(len(axes))))
+
+
+@linear(x=transpose(_permute_transpose), samples=_permute_samples)
+def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
+    """The dimensions in another order."""
+
+
+def moveaxis(x: ArrayLike, source: Shape, destination: Shape, /) -> Tensor:
+    """The dimensions `source` moved to `destination`, the others in their order."""
+    x = read(x, "moveaxis: x")
+    n = len(x.shape)
+    sources = [a % n for a in (source if isinstance(source, tuple) else (source,))]
+    places = [a % n for a in (destination if isinstance(destination, tuple) else (destination,))]
+    if len(sources) != len(places):
+        raise ValueError(f"moveaxis: source {source} and destination {destination} differ in length")
+    order = [a for a in range(n) if a not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        order.insert(place, axis)
+    return permute_dims(x, tuple(order))
+
+
+def sum_to(xp: Any, g: Any, shape: tuple[int, ...]) -> Any:
+    """The transpose of broadcasting to the shape of `g`."""
+    extra = len(g.shape) - len(shape)
+    axes = (*range(extra), *(extra + k for k, n in enumerate(shape) if n == 1 and g.shape[extra + k] != 1))
+    if axes:
+        g = xp.sum(g, axis=axes)
+    return g if tuple(g.shape) == tuple(shape) else xp.reshape(g, shape)
+
+
+def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(3), (2, 3))
+    yield Sample(draw(2, 1), (4, 2, 3))
+    yield Sample(draw(), (2,))
+    yield Sample(draw(1), (0,))
+    yield Refused(ValueError, "broadcast", draw(3), (2,))
+
+
+@linear(x=transpose(lambda xp, g, x_spec: sum_to(xp, g, x_spec.shape)), samples=_broadcast_samples)
+def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
+    """Repeated along new dimensions and along those of length 1 until it has `shape`."""
+
+
+def broadcast_arrays(*arrays: ArrayLike) -> tuple[Tensor, ...]:
+    """All of them in the shape they broadcast to."""
+    tensors = [read(a, f"broadcast_arrays: arrays[{k}]") for k, a in enumerate(arrays)]
+    shape: tuple[int, ...] = ()
+    for tensor in tensors:
+        shape = broadcast_shape(shape, tensor.shape)
+    return tuple(broadcast_to(tensor, shape) for tensor in tensors)
+
+
+def _concat_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample([draw(2, 3), draw(1, 3)])
+    yield Sample([draw(2, 1), draw(2, 0), draw(2, 2)], axis=-1)
+    yield Sample([draw(2), draw(1, 2)], axis=None)
+    yield Refused(ValueError, "concat", [draw(2, 3), draw(2, 2)])
+
+
+def _concat_transpose(xp: Any, g: Any, arrays_spec: Any, axis: int | None) -> list[Any]:
+    if axis is None:
+        sizes = [_size(spec.shape) for spec in arrays_spec]
+        pieces = _pieces(g, sizes, 0)
+        return [xp.reshape(piece, spec.shape) for piece, spec in zip(pieces, arrays_spec, strict=True)]
+    axis %= len(g.shape)
+    return _pieces(g, [spec.shape[axis] for spec in arrays_spec], axis)
+
+
+def _size(shape: Sequence[int]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def _pieces(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
+    """Consecutive pieces of these sizes along a non-negative axis."""
+    pieces, start = [], 0
+    for size in sizes:
+        pieces.append(x[(slice(None),) * axis + (slice(start, start + size),)])
+        start += size
+    return pieces
+
+
+@linear(arrays=transpose(_concat_transpose), sequence=True, samples=_concat_samples)
+def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
+    """The arrays one after another along `axis`; flattened first where it is None."""
+
+
+def _stack_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample([draw(2, 3), draw(2, 3)])
+    yield Sample([draw(2), draw(2), draw(2)], axis=-1)
+    yield Sample([draw(), draw()])
+    yield Refused(ValueError, "stack", [draw(2), draw(3)])
+
+
+@linear(
+    arrays=transpose(lambda xp, g, axis: xp.unstack(g, axis=axis)),
+    sequence=True,
+    samples=_stack_samples,
+)
+def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Tensor:
+    """The arrays along a new dimension at `axis`."""
+
+
+def _unstack_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3))
+    yield Sample(draw(2, 3), axis=-1)
+    yield Refused(ValueError, "unstack", draw(2), axis=1)
+
+
+@linear(x=transpose(lambda xp, g, axis: xp.stack(g, axis=axis)), samples=_unstack_samples)
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:  # type: ignore[return-value]
+    """The arrays along a dimension: the inverse of :func:`stack`."""
+
+
+def split(x: ArrayLike, sections: int | Sequence[int], /, *, axis: int = 0) -> list[Tensor]:
+    """Consecutive pieces along `axis`: so many equal ones, or of the sizes given.
+
+    Raises:
+        ValueError: the sizes do not add up to the length, or the length has no such number of equal parts.
+    """
+    x = read(x, "split: x")
+    axis %= len(x.shape)
+    length = x.shape[axis]
+    if isinstance(sections, int):
+        if sections <= 0 or length % sections:
+            raise ValueError(f"split: axis {axis} of length {length} has no {sections} equal parts")
+        sections = [length // sections] * sections
+    elif builtins.sum(sections) != length:
+        raise ValueError(f"split: sizes {list(sections)} add up to {builtins.sum(sections)}, not to the length {length}")
+    return _pieces(x, sections, axis)
+
+
+def _flip_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3))
+    yield Sample(draw(2, 3), axis=-1)
+    yield Sample(draw(2, 3), axis=(0, 1))
+
+
+@linear(x=transpose(lambda xp, g, axis: xp.flip(g, axis=axis)), samples=_flip_samples)
+def flip(x: ArrayLike, /, *, axis: Shape | None = None) -> Tensor:
+    """In reverse order along `axis` (all axes by default)."""
+
+
+def _roll_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), 1)
+    yield Sample(draw(2, 3), -2, axis=1)
+    yield Sample(draw(2, 3), (1, 2), axis=(0, 1))
+
+
+def _roll_transpose(xp: Any, g: Any, shift: Shape, axis: Shape | None) -> Any:
+    return xp.roll(g, tuple(-s for s in shift) if isinstance(shift, tuple) else -shift, axis=axis)
+
+
+@linear(x=transpose(_roll_transpose), samples=_roll_samples)
+def roll(x: ArrayLike, /, shift: Shape, *, axis: Shape | None = None) -> Tensor:
+    """Shifted along `axis`, what leaves at one end coming in at the other; flattened first where it is None."""
+
+
+def _tile_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), (2, 1))
+    yield Sample(draw(3), (2, 2))
+    yield Sample(draw(2, 1, 2), (3,))
+
+
+def _tile_transpose(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) -> Any:
+    n = builtins.max(len(x_spec.shape), len(repetitions))
+    shape = (1,) * (n - len(x_spec.shape)) + tuple(x_spec.shape)
+    repetitions = (1,) * (n - len(repetitions)) + tuple(repetitions)
+    pairs = tuple(length for pair in zip(repetitions, shape, strict=True) for length in pair)
+    return xp.reshape(xp.sum(xp.reshape(g, pairs), axis=tuple(range(0, 2 * n, 2))), x_spec.shape)
+
+
+@linear(x=transpose(_tile_transpose), samples=_tile_samples)
+def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Tensor:
+    """The whole array so many times along each dimension."""
+
+
+def _repeat_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), 2)
+    yield Sample(draw(2, 3), 3, axis=-1)
+    yield Sample(draw(3, 2), draw.rng.integers(0, 3, (3,)), axis=0)
+
+
+def _repeat_transpose(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None) -> Any:
+    shape = x_spec.shape
+    length, axis = (_size(shape), 0) if axis is None else (shape[axis], axis % len(shape))
+    if isinstance(repeats, int):
+        pairs = (*g.shape[:axis], length, repeats, *g.shape[axis + 1 :])
+        return xp.reshape(xp.sum(xp.reshape(g, pairs), axis=axis + 1), shape)
+    origins = xp.repeat(xp.arange_beside(g, length), repeats)
+    rows = (*g.shape[:axis], length, *g.shape[axis + 1 :])
+    return xp.reshape(xp.scatter(g, (slice(None),) * axis + (origins,), rows), shape)
+
+
+@linear(x=transpose(_repeat_transpose), repeats=NONDIFF, samples=_repeat_samples)
+def repeat(x: ArrayLike, repeats: int | ArrayLike, /, *, axis: int | None = None) -> Tensor:
+    """Each element so many times along `axis`; flattened first where it is None."""

@@ -1,0 +1,77 @@
+"""Python's operators on Tensors: each is the op of the same meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tape_core.hotpath import accepts, binary_call
+from tape_core.ops import elementwise as ew
+from tape_core.ops.indexing import getitem_with_key
+from tape_core.ops.linalg import matmul, matrix_transpose
+from tape_core.tensor import Tensor
+
+
+def _reflected(function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        return function(other, self) if accepts(other) else NotImplemented
+
+    return operator
+
+
+def _matmul(self: Tensor, other: Any) -> Any:
+    return matmul(self, other) if accepts(other) else NotImplemented
+
+
+def _attach(name: str, function: Any) -> None:
+    function.__name__ = function.__qualname__ = name
+    setattr(Tensor, name, function)
+
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": ew.add,
+    "sub": ew.subtract,
+    "mul": ew.multiply,
+    "truediv": ew.divide,
+    "floordiv": ew.floor_divide,
+    "mod": ew.remainder,
+    "pow": ew.pow,
+    "and": ew.bitwise_and,
+    "or": ew.bitwise_or,
+    "xor": ew.bitwise_xor,
+    "lshift": ew.bitwise_left_shift,
+    "rshift": ew.bitwise_right_shift,
+}
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    "lt": ew.less,
+    "le": ew.less_equal,
+    "gt": ew.greater,
+    "ge": ew.greater_equal,
+    "eq": ew.equal,
+    "ne": ew.not_equal,
+}
+
+for _name, _function in _BINARY.items():
+    # The operator is a call path of its own: it declines operands it does not know, where the function raises.
+    _attach(f"__{_name}__", binary_call(_function.op, operator=True))  # type: ignore[attr-defined]
+    _attach(f"__r{_name}__", _reflected(_function))
+for _name, _function in _COMPARISONS.items():
+    _attach(f"__{_name}__", binary_call(_function.op, operator=True))  # type: ignore[attr-defined]
+_attach("__matmul__", _matmul)
+_attach("__rmatmul__", _reflected(matmul))
+_attach("__neg__", lambda self: ew.negative(self))
+_attach("__pos__", lambda self: ew.positive(self))
+_attach("__abs__", lambda self: ew.abs(self))
+_attach("__invert__", lambda self: ew.bitwise_invert(self))
+_attach("__getitem__", lambda self, key: getitem_with_key(self, key))
+
+
+def _transposed(self: Tensor) -> Tensor:
+    """The transpose of a matrix."""
+    if self.ndim != 2:
+        raise ValueError(f".T is for 2-d tensors; this one has shape {self.shape}; use .mT or permute_dims")
+    return matrix_transpose(self)
+
+
+Tensor.T = property(_transposed)  # type: ignore[assignment, method-assign]
+Tensor.mT = property(lambda self: matrix_transpose(self), doc="Each matrix transposed.")  # type: ignore[assignment, method-assign]

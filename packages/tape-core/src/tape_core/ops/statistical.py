@@ -1,0 +1,206 @@
+"""Statistical functions of the Array API standard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tape_core.op import linear, op, transpose, vjp
+from tape_core.samples import Draw, Refused, Sample, Samples
+from tape_core.tensor import ArrayLike, Tensor
+
+Axis = int | tuple[int, ...] | None
+
+
+def reductions(low: float = -2.0, high: float = 2.0, empty: bool = True, **kwargs: Any) -> Samples:
+    """Samples of a reduction."""
+
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(draw(2, 3, low=low, high=high), **kwargs)
+        yield Sample(draw(2, 3, low=low, high=high), axis=0, **kwargs)
+        yield Sample(draw(2, 3, 2, low=low, high=high), axis=(0, -1), keepdims=True, **kwargs)
+        yield Sample(draw(low=low, high=high), **kwargs)
+        if empty:
+            yield Sample(draw(0, 2, low=low, high=high), axis=0, **kwargs)
+        yield Refused(ValueError, "axis", draw(2, 3), axis=2, **kwargs)
+
+    return samples
+
+
+def normal_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
+    """The axes of a reduction, all of them non-negative."""
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
+
+
+def count(shape: tuple[int, ...], axis: Axis) -> int:
+    """How many elements a reduction takes in."""
+    n = 1
+    for a in normal_axes(axis, len(shape)):
+        n *= shape[a]
+    return n
+
+
+def expand(xp: Any, g: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> Any:
+    """A reduction's result with the reduced axes back as 1: it broadcasts against the input."""
+    if keepdims or not shape:
+        return g
+    axes = normal_axes(axis, len(shape))
+    return xp.reshape(g, tuple(1 if a in axes else n for a, n in enumerate(shape)))
+
+
+def _sum_transpose(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    return xp.broadcast_to(expand(xp, g, x_spec.shape, axis, keepdims), x_spec.shape)
+
+
+@linear(x=transpose(_sum_transpose), samples=reductions())
+def sum(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """The sum over `axis` (all axes by default)."""
+
+
+def _mean_transpose(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    return _sum_transpose(xp, g / count(x_spec.shape, axis), x_spec, axis, keepdims)
+
+
+@linear(x=transpose(_mean_transpose), samples=reductions(empty=False))
+def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The arithmetic mean over `axis` (all axes by default)."""
+
+
+def _others(xp: Any, x: Any) -> Any:
+    """For each element along the last axis the product of the others: exact where elements are 0."""
+    ones = xp.ones_like(x[..., :1])
+    before = xp.cumulative_prod(xp.concat([ones, x[..., :-1]], axis=-1), axis=-1)
+    after = xp.cumulative_prod(xp.concat([ones, xp.flip(x[..., 1:], axis=-1)], axis=-1), axis=-1)
+    return before * xp.flip(after, axis=-1)
+
+
+def _prod_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    shape = x_spec.shape
+    axes = normal_axes(axis, len(shape))
+    kept = tuple(a for a in range(len(shape)) if a not in axes)
+    order = kept + axes
+    moved = tuple(shape[a] for a in order)
+    flat = xp.reshape(xp.permute_dims(x, order), (*moved[: len(kept)], count(shape, axes)))
+    if 0 in flat.shape:
+        return xp.broadcast_to(expand(xp, g, shape, axis, keepdims), shape)
+    others = xp.reshape(_others(xp, flat), moved)
+    back = tuple(order.index(a) for a in range(len(shape)))
+    return expand(xp, g, shape, axis, keepdims) * conj_of(xp, xp.permute_dims(others, back))
+
+
+def conj_of(xp: Any, x: Any) -> Any:
+    """The conjugate of a complex array; another as it is."""
+    return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
+
+
+@op(x=vjp(_prod_vjp), samples=reductions())
+def prod(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """The product over `axis` (all axes by default). The derivative is exact where elements are 0."""
+
+
+def _extremum_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool) -> Any:
+    shape = tuple(x.shape)
+    hit = x == expand(xp, out, shape, axis, keepdims)
+    ties = xp.sum(xp.astype(hit, g.dtype), axis=axis, keepdims=True)
+    return xp.where(hit, expand(xp, g, shape, axis, keepdims) / ties, 0)
+
+
+@op(x=vjp(_extremum_vjp), samples=reductions(empty=False))
+def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The maximum over `axis` (all axes by default). Elements that tie share the gradient equally."""
+
+
+@op(x=vjp(_extremum_vjp), samples=reductions(empty=False))
+def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The minimum over `axis` (all axes by default). Elements that tie share the gradient equally."""
+
+
+def _var_vjp(xp: Any, g: Any, x: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    shape = tuple(x.shape)
+    centred = x - xp.mean(x, axis=axis, keepdims=True)
+    return expand(xp, g, shape, axis, keepdims) * centred * (2 / (count(shape, axis) - correction))
+
+
+@op(x=vjp(_var_vjp), samples=reductions(empty=False))
+def var(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """The variance over `axis` (all axes by default), divided by the number of elements less `correction`."""
+
+
+def _std_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    shape = tuple(x.shape)
+    centred = x - xp.mean(x, axis=axis, keepdims=True)
+    # Where all elements are equal: 0, the subgradient of least norm.
+    scale = g / (xp.where(out == 0, 1, out) * (count(shape, axis) - correction))
+    return centred * expand(xp, scale, shape, axis, keepdims)
+
+
+def _spread(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3))
+    yield Sample(draw(3, 2), axis=0, correction=1.0)
+    yield Sample(draw(2, 3, 2), axis=(0, -1), keepdims=True)
+
+
+@op(x=vjp(_std_vjp), samples=_spread)
+def std(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """The standard deviation over `axis` (all axes by default). Where it is 0, so is the derivative."""
+
+
+def _running(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(4))
+    yield Sample(draw(2, 3), axis=1)
+    yield Sample(draw(2, 3), axis=-2, include_initial=True)
+    yield Sample(draw(0))
+    yield Refused(ValueError, "axis", draw(2, 3), axis=2)
+
+
+def _suffix_sums(xp: Any, g: Any, axis: int) -> Any:
+    return xp.flip(xp.cumulative_sum(xp.flip(g, axis=axis), axis=axis), axis=axis)
+
+
+def _tail(g: Any, axis: int) -> Any:
+    """All but the first along an axis."""
+    return g[(slice(None),) * axis + (slice(1, None),)]
+
+
+def _cumulative_sum_transpose(xp: Any, g: Any, x_spec: Any, axis: int | None, include_initial: bool) -> Any:
+    axis = 0 if axis is None else axis % len(x_spec.shape)
+    return _suffix_sums(xp, _tail(g, axis) if include_initial else g, axis)
+
+
+@linear(x=transpose(_cumulative_sum_transpose), samples=_running)
+def cumulative_sum(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tensor:
+    """The sums of the first elements along `axis`, which may be left out in one dimension."""
+
+
+def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, include_initial: bool) -> Any:
+    axis = 0 if axis is None else axis % len(x.shape)
+    if include_initial:
+        g, out = _tail(g, axis), _tail(out, axis)
+    if 0 in x.shape:
+        return g
+    if not bool(xp.any(x == 0)):
+        return _suffix_sums(xp, g * conj_of(xp, out), axis) / conj_of(xp, x)
+    # With zeros, in O(n^2): row i has the products without element i, which are summed from i on.
+    n = x.shape[axis]
+    last = (*(a for a in range(len(x.shape)) if a != axis), axis)
+    x, g = xp.permute_dims(x, last), xp.permute_dims(g, last)
+    place = xp.arange_beside(x, n)
+    own = xp.expand_dims(place, axis=1) == place
+    without = xp.cumulative_prod(xp.where(own, 1, xp.expand_dims(x, axis=-2)), axis=-1)
+    rows = xp.where(xp.expand_dims(place, axis=1) <= place, conj_of(xp, without) * xp.expand_dims(g, axis=-2), 0)
+    back = tuple(last.index(a) for a in range(len(last)))
+    return xp.permute_dims(xp.sum(rows, axis=-1), back)
+
+
+@op(x=vjp(_cumulative_prod_vjp), samples=_running)
+def cumulative_prod(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tensor:
+    """The products of the first elements along `axis`, which may be left out in one dimension.
+
+    The derivative is exact where elements are 0.
+    """

@@ -1,0 +1,133 @@
+"""Random numbers that are the same on every backend, for initialisers, shuffling and samples."""
+
+from __future__ import annotations
+
+import math
+import random as stdlib
+from typing import Any
+
+from tape_core import dtypes
+
+Shape = int | tuple[int, ...]
+
+_global: Generator | None = None
+
+
+class Generator:
+    """A stream of random Tensors; the same seed gives the same numbers on every backend, to rounding.
+
+    The bits are those of Python's Mersenne Twister; what is made of them is computed by the backend.
+
+    >>> import tape_core as tc
+    >>> rng = tc.default_rng(0)
+    >>> rng.normal((2, 3)).shape, rng.integers(0, 10, 5).dtype
+    ((2, 3), int64)
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+            raise TypeError(f"default_rng: seed must be an int or None, got {seed!r}")
+        self._bits = stdlib.Random(seed)
+
+    def _fractions(self, n: int, backend: Any, device: Any) -> Any:
+        """n float64 Tensors elements in [0, 1), multiples of 2**-31."""
+        from tape_core.ops.creation import asarray
+
+        words = memoryview(self._bits.randbytes(4 * n)).cast("i")
+        integers = asarray(words, dtype="int32", backend=backend, device=device, copy=True)
+        # 31 bits after the sign is dropped: exact in float64, and the same in every byte order that matters.
+        from tape_core.ops.data_types import astype
+
+        return astype(integers & 0x7FFFFFFF, "float64") * 2.0**-31
+
+    def uniform(
+        self,
+        shape: Shape = (),
+        *,
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: Any = None,
+        backend: Any = None,
+        device: str | None = None,
+    ) -> Any:
+        """Uniform values in [low, high)."""
+        from tape_core.ops.data_types import astype
+        from tape_core.ops.manipulation import reshape
+
+        shape = _tuple(shape)
+        values = self._fractions(math.prod(shape), backend, device)
+        dtype = dtype or dtypes.get_default_dtype()
+        # 24 bits only, so that rounding to float32 cannot reach `high`.
+        return astype(reshape(_truncated(values), shape) * (high - low) + low, dtype)
+
+    def normal(
+        self,
+        shape: Shape = (),
+        *,
+        mean: float = 0.0,
+        stddev: float = 1.0,
+        dtype: Any = None,
+        backend: Any = None,
+        device: str | None = None,
+    ) -> Any:
+        """Normally distributed values (the Box-Muller transform)."""
+        from tape_core.ops.data_types import astype
+        from tape_core.ops.elementwise import cos, log1p, sqrt
+        from tape_core.ops.manipulation import reshape
+
+        shape = _tuple(shape)
+        n = math.prod(shape)
+        radius = sqrt(-2.0 * log1p(-self._fractions(n, backend, device)))
+        angle = self._fractions(n, backend, device) * (2 * math.pi)
+        values = reshape(radius * cos(angle), shape) * stddev + mean
+        return astype(values, dtype or dtypes.get_default_dtype())
+
+    def integers(
+        self, low: int, high: int, shape: Shape = (), *, backend: Any = None, device: str | None = None
+    ) -> Any:
+        """Integers in [low, high), int64."""
+        from tape_core.ops.creation import asarray
+        from tape_core.ops.manipulation import reshape
+
+        if high <= low:
+            raise ValueError(f"integers: high must be above low, got low={low}, high={high}")
+        shape = _tuple(shape)
+        values = [self._bits.randrange(low, high) for _ in range(math.prod(shape))]
+        return reshape(asarray(values, dtype="int64", backend=backend, device=device), shape)
+
+    def permutation(self, n: int, *, backend: Any = None, device: str | None = None) -> Any:
+        """0 ... n - 1 in random order, int64."""
+        from tape_core.ops.creation import asarray
+
+        order = list(range(n))
+        self._bits.shuffle(order)
+        return asarray(order, dtype="int64", backend=backend, device=device)
+
+
+def _truncated(values: Any) -> Any:
+    from tape_core.ops.elementwise import floor
+
+    return floor(values * 2.0**24) * 2.0**-24
+
+
+def _tuple(shape: Shape) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def default_rng(seed: int | None = None) -> Generator:
+    """A new :class:`Generator`; without a seed its numbers differ from run to run."""
+    return Generator(seed)
+
+
+def set_seed(seed: int | None) -> None:
+    """Reseed the generator that initialisers use when they are given none."""
+    global _global
+    _global = Generator(seed)
+
+
+def global_rng() -> Generator:
+    """The generator that :func:`set_seed` seeds."""
+    global _global
+    if _global is None:
+        _global = Generator()
+    return _global

@@ -1,0 +1,66 @@
+"""Which tapes record here and now."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tape_core.tape import GradientTape
+
+ACTIVE: ContextVar[tuple[GradientTape, ...]] = ContextVar("tape_core.active", default=())
+"""The tapes that record in this context, in the order they were entered."""
+
+
+def activate(tape: GradientTape) -> None:
+    """Let `tape` record."""
+    _set((*ACTIVE.get(), tape))
+
+
+def deactivate(tape: GradientTape) -> None:
+    """Stop `tape`, wherever it stands: tapes may be left in any order, and an exception leaves none behind."""
+    _set(tuple(other for other in ACTIVE.get() if other is not tape))
+
+
+def is_active(tape: GradientTape) -> bool:
+    """Whether `tape` records here."""
+    return any(other is tape for other in ACTIVE.get())
+
+
+def _set(tapes: tuple[GradientTape, ...]) -> None:
+    owner = _owner()
+    ACTIVE.set(_Owned(tapes, owner) if tapes and owner is not None else tapes)
+
+
+class _Owned(tuple):  # type: ignore[type-arg]
+    """Tapes entered where contexts are inherited: by asyncio tasks, and by threads of free-threaded Python.
+
+    A task copies the context it is created in, and with it the tapes; it must not see them. So those tapes show
+    themselves to their owner only. Elsewhere a plain tuple does, and the hot path pays nothing.
+    """
+
+    def __new__(cls, tapes: tuple[GradientTape, ...], owner: Any) -> _Owned:
+        self = super().__new__(cls, tapes)
+        self.owner = owner
+        return self
+
+    owner: Any
+
+    def __bool__(self) -> bool:
+        return bool(self.owner == _owner())
+
+    def __iter__(self) -> Iterator[Any]:
+        return super().__iter__() if self else iter(())
+
+
+def _owner() -> Any:
+    """Who runs, where a ContextVar alone does not tell: (thread, asyncio task), else None."""
+    inherits = getattr(sys.flags, "thread_inherit_context", False)
+    thread = threading.get_ident() if inherits else None
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        return thread, asyncio.current_task()
+    return (thread, None) if inherits else None

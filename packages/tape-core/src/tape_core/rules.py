@@ -1,0 +1,194 @@
+"""Derivative rules: how they are spelled, checked, and compiled once, when an op is declared.
+
+A rule is a plain function on arrays. Its first parameter is the namespace it computes with (`xp`); `vjp` and
+`transpose` rules take the cotangent `g` next. The other parameters are named after what the rule needs, and
+what it names is kept until the backward pass:
+
+====================  =========================================================
+`x1`                  that input of the op
+`out`                 the op's result
+`x1_spec`             shape and dtype of that input (a :class:`Spec`): keeps nothing
+`axis`, `keepdims`    a parameter of the op
+====================  =========================================================
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from tape_core.tensor import SCALARS
+
+
+class Spec(NamedTuple):
+    """Shape and dtype of an input, in the terms of the namespace the rule computes with. Its device is that of `g`."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Marker:
+    """NONDIFF or TODO."""
+
+    def __init__(self, name: str, doc: str) -> None:
+        self.name = name
+        self.__doc__ = doc
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+NONDIFF: Final = Marker("NONDIFF", "The derivative is zero, or there is none, on purpose: nothing flows through.")
+TODO: Final = Marker("TODO", "A derivative exists and nobody wrote it: an error that names the op, never a None.")
+
+
+class vjp:  # noqa: N801 - it reads as a function where rules are declared
+    """A rule that maps the cotangent of the output to that of the input: `vjp(lambda xp, g, out: ...)`.
+
+    For an input that is a sequence of arrays the rule returns a sequence of cotangents; for an op with several
+    outputs `g` is a tuple of cotangents.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+
+class transpose(vjp):  # noqa: N801
+    """The transpose of a linear op, `transpose(lambda xp, g, x_spec, axis: ...)`: it cannot name `x` or `out`."""
+
+
+RuleSpec = Callable[..., Any] | vjp | int | float | Marker
+"""What is written at an input: a partial derivative (elementwise ops), `vjp`, `transpose`, a constant, a marker."""
+
+PARTIAL: Final = 0  # fn(xp, a): d out / d x from one kept array
+PARTIAL_N: Final = 1  # fn(xp, *any)
+VJP_1: Final = 2  # fn(xp, g, a): from one kept array
+VJP_N: Final = 3  # fn(xp, g, *any)
+ONE: Final = 4  # the cotangent itself
+CONSTANT: Final = 5  # the cotangent times a number
+UNWRITTEN: Final = 6  # TODO
+
+# A record is a flat tuple:
+#   (plan, specs, slot, array, slots of the array, <the same three for each further input>, out, slots of out,
+#    positional parameters, keyword parameters)
+# An array that no rule names is None. The last two are there where the op has parameters.
+FIRST_INPUT: Final = 2
+
+
+def slot_at(k: int) -> int:
+    """Where a record has the slot of input k; its array and the array's own slots follow."""
+    return FIRST_INPUT + 3 * k
+
+
+Getter = Callable[[tuple[Any, ...], Callable[..., Any] | None], Any]
+
+
+class Rule:
+    """A checked rule of one op for one of its inputs."""
+
+    __slots__ = ("fn", "getters", "input", "k", "keeps", "keeps_out", "kind", "position", "where")
+
+    def __init__(self, op: str, parameters: Parameters, k: int, rules: Mapping[str, RuleSpec]) -> None:
+        self.k = k
+        spec = rules[parameters.inputs[k]]
+        self.input = parameters.inputs[k]
+        self.keeps: frozenset[int] = frozenset()
+        self.keeps_out = False
+        self.getters: tuple[Getter, ...] = ()
+        self.position = 0
+        self.fn: Any = spec
+        self.where = f"the rule of {op!r} for {self.input!r}"
+        if spec is TODO:
+            self.kind = UNWRITTEN
+            return
+        if isinstance(spec, int | float):
+            self.kind = ONE if spec == 1 else CONSTANT
+            return
+        takes_g = isinstance(spec, vjp)
+        fn: Any = spec.fn if isinstance(spec, vjp) else spec
+        if not callable(fn):
+            raise TypeError(f"{self.where} must be a function, vjp(...), transpose(...), a number, NONDIFF or TODO")
+        self.fn = fn
+        code = getattr(fn, "__code__", None)
+        if code is not None:
+            self.where += f" ({code.co_filename}:{code.co_firstlineno})"
+        names = list(inspect.signature(fn).parameters)
+        expected = ["xp", "g"] if takes_g else ["xp"]
+        if names[: len(expected)] != expected:
+            raise TypeError(f"{self.where} must take {', '.join(expected)} first; it takes {', '.join(names)}")
+        names = names[len(expected) :]
+        flowing = [n for n in parameters.inputs if rules[n] is not NONDIFF]
+        if isinstance(spec, transpose) and (kept := [n for n in names if n in flowing or n == "out"]):
+            raise TypeError(f"{self.where} is a transpose and cannot depend on {', '.join(kept)}; use vjp(...)")
+        self.getters = tuple(parameters.getter(name, self.where) for name in names)
+        self.keeps = frozenset(parameters.inputs.index(n) for n in names if n in parameters.inputs)
+        self.keeps_out = "out" in names
+        arrays = [n for n in names if n in parameters.inputs or n == "out"]
+        if len(names) == 1 and arrays:
+            self.kind = VJP_1 if takes_g else PARTIAL
+            self.position = parameters.position(names[0])
+        else:
+            self.kind = VJP_N if takes_g else PARTIAL_N
+
+
+class Parameters:
+    """The inputs and parameters of an op's signature, and how a record answers for each name."""
+
+    def __init__(self, op: str, signature: inspect.Signature, inputs: Sequence[str], sequence: bool) -> None:
+        names = list(signature.parameters)
+        if unknown := [name for name in inputs if name not in names]:
+            raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its signature is {op}{signature}")
+        self.inputs = tuple(inputs)
+        if names[: len(inputs)] != list(inputs):
+            raise TypeError(f"op {op!r}: rules must name the first parameters of {op}{signature} in their order")
+        self.sequence = sequence
+        positional = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self.defaults = {p.name: p.default for p in signature.parameters.values() if p.name not in inputs}
+        self.places = {name: positional.index(name) - len(inputs) for name in self.defaults if name in positional}
+
+    def position(self, name: str) -> int:
+        """Where a record has the array of an input, or the result."""
+        n = len(self.inputs)
+        return slot_at(n) if name == "out" else slot_at(self.inputs.index(name)) + 1
+
+    def getter(self, name: str, where: str) -> Getter:
+        """A function of a record that gives what `name` stands for in a rule."""
+        if name in self.inputs or name == "out":
+            at = self.position(name)
+            if self.sequence and name != "out":
+                return lambda rec, lift: rec[at] if lift is None else [lift(*pair) for pair in zip(rec[at], rec[at + 1], strict=True)]
+            return lambda rec, lift: rec[at] if lift is None else lift(rec[at], rec[at + 1])
+        if name.endswith("_spec") and (base := name.removesuffix("_spec")) in self.inputs:
+            k = self.inputs.index(base)
+            if self.sequence:
+                return lambda rec, lift: [Spec(*spec) for spec in rec[1][k]]
+            return lambda rec, lift: Spec(*rec[1][k])
+        if name in self.defaults:
+            at, place, default = slot_at(len(self.inputs)) + 2, self.places.get(name), self.defaults[name]
+
+            def parameter(rec: tuple[Any, ...], lift: Any) -> Any:
+                args, kwargs = rec[at], rec[at + 1]
+                if name in kwargs:
+                    return kwargs[name]
+                return args[place] if place is not None and place < len(args) else default
+
+            return parameter
+        known = [*self.inputs, "out", *(f"{i}_spec" for i in self.inputs), *self.defaults]
+        raise TypeError(f"{where} asks for {name!r}; it can have {', '.join(known)}")
+
+
+def compile_rules(op: str, parameters: Parameters, rules: Mapping[str, RuleSpec]) -> dict[int, Rule]:
+    """Check the rules of an op, all of them, and compile those that let something flow."""
+    if unknown := [name for name in rules if name not in parameters.inputs]:
+        raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its inputs are {', '.join(parameters.inputs)}")
+    return {
+        k: Rule(op, parameters, k, rules)
+        for k, name in enumerate(parameters.inputs)
+        if rules[name] is not NONDIFF
+    }
+
+
+def spec_of(value: Any) -> tuple[Any, Any]:
+    """What a `Spec` is made of."""
+    return ((), None) if type(value) in SCALARS else (value.shape, value.dtype)

@@ -1,0 +1,87 @@
+"""The samples an op carries: inputs it is checked on, and inputs it must refuse.
+
+Declaring an op is writing its test: whatever checks ops derives its checks from these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tape_core.random import Generator
+
+
+class Sample:
+    """One call of an op: `Sample(x, axis=0)`. With `complex_ok=False` in `tags`, complex variants are not derived."""
+
+    __slots__ = ("args", "kwargs")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.args = args
+        self.kwargs = kwargs
+
+    def __repr__(self) -> str:
+        parts = [_short(a) for a in self.args] + [f"{k}={_short(v)}" for k, v in self.kwargs.items()]
+        return f"({', '.join(parts)})"
+
+
+class Refused(Sample):
+    """One call that must raise `error`, with a message that matches the regular expression `match`."""
+
+    __slots__ = ("error", "match")
+
+    def __init__(self, error: type[Exception], match: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.error = error
+        self.match = match
+
+
+class Draw:
+    """Draws float64 Tensors for samples: `draw(2, 3)` is uniform in [low, high), the same in every run."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = Generator(seed)
+
+    def __call__(self, *shape: int, low: float = -2.0, high: float = 2.0) -> Any:
+        return self.rng.uniform(shape, low=low, high=high, dtype="float64")
+
+    def distinct(self, *shape: int) -> Any:
+        """Values at least 0.1 apart, in random order: for ops with kinks where values meet."""
+        from tape_core.ops.creation import asarray
+        from tape_core.ops.manipulation import reshape
+
+        size = 1
+        for length in shape:
+            size *= length
+        order = self.rng.permutation(size).tolist()
+        return reshape(asarray([0.1 + 0.2 * i - 0.1 * size for i in order], dtype="float64"), shape)
+
+
+Samples = Callable[[Draw], Iterator[Sample]]
+
+
+def unary(low: float = -2.0, high: float = 2.0) -> Samples:
+    """Samples of an elementwise op of one input, on (low, high)."""
+
+    def samples(draw: Draw) -> Iterator[Sample]:
+        for shape in ((2, 3), (), (0, 2)):
+            yield Sample(draw(*shape, low=low, high=high))
+
+    return samples
+
+
+def binary(low: float = -2.0, high: float = 2.0, low2: float | None = None, high2: float | None = None) -> Samples:
+    """Samples of an elementwise op of two inputs, broadcasting included."""
+    low2 = low if low2 is None else low2
+    high2 = high if high2 is None else high2
+
+    def samples(draw: Draw) -> Iterator[Sample]:
+        for shape1, shape2 in (((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2,)), ((), ()), ((0, 2), (2,))):
+            yield Sample(draw(*shape1, low=low, high=high), draw(*shape2, low=low2, high=high2))
+        yield Refused(ValueError, "broadcast", draw(2, low=low, high=high), draw(3, low=low2, high=high2))
+
+    return samples
+
+
+def _short(value: Any) -> str:
+    return f"{value.dtype}{list(value.shape)}" if hasattr(value, "dtype") else repr(value)

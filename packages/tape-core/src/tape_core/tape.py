@@ -1,0 +1,415 @@
+"""GradientTape: records what is computed from watched values, and differentiates it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from tape_core import pytree, recording
+from tape_core.backward import ones_beside, sweep
+from tape_core.indexed_slices import IndexedSlices
+from tape_core.recording import ACTIVE
+from tape_core.tensor import Tensor, own_slots, read, wrap
+from tape_core.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.op import Op
+
+_keys = count()
+_live: WeakValueDictionary[int, GradientTape] = WeakValueDictionary()
+
+_PURGE_ABOVE = 8  # slots of tapes that are gone are dropped when a value has more than this many
+
+
+class RecordingError(RuntimeError, ValueError):
+    """A tape was entered, left or stopped in the wrong order. (A ValueError too, as TensorFlow raises.)"""
+
+
+class WatchError(TypeError, ValueError):
+    """Something that is not a Tensor was to be watched. (A ValueError too, as TensorFlow raises.)"""
+
+
+class GradientTape:
+    """Records the operations on watched values, to differentiate them.
+
+    Trainable Variables are watched when they are read inside the context, other values when
+    :meth:`watch` names them.
+
+    >>> import tape_core as tc
+    >>> x = tc.asarray(3.0)
+    >>> with tc.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = x * x
+    >>> tape.gradient(y, x)
+    Tensor(6.0, shape=(), dtype=float32, backend=numpy)
+
+    Tapes nest, to any order:
+
+    >>> with tc.GradientTape() as outer:
+    ...     outer.watch(x)
+    ...     with tc.GradientTape() as inner:
+    ...         inner.watch(x)
+    ...         y = x * x * x
+    ...     first = inner.gradient(y, x)
+    >>> outer.gradient(first, x)
+    Tensor(18.0, shape=(), dtype=float32, backend=numpy)
+
+    Args:
+        persistent: keep the records after the first gradient, so that more can be asked for.
+        watch_accessed_variables: watch trainable Variables when they are read; with False only what
+            :meth:`watch` names is watched.
+    """
+
+    # _key: names this tape in the slots of tensors; a new one after reset() and release.
+    # _records: see tape_core.rules; None for a leaf. A value's slot is its place in this list.
+    __slots__ = (
+        "__weakref__",
+        "_complex",
+        "_key",
+        "_leaves",
+        "_masked",
+        "_persistent",
+        "_records",
+        "_sparse",
+        "_used",
+        "_variables",
+        "_watch_accessed",
+    )
+
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        self._persistent = bool(persistent)
+        self._watch_accessed = bool(watch_accessed_variables)
+        self._used = False
+        self._variables: dict[int, tuple[Variable, list[int]]] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._key = next(_keys)
+        _live[self._key] = self
+        self._records: list[Any] = []
+        self._leaves: list[int] = []
+        # What the records met that the fast backward pass does not handle.
+        self._complex = False
+        self._masked = False
+        self._sparse = False
+
+    # -- recording
+
+    def __enter__(self) -> GradientTape:
+        """Start to record, or go on.
+
+        Raises:
+            RuntimeError: the tape is recording already.
+        """
+        if recording.is_active(self):
+            raise RecordingError(
+                "Tape is still recording, This can happen if you try to re-enter an already-active tape."
+            )
+        if self._used and not self._persistent:
+            # As in TensorFlow: re-entered after its gradient, it is a fresh tape.
+            self._used = False
+        recording.activate(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        recording.deactivate(self)
+
+    def reset(self) -> None:
+        """Forget the records, the watches and the variables, and go on recording.
+
+        Raises:
+            RuntimeError: the tape is not recording.
+        """
+        if not recording.is_active(self):
+            raise RecordingError("Tape is not recording.")
+        self._variables.clear()
+        self._clear()
+
+    @contextmanager
+    def stop_recording(self) -> Iterator[None]:
+        """Record nothing inside the block: `with tape.stop_recording(): ...`.
+
+        Raises:
+            RuntimeError: the tape is not recording.
+        """
+        if not recording.is_active(self):
+            raise RecordingError("Trying to stop recording a tape which is not recording.")
+        recording.deactivate(self)
+        try:
+            yield
+        finally:
+            if not recording.is_active(self):
+                recording.activate(self)
+
+    def watch(self, tensor: Any) -> None:
+        """Record what is computed from `tensor` from now on: a Tensor, a Variable or any pytree of them.
+
+        Raises:
+            TypeError: a leaf is something else; then nothing is watched.
+        """
+        leaves, paths, _ = pytree.flatten(tensor)
+        for leaf, path in zip(leaves, paths(), strict=True):
+            if not isinstance(leaf, Tensor):
+                raise WatchError(
+                    f"Passed in object {leaf!r}{path} of type {type(leaf).__name__!r}, not a Tensor or Variable; "
+                    f"make a Tensor of it first: x = tape_core.asarray(...), tape.watch(x), and compute with x"
+                )
+        for leaf in leaves:
+            if not leaf.dtype.inexact:
+                hint = "Variable(..., dtype=tape_core.float32)" if isinstance(leaf, Variable) else "dtype float32"
+                warn_user(
+                    f"GradientTape.watch: a tensor of dtype {leaf.dtype} has no derivative, its gradient will be "
+                    f"None; use {hint}"
+                )
+            elif isinstance(leaf, Variable):
+                self._watch_variable(leaf)
+            else:
+                self._watch_leaf(own_slots(leaf), leaf.dtype.kind)
+
+    def watched_variables(self) -> tuple[Variable, ...]:
+        """The Variables watched so far, in the order they were constructed."""
+        variables = [variable for variable, _ in self._variables.values()]
+        return tuple(sorted(variables, key=lambda variable: variable._serial))
+
+    def _watch_leaf(self, slots: dict[int, int], kind: str) -> int | None:
+        """Give a value a slot, unless it has one."""
+        if self._key in slots:
+            return None
+        if len(slots) > _PURGE_ABOVE:
+            for key in [key for key in slots if key not in _live]:
+                del slots[key]
+        slots[self._key] = slot = len(self._records)
+        self._records.append(None)
+        self._leaves.append(slot)
+        if kind == "complex floating":
+            self._complex = True
+        return slot
+
+    def _watch_variable(self, variable: Variable) -> None:
+        entry = self._variables.get(id(variable))
+        if entry is None:
+            entry = self._variables[id(variable)] = (variable, [])
+        if (slot := self._watch_leaf(variable._slots, variable.dtype.kind)) is not None:
+            # A new value of the variable is one more leaf: its gradient is the sum over them.
+            entry[1].append(slot)
+
+    def _on_read(self, variable: Variable) -> None:
+        """A variable was read while this tape records."""
+        if self._key in variable._slots:
+            return
+        known = id(variable) in self._variables
+        if known or (self._watch_accessed and variable.trainable):
+            if variable.dtype.inexact:
+                self._watch_variable(variable)
+            elif not known:
+                self._variables[id(variable)] = (variable, [])
+
+    def _meet(self, op: Op, backend: Backend, out: Any) -> None:
+        """Note what a record brings that the fast backward pass does not handle."""
+        if op.masks:
+            self._masked = True
+        if op.sparse:
+            self._sparse = True
+        if not self._complex and backend.dtype(out.dtype).kind == "complex floating":
+            self._complex = True
+
+    # -- derivatives
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: str = "none",
+    ) -> Any:
+        """The gradient of the sum of `target` with respect to each of `sources`.
+
+        Args:
+            target: a Tensor, or any pytree of them, whose elements are all added up.
+            sources: a Tensor or Variable, or any pytree of them: leaves or intermediate results.
+            output_gradients: the cotangent of each leaf of `target`, of its shape; ones by default.
+            unconnected_gradients: what to return for a source that `target` does not depend on: `"none"` (None),
+                `"zero"` (zeros of the source's shape and dtype) or `"error"` (raise).
+
+        Returns:
+            The structure of `sources`; at each leaf a Tensor of the source's shape and dtype, or
+            :class:`IndexedSlices` for a source that was only gathered from. For a holomorphic f of a complex
+            source it is conj(f'(z)), as in TensorFlow and PyTorch.
+
+        Raises:
+            RuntimeError: a second call on a tape that is not persistent.
+            TypeError: a leaf of `target` or `sources` is not a Tensor.
+            ValueError: `output_gradients` do not fit, or a source is unconnected and that is an error.
+        """
+        if unconnected_gradients not in ("none", "zero", "error"):
+            raise ValueError(
+                f"Unknown value for unconnected_gradients: {unconnected_gradients!r}; use 'none', 'zero' or 'error'"
+            )
+        targets, target_paths, _ = pytree.flatten(target)
+        leaves, source_paths, structure = pytree.flatten(sources)
+        _check_tensors("target", targets, target_paths)
+        _check_tensors("sources", leaves, source_paths)
+        cotangents = _cotangents(targets, target_paths, output_gradients)
+        if self._used and not self._persistent:
+            raise RuntimeError(
+                "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
+            )
+        if recording.is_active(self):
+            if self._persistent:
+                warn_user(
+                    "GradientTape.gradient: called inside the context of a persistent tape, which records it; this "
+                    "is needed for higher-order derivatives only, and costs time and memory: call it after the block"
+                )
+            else:
+                recording.deactivate(self)
+        try:
+            results = self._gradient(targets, leaves, cotangents)
+        finally:
+            if not self._persistent:
+                self._used = True
+                self._clear()
+        for k, (leaf, result) in enumerate(zip(leaves, results, strict=True)):
+            if result is None and unconnected_gradients != "none":
+                if unconnected_gradients == "error":
+                    raise ValueError(self._why_unconnected(leaf, source_paths()[k]))
+                results[k] = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
+        return pytree.unflatten(structure, results)
+
+    def _gradient(self, targets: list[Any], sources: list[Any], cotangents: list[Any]) -> list[Any]:
+        key = self._key
+        slots_of = [self._slots_of(source) for source in sources]
+        by_backend: dict[Backend, list[tuple[int, Tensor]]] = {}
+        direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
+        recorded = bool(ACTIVE.get())
+        for target, given in zip(targets, cotangents, strict=True):
+            slot = target._slots.get(key)
+            if slot is None and not any(source is target for source in sources):
+                continue
+            if not target.dtype.inexact:
+                continue
+            g = ones_beside(target) if given is None else given
+            if slot is None:
+                direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
+            else:
+                by_backend.setdefault(target.backend, []).append((slot, g))
+        found: dict[int, Any] = {}
+        wanted = [slot for slots in slots_of for slot in slots]
+        for n, (backend, seeds) in enumerate(by_backend.items(), start=1):
+            release = not self._persistent and n == len(by_backend)
+            found |= sweep(self, backend, seeds, wanted, recorded, release)
+        results: list[Any] = []
+        for source, slots in zip(sources, slots_of, strict=True):
+            parts = [found[slot] for slot in slots if slot in found]
+            if id(source) in direct:
+                parts.append(direct[id(source)])
+            total = None
+            for part in parts:
+                total = part if total is None else total + part
+            results.append(total)
+        return results
+
+    def _slots_of(self, source: Tensor) -> list[int]:
+        if isinstance(source, Variable):
+            entry = self._variables.get(id(source))
+            return [] if entry is None else entry[1]
+        slot = source._slots.get(self._key)
+        return [] if slot is None else [slot]
+
+    def _why_unconnected(self, source: Tensor, path: str) -> str:
+        what = f"Variable {source.name!r}" if isinstance(source, Variable) and source.name else type(source).__name__
+        label = f"{what}{path} of shape {source.shape}, dtype {source.dtype}"
+        if not source.dtype.inexact:
+            why = f"its dtype {source.dtype} has no derivative; use a floating one, such as dtype=float32"
+        elif isinstance(source, Variable) and not source.trainable:
+            why = "it was made with trainable=False, so tapes watch it only when tape.watch names it"
+        elif isinstance(source, Variable) and not self._watch_accessed:
+            why = "the tape has watch_accessed_variables=False and tape.watch did not name it before it was read"
+        elif isinstance(source, Variable):
+            why = "it was not read inside the tape's context, or the target was not computed from that value"
+        else:
+            why = (
+                "it was not watched (tape.watch(x) inside the context, before it is used), or the target was not "
+                "computed from it, or the path is cut by numpy(), an integer cast or stop_gradient"
+            )
+        return f"gradient: the target does not depend on the source {label}: {why}"
+
+
+def _check_tensors(argument: str, leaves: list[Any], paths: Any) -> None:
+    for leaf, path in zip(leaves, paths() if any(not isinstance(x, Tensor) for x in leaves) else leaves, strict=True):
+        if not isinstance(leaf, Tensor):
+            if isinstance(leaf, IndexedSlices):
+                hint = "; use its densify()"
+            elif leaf is None:
+                hint = "; was it the gradient of something unconnected?"
+            else:
+                hint = "; use tape_core.asarray to make one, before the computation"
+            raise TypeError(
+                f"gradient: {argument}{path} must be a Tensor or Variable, got {leaf!r} of type "
+                f"{type(leaf).__name__!r}{hint}"
+            )
+
+
+def _cotangents(targets: list[Any], paths: Any, output_gradients: Any) -> list[Any]:
+    """One cotangent per target leaf, checked; None stands for ones."""
+    if output_gradients is None:
+        return [None] * len(targets)
+    if len(targets) == 1:
+        given = [output_gradients]
+        if isinstance(output_gradients, list | tuple) and len(output_gradients) == 1:
+            only = output_gradients[0]
+            shape = only.shape if isinstance(only, Tensor) else None
+            # [g] for one target is g, unless the target has one element and g is its value.
+            if only is None or (targets[0].shape != (1,) or shape == (1,)):
+                given = [only]
+    else:
+        given = pytree.flatten(output_gradients, none_is_leaf=True)[0]
+    if len(given) != len(targets):
+        raise ValueError(
+            f"gradient: output_gradients has {len(given)} leaves, target has {len(targets)}; give one for each"
+        )
+    names = paths()
+    return [None if g is None else _cotangent(g, t, names[k]) for k, (g, t) in enumerate(zip(given, targets, strict=True))]
+
+
+def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
+    from tape_core.ops.creation import asarray
+    from tape_core.ops.data_types import astype
+
+    if isinstance(given, Tensor) or hasattr(given, "dtype"):
+        seed = read(given, f"gradient: output_gradients{path}")
+    else:
+        seed = asarray(given, dtype=target.dtype, backend=target.backend)
+    if seed.shape != target.shape:
+        raise ValueError(
+            f"gradient: output_gradients{path} has shape {seed.shape}, its target has shape {target.shape}; "
+            f"they must be the same"
+        )
+    if seed.backend is not target.backend:
+        raise TypeError(
+            f"gradient: output_gradients{path} is on backend {seed.backend.name!r}, its target on "
+            f"{target.backend.name!r}"
+        )
+    if seed.dtype is not target.dtype and target.dtype.inexact:
+        seed = astype(seed, target.dtype)
+    tensor: Tensor = seed
+    return tensor
+
+
+def warn_user(message: str) -> None:
+    """Warn at the line of the user's code that led here; Python shows it once per line."""
+    import sys
+
+    frame, level = sys._getframe(1), 1
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("tape_core", "tape_nn", "contextlib"):
+        if frame.f_back is None:
+            break
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)

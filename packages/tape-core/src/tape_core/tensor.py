@@ -1,0 +1,241 @@
+"""Tensor: a handle on one backend array, and where the tapes that know it keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from tape_core.backends.protocol import Backend
+    from tape_core.dtypes import DType
+
+ArrayLike: TypeAlias = Any
+"""A Tensor, a Variable, a raw array of an installed backend, or a Python scalar."""
+
+SCALARS: Final = frozenset({bool, int, float, complex})
+"""Python scalars stay what they are until the kernel: weak promotion, no conversion cost."""
+
+NO_SLOTS: Final[dict[int, int]] = {}
+"""The slots of a Tensor no tape has met; shared, so never written to (see `own_slots`)."""
+
+
+class Tensor:
+    """A handle on one array of a backend.
+
+    Made by :func:`tape_core.asarray` and by every op; not by calling the class. It has the operators, the
+    attributes and the methods of an array of the Array API standard.
+
+    >>> import tape_core as tc
+    >>> tc.asarray([1.0, 2.0]) * 3
+    Tensor([3. 6.], shape=(2,), dtype=float32, backend=numpy)
+    """
+
+    # _slots: for each tape that knows this value, by the tape's key, its position there. Integers only: a Tensor
+    # never references a tape. A record that saves this value holds the same dict, so it sees later watches.
+    __slots__ = ("__weakref__", "_array", "_slots", "backend")
+
+    _array: Any
+    _slots: dict[int, int]
+    backend: Backend
+
+    # NumPy arrays and scalars on the left of an operator leave the operation to the Tensor.
+    __array_ufunc__ = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("Tensor is not made by calling it; use tape_core.asarray(values, dtype=...)")
+
+    # -- the value
+
+    @property
+    def array(self) -> Any:
+        """The backend's own array. Records share it: treat it as read-only."""
+        return self.backend.public(self._array)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions."""
+        return tuple(self._array.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The data type."""
+        return self.backend.dtype(self._array.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._array.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for length in self._array.shape:
+            size *= int(length)
+        return size
+
+    @property
+    def device(self) -> str:
+        """The device the array lives on."""
+        return self.backend.device(self._array)
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
+        """This tensor on another device; the gradient travels back."""
+        from tape_core.ops.data_types import to_device
+
+        return to_device(self, device)
+
+    def numpy(self) -> Any:
+        """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
+        return self.backend.numpy(self.array).copy()
+
+    def item(self) -> bool | int | float | complex:
+        """The value of a tensor of one element, as a Python scalar. Cuts the path."""
+        if self.size != 1:
+            raise ValueError(f"item() needs a tensor of one element; this one has shape {self.shape}")
+        kind = self.dtype.kind
+        convert: Any = {"bool": bool, "real floating": float, "complex floating": complex}.get(kind, int)
+        value = self._array if self._array.shape == () else self.backend.xp.reshape(self._array, ())
+        result: bool | int | float | complex = convert(value)
+        return result
+
+    def tolist(self) -> Any:
+        """The values as nested Python lists of scalars. Cuts the path."""
+        return self.backend.numpy(self.array).tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        values = self.backend.numpy(self.array)
+        return values.astype(dtype) if dtype is not None and dtype != values.dtype else values.copy()
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        import tape_core
+
+        return tape_core
+
+    def __bool__(self) -> bool:
+        return bool(self._array)
+
+    def __int__(self) -> int:
+        return int(self._array)
+
+    def __float__(self) -> float:
+        return float(self._array)
+
+    def __complex__(self) -> complex:
+        return complex(self._array)
+
+    def __index__(self) -> int:
+        return self.backend.public(self._array).__index__()  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        if self._array.shape == ():
+            raise TypeError("len() of a 0-d tensor")
+        return int(self._array.shape[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._array.shape == ():
+            raise TypeError("a 0-d tensor cannot be iterated over")
+        return (self[i] for i in range(len(self)))
+
+    __hash__ = object.__hash__
+
+    # -- printing
+
+    def _describe(self) -> str:
+        text = self.backend.format(self.array)
+        return f"{text}, shape={self.shape}, dtype={self.dtype}, backend={self.backend.name}"
+
+    def __repr__(self) -> str:
+        return f"Tensor({self._describe()})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    # The operators are attached by `tape_core.ops.operators`, where the ops are.
+    if TYPE_CHECKING:
+        T: Tensor
+        mT: Tensor
+
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __add__(self, other: ArrayLike) -> Tensor: ...
+        def __radd__(self, other: ArrayLike) -> Tensor: ...
+        def __sub__(self, other: ArrayLike) -> Tensor: ...
+        def __rsub__(self, other: ArrayLike) -> Tensor: ...
+        def __mul__(self, other: ArrayLike) -> Tensor: ...
+        def __rmul__(self, other: ArrayLike) -> Tensor: ...
+        def __truediv__(self, other: ArrayLike) -> Tensor: ...
+        def __rtruediv__(self, other: ArrayLike) -> Tensor: ...
+        def __floordiv__(self, other: ArrayLike) -> Tensor: ...
+        def __rfloordiv__(self, other: ArrayLike) -> Tensor: ...
+        def __mod__(self, other: ArrayLike) -> Tensor: ...
+        def __rmod__(self, other: ArrayLike) -> Tensor: ...
+        def __pow__(self, other: ArrayLike) -> Tensor: ...
+        def __rpow__(self, other: ArrayLike) -> Tensor: ...
+        def __matmul__(self, other: ArrayLike) -> Tensor: ...
+        def __rmatmul__(self, other: ArrayLike) -> Tensor: ...
+        def __and__(self, other: ArrayLike) -> Tensor: ...
+        def __rand__(self, other: ArrayLike) -> Tensor: ...
+        def __or__(self, other: ArrayLike) -> Tensor: ...
+        def __ror__(self, other: ArrayLike) -> Tensor: ...
+        def __xor__(self, other: ArrayLike) -> Tensor: ...
+        def __rxor__(self, other: ArrayLike) -> Tensor: ...
+        def __lshift__(self, other: ArrayLike) -> Tensor: ...
+        def __rlshift__(self, other: ArrayLike) -> Tensor: ...
+        def __rshift__(self, other: ArrayLike) -> Tensor: ...
+        def __rrshift__(self, other: ArrayLike) -> Tensor: ...
+        def __lt__(self, other: ArrayLike) -> Tensor: ...
+        def __le__(self, other: ArrayLike) -> Tensor: ...
+        def __gt__(self, other: ArrayLike) -> Tensor: ...
+        def __ge__(self, other: ArrayLike) -> Tensor: ...
+        def __eq__(self, other: ArrayLike) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: ArrayLike) -> Tensor: ...  # type: ignore[override]
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+
+
+_new = object.__new__
+
+
+def wrap(array: Any, backend: Backend, slots: dict[int, int] = NO_SLOTS) -> Tensor:
+    """A Tensor of a raw array."""
+    tensor: Tensor = _new(Tensor)
+    tensor._array = array
+    tensor._slots = slots
+    tensor.backend = backend
+    return tensor
+
+
+def own_slots(tensor: Tensor) -> dict[int, int]:
+    """The tensor's slots, its own from now on: to write to, or to keep in a record."""
+    slots = tensor._slots
+    if slots is NO_SLOTS:
+        slots = tensor._slots = {}
+    return slots
+
+
+def read(value: ArrayLike, where: str) -> Any:
+    """`value` as an operand: a plain Tensor or a Python scalar.
+
+    A Variable is read (and so watched), a raw array of an installed backend becomes a constant.
+
+    Raises:
+        TypeError: for anything else, naming it and `where` it was given.
+    """
+    kind = type(value)
+    if kind is Tensor or kind in SCALARS:
+        return value
+    if isinstance(value, Tensor):
+        return value._read()  # type: ignore[attr-defined]
+    from tape_core.backends.discovery import backend_of_type
+
+    backend = backend_of_type(kind)
+    if backend is None:
+        raise TypeError(
+            f"{where} must be a Tensor, a Variable, an array of an installed backend or a Python scalar; got "
+            f"{value!r} of type {kind.__name__!r}; tape_core.asarray makes a Tensor of lists and other arrays"
+        )
+    return wrap(backend.asarray(value), backend)

@@ -1,0 +1,151 @@
+"""Variable: a Tensor whose value can be replaced. Reading one while a tape records watches it."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from tape_core.indexed_slices import IndexedSlices
+from tape_core.recording import ACTIVE
+from tape_core.tensor import ArrayLike, Tensor, wrap
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+
+_serial = count()
+
+
+class Variable(Tensor):
+    """A mutable Tensor: a parameter.
+
+    A tape records the value that was read, so a later assignment never changes a gradient.
+
+    >>> import tape_core as tc
+    >>> v = tc.Variable(2.0)
+    >>> with tc.GradientTape() as tape:
+    ...     y = v * v
+    >>> v.assign_add(1.0)
+    Variable(3.0, shape=(), dtype=float32, backend=numpy)
+    >>> tape.gradient(y, v)
+    Tensor(4.0, shape=(), dtype=float32, backend=numpy)
+
+    Args:
+        initial_value: a Tensor, a raw array, or a (nested list of) Python scalars; copied.
+        dtype: as in :func:`~tape_core.asarray`; by default the value's own.
+        trainable: whether tapes watch it of themselves when it is read.
+        name: shown when it is printed and in messages.
+        backend, device: where it lives; as in :func:`~tape_core.asarray`.
+    """
+
+    __slots__ = ("_serial", "name", "trainable")
+
+    name: str | None
+    trainable: bool
+
+    def __init__(
+        self,
+        initial_value: ArrayLike,
+        *,
+        dtype: Any = None,
+        trainable: bool = True,
+        name: str | None = None,
+        backend: str | Backend | None = None,
+        device: str | None = None,
+    ) -> None:
+        from tape_core.ops.creation import asarray
+
+        value = asarray(initial_value, dtype=dtype, backend=backend, device=device, copy=True)
+        self._array = value._array
+        self.backend = value.backend
+        self._slots = {}
+        self.trainable = bool(trainable)
+        self.name = name
+        self._serial = next(_serial)
+
+    def _read(self) -> Tensor:
+        """The value as a plain Tensor; tapes that watch what is accessed learn of it here."""
+        active = ACTIVE.get()
+        if active:
+            for tape in active:
+                tape._on_read(self)
+        return wrap(self._array, self.backend, self._slots)
+
+    @property
+    def value(self) -> Tensor:
+        """The value as a plain Tensor, which later assignments leave alone; reading it is an access."""
+        return self._read()
+
+    def assign(self, value: ArrayLike) -> Variable:
+        """Replace the value. Shape and dtype must be the variable's; nothing flows through an assignment."""
+        self._replace(self._operand(value, "assign"))
+        return self
+
+    def assign_add(self, delta: ArrayLike | IndexedSlices) -> Variable:
+        """Add to the value; :class:`IndexedSlices` add to their rows, duplicates added up."""
+        return self._update(delta, "assign_add", 1)
+
+    def assign_sub(self, delta: ArrayLike | IndexedSlices) -> Variable:
+        """Subtract from the value; :class:`IndexedSlices` subtract from their rows, duplicates added up."""
+        return self._update(delta, "assign_sub", -1)
+
+    def _update(self, delta: Any, method: str, sign: int) -> Variable:
+        xp = self.backend.xp
+        # 2: this frame's local and the variable itself. In place only if no record or caller sees the old value.
+        array = self._array
+        exclusive = self.backend.is_exclusive(array, 2)
+        if isinstance(delta, IndexedSlices):
+            values, indices = delta.values._array, delta.indices._array
+            if delta.dense_shape != self.shape:
+                raise ValueError(self._complaint(method, f"shape {delta.dense_shape}"))
+            rows = values if sign == 1 else -values
+            self._replace(xp.add_rows(array, indices, rows, in_place=exclusive))
+            return self
+        operand = self._operand(delta, method)
+        if exclusive and array.shape:
+            if sign == 1:
+                array += operand
+            else:
+                array -= operand
+            self._replace(array)
+        else:
+            self._replace(array + operand if sign == 1 else array - operand)
+        return self
+
+    def _replace(self, array: Any) -> None:
+        self._array = array
+        # A new value is a new leaf: what was read before keeps its own slots.
+        self._slots = {}
+
+    def _operand(self, value: Any, method: str) -> Any:
+        """`value` as a raw array of exactly this variable's shape and dtype."""
+        from tape_core.ops.creation import asarray
+
+        own = self.dtype
+        if isinstance(value, Tensor):
+            if value.backend is not self.backend:
+                raise TypeError(
+                    self._complaint(method, f"a value on backend {value.backend.name!r}")
+                    + f"; convert it with tape_core.asarray(value, backend={self.backend.name!r})"
+                )
+            raw = value._array
+        else:
+            # Python values take the variable's dtype; arrays must have it.
+            python = not hasattr(value, "dtype")
+            fresh = asarray(value, dtype=own if python else None, backend=self.backend, device=self.device, copy=True)
+            raw = fresh._array
+        if tuple(raw.shape) != self.shape:
+            raise ValueError(self._complaint(method, f"shape {tuple(raw.shape)}"))
+        if (dtype := self.backend.dtype(raw.dtype)) is not own:
+            raise TypeError(self._complaint(method, f"dtype {dtype}") + "; convert it with tape_core.astype")
+        return raw
+
+    def _complaint(self, method: str, what: str) -> str:
+        label = f" {self.name!r}" if self.name else ""
+        return (
+            f"Variable.{method}: cannot take {what} into variable{label} of shape {self.shape}, dtype {self.dtype} "
+            f"on backend {self.backend.name!r}"
+        )
+
+    def __repr__(self) -> str:
+        label = f"{self.name!r}, " if self.name else ""
+        return f"Variable({label}{self._describe()})"

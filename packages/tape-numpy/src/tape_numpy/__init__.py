@@ -1,0 +1,30 @@
+"""The NumPy backend of Tape. This module is light: it does not import NumPy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl
+
+if TYPE_CHECKING:
+    from tape_core.backends import Backend
+
+
+@hookimpl
+def tape_backend_info() -> BackendInfo:
+    """What discovery needs to know without importing NumPy."""
+    return BackendInfo(
+        name="numpy",
+        contract=CONTRACT_VERSION,
+        array_types=("numpy:ndarray", "numpy:generic"),
+        capabilities=("cpu", "complex"),
+        install="pip install tape-numpy",
+    )
+
+
+@hookimpl
+def tape_load_backend() -> Backend:
+    """The backend; imports NumPy."""
+    from tape_numpy.backend import NumPyBackend
+
+    return NumPyBackend()

@@ -1,0 +1,146 @@
+"""NumPy's own ways: operators on scalars and arrays, and functions with less in front of the loop.
+
+Each is the op of the same name in `tape_core`; only what is faster, or missing from the standard, is here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+
+def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    out = np.zeros(shape, dtype=values.dtype)
+    parts = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(part, np.ndarray) and part.dtype != bool for part in parts):
+        np.add.at(out, key, values)
+    else:
+        out[key] = values
+    return out
+
+
+def _add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
+    out = x if in_place else x.copy()
+    np.add.at(out, indices, rows)
+    return out
+
+
+def _gather(params: Any, indices: Any) -> Any:
+    return params.take(indices, axis=0)
+
+
+def _one_hot(labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+    if dtype is None:
+        from tape_core.dtypes import get_default_dtype
+
+        dtype = get_default_dtype().name
+    labels = np.asarray(labels)
+    return (np.expand_dims(labels, axis) == _classes(num_classes, labels.ndim + 1, axis)).astype(dtype)
+
+
+def _classes(n: int, ndim: int, axis: int) -> Any:
+    shape = [1] * ndim
+    shape[axis] = n
+    return np.arange(n).reshape(shape)
+
+
+def _softmax(x: Any, *, axis: int = -1) -> Any:
+    normalize_axis_index(axis, np.ndim(x))
+    e = np.exp(x - np.maximum.reduce(x, axis=axis, keepdims=True))
+    e /= np.add.reduce(e, axis=axis, keepdims=True)
+    return e
+
+
+def _log_softmax(x: Any, *, axis: int = -1) -> Any:
+    normalize_axis_index(axis, np.ndim(x))
+    shifted = x - np.maximum.reduce(x, axis=axis, keepdims=True)
+    shifted -= np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True))
+    return shifted
+
+
+def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
+    from tape_core.ops.nn import check_labels
+
+    labels = np.asarray(labels)
+    check_labels(logits, labels, axis, labels.dtype.kind in "iu")
+    n = logits.shape[axis]
+    if labels.size and (labels.min() < 0 or labels.max() >= n):
+        raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}")
+    lines = _log_softmax(logits, axis=axis)
+    if lines.ndim == 2 and axis in (-1, 1):
+        return -lines[np.arange(len(lines)), labels]
+    return -np.squeeze(np.take_along_axis(lines, np.expand_dims(labels, axis), axis), axis)
+
+
+def _sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    # np.sum without its Python layers; like it, small integers add up as 64 bits.
+    return np.add.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    if x.dtype.kind not in "fc" or x.dtype.itemsize < 4:
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    total = np.add.reduce(x, axis=axis, keepdims=keepdims)
+    count = x.size // total.size if total.size else 0
+    if count == 0:
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    return total / count
+
+
+def _isdtype(dtype: Any, kind: Any) -> Any:
+    if kind == "complex floating":
+        return np.dtype(dtype).kind == "c"
+    return np.isdtype(dtype, kind)
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "abs": operator.abs,
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "negative": operator.neg,
+    "pow": operator.pow,
+    "matmul": operator.matmul,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    # The ufuncs themselves: array-api-compat and NumPy have the same.
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "atanh": np.arctanh,
+    "arange_beside": lambda x, n: np.arange(n),
+    "zeros_beside": lambda x, shape, dtype: np.zeros(shape, dtype=dtype),
+    "broadcast_to": np.broadcast_to,
+    "reshape": lambda x, shape, *, copy=None: x.reshape(shape) if copy is None else np.reshape(x, shape, copy=copy),
+    "matrix_transpose": lambda x: x.swapaxes(-1, -2),
+    "permute_dims": lambda x, axes: x.transpose(axes),
+    "astype": lambda x, dtype, *, copy=True: x.astype(dtype, copy=copy),
+    "ones_like": lambda x, **kwargs: np.ones_like(x, **kwargs)[()],
+    "isdtype": _isdtype,
+    "sum": _sum,
+    "mean": _mean,
+    "max": lambda x, *, axis=None, keepdims=False: np.maximum.reduce(x, axis=axis, keepdims=keepdims),
+    "min": lambda x, *, axis=None, keepdims=False: np.minimum.reduce(x, axis=axis, keepdims=keepdims),
+    "scatter": _scatter,
+    "add_rows": _add_rows,
+    "gather": _gather,
+    "one_hot": _one_hot,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "cross_entropy": _cross_entropy,
+}
+
+RULES: dict[str, dict[str, Any]] = {
+    # NumPy multiplies by truth values; as fast as it gets.
+    "relu": {"x": lambda xp, out: out > 0},
+}
