@@ -49,7 +49,7 @@ def sweep(
         grads[slot] = value if grads[slot] is None else grads[slot] + value
     if release:
         del records[top:]
-    keep = set(sources)
+    keep = frozenset(sources)
     careful = recorded or tape._complex or tape._masked or tape._sparse
     if recorded:
         from tape_core.ops.namespace import ops
@@ -74,17 +74,15 @@ def sweep(
                 rec[0].backward_careful(g, rec, grads, xp, lift, masked)
             else:
                 rec[0].backward(g, rec, grads, xp)
-    return {slot: _public(grads[slot], backend) for slot in keep if slot < top and grads[slot] is not None}
+    found = {slot: grads[slot] for slot in keep if slot < top and grads[slot] is not None}
+    if recorded:
+        return found
+    return {slot: _public(value, backend) for slot, value in found.items()}
 
 
 def _public(value: Any, backend: Backend) -> Any:
-    if isinstance(value, Tensor):
-        return value
     if isinstance(value, IndexedSlices):
-        values, indices = value.values, value.indices
-        if isinstance(values, Tensor):
-            return value
-        return IndexedSlices(wrap(values, backend), wrap(indices, backend), value.dense_shape)
+        return IndexedSlices(wrap(value.values, backend), wrap(value.indices, backend), value.dense_shape)
     return wrap(value, backend)
 
 
@@ -113,6 +111,5 @@ def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray
 
 def ones_beside(tensor: Tensor) -> Tensor:
     """A cotangent of ones for a target."""
-    array: Any = tensor._array
     backend = tensor.backend
-    return wrap(backend.xp.ones_like(array), backend)
+    return wrap(backend.xp.ones_like(tensor._array), backend)

@@ -14,6 +14,7 @@ from tape_core.plan import Part
 from tape_core.recording import ACTIVE
 from tape_core.rules import spec_of
 from tape_core.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
+from tape_core.variable import Variable
 
 if TYPE_CHECKING:
     from tape_core.op import Op
@@ -46,7 +47,11 @@ def unary_call(op: Op) -> Callable[..., Any]:
     bindings = op.bindings
 
     def call(x: Any, /) -> Tensor:
-        if type(x) is not Tensor:
+        if type(x) is Variable:
+            for tape in _get_active():
+                if tape._key not in x._slots:
+                    tape._on_read(x)
+        elif type(x) is not Tensor:
             (x,) = op.operands((x,))
         backend = x.backend
         a = x._array
@@ -99,27 +104,38 @@ def accepts(value: Any) -> bool:
 
 
 def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
-    """The path of an elementwise op of two inputs; as an operator it declines operands it does not know."""
+    """The path of an op of two inputs; as an operator it declines operands it does not know."""
     bindings = op.bindings
+    elementwise = op.elementwise
 
     def call(x1: Any, x2: Any, /) -> Any:
-        if type(x1) is Tensor:
+        kind1 = type(x1)
+        kind2 = type(x2)
+        if kind1 is Tensor or kind1 is Variable:
             backend = x1.backend
             a1 = x1._array
             s1 = x1._slots
-            if type(x2) is Tensor:
+            if kind2 is Tensor or kind2 is Variable:
                 if x2.backend is not backend:
-                    return call(*op.operands((x1, x2)))
+                    op.operands((x1, x2))
                 a2 = x2._array
                 s2 = x2._slots
-            elif type(x2) in SCALARS:
+                if kind2 is Variable:
+                    for tape in _get_active():
+                        if tape._key not in s2:
+                            tape._on_read(x2)
+            elif kind2 in SCALARS:
                 a2 = x2
                 s2 = NO_SLOTS
             elif operator and not accepts(x2):
                 return NotImplemented
             else:
                 return call(*op.operands((x1, x2)))
-        elif type(x2) is Tensor and type(x1) in SCALARS:
+            if kind1 is Variable:
+                for tape in _get_active():
+                    if tape._key not in s1:
+                        tape._on_read(x1)
+        elif kind2 is Tensor and kind1 in SCALARS:
             backend = x2.backend
             a1 = x1
             s1 = NO_SLOTS
@@ -156,8 +172,10 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                     continue
                 if slots is NO_SLOTS:
                     slots = {}
-                    if type(a1) is type(a2) and type(a1) in backend.scalar_types:
-                        specs: Any = None
+                    if not elementwise:
+                        specs: Any = ((a1.shape, a1.dtype), (a2.shape, a2.dtype))
+                    elif type(a1) is type(a2) and type(a1) in backend.scalar_types:
+                        specs = None
                     elif type(a1) in SCALARS or type(a2) in SCALARS:
                         specs = None if complex not in (type(a1), type(a2)) else (spec_of(a1), spec_of(a2))
                     elif a1.shape == a2.shape and a1.dtype == a2.dtype:
@@ -165,9 +183,9 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                     else:
                         specs = ((a1.shape, a1.dtype), (a2.shape, a2.dtype))
                     # A constant that is kept needs slots of its own, so that a tape opened later may watch it.
-                    if s1 is NO_SLOTS and type(x1) is Tensor:
+                    if s1 is NO_SLOTS and kind1 is Tensor:
                         s1 = own_slots(x1)
-                    if s2 is NO_SLOTS and type(x2) is Tensor:
+                    if s2 is NO_SLOTS and kind2 is Tensor:
                         s2 = own_slots(x2)
                 if specs is not None and (tape._complex or specs[0][1] != specs[1][1]):
                     tape._meet(op, backend, out)
@@ -277,7 +295,7 @@ def record(
     """Leave a record of a general op on one tape, if the tape watches an input through which something flows."""
     key = tape._key
     at = [x._slots.get(key) if type(x) is Tensor else None for x in values]
-    mask = (any(i is not None for i in at),) if op.sequence else tuple([i is not None for i in at])
+    mask = (any([i is not None for i in at]),) if op.sequence else tuple([i is not None for i in at])
     if True not in mask or (plan := plans[mask]) is None:
         return
     several = type(slots) is tuple
@@ -286,19 +304,23 @@ def record(
     if op.takes_dtype or op.masks or op.sparse:
         tape._meet(op, backend, out)
     keeps = plan.keeps
-    own = [own_slots(x) if type(x) is Tensor else None for x in values]
     if op.sequence:
         specs: Any = (tuple([spec_of(a) for a in arrays]),)
-        rec: list[Any] = [plan, specs, tuple(at), tuple(arrays) if keeps else None, tuple(own)]
+        kept = tuple(arrays) if keeps else None
+        rec: list[Any] = [plan, specs, tuple(at), kept, tuple([own_slots(x) for x in values])]
     else:
-        specs = tuple([spec_of(a) if i is not None else None for a, i in zip(arrays, at, strict=True)])
+        specs = tuple([None if i is None else (a.shape, a.dtype) for a, i in zip(arrays, at, strict=True)])
         if op.elementwise:
-            shape, dtype = out.shape, out.dtype
-            if all(s is None or (s[0] == shape and s[1] == dtype) for s in specs):
+            own = (out.shape, out.dtype)
+            if all([s is None or s == own for s in specs]):
                 specs = None
         rec = [plan, specs]
-        for k, a in enumerate(arrays):
-            rec += (at[k], a if k in keeps else None, own[k])
+        for k, i in enumerate(at):
+            if k in keeps:
+                x = values[k]
+                rec += (i, arrays[k], own_slots(x) if type(x) is Tensor else None)
+            else:
+                rec += (i, None, None)
     rec += (out if plan.keep_out else None, slots)
     if op.has_parameters:
         rec += (params, kwargs)

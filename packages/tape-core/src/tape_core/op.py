@@ -82,10 +82,13 @@ class Op:
         return bool(self.compiled)
 
     def _call_path(self) -> Callable[..., Any]:
-        if not self.has_parameters and not self.sequence and len(self.inputs) <= 2 and self.elementwise:
-            if not self.compiled:
-                return constant_call(self)
-            return unary_call(self) if len(self.inputs) == 1 else binary_call(self)
+        plain = not (self.has_parameters or self.sequence or self.sparse)
+        if plain and len(self.inputs) <= 2 and not self.compiled:
+            return constant_call(self)
+        if plain and len(self.inputs) == 1 and self.elementwise:
+            return unary_call(self)
+        if plain and len(self.inputs) == 2:
+            return binary_call(self)
         return general_call(self)
 
     # -- what the hot path asks once per backend
@@ -109,8 +112,10 @@ class Op:
             TypeError: for operands that are not arrays, and for two backends.
         """
         values = tuple(
-            value if value is None else read(value, f"{self.name}: {self._input_name(k)}")
-            for k, value in enumerate(values)
+            [
+                v if v is None or type(v) is Tensor else read(v, lambda k=k: f"{self.name}: {self._input_name(k)}")  # type: ignore[misc]
+                for k, v in enumerate(values)
+            ]
         )
         tensors = [v for v in values if isinstance(v, Tensor)]
         if not tensors:
@@ -154,11 +159,19 @@ class Op:
             for k, v in enumerate(values)
         )
         extra = "".join(f", {v!r}" for v in args) + "".join(f", {k}={v!r}" for k, v in (kwargs or {}).items())
-        kind = next((k for k in (IndexError, TypeError, ValueError) if isinstance(error, k)), None)
+        kind = next((k for k in (AxisError, ValueError, IndexError, TypeError) if _is_a(error, k)), None)
         if kind is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         raise kind(f"{self.name}({given}{extra}): {error}") from error
+
+
+class AxisError(ValueError, IndexError):
+    """An axis that the array does not have: both, as in NumPy."""
+
+
+def _is_a(error: Exception, kind: type[Exception]) -> bool:
+    return all(isinstance(error, base) for base in kind.__bases__) if kind is AxisError else isinstance(error, kind)
 
 
 class Plans(dict[Any, "Plan | None"]):

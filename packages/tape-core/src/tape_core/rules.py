@@ -28,6 +28,9 @@ class Spec(NamedTuple):
     dtype: Any
 
 
+_new_tuple = tuple.__new__  # what a NamedTuple's own __new__ does, with less in front of it
+
+
 class Marker:
     """NONDIFF or TODO."""
 
@@ -163,7 +166,7 @@ class Parameters:
             k = self.inputs.index(base)
             if self.sequence:
                 return lambda rec, lift: [Spec(*spec) for spec in rec[1][k]]
-            return lambda rec, lift: Spec(*rec[1][k])
+            return lambda rec, lift: _new_tuple(Spec, rec[1][k])
         if name in self.defaults:
             at, place, default = slot_at(len(self.inputs)) + 2, self.places.get(name), self.defaults[name]
 

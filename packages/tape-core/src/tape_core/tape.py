@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from tape_core import pytree, recording
 from tape_core.backward import ones_beside, sweep
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from tape_core.op import Op
 
 _keys = count()
-_live: WeakValueDictionary[int, GradientTape] = WeakValueDictionary()
+_live: set[int] = set()  # the keys in use; other keys in the slots of tensors are of tapes that are gone
 
 _PURGE_ABOVE = 8  # slots of tapes that are gone are dropped when a value has more than this many
 
@@ -79,6 +78,7 @@ class GradientTape:
         "_sparse",
         "_used",
         "_variables",
+        "_warned",
         "_watch_accessed",
     )
 
@@ -86,12 +86,21 @@ class GradientTape:
         self._persistent = bool(persistent)
         self._watch_accessed = bool(watch_accessed_variables)
         self._used = False
+        self._warned = False
+        self._key = -1
         self._variables: dict[int, tuple[Variable, list[int]]] = {}
         self._clear()
 
+    def __del__(self) -> None:
+        _live.discard(self._key)
+
     def _clear(self) -> None:
-        self._key = next(_keys)
-        _live[self._key] = self
+        """Start afresh, under a new key, so that slots given out before mean nothing any more."""
+        _live.discard(self._key)
+        self._key = key = next(_keys)
+        _live.add(key)
+        for _, slots in self._variables.values():
+            slots.clear()
         self._records: list[Any] = []
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
@@ -111,11 +120,15 @@ class GradientTape:
             raise RecordingError(
                 "Tape is still recording, This can happen if you try to re-enter an already-active tape."
             )
-        if self._used and not self._persistent:
-            # As in TensorFlow: re-entered after its gradient, it is a fresh tape.
-            self._used = False
-        recording.activate(self)
+        self._start()
         return self
+
+    def _start(self) -> None:
+        if self._used and not self._persistent:
+            # As in TensorFlow: re-entered after its gradient, it is a fresh tape. What was watched since stays.
+            self._used = False
+            self._variables = {key: entry for key, entry in self._variables.items() if entry[1]}
+        recording.activate(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -147,7 +160,7 @@ class GradientTape:
             yield
         finally:
             if not recording.is_active(self):
-                recording.activate(self)
+                self._start()
 
     def watch(self, tensor: Any) -> None:
         """Record what is computed from `tensor` from now on: a Tensor, a Variable or any pytree of them.
@@ -156,22 +169,18 @@ class GradientTape:
             TypeError: a leaf is something else; then nothing is watched.
         """
         leaves, paths, _ = pytree.flatten(tensor)
-        for leaf, path in zip(leaves, paths(), strict=True):
+        for k, leaf in enumerate(leaves):
             if not isinstance(leaf, Tensor):
                 raise WatchError(
-                    f"Passed in object {leaf!r}{path} of type {type(leaf).__name__!r}, not a Tensor or Variable; "
+                    f"Passed in object {leaf!r}{paths()[k]} of type {type(leaf).__name__!r}, not a Tensor or Variable; "
                     f"make a Tensor of it first: x = tape_core.asarray(...), tape.watch(x), and compute with x"
                 )
         for leaf in leaves:
             if not leaf.dtype.inexact:
-                hint = "Variable(..., dtype=tape_core.float32)" if isinstance(leaf, Variable) else "dtype float32"
-                warn_user(
-                    f"GradientTape.watch: a tensor of dtype {leaf.dtype} has no derivative, its gradient will be "
-                    f"None; use {hint}"
-                )
+                self._warn_of_dtype("watch", leaf)
             elif isinstance(leaf, Variable):
                 self._watch_variable(leaf)
-            else:
+            elif self._key not in leaf._slots:
                 self._watch_leaf(own_slots(leaf), leaf.dtype.kind)
 
     def watched_variables(self) -> tuple[Variable, ...]:
@@ -179,15 +188,14 @@ class GradientTape:
         variables = [variable for variable, _ in self._variables.values()]
         return tuple(sorted(variables, key=lambda variable: variable._serial))
 
-    def _watch_leaf(self, slots: dict[int, int], kind: str) -> int | None:
-        """Give a value a slot, unless it has one."""
-        if self._key in slots:
-            return None
+    def _watch_leaf(self, slots: dict[int, int], kind: str) -> int:
+        """Give a value that has none a slot."""
         if len(slots) > _PURGE_ABOVE:
             for key in [key for key in slots if key not in _live]:
                 del slots[key]
-        slots[self._key] = slot = len(self._records)
-        self._records.append(None)
+        records = self._records
+        slots[self._key] = slot = len(records)
+        records.append(None)
         self._leaves.append(slot)
         if kind == "complex floating":
             self._complex = True
@@ -197,20 +205,19 @@ class GradientTape:
         entry = self._variables.get(id(variable))
         if entry is None:
             entry = self._variables[id(variable)] = (variable, [])
-        if (slot := self._watch_leaf(variable._slots, variable.dtype.kind)) is not None:
+        if self._key not in variable._slots:
             # A new value of the variable is one more leaf: its gradient is the sum over them.
-            entry[1].append(slot)
+            entry[1].append(self._watch_leaf(variable._slots, variable._kind))
 
     def _on_read(self, variable: Variable) -> None:
-        """A variable was read while this tape records."""
-        if self._key in variable._slots:
-            return
-        known = id(variable) in self._variables
-        if known or (self._watch_accessed and variable.trainable):
-            if variable.dtype.inexact:
-                self._watch_variable(variable)
-            elif not known:
-                self._variables[id(variable)] = (variable, [])
+        """A variable was read, whose value this tape does not know, while it records."""
+        entry = self._variables.get(id(variable))
+        if entry is None:
+            if not (self._watch_accessed and variable.trainable):
+                return
+            entry = self._variables[id(variable)] = (variable, [])
+        if variable._kind.endswith("floating"):
+            entry[1].append(self._watch_leaf(variable._slots, variable._kind))
 
     def _meet(self, op: Op, backend: Backend, out: Any) -> None:
         """Note what a record brings that the fast backward pass does not handle."""
@@ -277,10 +284,13 @@ class GradientTape:
                 self._used = True
                 self._clear()
         for k, (leaf, result) in enumerate(zip(leaves, results, strict=True)):
-            if result is None and unconnected_gradients != "none":
+            if result is None:
                 if unconnected_gradients == "error":
                     raise ValueError(self._why_unconnected(leaf, source_paths()[k]))
-                results[k] = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
+                if not leaf.dtype.inexact:
+                    self._warn_of_dtype("gradient", leaf)
+                if unconnected_gradients == "zero":
+                    results[k] = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
         return pytree.unflatten(structure, results)
 
     def _gradient(self, targets: list[Any], sources: list[Any], cotangents: list[Any]) -> list[Any]:
@@ -291,30 +301,27 @@ class GradientTape:
         recorded = bool(ACTIVE.get())
         for target, given in zip(targets, cotangents, strict=True):
             slot = target._slots.get(key)
-            if slot is None and not any(source is target for source in sources):
-                continue
-            if not target.dtype.inexact:
-                continue
-            g = ones_beside(target) if given is None else given
-            if slot is None:
+            if slot is not None:
+                by_backend.setdefault(target.backend, []).append((slot, ones_beside(target) if given is None else given))
+            elif any(source is target for source in sources) and target.dtype.inexact:
+                g = ones_beside(target) if given is None else given
                 direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
-            else:
-                by_backend.setdefault(target.backend, []).append((slot, g))
         found: dict[int, Any] = {}
         wanted = [slot for slots in slots_of for slot in slots]
         for n, (backend, seeds) in enumerate(by_backend.items(), start=1):
             release = not self._persistent and n == len(by_backend)
             found |= sweep(self, backend, seeds, wanted, recorded, release)
-        results: list[Any] = []
-        for source, slots in zip(sources, slots_of, strict=True):
-            parts = [found[slot] for slot in slots if slot in found]
-            if id(source) in direct:
-                parts.append(direct[id(source)])
-            total = None
-            for part in parts:
+        return [self._total(source, slots, found, direct) for source, slots in zip(sources, slots_of, strict=True)]
+
+    @staticmethod
+    def _total(source: Tensor, slots: list[int], found: dict[int, Any], direct: dict[int, Any]) -> Any:
+        """A source's gradient: that of each of its values, added up."""
+        total = direct.get(id(source))
+        for slot in slots:
+            part = found.get(slot)
+            if part is not None:
                 total = part if total is None else total + part
-            results.append(total)
-        return results
+        return total
 
     def _slots_of(self, source: Tensor) -> list[int]:
         if isinstance(source, Variable):
@@ -322,6 +329,16 @@ class GradientTape:
             return [] if entry is None else entry[1]
         slot = source._slots.get(self._key)
         return [] if slot is None else [slot]
+
+    def _warn_of_dtype(self, method: str, tensor: Tensor) -> None:
+        """Warn, once a tape, of a tensor that has no gradient."""
+        if not self._warned:
+            self._warned = True
+            what = "Variable" if isinstance(tensor, Variable) else "asarray"
+            warn_user(
+                f"GradientTape.{method}: a tensor of dtype {tensor.dtype} has no derivative, its gradient is None; "
+                f"make it with tape_core.{what}(..., dtype=tape_core.float32)"
+            )
 
     def _why_unconnected(self, source: Tensor, path: str) -> str:
         what = f"Variable {source.name!r}" if isinstance(source, Variable) and source.name else type(source).__name__
@@ -342,19 +359,20 @@ class GradientTape:
         return f"gradient: the target does not depend on the source {label}: {why}"
 
 
-def _check_tensors(argument: str, leaves: list[Any], paths: Any) -> None:
-    for leaf, path in zip(leaves, paths() if any(not isinstance(x, Tensor) for x in leaves) else leaves, strict=True):
-        if not isinstance(leaf, Tensor):
-            if isinstance(leaf, IndexedSlices):
-                hint = "; use its densify()"
-            elif leaf is None:
-                hint = "; was it the gradient of something unconnected?"
-            else:
-                hint = "; use tape_core.asarray to make one, before the computation"
-            raise TypeError(
-                f"gradient: {argument}{path} must be a Tensor or Variable, got {leaf!r} of type "
-                f"{type(leaf).__name__!r}{hint}"
-            )
+def _check_tensors(argument: str, leaves: list[Any], paths: pytree.Paths) -> None:
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            continue
+        if isinstance(leaf, IndexedSlices):
+            hint = "; use its densify()"
+        elif leaf is None:
+            hint = "; was it the gradient of something unconnected?"
+        else:
+            hint = "; use tape_core.asarray to make one, before the computation"
+        raise TypeError(
+            f"gradient: {argument}{paths()[k]} must be a Tensor or Variable, got {leaf!r} of type "
+            f"{type(leaf).__name__!r}{hint}"
+        )
 
 
 def _cotangents(targets: list[Any], paths: Any, output_gradients: Any) -> list[Any]:
@@ -407,7 +425,7 @@ def warn_user(message: str) -> None:
     """Warn at the line of the user's code that led here; Python shows it once per line."""
     import sys
 
-    frame, level = sys._getframe(1), 1
+    frame, level = sys._getframe(1), 2
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("tape_core", "tape_nn", "contextlib"):
         if frame.f_back is None:
             break

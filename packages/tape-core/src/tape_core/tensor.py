@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def own_slots(tensor: Tensor) -> dict[int, int]:
     return slots
 
 
-def read(value: ArrayLike, where: str) -> Any:
+def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
     """`value` as an operand: a plain Tensor or a Python scalar.
 
     A Variable is read (and so watched), a raw array of an installed backend becomes a constant.
@@ -234,8 +234,9 @@ def read(value: ArrayLike, where: str) -> Any:
 
     backend = backend_of_type(kind)
     if backend is None:
+        label = where if isinstance(where, str) else where()
         raise TypeError(
-            f"{where} must be a Tensor, a Variable, an array of an installed backend or a Python scalar; got "
+            f"{label} must be a Tensor, a Variable, an array of an installed backend or a Python scalar; got "
             f"{value!r} of type {kind.__name__!r}; tape_core.asarray makes a Tensor of lists and other arrays"
         )
     return wrap(backend.asarray(value), backend)

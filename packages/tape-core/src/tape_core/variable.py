@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
@@ -37,7 +37,7 @@ class Variable(Tensor):
         backend, device: where it lives; as in :func:`~tape_core.asarray`.
     """
 
-    __slots__ = ("_serial", "name", "trainable")
+    __slots__ = ("_kind", "_serial", "name", "trainable")
 
     name: str | None
     trainable: bool
@@ -58,6 +58,7 @@ class Variable(Tensor):
         self._array = value._array
         self.backend = value.backend
         self._slots = {}
+        self._kind = value.dtype.kind
         self.trainable = bool(trainable)
         self.name = name
         self._serial = next(_serial)
@@ -67,13 +68,19 @@ class Variable(Tensor):
         active = ACTIVE.get()
         if active:
             for tape in active:
-                tape._on_read(self)
+                if tape._key not in self._slots:
+                    tape._on_read(self)
         return wrap(self._array, self.backend, self._slots)
 
     @property
     def value(self) -> Tensor:
         """The value as a plain Tensor, which later assignments leave alone; reading it is an access."""
-        return self._read()
+        tensor = self._read()
+        # Slots of its own, those of the tapes that record now: one that watches the variable later, or paused, has
+        # not seen this read.
+        slots = self._slots
+        tensor._slots = {tape._key: slots[tape._key] for tape in ACTIVE.get() if tape._key in slots}
+        return tensor
 
     def assign(self, value: ArrayLike) -> Variable:
         """Replace the value. Shape and dtype must be the variable's; nothing flows through an assignment."""
@@ -149,3 +156,11 @@ class Variable(Tensor):
     def __repr__(self) -> str:
         label = f"{self.name!r}, " if self.name else ""
         return f"Variable({label}{self._describe()})"
+
+    def _refuse(self, other: Any) -> NoReturn:
+        raise RuntimeError(
+            "`variable += value` and the like would replace the Variable by a Tensor; use variable.assign_add(value), "
+            "assign_sub or assign to change its value, and `result = variable + value` for a new Tensor"
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = __ipow__ = __imatmul__ = _refuse

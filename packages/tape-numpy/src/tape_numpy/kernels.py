@@ -68,12 +68,41 @@ def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
     labels = np.asarray(labels)
     check_labels(logits, labels, axis, labels.dtype.kind in "iu")
     n = logits.shape[axis]
-    if labels.size and (labels.min() < 0 or labels.max() >= n):
+    # Read as unsigned, a negative label is a large one: one pass checks both bounds.
+    bits = labels.view(np.uint64) if labels.dtype == np.int64 else labels
+    if labels.size and (np.maximum.reduce(bits, axis=None) >= n or (bits is labels and labels.min() < 0)):
         raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}")
     lines = _log_softmax(logits, axis=axis)
     if lines.ndim == 2 and axis in (-1, 1):
         return -lines[np.arange(len(lines)), labels]
     return -np.squeeze(np.take_along_axis(lines, np.expand_dims(labels, axis), axis), axis)
+
+
+def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+    d = _softmax(logits, axis=axis)
+    if d.ndim == 2 and axis in (-1, 1):
+        d[np.arange(len(d)), labels] -= 1
+        d *= cotangent[:, None]
+        return d
+    d -= _one_hot(labels, logits.shape[axis], dtype=d.dtype, axis=axis)
+    d *= np.expand_dims(cotangent, axis)
+    return d
+
+
+def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+    # np.broadcast_to's Python layers cost more than filling a small array.
+    size = 1
+    for length in shape:
+        size *= length
+    if size > 4096:
+        return np.broadcast_to(x, shape)
+    out = np.empty(shape, x.dtype)
+    out[...] = x
+    return out
+
+
+def _ones_like(x: Any, **kwargs: Any) -> Any:
+    return np.ones_like(x, **kwargs) if kwargs or type(x) is np.ndarray else type(x)(1)
 
 
 def _sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -92,8 +121,8 @@ def _mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def _isdtype(dtype: Any, kind: Any) -> Any:
-    if kind == "complex floating":
-        return np.dtype(dtype).kind == "c"
+    if kind == "complex floating" and type(dtype) is not type:
+        return dtype.kind == "c"
     return np.isdtype(dtype, kind)
 
 
@@ -120,12 +149,12 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "atanh": np.arctanh,
     "arange_beside": lambda x, n: np.arange(n),
     "zeros_beside": lambda x, shape, dtype: np.zeros(shape, dtype=dtype),
-    "broadcast_to": np.broadcast_to,
+    "broadcast_to": _broadcast_to,
     "reshape": lambda x, shape, *, copy=None: x.reshape(shape) if copy is None else np.reshape(x, shape, copy=copy),
-    "matrix_transpose": lambda x: x.swapaxes(-1, -2),
+    "matrix_transpose": operator.attrgetter("mT"),
     "permute_dims": lambda x, axes: x.transpose(axes),
     "astype": lambda x, dtype, *, copy=True: x.astype(dtype, copy=copy),
-    "ones_like": lambda x, **kwargs: np.ones_like(x, **kwargs)[()],
+    "ones_like": _ones_like,
     "isdtype": _isdtype,
     "sum": _sum,
     "mean": _mean,
@@ -138,6 +167,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "cross_entropy": _cross_entropy,
+    "cross_entropy_vjp": _cross_entropy_vjp,
 }
 
 RULES: dict[str, dict[str, Any]] = {

@@ -269,6 +269,7 @@ def info(name: str) -> BackendInfo:
 def _open(plugin: Installed) -> tuple[BackendInfo, Any]:
     """Import the light module, check its hooks, ask for its info."""
     from pluggy import PluginManager
+
     from tape_core.backends import hookspecs
 
     _check_requirement(plugin)

@@ -21,7 +21,7 @@ class BackendNotFoundError(BackendError):
 
 
 class BackendLoadError(BackendError):
-    """A backend is installed but cannot be loaded; `__cause__` is what its plugin raised, if it did.
+    """A backend is installed but cannot be loaded; `__cause__` is what its plugin raised, if any.
 
     Attributes:
         problem: what is wrong, in one line and without the plugin's name.

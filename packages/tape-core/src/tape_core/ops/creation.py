@@ -16,7 +16,7 @@ from tape_core.backends.protocol import Backend
 from tape_core.ops.data_types import astype, to_device
 from tape_core.ops.elementwise import where
 from tape_core.ops.manipulation import reshape, stack
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, wrap
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, wrap
 
 BackendLike = str | Backend | None
 
@@ -49,7 +49,8 @@ def asarray(
         TypeError: `obj` is nothing an array can be made of.
     """
     if isinstance(obj, Tensor):
-        return _from_tensor(read(obj, "asarray: obj"), dtype, device, copy, backend)
+        value = obj if type(obj) is Tensor else obj.value  # type: ignore[attr-defined]
+        return _from_tensor(value, dtype, device, copy, backend)
     kind = type(obj)
     owner = None if kind in SCALARS or kind is list or kind is tuple else backend_of_type(kind)
     if owner is not None and backend is None and device is None:
@@ -96,7 +97,7 @@ def _from_tensor(x: Tensor, dtype: Any, device: str | None, copy: bool | None, b
         x = to_device(x, device)
     if copy:
         raw = x.backend.asarray(x.array, copy=True)
-        return wrap(raw, x.backend, x._slots)
+        return wrap(raw, x.backend, dict(x._slots))
     return x
 
 

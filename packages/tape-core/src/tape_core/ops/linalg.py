@@ -31,9 +31,9 @@ def _matmul_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _matmul_x1(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
-    n1, n2 = len(x1_spec.shape), len(x2.shape)
     x2 = conj_of(xp, x2)
-    if n1 == 2 and n2 == 2:
+    n1, n2 = len(x1_spec.shape), len(x2.shape)
+    if n1 == 2 == n2:
         return xp.matmul(g, xp.matrix_transpose(x2))
     if n2 == 1:
         return sum_to(xp, g * x2 if n1 == 1 else xp.expand_dims(g, axis=-1) * x2, x1_spec.shape)
@@ -43,8 +43,10 @@ def _matmul_x1(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
 
 
 def _matmul_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
-    n1, n2 = len(x1.shape), len(x2_spec.shape)
     x1 = conj_of(xp, x1)
+    n1, n2 = len(x1.shape), len(x2_spec.shape)
+    if n1 == 2 == n2:
+        return xp.matmul(xp.matrix_transpose(x1), g)
     if n1 == 1:
         outer = g * x1 if n2 == 1 else xp.expand_dims(x1, axis=-1) * xp.expand_dims(g, axis=-2)
         return sum_to(xp, outer, x2_spec.shape)
@@ -55,7 +57,7 @@ def _matmul_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
         x1 = xp.reshape(x1, (math.prod(x1.shape[:-1]), x1.shape[-1]))
         g = xp.reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
     d = xp.matmul(xp.matrix_transpose(x1), g)
-    return d[..., 0] if n2 == 1 else d if n1 == n2 == 2 else sum_to(xp, d, x2_spec.shape)
+    return d[..., 0] if n2 == 1 else sum_to(xp, d, x2_spec.shape)
 
 
 @op(x1=vjp(_matmul_x1), x2=vjp(_matmul_x2), samples=_matmul_samples)

@@ -157,12 +157,6 @@ def _cross_entropy_kernel(xp: Any, logits: Any, labels: Any, *, axis: int = -1) 
     return -xp.squeeze(xp.take_along_axis(lines, xp.expand_dims(labels, axis=axis), axis=axis), axis=axis)
 
 
-def _cross_entropy_vjp(xp: Any, g: Any, logits: Any, labels: Any, axis: int) -> Any:
-    n = logits.shape[axis]
-    hot = xp.one_hot(labels, n, dtype=g.dtype, axis=axis)
-    return (xp.softmax(logits, axis=axis) - hot) * xp.expand_dims(g, axis=axis)
-
-
 def _cross_entropy_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(4, 3), draw.rng.integers(0, 3, (4,)))
     yield Sample(draw(2, 3, 2), draw.rng.integers(0, 3, (2, 2)), axis=1)
@@ -173,7 +167,7 @@ def _cross_entropy_samples(draw: Draw) -> Iterator[Sample]:
 
 
 @op(
-    logits=vjp(_cross_entropy_vjp),
+    logits=vjp(lambda xp, g, logits, labels, axis: xp.cross_entropy_vjp(g, logits, labels, axis=axis)),
     labels=NONDIFF,
     kernel=_cross_entropy_kernel,
     samples=_cross_entropy_samples,
@@ -189,6 +183,36 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) ->
         logits: scores of the classes along `axis`, not normalised.
         labels: class numbers, of the shape of `logits` without `axis`.
     """
+
+
+def _cross_entropy_vjp_kernel(xp: Any, cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+    hot = xp.one_hot(labels, logits.shape[axis], dtype=logits.dtype, axis=axis)
+    return (xp.softmax(logits, axis=axis) - hot) * xp.expand_dims(cotangent, axis=axis)
+
+
+def _cross_entropy_vjp_g(xp: Any, g: Any, logits: Any, labels: Any, axis: int) -> Any:
+    hot = xp.one_hot(labels, logits.shape[axis], dtype=g.dtype, axis=axis)
+    return xp.sum(g * (xp.softmax(logits, axis=axis) - hot), axis=axis)
+
+
+def _cross_entropy_vjp_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(4), draw(4, 3), draw.rng.integers(0, 3, (4,)))
+    yield Sample(draw(2, 2), draw(2, 3, 2), draw.rng.integers(0, 3, (2, 2)), axis=1)
+
+
+@op(
+    cotangent=vjp(_cross_entropy_vjp_g),
+    logits=vjp(
+        lambda xp, g, cotangent, logits, axis: _softmax_vjp(
+            xp, g * xp.expand_dims(cotangent, axis=axis), xp.softmax(logits, axis=axis), axis
+        )
+    ),
+    labels=NONDIFF,
+    kernel=_cross_entropy_vjp_kernel,
+    samples=_cross_entropy_vjp_samples,
+)
+def cross_entropy_vjp(cotangent: ArrayLike, logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """The cotangent of the logits of :func:`cross_entropy`: an op, so that a backend can fuse it."""
 
 
 def _one_hot_kernel(xp: Any, labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:

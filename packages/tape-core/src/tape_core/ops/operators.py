@@ -19,10 +19,6 @@ def _reflected(function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
     return operator
 
 
-def _matmul(self: Tensor, other: Any) -> Any:
-    return matmul(self, other) if accepts(other) else NotImplemented
-
-
 def _attach(name: str, function: Any) -> None:
     function.__name__ = function.__qualname__ = name
     setattr(Tensor, name, function)
@@ -32,6 +28,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "add": ew.add,
     "sub": ew.subtract,
     "mul": ew.multiply,
+    "matmul": matmul,
     "truediv": ew.divide,
     "floordiv": ew.floor_divide,
     "mod": ew.remainder,
@@ -57,8 +54,6 @@ for _name, _function in _BINARY.items():
     _attach(f"__r{_name}__", _reflected(_function))
 for _name, _function in _COMPARISONS.items():
     _attach(f"__{_name}__", binary_call(_function.op, operator=True))  # type: ignore[attr-defined]
-_attach("__matmul__", _matmul)
-_attach("__rmatmul__", _reflected(matmul))
 _attach("__neg__", lambda self: ew.negative(self))
 _attach("__pos__", lambda self: ew.positive(self))
 _attach("__abs__", lambda self: ew.abs(self))
