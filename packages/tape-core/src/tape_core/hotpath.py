@@ -172,8 +172,10 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                     continue
                 if slots is NO_SLOTS:
                     slots = {}
-                    if not elementwise:
+                    if not elementwise and type(a1) not in SCALARS and type(a2) not in SCALARS:
                         specs: Any = ((a1.shape, a1.dtype), (a2.shape, a2.dtype))
+                    elif not elementwise:
+                        specs = (spec_of(a1), spec_of(a2))
                     elif type(a1) is type(a2) and type(a1) in backend.scalar_types:
                         specs = None
                     elif type(a1) in SCALARS or type(a2) in SCALARS:
@@ -187,7 +189,8 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                         s1 = own_slots(x1)
                     if s2 is NO_SLOTS and kind2 is Tensor:
                         s2 = own_slots(x2)
-                if specs is not None and (tape._complex or specs[0][1] != specs[1][1]):
+                # `is not`: NumPy's float64 equals None, a scalar's dtype here.
+                if specs is not None and (tape._complex or specs[0][1] is not specs[1][1]):
                     tape._meet(op, backend, out)
                 records = tape._records
                 slots[key] = len(records)
@@ -301,7 +304,7 @@ def record(
     several = type(slots) is tuple
     if op.takes_dtype and not several and not backend.dtype(out.dtype).inexact:
         return
-    if op.takes_dtype or op.masks or op.sparse:
+    if op.takes_dtype or op.masks or op.sparse or (len(values) > 1 and not several):
         tape._meet(op, backend, out)
     keeps = plan.keeps
     if op.sequence:

@@ -157,6 +157,13 @@ class Variable(Tensor):
         label = f"{self.name!r}, " if self.name else ""
         return f"Variable({label}{self._describe()})"
 
+    def __copy__(self) -> Variable:
+        return Variable(wrap(self._array, self.backend), trainable=self.trainable, name=self.name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        memo[id(self)] = twin = self.__copy__()
+        return twin
+
     def _refuse(self, other: Any) -> NoReturn:
         raise RuntimeError(
             "`variable += value` and the like would replace the Variable by a Tensor; use variable.assign_add(value), "

@@ -1,0 +1,17 @@
+"""What a fresh install must be able to do. Run by `nox -s wheels` on the built wheels."""
+
+import tape_core as tc
+import tape_nn as nn
+
+x = tc.Variable(3.0)
+with tc.GradientTape() as tape:
+    y = x * x
+assert tape.gradient(y, x).item() == 6.0
+
+layer = nn.Dense(2)
+with tc.GradientTape() as tape:
+    loss = tc.sum(layer(tc.ones((3, 4))) ** 2)
+gradients = tape.gradient(loss, layer.trainable_variables)
+nn.Adam().apply_gradients(zip(gradients, layer.trainable_variables, strict=True))
+
+print(f"tape_core {tc.__version__} on {tc.get_backend().name}: ok")

@@ -1,0 +1,180 @@
+"""The results as Markdown, with the targets that the project has set itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allocator import SYSTEM
+
+Results = dict[str, Any]
+
+# tape's time divided by the peer's: ratios of minima in one run, one thread.
+TARGETS = {
+    "scalar_chain": {"numpy": 2.4, "autograd": 0.15, "torch": 0.4},
+    "small_mlp": {"numpy": 1.7, "autograd": 0.25, "torch": 0.85},
+    "mnist_mlp": {"numpy": 1.10, "autograd": 0.6, "torch": 0.95},
+    "wide": {"numpy": 1.3, "autograd": 0.6, "torch": 0.6},
+    "rnn": {"numpy": 1.6, "autograd": 0.30, "torch": 0.75},
+    "embed": {"numpy": 4, "autograd": 0.02, "torch": 1.0},
+}
+MEMORY_TARGET = 1.3  # times the hand-written peak
+IMPORT_TARGET = 0.060  # seconds above `import numpy`
+ALLOCATOR_TARGET = 0.5  # of the hand-written time where glibc hands memory back
+
+NAMES = {
+    "numpy": "NumPy by hand",
+    "numpy_out": "NumPy by hand, `out=`",
+    "tape": "Tape",
+    "autograd": "HIPS autograd",
+    "mygrad": "MyGrad",
+    "torch": "PyTorch eager",
+    SYSTEM: "Tape, `TAPE_NUMPY_ALLOCATOR=system`",
+}
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def number(value: float) -> str:
+    """Three significant digits, never in scientific notation."""
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
+
+
+def verdict(value: float, target: float, shown: str) -> str:
+    return f"≤ {shown} {'met' if value <= target else '**not met**'}"
+
+
+def times_table(results: Results) -> str:
+    workloads = results["workloads"]
+    peers = [p for p in NAMES if any(p in w["times"] for w in workloads.values())]
+    rows = []
+    for name, workload in workloads.items():
+        cells = [name]
+        for peer in peers:
+            t = workload["times"].get(peer)
+            failed = "failed" if peer in workload["failures"] else ""
+            cells.append(
+                f"{number(t['minimum'] * 1e3)} ({number(t['median'] * 1e3)})" if t else failed
+            )
+        rows.append(cells)
+    return table(["ms per step: minimum (median)", *(NAMES[p] for p in peers)], rows)
+
+
+def ratios(results: Results, workload: str, peer: str) -> tuple[float, float] | None:
+    """Tape's time divided by the peer's: of the minima and of the medians."""
+    times = results["workloads"][workload]["times"]
+    if "tape" not in times or peer not in times:
+        return None
+    tape, other = times["tape"], times[peer]
+    return tape["minimum"] / other["minimum"], tape["median"] / other["median"]
+
+
+def ratios_table(results: Results) -> str:
+    peers = ["numpy", "autograd", "torch", "mygrad"]
+    rows = []
+    for workload in results["workloads"]:
+        cells = [workload]
+        for peer in peers:
+            both = ratios(results, workload, peer)
+            if both is None:
+                cells.append("")
+                continue
+            cell = f"{number(both[0])} ({number(both[1])})"
+            target = TARGETS.get(workload, {}).get(peer)
+            if target is not None:
+                cell += f" {verdict(both[0], target, str(target))}"
+            cells.append(cell)
+        rows.append(cells)
+    return table(["Tape's time ÷", *(NAMES[p] for p in peers)], rows)
+
+
+def memory_lines(memory: dict[str, int]) -> list[str]:
+    rows = [[NAMES[peer], f"{size / 2**20:.1f}"] for peer, size in memory.items()]
+    lines = [table(["peak memory of one mnist_mlp step", "MiB"], rows)]
+    if "tape" in memory and "numpy" in memory:
+        ratio = memory["tape"] / memory["numpy"]
+        shown = verdict(ratio, MEMORY_TARGET, str(MEMORY_TARGET))
+        lines.append(f"Tape ÷ NumPy by hand: {ratio:.2f}, {shown}.")
+    return lines
+
+
+def import_lines(times: dict[str, float]) -> list[str]:
+    rows = [[NAMES[peer], f"{seconds * 1e3:.0f}"] for peer, seconds in times.items()]
+    rows[0][0] = "NumPy"
+    lines = [table(["importing, in a fresh process", "ms"], rows)]
+    if "tape" in times and "numpy" in times:
+        above = times["tape"] - times["numpy"]
+        shown = verdict(above, IMPORT_TARGET, f"{IMPORT_TARGET * 1e3:.0f} ms")
+        lines.append(f"Tape with its NumPy backend above NumPy: {above * 1e3:.0f} ms, {shown}.")
+    return lines
+
+
+def allocator_lines(allocator: dict[str, dict[str, Any]]) -> list[str]:
+    columns = list(next(iter(allocator.values())))
+    rows = [
+        [
+            NAMES[column],
+            *(
+                f"{number(by[column]['minimum'] * 1e3)} ({number(by[column]['median'] * 1e3)})"
+                f", {by[column]['faults']} faults"
+                for by in allocator.values()
+            ),
+        ]
+        for column in columns
+    ]
+    header = [
+        "`wide`, ms: minimum (median), page faults per step",
+        *(f"glibc {c}" for c in allocator),
+    ]
+    lines = [table(header, rows)]
+    for condition, by in allocator.items():
+        if "tape" not in by or "numpy" not in by:
+            continue
+        ratio = by["tape"]["minimum"] / by["numpy"]["minimum"]
+        medians = by["tape"]["median"] / by["numpy"]["median"]
+        line = f"Tape ÷ NumPy by hand, glibc {condition}: {ratio:.2f} (medians {medians:.2f})"
+        if condition == "hands back":
+            line += f", {verdict(ratio, ALLOCATOR_TARGET, str(ALLOCATOR_TARGET))}"
+        lines.append(f"{line}.")
+    return lines
+
+
+def markdown(results: Results, chart: str) -> str:
+    """The whole report; `chart` is the path of the picture relative to it."""
+    system = results["system"]
+    versions = ", ".join(
+        f"{NAMES[p]} {v}" for p, v in results["versions"].items() if p != "numpy_out"
+    )
+    parts = ["# Benchmark results"]
+    parts.append(
+        f"Written by `python benchmarks/run.py` on {system['date']}. {system['processor']}, "
+        f"{system['platform']}, Python {system['python']}, one thread. {versions}."
+    )
+    if system["busy"]:
+        parts.append(f"The machine was busy ({system['busy']}): trust minima, not medians.")
+    parts += [f"Skipped: {peer} ({reason})." for peer, reason in results["missing"].items()]
+    for workload, measured in results["workloads"].items():
+        parts += [f"Failed: {workload}, {p}: {why}." for p, why in measured["failures"].items()]
+    parts += [f"Failed: {part}: {why}." for part, why in results["failures"].items()]
+    if results["workloads"]:
+        parts.append(
+            "A step computes the value and the gradients once. All peers agree within "
+            f"{results['tolerance']:g} (relative to the largest element)."
+        )
+        parts.append(times_table(results))
+        parts.append(f"![Time per step relative to NumPy by hand]({chart})")
+        if any("tape" in w["times"] for w in results["workloads"].values()):
+            parts += [
+                "Ratios of the minima, of the medians in parentheses, with the project's targets:",
+                ratios_table(results),
+            ]
+    for part, lines in (
+        ("memory", memory_lines),
+        ("imports", import_lines),
+        ("allocator", allocator_lines),
+    ):
+        if results.get(part):
+            parts += lines(results[part])
+    return "\n\n".join(parts) + "\n"

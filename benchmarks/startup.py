@@ -1,0 +1,36 @@
+"""What `import tape_core` costs above `import numpy`: fresh processes, in turns; the minimum."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+IMPORTS = {
+    "numpy": "import numpy",
+    "tape": "import tape_core; tape_core.set_backend('numpy'); tape_core.get_backend()",
+}
+
+TIMED = """
+from time import perf_counter
+start = perf_counter()
+{}
+print(perf_counter() - start)
+"""
+
+
+def seconds(statement: str) -> float:
+    code = TIMED.format(statement)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def import_times(peers: list[str], rounds: int) -> dict[str, float]:
+    """Seconds to import each; a round before the first fills the file cache."""
+    statements = {peer: IMPORTS[peer] for peer in peers if peer in IMPORTS}
+    measured: dict[str, list[float]] = {peer: [] for peer in statements}
+    for number in range(rounds + 1):
+        for peer, statement in statements.items():
+            elapsed = seconds(statement)
+            if number:
+                measured[peer].append(elapsed)
+    return {peer: min(times) for peer, times in measured.items()}

@@ -1,0 +1,67 @@
+"""The workloads: one file each, the same computation written for every peer side by side.
+
+A workload has `data(rng)`, the common input, and a function `with_<peer>(data)` for every peer. It
+prepares what a user would prepare once and returns `step`, which computes `(value, [gradients])`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+WORKLOADS = ("scalar_chain", "small_mlp", "mnist_mlp", "wide", "rnn", "embed")
+PEERS = ("numpy", "numpy_out", "tape", "autograd", "mygrad", "torch")
+
+Data = dict[str, Any]
+Step = Callable[[], tuple[Any, list[Any]]]
+
+SEED = 20260
+
+
+@dataclass
+class Rows:
+    """A gradient that is zero except in some rows, for the peers that have no type for it."""
+
+    values: np.ndarray
+    indices: np.ndarray
+    shape: tuple[int, ...]
+
+
+def workload_data(workload: str) -> Data:
+    """The input of a workload, the same in every process."""
+    data: Data = importlib.import_module(f"workloads.{workload}").data(np.random.default_rng(SEED))
+    return data
+
+
+def setup(workload: str, peer: str, data: Data) -> Step | None:
+    """The peer's step, or None where the workload has no column for this peer."""
+    make = getattr(importlib.import_module(f"workloads.{workload}"), f"with_{peer}", None)
+    return None if make is None else make(data)
+
+
+def start(peer: str) -> str:
+    """Import a peer's library, put it on one thread and the CPU; return its version."""
+    if peer in ("numpy", "numpy_out"):
+        return np.__version__
+    if peer == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+        return str(torch.__version__)
+    if peer == "tape":
+        import tape_core
+
+        tape_core.set_backend("numpy")
+        tape_core.get_backend()
+        return str(tape_core.__version__)
+    if peer == "mygrad":
+        import mygrad
+
+        mygrad.turn_memory_guarding_off()  # what its documentation advises where speed matters
+    importlib.import_module(peer)
+    return importlib.metadata.version(peer)

@@ -1,0 +1,118 @@
+"""Everything that a contributor or CI runs.
+
+    python -m nox               lint, types, docs, wheels, tests
+    python -m nox -s demo       train the digits example
+    python -m nox -s bench      measure against the peers
+    python -m nox --list        all sessions
+
+Arguments after `--` go to the tool: `python -m nox -s tests -- -k matmul`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"  # uv where there is one: it is faster
+nox.options.reuse_venv = "yes"
+nox.options.error_on_external_run = True
+
+ROOT = Path(__file__).parent
+BACKENDS = ["numpy"]
+PACKAGES = ["tape-core", "tape-numpy", "tape-nn"]
+DEMO = ["scikit-learn", "matplotlib", "tqdm"]  # what docs/examples/digits.py imports
+
+# The tests run in parallel processes and the benchmarks compare single threads.
+ONE_THREAD = {
+    f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")
+}
+
+os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+# A backend chosen in the caller's shell must not change what is tested.
+os.environ.pop("TAPE_BACKEND", None)
+
+
+def install(session: nox.Session, *tools: str) -> None:
+    """Install the packages of this repository, editable, and tools."""
+    session.log(f"Installing {', '.join([*PACKAGES, *tools])}")
+    editable = [argument for name in PACKAGES for argument in ("-e", f"packages/{name}")]
+    # Once here, not once for each package's isolated build.
+    session.install("hatchling", "editables")
+    session.install("--no-build-isolation", "-c", "constraints.txt", *editable, *tools)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and formatting."""
+    session.install("ruff")
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", "--check")
+
+
+@nox.session
+def typecheck(session: nox.Session) -> None:
+    """Check the types of the packages' sources."""
+    install(session, "mypy")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a warning is an error. (The tests run its code.)"""
+    install(session, "sphinx", "myst-parser", "furo")
+    target = "docs/_build/html"
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "docs", target, *session.posargs)
+    session.log(f"The documentation is in {target}/index.html")
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build wheels into dist/ and use them in an empty environment."""
+    session.install("build", "hatchling", "virtualenv")
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    for name in PACKAGES:  # each wheel is built from the sdist, so both are checked
+        session.run("python", "-m", "build", "--no-isolation", "-o", "dist", f"packages/{name}")
+
+    empty = Path(session.create_tmp()).resolve() / "empty"
+    session.run("virtualenv", "--quiet", "--clear", str(empty))
+    python = str(empty / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    built = [str(wheel) for wheel in dist.glob("*.whl")]
+    session.run(python, "-m", "pip", "install", "--quiet", *built, external=True)
+    session.chdir(empty)  # nothing may be imported from the checkout
+    session.run(python, str(ROOT / ".ci" / "smoke.py"), external=True)
+    session.run(python, "-m", "tape_core", external=True)
+
+
+# Last of the default sessions: its closing line ends the output.
+@nox.session
+@nox.parametrize("backend", BACKENDS, ids=BACKENDS)
+def tests(session: nox.Session, backend: str) -> None:
+    """Run all tests, and the code in the docstrings and the documentation, on one backend."""
+    tools = ["pytest", "pytest-xdist", "hypothesis", "array-api-strict"]
+    install(session, *tools, *DEMO)
+    session.run(
+        "pytest",
+        *(session.posargs or ["-n", "auto"]),
+        env={"TAPE_BACKEND": backend, **ONE_THREAD},
+    )
+
+
+@nox.session(default=False)
+def demo(session: nox.Session) -> None:
+    """Train a network on handwritten digits: docs/examples/digits.py."""
+    install(session, *DEMO)
+    session.run("python", "docs/examples/digits.py", *session.posargs)
+
+
+# With pip, not uv: the CPU build of torch usually comes from where pip is configured to look.
+@nox.session(default=False, venv_backend="virtualenv")
+def bench(session: nox.Session) -> None:
+    """Measure against HIPS autograd, MyGrad, PyTorch and hand-written NumPy."""
+    session.log("The first run installs torch, which takes minutes")
+    install(session, "autograd", "mygrad", "torch", "matplotlib")
+    session.run("python", "benchmarks/run.py", *session.posargs, env=ONE_THREAD)

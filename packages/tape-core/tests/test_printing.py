@@ -1,0 +1,67 @@
+"""How things print: the section "Printing" of the semantics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tape_core as tc
+
+
+def test_a_tensor() -> None:
+    text = "Tensor(6.0, shape=(), dtype=float32, backend=numpy)"
+    assert repr(tc.asarray(6.0)) == str(tc.asarray(6.0)) == f"{tc.asarray(6.0)}" == text
+    v = tc.Variable(3.0)
+    with tc.GradientTape() as tape:
+        y = v * v
+    assert str(tape.gradient(y, v)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([3.0, 12.0, 27.0], "Tensor([ 3. 12. 27.], shape=(3,), dtype=float32, backend=numpy)"),
+        (
+            [[1, 2], [3, 4]],
+            "Tensor([[1 2]\n [3 4]], shape=(2, 2), dtype=int64, backend=numpy)",
+        ),
+        (True, "Tensor(True, shape=(), dtype=bool, backend=numpy)"),
+        (1 + 2j, "Tensor((1+2j), shape=(), dtype=complex64, backend=numpy)"),
+        ([], "Tensor([], shape=(0,), dtype=float32, backend=numpy)"),
+        (np.float64(0.1), "Tensor(0.1, shape=(), dtype=float64, backend=numpy)"),
+    ],
+    ids=["vector", "matrix", "bool", "complex", "empty", "float64"],
+)
+def test_other_tensors(value: object, text: str) -> None:
+    assert repr(tc.asarray(value)) == text
+
+
+def test_a_variable() -> None:
+    v = tc.Variable([1.0, 2.0])
+    assert repr(v) == "Variable([1. 2.], shape=(2,), dtype=float32, backend=numpy)"
+    v = tc.Variable(20.0, name="w")
+    assert str(v) == "Variable('w', 20.0, shape=(), dtype=float32, backend=numpy)"
+
+
+def test_a_format_is_applied_to_the_value() -> None:
+    assert f"{tc.asarray(3.14159):.2f}" == "3.14"
+    assert f"{tc.Variable(7):04d}" == "0007"
+    with pytest.raises(ValueError, match=r"one element.*shape \(2,\)"):
+        f"{tc.asarray([1.0, 2.0]):.2f}"
+
+
+def test_dtypes_and_slices() -> None:
+    assert (str(tc.float32), repr(tc.bool)) == ("float32", "bool")
+    slices = tc.IndexedSlices(tc.ones((1, 2)), tc.asarray([3]), (5, 2))
+    assert repr(slices) == (
+        "IndexedSlices(values=Tensor([[1. 1.]], shape=(1, 2), dtype=float32, backend=numpy), "
+        "indices=Tensor([3], shape=(1,), dtype=int64, backend=numpy), dense_shape=(5, 2))"
+    )
+
+
+def test_printing_inside_a_tape_records_nothing() -> None:
+    v = tc.Variable([1.0, 2.0])
+    with tc.GradientTape() as tape:
+        y = v * v
+        n = len(tape._records)
+        repr(v), str(y), f"{y[0]:.1f}"
+    assert len(tape._records) == n + 1, "the indexing alone"

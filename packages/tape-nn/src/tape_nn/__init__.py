@@ -1,0 +1,22 @@
+"""Modules, layers and optimizers for tape_core.
+
+>>> import tape_core as tc
+>>> import tape_nn as nn
+>>> model = nn.Sequential([nn.Dense(16, activation="tanh"), nn.Dense(1)])
+>>> optimizer = nn.Adam(learning_rate=0.01)
+>>> x = tc.linspace(-1.0, 1.0, 64)[:, None]
+>>> for step in range(300):
+...     with tc.GradientTape() as tape:
+...         loss = tc.mean((model(x) - x**2) ** 2)
+...     gradients = tape.gradient(loss, model.trainable_variables)
+...     optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+>>> float(loss) < 0.01
+True
+"""
+
+from tape_nn import initializers
+from tape_nn.layers import Dense, Sequential
+from tape_nn.module import Module
+from tape_nn.optimizers import SGD, Adam, Optimizer
+
+__all__ = ["SGD", "Adam", "Dense", "Module", "Optimizer", "Sequential", "initializers"]

@@ -1,0 +1,98 @@
+"""The code in the documentation and in docstrings runs, and prints what it says it prints.
+
+Every ```python block of a page is run, in order, in an interpreter of the page's own, as a
+reader would. Blocks with `>>>` are doctests; others, such as a class, are plain code.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tape_core.extend import registry
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("README.md", "CONTRIBUTING.md", "docs/*.md", "packages/*/README.md")
+    for path in sorted(ROOT.glob(pattern))
+    if "```python\n" in path.read_text(encoding="utf-8")
+]
+MODULES = [
+    ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+    for source in sorted(ROOT.glob("packages/*/src"))
+    for path in sorted(source.rglob("*.py"))
+    if path.name != "__main__.py"
+]
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.FAIL_FAST
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def runner() -> doctest.DocTestRunner:
+    return doctest.DocTestRunner(optionflags=OPTIONS)
+
+
+def blocks(text: str) -> Iterator[tuple[int, str]]:
+    """Each block's code and the number of its first line, from 0."""
+    for match in BLOCK.finditer(text):
+        yield text.count("\n", 0, match.start(1)), match[1]
+
+
+def run(text: str, page: str) -> str:
+    """Run the blocks of a page; returns what failed, in doctest's words: page, line, difference."""
+    run_block, parser = runner().run, doctest.DocTestParser()
+    namespace = {"__name__": "__main__"}
+    report: list[str] = []
+    for line, code in blocks(text):
+        if ">>> " in code:
+            test = parser.get_doctest(code, {}, page, page, line)
+            test.globs = namespace  # shared: get_doctest copies what it is given
+            run_block(test, out=report.append, clear_globs=False)
+            if report:
+                break  # what follows may fail only because this did
+        else:
+            exec(compile("\n" * line + code, page, "exec"), namespace)
+    return "".join(report)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(page: str) -> None:
+    command = [sys.executable, "-W", "error", "-X", "utf8", __file__, page]
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    finder, run = doctest.DocTestFinder(), runner().run
+    tests = finder.find(module)
+    # doctest takes ops for imported, since their call paths are made elsewhere.
+    for op in registry.values():
+        if op.function.__module__ == name:
+            tests += finder.find(op.function, f"{name}.{op.name}", module=module)
+    report: list[str] = []
+    for test in tests:
+        run(test, out=report.append)
+    assert not report, "".join(report)
+
+
+def test_failures_name_page_and_line() -> None:
+    page = "Text.\n\n```python\nx = 1\n```\n\n```python\n>>> x\n1\n>>> x + 1\n3\n```\n"
+    assert 'File "page.md", line 10, in page.md' in run(page, "page.md")
+
+
+def test_pages_and_modules_are_found() -> None:
+    """Without any, everything above would pass."""
+    assert "README.md" in PAGES
+    assert "tape_core" in MODULES
+
+
+if __name__ == "__main__":
+    sys.exit(run((ROOT / sys.argv[1]).read_text(encoding="utf-8"), sys.argv[1]) or 0)

@@ -1,0 +1,36 @@
+"""What the packages of this repository must agree on."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.metadata import requires, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+PACKAGES = sorted((Path(__file__).parents[1] / "packages").iterdir())
+NAMES = [path.name for path in PACKAGES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_version(name: str) -> None:
+    assert version(name) == version("tape-core")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_own_requirements_admit_this_version(name: str) -> None:
+    for line in requires(name) or []:
+        requirement = Requirement(line)
+        if requirement.name in NAMES:
+            assert version("tape-core") in requirement.specifier
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=NAMES)
+def test_what_each_package_brings(path: Path) -> None:
+    assert (path / "src" / path.name.replace("-", "_") / "py.typed").is_file()
+    assert (path / "LICENSE").read_bytes() == (path.parents[1] / "LICENSE").read_bytes()
+    first = tomllib.loads((PACKAGES[0] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((path / "pyproject.toml").read_text())["project"]
+    for key in ("requires-python", "license", "authors", "classifiers"):
+        assert project[key] == first[key]
