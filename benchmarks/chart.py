@@ -61,9 +61,7 @@ def draw(workloads: dict[str, Any], path: Path) -> None:
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks(middles, labels)
     axes.invert_yaxis()
-    axes.set_xlabel(
-        "time of one step, value and gradients, relative to NumPy by hand (less is better)"
-    )
+    axes.set_xlabel("time of one step, value and gradients, relative to NumPy by hand (less is better)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.07), ncols=5, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -120,10 +120,7 @@ def measure(workload: str, peers: list[str], seconds: float) -> dict[str, Any]:
     for peer, why in failures.items():
         show(f"{workload}: {peer} FAILED: {why}")
     return {
-        "times": {
-            peer: {"minimum": t.minimum, "median": t.median, "samples": t.samples}
-            for peer, t in times.items()
-        },
+        "times": {peer: {"minimum": t.minimum, "median": t.median, "samples": t.samples} for peer, t in times.items()},
         "difference": worst,
         "failures": failures,
     }
@@ -140,9 +137,9 @@ def peak_memory(peers: list[str]) -> dict[str, int]:
     return peaks
 
 
-def import_times(peers: list[str], rounds: int) -> dict[str, float]:
+def import_times(peers: list[str], rounds: int) -> dict[str, list[float]]:
     times = startup.import_times(peers, rounds)
-    show("imports: " + ", ".join(f"{peer} {t * 1e3:.0f} ms" for peer, t in times.items()))
+    show("imports: " + ", ".join(f"{peer} {t[0] * 1e3:.0f} ms" for peer, t in times.items()))
     return times
 
 

@@ -11,26 +11,27 @@ IMPORTS = {
 }
 
 TIMED = """
-from time import perf_counter
-start = perf_counter()
+from time import perf_counter, process_time
+wall, cpu = perf_counter(), process_time()
 {}
-print(perf_counter() - start)
+print(perf_counter() - wall, process_time() - cpu)
 """
 
 
-def seconds(statement: str) -> float:
+def seconds(statement: str) -> list[float]:
+    """Elapsed and processor time; the first also waits for the disk and for other processes."""
     code = TIMED.format(statement)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout)
+    return [float(word) for word in done.stdout.split()]
 
 
-def import_times(peers: list[str], rounds: int) -> dict[str, float]:
-    """Seconds to import each; a round before the first fills the file cache."""
+def import_times(peers: list[str], rounds: int) -> dict[str, list[float]]:
+    """Elapsed and processor seconds to import each; a round before the first fills the file cache."""
     statements = {peer: IMPORTS[peer] for peer in peers if peer in IMPORTS}
-    measured: dict[str, list[float]] = {peer: [] for peer in statements}
+    measured: dict[str, list[list[float]]] = {peer: [] for peer in statements}
     for number in range(rounds + 1):
         for peer, statement in statements.items():
             elapsed = seconds(statement)
             if number:
                 measured[peer].append(elapsed)
-    return {peer: min(times) for peer, times in measured.items()}
+    return {peer: [min(column) for column in zip(*times, strict=True)] for peer, times in measured.items()}

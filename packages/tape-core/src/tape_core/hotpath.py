@@ -35,7 +35,7 @@ def constant_call(op: Op) -> Callable[..., Any]:
         kernel, _ = bindings.get(backend) or op.bind(backend)
         try:
             out = kernel(*[v._array if type(v) is Tensor else v for v in values])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, values)
         return wrap(out, backend)
 
@@ -61,7 +61,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
             kernel, plans = op.bind(backend)
         try:
             out = kernel(a)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, (x,))
         result: Tensor = _new(Tensor)
         result._array = out
@@ -151,7 +151,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             kernel, plans = op.bind(backend)
         try:
             out = kernel(a1, a2)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, (x1, x2))
         result: Tensor = _new(Tensor)
         result._array = out
@@ -267,7 +267,7 @@ def general_call(op: Op) -> Callable[..., Any]:
             kernel, plans = op.bind(backend)
         try:
             out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, values, params, kwargs)
         if type(out) is tuple or type(out) is list:
             slots: Any = tuple({} for _ in out) if watched else (NO_SLOTS,) * len(out)
@@ -298,7 +298,7 @@ def record(
     """Leave a record of a general op on one tape, if the tape watches an input through which something flows."""
     key = tape._key
     at = [x._slots.get(key) if type(x) is Tensor else None for x in values]
-    mask = (any([i is not None for i in at]),) if op.sequence else tuple([i is not None for i in at])
+    mask = (any(i is not None for i in at),) if op.sequence else tuple([i is not None for i in at])
     if True not in mask or (plan := plans[mask]) is None:
         return
     several = type(slots) is tuple
@@ -315,7 +315,7 @@ def record(
         specs = tuple([None if i is None else (a.shape, a.dtype) for a, i in zip(arrays, at, strict=True)])
         if op.elementwise:
             own = (out.shape, out.dtype)
-            if all([s is None or s == own for s in specs]):
+            if all(s is None or s == own for s in specs):
                 specs = None
         rec = [plan, specs]
         for k, i in enumerate(at):

@@ -155,7 +155,9 @@ class Op:
         except TypeError as mismatch:
             raise TypeError(f"{self.name}: {mismatch}; its signature is {self.name}{self.signature}") from None
         given = ", ".join(
-            f"{self._input_name(k)}: {v!r}" if type(v) in SCALARS or v is None else f"{self._input_name(k)}: {v.dtype}{list(v.shape)}"
+            f"{self._input_name(k)}: {v!r}"
+            if type(v) in SCALARS or v is None
+            else f"{self._input_name(k)}: {v.dtype}{list(v.shape)}"
             for k, v in enumerate(values)
         )
         extra = "".join(f", {v!r}" for v in args) + "".join(f", {k}={v!r}" for k, v in (kwargs or {}).items())

@@ -88,7 +88,7 @@ class Plan:
                     continue
                 shape, dtype = specs[rule.k]
                 if d.shape != shape or d.dtype != dtype:
-                    d = checked(xp, d, shape, dtype, rule)
+                    d = checked(xp, d, (shape, dtype), rule)
                 i = rec[at]
                 h = grads[i]
                 grads[i] = d if h is None else h + d
@@ -130,7 +130,7 @@ class Plan:
                 if specs is not None:
                     d = project(xp, d, specs[rule.k])
             elif not isinstance(d, IndexedSlices):
-                d = checked(xp, d, *specs[rule.k], rule)
+                d = checked(xp, d, specs[rule.k], rule)
             i = rec[at]
             h = grads[i]
             grads[i] = d if h is None else h + d
@@ -182,7 +182,7 @@ def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: lis
     """Add the cotangents of an input that is a sequence of arrays."""
     for d, i, spec in zip(cotangents, slots, specs, strict=True):
         if i is not None:
-            d = checked(xp, d, *spec, rule)
+            d = checked(xp, d, spec, rule)
             h = grads[i]
             grads[i] = d if h is None else h + d
 
@@ -223,19 +223,20 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 def cast(xp: Any, d: Any, dtype: Any) -> Any:
     """`d` in another dtype: a real input has a real gradient."""
-    if dtype is None or d.dtype == dtype:
+    if dtype is None or getattr(d, "_array", d).dtype == dtype:
         return d
     if xp.isdtype(d.dtype, "complex floating") and not xp.isdtype(dtype, "complex floating"):
         d = xp.real(d)
     return xp.astype(d, dtype)
 
 
-def checked(xp: Any, d: Any, shape: Any, dtype: Any, rule: Rule) -> Any:
+def checked(xp: Any, d: Any, spec: tuple[Any, Any], rule: Rule) -> Any:
     """A cotangent of exactly the input's shape and dtype.
 
     Raises:
         ValueError: the rule made another shape: a mistake in the rule that summing would hide.
     """
+    shape, dtype = spec
     if tuple(d.shape) != tuple(shape):
         raise ValueError(f"{rule.where} returned a cotangent of shape {tuple(d.shape)}; the input has {tuple(shape)}")
     return cast(xp, d, dtype)

@@ -25,7 +25,7 @@ def flatten(tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], Paths, 
         tree = list(tree)
     import optree
 
-    leaves, structure = optree.tree_flatten(tree, none_is_leaf=none_is_leaf, namespace="tape")  # type: ignore[var-annotated]
+    leaves, structure = optree.tree_flatten(tree, none_is_leaf=none_is_leaf, namespace="tape")
 
     def paths() -> list[str]:
         return ["".join(f"[{part!r}]" for part in path) for path in structure.paths()]
@@ -44,4 +44,4 @@ def unflatten(structure: Structure, leaves: list[Any]) -> Any:
     return structure.unflatten(leaves)
 
 
-_DICT_VIEWS = (type({}.values()), type({}.keys()))
+_DICT_VIEWS: Any = (type({}.values()), type({}.keys()))

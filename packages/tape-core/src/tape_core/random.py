@@ -25,7 +25,7 @@ class Generator:
     """
 
     def __init__(self, seed: int | None = None) -> None:
-        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        if seed is not None and type(seed) is not int:
             raise TypeError(f"default_rng: seed must be an int or None, got {seed!r}")
         self._bits = stdlib.Random(seed)
 

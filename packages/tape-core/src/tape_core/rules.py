@@ -46,7 +46,7 @@ NONDIFF: Final = Marker("NONDIFF", "The derivative is zero, or there is none, on
 TODO: Final = Marker("TODO", "A derivative exists and nobody wrote it: an error that names the op, never a None.")
 
 
-class vjp:  # noqa: N801 - it reads as a function where rules are declared
+class vjp:
     """A rule that maps the cotangent of the output to that of the input: `vjp(lambda xp, g, out: ...)`.
 
     For an input that is a sequence of arrays the rule returns a sequence of cotangents; for an op with several
@@ -57,7 +57,7 @@ class vjp:  # noqa: N801 - it reads as a function where rules are declared
         self.fn = fn
 
 
-class transpose(vjp):  # noqa: N801
+class transpose(vjp):
     """The transpose of a linear op, `transpose(lambda xp, g, x_spec, axis: ...)`: it cannot name `x` or `out`."""
 
 
@@ -146,7 +146,9 @@ class Parameters:
         if names[: len(inputs)] != list(inputs):
             raise TypeError(f"op {op!r}: rules must name the first parameters of {op}{signature} in their order")
         self.sequence = sequence
-        positional = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        positional = [
+            p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
         self.defaults = {p.name: p.default for p in signature.parameters.values() if p.name not in inputs}
         self.places = {name: positional.index(name) - len(inputs) for name in self.defaults if name in positional}
 
@@ -160,7 +162,9 @@ class Parameters:
         if name in self.inputs or name == "out":
             at = self.position(name)
             if self.sequence and name != "out":
-                return lambda rec, lift: rec[at] if lift is None else [lift(*pair) for pair in zip(rec[at], rec[at + 1], strict=True)]
+                return lambda rec, lift: (
+                    rec[at] if lift is None else [lift(*pair) for pair in zip(rec[at], rec[at + 1], strict=True)]
+                )
             return lambda rec, lift: rec[at] if lift is None else lift(rec[at], rec[at + 1])
         if name.endswith("_spec") and (base := name.removesuffix("_spec")) in self.inputs:
             k = self.inputs.index(base)
@@ -185,11 +189,7 @@ def compile_rules(op: str, parameters: Parameters, rules: Mapping[str, RuleSpec]
     """Check the rules of an op, all of them, and compile those that let something flow."""
     if unknown := [name for name in rules if name not in parameters.inputs]:
         raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its inputs are {', '.join(parameters.inputs)}")
-    return {
-        k: Rule(op, parameters, k, rules)
-        for k, name in enumerate(parameters.inputs)
-        if rules[name] is not NONDIFF
-    }
+    return {k: Rule(op, parameters, k, rules) for k, name in enumerate(parameters.inputs) if rules[name] is not NONDIFF}
 
 
 def spec_of(value: Any) -> tuple[Any, Any]:

@@ -76,7 +76,14 @@ def binary(low: float = -2.0, high: float = 2.0, low2: float | None = None, high
     high2 = high if high2 is None else high2
 
     def samples(draw: Draw) -> Iterator[Sample]:
-        for shape1, shape2 in (((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2,)), ((), ()), ((0, 2), (2,))):
+        for shape1, shape2 in (
+            ((2, 3), (2, 3)),
+            ((2, 3), (3,)),
+            ((2, 1), (1, 3)),
+            ((), (2,)),
+            ((), ()),
+            ((0, 2), (2,)),
+        ):
             yield Sample(draw(*shape1, low=low, high=high), draw(*shape2, low=low2, high=high2))
         yield Refused(ValueError, "broadcast", draw(2, low=low, high=high), draw(3, low=low2, high=high2))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -302,7 +303,9 @@ class GradientTape:
         for target, given in zip(targets, cotangents, strict=True):
             slot = target._slots.get(key)
             if slot is not None:
-                by_backend.setdefault(target.backend, []).append((slot, ones_beside(target) if given is None else given))
+                by_backend.setdefault(target.backend, []).append(
+                    (slot, ones_beside(target) if given is None else given)
+                )
             elif any(source is target for source in sources) and target.dtype.inexact:
                 g = ones_beside(target) if given is None else given
                 direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
@@ -394,7 +397,9 @@ def _cotangents(targets: list[Any], paths: Any, output_gradients: Any) -> list[A
             f"gradient: output_gradients has {len(given)} leaves, target has {len(targets)}; give one for each"
         )
     names = paths()
-    return [None if g is None else _cotangent(g, t, names[k]) for k, (g, t) in enumerate(zip(given, targets, strict=True))]
+    return [
+        None if g is None else _cotangent(g, t, names[k]) for k, (g, t) in enumerate(zip(given, targets, strict=True))
+    ]
 
 
 def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
@@ -423,11 +428,11 @@ def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
 
 def warn_user(message: str) -> None:
     """Warn at the line of the user's code that led here; Python shows it once per line."""
-    import sys
-
-    frame, level = sys._getframe(1), 2
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("tape_core", "tape_nn", "contextlib"):
-        if frame.f_back is None:
-            break
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("tape_core", "tape_nn", "contextlib")

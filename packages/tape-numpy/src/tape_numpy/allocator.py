@@ -36,4 +36,5 @@ def configure() -> bool:
     # Both thresholds: setting one alone freezes the other at 128 kB, which is worse than neither. The pad keeps
     # the heaps of worker threads from being unmapped.
     settings = ((_M_MMAP_THRESHOLD, 1 << 30), (_M_TRIM_THRESHOLD, 1 << 30), (_M_TOP_PAD, 64 << 20))
-    return all([libc.mallopt(option, value) == 1 for option, value in settings])
+    accepted = [libc.mallopt(option, value) == 1 for option, value in settings]
+    return all(accepted)

@@ -12,6 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+# The reductions without the Python layers of np.sum and its like.
+_add: Any = np.add.reduce
+_maximum: Any = np.maximum.reduce
+_minimum: Any = np.minimum.reduce
+
 
 def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     out = np.zeros(shape, dtype=values.dtype)
@@ -50,15 +55,15 @@ def _classes(n: int, ndim: int, axis: int) -> Any:
 
 def _softmax(x: Any, *, axis: int = -1) -> Any:
     normalize_axis_index(axis, np.ndim(x))
-    e = np.exp(x - np.maximum.reduce(x, axis=axis, keepdims=True))
-    e /= np.add.reduce(e, axis=axis, keepdims=True)
+    e = np.exp(x - _maximum(x, axis=axis, keepdims=True))
+    e /= _add(e, axis=axis, keepdims=True)
     return e
 
 
 def _log_softmax(x: Any, *, axis: int = -1) -> Any:
     normalize_axis_index(axis, np.ndim(x))
-    shifted = x - np.maximum.reduce(x, axis=axis, keepdims=True)
-    shifted -= np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True))
+    shifted = x - _maximum(x, axis=axis, keepdims=True)
+    shifted -= np.log(_add(np.exp(shifted), axis=axis, keepdims=True))
     return shifted
 
 
@@ -70,7 +75,7 @@ def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
     n = logits.shape[axis]
     # Read as unsigned, a negative label is a large one: one pass checks both bounds.
     bits = labels.view(np.uint64) if labels.dtype == np.int64 else labels
-    if labels.size and (np.maximum.reduce(bits, axis=None) >= n or (bits is labels and labels.min() < 0)):
+    if labels.size and (_maximum(bits, axis=None) >= n or (bits is labels and labels.min() < 0)):
         raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}")
     lines = _log_softmax(logits, axis=axis)
     if lines.ndim == 2 and axis in (-1, 1):
@@ -106,14 +111,21 @@ def _ones_like(x: Any, **kwargs: Any) -> Any:
 
 
 def _sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    # np.sum without its Python layers; like it, small integers add up as 64 bits.
-    return np.add.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
+    return _add(x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _max(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    return _maximum(x, axis=axis, keepdims=keepdims)
+
+
+def _min(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    return _minimum(x, axis=axis, keepdims=keepdims)
 
 
 def _mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     if x.dtype.kind not in "fc" or x.dtype.itemsize < 4:
         return np.mean(x, axis=axis, keepdims=keepdims)
-    total = np.add.reduce(x, axis=axis, keepdims=keepdims)
+    total = _add(x, axis=axis, keepdims=keepdims)
     count = x.size // total.size if total.size else 0
     if count == 0:
         return np.mean(x, axis=axis, keepdims=keepdims)
@@ -158,8 +170,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "isdtype": _isdtype,
     "sum": _sum,
     "mean": _mean,
-    "max": lambda x, *, axis=None, keepdims=False: np.maximum.reduce(x, axis=axis, keepdims=keepdims),
-    "min": lambda x, *, axis=None, keepdims=False: np.minimum.reduce(x, axis=axis, keepdims=keepdims),
+    "max": _max,
+    "min": _min,
     "scatter": _scatter,
     "add_rows": _add_rows,
     "gather": _gather,

@@ -63,14 +63,11 @@ class Installed:
     def distribution(self) -> str:
         """The name and version of the package, or of each package that claims the name."""
         return " and ".join(
-            f"{ep.dist.name} {ep.dist.version}" if ep.dist else "unknown package"
-            for ep in self.entry_points
+            f"{ep.dist.name} {ep.dist.version}" if ep.dist else "unknown package" for ep in self.entry_points
         )
 
     def __str__(self) -> str:
-        return (
-            f"backend {self.name!r} ({self.distribution}, entry point {self.entry_points[0].value})"
-        )
+        return f"backend {self.name!r} ({self.distribution}, entry point {self.entry_points[0].value})"
 
 
 @dataclass

@@ -24,6 +24,7 @@ class Kernels:
 
     def __getattr__(self, name: str) -> Any:
         backend = self._backend
+        found: Any
         if name in backend.kernels:
             found = backend.kernels[name]
         elif name in DEFAULT_KERNELS:

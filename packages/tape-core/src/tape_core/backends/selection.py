@@ -197,9 +197,7 @@ def _device(backend: Backend, device: str) -> str:
     present = [str(d) for d in backend.devices()]
     if device in present or any(d.startswith(f"{device}:") for d in present):
         return device
-    raise BackendError(
-        f"backend {backend.name!r} has no device {device!r}; its devices are {', '.join(present)}"
-    )
+    raise BackendError(f"backend {backend.name!r} has no device {device!r}; its devices are {', '.join(present)}")
 
 
 def _find_default() -> Selection:
@@ -233,7 +231,6 @@ def _preferred() -> tuple[str, str]:
     if all_names:
         value = os.environ.get("TAPE_DISABLE_BACKENDS", "")
         raise BackendError(
-            f"every installed backend ({listing(all_names)}) is disabled by "
-            f"TAPE_DISABLE_BACKENDS={value}"
+            f"every installed backend ({listing(all_names)}) is disabled by TAPE_DISABLE_BACKENDS={value}"
         )
     raise BackendError("no backend is installed\n  To install one: pip install tape-numpy")

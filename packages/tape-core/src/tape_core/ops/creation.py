@@ -204,7 +204,7 @@ def linspace(
     backend: BackendLike = None,
 ) -> Tensor:
     """`num` evenly spaced values from `start` to `stop`, float32 by default."""
-    dtype = dtype or dtypes.default_for(complex if isinstance(start, complex) or isinstance(stop, complex) else float)
+    dtype = dtype or dtypes.default_for(complex if complex in (type(start), type(stop)) else float)
     return _made("linspace", start, stop, num=num, endpoint=endpoint, dtype=dtype, device=device, backend=backend)
 
 
@@ -249,7 +249,9 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
     if indexing == "xy" and n > 1:
         axes[0], axes[1] = 1, 0
     return list(
-        broadcast_arrays(*(reshape(t, (1,) * axis + (-1,) + (1,) * (n - axis - 1)) for t, axis in zip(tensors, axes, strict=True)))
+        broadcast_arrays(
+            *(reshape(t, (1,) * axis + (-1,) + (1,) * (n - axis - 1)) for t, axis in zip(tensors, axes, strict=True))
+        )
     )
 
 

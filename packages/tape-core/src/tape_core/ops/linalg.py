@@ -114,9 +114,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     return multiply(expand_dims(x1, axis=1), x2)
 
 
-def tensordot(
-    x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
-) -> Tensor:
+def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """The sum of products over pairs of axes: the last and first `axes`, or those two sequences name.
 
     Raises:

@@ -170,7 +170,7 @@ def _unstack_samples(draw: Draw) -> Iterator[Sample]:
 
 
 @linear(x=transpose(lambda xp, g, axis: xp.stack(g, axis=axis)), samples=_unstack_samples)
-def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:  # type: ignore[return-value]
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The arrays along a dimension: the inverse of :func:`stack`."""
 
 
@@ -188,7 +188,9 @@ def split(x: ArrayLike, sections: int | Sequence[int], /, *, axis: int = 0) -> l
             raise ValueError(f"split: axis {axis} of length {length} has no {sections} equal parts")
         sections = [length // sections] * sections
     elif builtins.sum(sections) != length:
-        raise ValueError(f"split: sizes {list(sections)} add up to {builtins.sum(sections)}, not to the length {length}")
+        raise ValueError(
+            f"split: sizes {list(sections)} add up to {builtins.sum(sections)}, not to the length {length}"
+        )
     return _pieces(x, sections, axis)
 
 

@@ -68,5 +68,5 @@ def _transposed(self: Tensor) -> Tensor:
     return matrix_transpose(self)
 
 
-Tensor.T = property(_transposed)  # type: ignore[assignment, method-assign]
-Tensor.mT = property(lambda self: matrix_transpose(self), doc="Each matrix transposed.")  # type: ignore[assignment, method-assign]
+Tensor.T = property(_transposed)  # type: ignore[assignment]
+Tensor.mT = property(lambda self: matrix_transpose(self), doc="Each matrix transposed.")  # type: ignore[assignment]

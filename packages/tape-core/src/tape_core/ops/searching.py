@@ -49,7 +49,12 @@ def _beside(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2), 3)
 
 
-@op(x=NONDIFF, samples=_beside, kernel=lambda xp, x, n: xp.arange(n, device=place_of(x)), reason="no input's value is used")
+@op(
+    x=NONDIFF,
+    samples=_beside,
+    kernel=lambda xp, x, n: xp.arange(n, device=place_of(x)),
+    reason="no input's value is used",
+)
 def arange_beside(x: ArrayLike, /, n: int) -> Tensor:
     """0, 1, ... n - 1 on the backend and device of `x`: what a rule makes indices with."""
 

@@ -1,0 +1,218 @@
+"""Derivatives at ties, kinks and edges, where a naive formula is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+
+F = Callable[[Any], Any]
+
+
+def slope(f: F, x: Any) -> Any:
+    """The gradient of f at x, as Python numbers."""
+    x = tc.asarray(x, dtype="float64")
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        with np.errstate(all="ignore"):
+            y = f(x)
+    found = tape.gradient(y, x)
+    return None if found is None else found.tolist()
+
+
+def curve(f: F, x: float) -> Any:
+    """The second derivative of f at x."""
+    at = tc.asarray(x, dtype="float64")
+    with tc.GradientTape() as outer:
+        outer.watch(at)
+        with tc.GradientTape() as inner:
+            inner.watch(at)
+            with np.errstate(all="ignore"):
+                y = f(at)
+        g = inner.gradient(y, at)
+    found = outer.gradient(g, at)
+    return None if found is None else found.item()
+
+
+# -- ties
+
+
+@pytest.mark.parametrize(("f", "sign"), [(tc.max, 1), (tc.min, -1)], ids=["max", "min"])
+def test_elements_that_tie_share_the_gradient_of_an_extremum(f: F, sign: int) -> None:
+    assert slope(f, [sign * 2.0, sign * 2.0, sign * 1.0]) == [0.5, 0.5, 0.0]
+    rows = [[sign * 1.0, sign * 0.0], [sign * 3.0, sign * 3.0]]
+    assert slope(lambda x: f(x, axis=1), rows) == [[1.0, 0.0], [0.5, 0.5]]
+    assert slope(lambda x: f(x, axis=0, keepdims=True), rows) == [[0.0, 0.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("f", [tc.maximum, tc.minimum], ids=["maximum", "minimum"])
+def test_a_tie_of_two_values_goes_to_the_first(f: Any) -> None:
+    assert slope(lambda x: f(x, 2.0), 2.0) == 1.0
+    assert slope(lambda x: f(tc.asarray(2.0, dtype="float64"), x), 2.0) == 0.0
+    assert slope(lambda x: f(x, x * 1.0), 2.0) == 1.0
+
+
+def test_clip_passes_at_both_bounds() -> None:
+    x = [-2.0, -1.0, 0.0, 1.0, 2.0]
+    assert slope(lambda x: tc.clip(x, -1.0, 1.0), x) == [0.0, 1.0, 1.0, 1.0, 0.0]
+    assert slope(lambda x: tc.clip(x, min=-1.0), x) == [0.0, 1.0, 1.0, 1.0, 1.0]
+
+
+# -- kinks and edges
+
+
+@pytest.mark.parametrize("f", [tc.abs, tc.relu, tc.sign], ids=["abs", "relu", "sign"])
+def test_0_at_the_kink(f: F) -> None:
+    assert slope(f, 0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("f", "at", "expected"),
+    [
+        (lambda x: x**2, 0.0, 0.0),
+        (lambda x: x**0, 0.0, 0.0),
+        (lambda x: x**1, 0.0, 1.0),
+        (lambda x: x**0.5, 0.0, math.inf),
+        (lambda x: x ** tc.asarray([0.0, 1.0, 2.0]), 0.0, 1.0),
+        (lambda x: x**3, -2.0, 12.0),
+        (lambda x: tc.asarray([0.0, -1.0]) ** x, 2.0, 0.0),
+        (lambda x: 0.0**x, 2.0, 0.0),
+        (lambda x: 2.0**x, 0.0, math.log(2)),
+        (tc.sqrt, 0.0, math.inf),
+        (tc.log, 0.0, math.inf),
+        (lambda x: 1 / x, 0.0, -math.inf),
+        (lambda x: x % 3.0, 7.0, 1.0),
+        (lambda x: 7.0 % x, 3.0, -2.0),
+    ],
+    ids=[
+        "x**2", "x**0", "x**1", "x**.5", "x**array", "x**3", "base<=0", "0**x", "2**x", "sqrt",
+        "log", "1/x", "x%3", "7%x",
+    ],
+)  # fmt: skip
+def test_powers_and_poles(f: F, at: float, expected: float) -> None:
+    assert slope(f, at) == pytest.approx(expected)
+
+
+def test_a_norm_at_0_has_the_minimal_subgradient() -> None:
+    assert slope(lambda x: tc.hypot(x[0], x[1]), [0.0, 0.0]) == [0.0, 0.0]
+    assert slope(tc.std, [3.0, 3.0, 3.0]) == [0.0, 0.0, 0.0]
+    z = tc.asarray([0j, 3 + 4j], dtype="complex128")
+    with tc.GradientTape() as tape:
+        tape.watch(z)
+        y = tc.abs(z)
+    assert tape.gradient(y, z).tolist() == [0j, 0.6 + 0.8j]
+
+
+def test_products_are_exact_where_elements_are_0() -> None:
+    assert slope(tc.prod, [2.0, 0.0, 3.0]) == [0.0, 6.0, 0.0]
+    assert slope(tc.prod, [0.0, 0.0, 3.0]) == [0.0, 0.0, 0.0]
+    assert slope(lambda x: tc.prod(x, axis=0), [[2.0, 0.0], [5.0, 7.0]]) == [[5.0, 7.0], [2.0, 0.0]]
+    assert slope(tc.cumulative_prod, [2.0, 0.0, 3.0]) == [1.0, 8.0, 0.0]
+    assert slope(tc.cumulative_prod, [0.0, 2.0, 0.0, 3.0]) == [9.0, 0.0, 0.0, 0.0]
+
+
+# -- far out
+
+
+def test_far_out_nothing_overflows() -> None:
+    far = [-1000.0, -40.0, 0.0, 40.0, 1000.0]
+    e = math.exp(-40.0)
+    assert slope(tc.sigmoid, far) == pytest.approx([0.0, e, 0.25, 0.0, 0.0], rel=1e-12, abs=1e-16)
+    assert slope(tc.softplus, far) == pytest.approx([0.0, e, 0.5, 1.0, 1.0], rel=1e-12)
+    assert slope(tc.tanh, far) == pytest.approx([0.0, 0.0, 1.0, 0.0, 0.0])
+    assert slope(tc.log1p, 1e-20) == slope(tc.expm1, 1e-20) == 1.0
+    assert slope(tc.silu, far) == pytest.approx([0.0, 0.0, 0.5, 1.0, 1.0], abs=1e-12)
+    assert slope(tc.gelu, far) == pytest.approx([0.0, 0.0, 0.5, 1.0, 1.0], abs=1e-12)
+
+
+@pytest.mark.parametrize("top", [1000.0, -1000.0], ids=["high", "low"])
+def test_logsumexp_and_softmax_of_large_values(top: float) -> None:
+    x = [top, top - 1.0, -math.inf]
+    p = [1 / (1 + math.exp(-1)), 1 / (1 + math.e), 0.0]
+    assert slope(tc.logsumexp, x) == pytest.approx(p)
+    assert slope(lambda x: tc.softmax(x)[0], x) == pytest.approx([p[0] * p[1], -p[0] * p[1], 0.0])
+    expected = [p[1], -p[1], 0.0]
+    assert slope(lambda x: tc.log_softmax(x)[0], x) == pytest.approx(expected)
+    loss = slope(lambda x: tc.cross_entropy(x, tc.asarray(0)), x)
+    assert loss == pytest.approx([-p[1], p[1], 0.0])
+
+
+def test_logsumexp_where_everything_is_minus_infinity() -> None:
+    assert slope(tc.logsumexp, [-math.inf, -math.inf]) == [0.0, 0.0]
+    assert slope(lambda x: tc.logaddexp(x, x), -math.inf) == 2.0
+
+
+# -- where
+
+
+def test_where_protects_from_the_branch_not_taken() -> None:
+    assert slope(lambda x: tc.where(x > 0, tc.sqrt(x), 0), 0.0) == 0.0
+    assert slope(lambda x: tc.where(x > 0, tc.sqrt(x), 0), [0.0, 4.0]) == [0.0, 0.25]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        tc.log, tc.sqrt, tc.reciprocal, tc.log2, tc.log10,
+        lambda x: x**-1.5, lambda x: 1 / x, lambda x: tc.asarray(3.0) / x,
+        lambda x: tc.log(x) * tc.exp(1 / x), lambda x: tc.sqrt(tc.sqrt(x)) + tc.log(x),
+        lambda x: tc.atan2(x, x), lambda x: x / tc.abs(x), lambda x: tc.acosh(1 + x),
+        lambda x: tc.sum(tc.log(x)), lambda x: tc.mean(1 / x), lambda x: tc.asin(1 + x),
+        lambda x: tc.sum(tc.stack([tc.log(x), 1 / x])), lambda x: tc.log(tc.sum(x)),
+        lambda x: tc.std(tc.log(x)), lambda x: tc.prod(1 / tc.stack([x, x])),
+        lambda x: tc.logsumexp(tc.log(tc.stack([x, x]))),
+        lambda x: tc.sum(tc.softmax(1 / tc.stack([x, x])) ** 2),
+        lambda x: tc.sum(tc.matmul(tc.stack([1 / x, x]), tc.stack([1 / x, 1 / x]))),
+        lambda x: tc.vecdot(1 / tc.stack([x, x]), tc.log(tc.stack([x, x]))),
+        lambda x: tc.max(tc.log(tc.stack([x, x]))),
+        lambda x: tc.cross_entropy(tc.log(tc.stack([x, x])), tc.asarray(0)),
+    ],
+    ids=[
+        "log", "sqrt", "reciprocal", "log2", "log10", "power", "divide", "reflected", "product",
+        "nested", "atan2", "sign", "acosh", "sum", "mean", "asin", "stack", "log of sum", "std",
+        "prod", "logsumexp", "softmax", "matmul", "vecdot", "max", "cross_entropy",
+    ],
+)  # fmt: skip
+def test_no_nan_comes_from_the_branch_not_taken_for_any_function(f: F) -> None:
+    def masked(x: Any) -> Any:
+        return tc.where(x > 0, f(x), 5.0 * x)
+
+    assert slope(masked, 0.0) == 5.0
+    assert slope(lambda x: tc.where(x <= 0, 5.0 * x, f(x)), 0.0) == 5.0
+    assert curve(lambda x: masked(x) + x * x * x, 0.0) == 0.0
+
+
+def test_the_mask_does_not_cut_second_derivatives() -> None:
+    """Where a cotangent happens to be 0, its own derivative is not."""
+    assert slope(lambda x: tc.where(x > 0, tc.square(tc.sin(x - 1)), 0.0), 1.0) == 0.0
+    assert curve(lambda x: tc.where(x > 0, tc.square(tc.sin(x - 1)), 0.0), 1.0) == 2.0
+    assert curve(lambda x: tc.where(x > 0, (x - 1) ** 2 * tc.exp(x), 0.0), 1.0) == 2 * math.e
+    assert curve(lambda x: tc.where(x > 0, tc.logsumexp(x) ** 2, 0.0), 1e-300) == 2.0
+
+
+# -- ops through which nothing flows
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        tc.floor, tc.ceil, tc.round, tc.trunc, lambda x: x // 2.0, tc.zeros_like, tc.ones_like,
+        lambda x: tc.astype(tc.argmax(x), "float64"), lambda x: tc.astype(x > 0, "float64"),
+        lambda x: tc.full_like(x, 2.0), lambda x: tc.astype(tc.isnan(x), "float64"),
+        lambda x: tc.one_hot(tc.astype(x, "int64"), 3), lambda x: tc.asarray(x.shape),
+    ],
+    ids=[
+        "floor", "ceil", "round", "trunc", "floor_divide", "zeros_like", "ones_like", "argmax",
+        "greater", "full_like", "isnan", "one_hot", "shape",
+    ],
+)  # fmt: skip
+def test_none_comes_from_what_is_constant_almost_everywhere(f: F) -> None:
+    assert slope(f, [0.5, 1.5]) is None
+
+
+def test_sign_gives_zeros() -> None:
+    assert slope(tc.sign, [0.5, -1.5]) == [0.0, 0.0]
