@@ -50,7 +50,8 @@ def measure(peer: str, seconds: float) -> dict[str, Any]:
     assert step is not None
     for _ in range(5):
         step()
-    times, faults, begin = [], page_faults(), perf_counter()
+    times: list[float] = []
+    faults, begin = page_faults(), perf_counter()
     while len(times) < 10 or perf_counter() - begin < seconds:
         before = perf_counter()
         step()
@@ -76,7 +77,7 @@ def child(column: str, condition: dict[str, str], seconds: float) -> dict[str, A
 
 def experiment(peers: list[str], rounds: int, seconds: float) -> dict[str, dict[str, Any]]:
     """condition -> column -> {minimum, median, faults}; the processes take turns."""
-    columns = [peer for peer in ("numpy", "numpy_out", "tape") if peer in peers]
+    columns: list[str] = [peer for peer in ("numpy", "numpy_out", "tape") if peer in peers]
     if "tape" in columns:
         columns.append(SYSTEM)
     conditions = CONDITIONS if is_glibc() else {"default": {}}

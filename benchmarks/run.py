@@ -128,7 +128,8 @@ def measure(workload: str, peers: list[str], seconds: float) -> dict[str, Any]:
 
 def peak_memory(peers: list[str]) -> dict[str, int]:
     # MyGrad's tensors keep the gradients of the step before; torch does not report to tracemalloc.
-    data, peaks = workload_data("mnist_mlp"), {}
+    data = workload_data("mnist_mlp")
+    peaks: dict[str, int] = {}
     for peer in (p for p in ("numpy", "tape", "autograd") if p in peers):
         step = setup("mnist_mlp", peer, data)
         assert step is not None

@@ -104,7 +104,7 @@ def test_a_norm_at_0_has_the_minimal_subgradient() -> None:
     with tc.GradientTape() as tape:
         tape.watch(z)
         y = tc.abs(z)
-    assert tape.gradient(y, z).tolist() == [0j, 0.6 + 0.8j]
+    assert tape.gradient(y, z).tolist() == pytest.approx([0j, 0.6 + 0.8j])
 
 
 def test_products_are_exact_where_elements_are_0() -> None:
@@ -112,7 +112,7 @@ def test_products_are_exact_where_elements_are_0() -> None:
     assert slope(tc.prod, [0.0, 0.0, 3.0]) == [0.0, 0.0, 0.0]
     assert slope(lambda x: tc.prod(x, axis=0), [[2.0, 0.0], [5.0, 7.0]]) == [[5.0, 7.0], [2.0, 0.0]]
     assert slope(tc.cumulative_prod, [2.0, 0.0, 3.0]) == [1.0, 8.0, 0.0]
-    assert slope(tc.cumulative_prod, [0.0, 2.0, 0.0, 3.0]) == [9.0, 0.0, 0.0, 0.0]
+    assert slope(tc.cumulative_prod, [0.0, 2.0, 0.0, 3.0]) == [3.0, 0.0, 0.0, 0.0]
 
 
 # -- far out
@@ -143,7 +143,7 @@ def test_logsumexp_and_softmax_of_large_values(top: float) -> None:
 
 def test_logsumexp_where_everything_is_minus_infinity() -> None:
     assert slope(tc.logsumexp, [-math.inf, -math.inf]) == [0.0, 0.0]
-    assert slope(lambda x: tc.logaddexp(x, x), -math.inf) == 2.0
+    assert slope(lambda x: tc.logaddexp(x, x), -math.inf) == 0.0
 
 
 # -- where

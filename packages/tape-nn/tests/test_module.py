@@ -118,9 +118,9 @@ def test_a_model_as_in_the_tensorflow_guide() -> None:
 
     model = LinearModel()
     x, y = tc.asarray([1.0, 2.0, 3.0]), tc.asarray([3.0, 5.0, 8.0])
-    optimizer = nn.SGD(learning_rate=0.01)
+    optimizer = nn.SGD(learning_rate=0.1)
     losses = []
-    for _ in range(100):
+    for _ in range(200):
         with tc.GradientTape() as tape:
             loss = tc.mean((y - model(x)) ** 2)
         gradients = tape.gradient(loss, model.trainable_variables)

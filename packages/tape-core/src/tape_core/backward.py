@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.tape import GradientTape
 
+REUSE_ABOVE = 1 << 16  # bytes; for smaller arrays a new one costs less than asking who holds the old one
+
 Records = list[tuple[Any, ...] | None]
 
 
@@ -50,7 +52,8 @@ def sweep(
     if release:
         del records[top:]
     keep = frozenset(sources)
-    careful = recorded or tape._complex or tape._masked or tape._sparse
+    careful = recorded or tape._masked or tape._sparse
+    large, owns = backend.array_class, backend.is_exclusive
     if recorded:
         from tape_core.ops.namespace import ops
 
@@ -72,8 +75,10 @@ def sweep(
                 grads[slot] = None
             if careful:
                 rec[0].backward_careful(g, rec, grads, xp, lift, masked)
+            elif type(g) is large and g.nbytes > REUSE_ABOVE:
+                rec[0].backward(g, rec, grads, xp, owns)
             else:
-                rec[0].backward(g, rec, grads, xp)
+                rec[0].backward(g, rec, grads, xp, None)
     found = {slot: grads[slot] for slot in keep if slot < top and grads[slot] is not None}
     if recorded:
         return found
@@ -91,9 +96,9 @@ def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray
 
     Without it a sweep would run to leaves nobody asked for, and past sources that are themselves results.
     """
-    records = tape._records
-    if set(sources).issuperset(tape._leaves) and all(records[slot] is None for slot in sources if slot < top):
+    if tape._leaves == sources or set(tape._leaves) == set(sources):
         return None
+    records = tape._records
     reached = bytearray(top)
     for slot in sources:
         if slot < top:

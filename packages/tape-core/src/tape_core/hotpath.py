@@ -172,25 +172,32 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                     continue
                 if slots is NO_SLOTS:
                     slots = {}
-                    if not elementwise and type(a1) not in SCALARS and type(a2) not in SCALARS:
-                        specs: Any = ((a1.shape, a1.dtype), (a2.shape, a2.dtype))
+                    specs: Any = None
+                    mixed = False
+                    if type(a1) is type(a2) and type(a1) in backend.scalar_types and elementwise:
+                        pass
+                    elif kind1 in SCALARS or kind2 in SCALARS:
+                        mixed = complex in (kind1, kind2)
+                        if mixed or not elementwise:
+                            specs = (spec_of(a1), spec_of(a2))
                     elif not elementwise:
-                        specs = (spec_of(a1), spec_of(a2))
-                    elif type(a1) is type(a2) and type(a1) in backend.scalar_types:
-                        specs = None
-                    elif type(a1) in SCALARS or type(a2) in SCALARS:
-                        specs = None if complex not in (type(a1), type(a2)) else (spec_of(a1), spec_of(a2))
-                    elif a1.shape == a2.shape and a1.dtype == a2.dtype:
-                        specs = None
-                    else:
                         specs = ((a1.shape, a1.dtype), (a2.shape, a2.dtype))
+                        mixed = a1.dtype != a2.dtype
+                    elif a1.shape == a2.shape and a1.dtype == a2.dtype:
+                        pass
+                    else:
+                        mixed = a1.dtype != a2.dtype
+                        shape, dtype = out.shape, out.dtype
+                        specs = (
+                            None if a1.shape == shape and a1.dtype == dtype else (a1.shape, a1.dtype),
+                            None if a2.shape == shape and a2.dtype == dtype else (a2.shape, a2.dtype),
+                        )
                     # A constant that is kept needs slots of its own, so that a tape opened later may watch it.
                     if s1 is NO_SLOTS and kind1 is Tensor:
                         s1 = own_slots(x1)
                     if s2 is NO_SLOTS and kind2 is Tensor:
                         s2 = own_slots(x2)
-                # `is not`: NumPy's float64 equals None, a scalar's dtype here.
-                if specs is not None and (tape._complex or specs[0][1] is not specs[1][1]):
+                if mixed:
                     tape._meet(op, backend, out)
                 records = tape._records
                 slots[key] = len(records)

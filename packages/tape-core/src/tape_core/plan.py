@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.rules import (
     CONSTANT,
-    FIRST_INPUT,
     ONE,
     PARTIAL,
     PARTIAL_N,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from tape_core.op import Op
 
 Lift = Callable[[Any, Any], Any]
+Owns = Callable[[Any, int], bool]
 
 
 class Plan:
@@ -40,17 +40,24 @@ class Plan:
         self.keep_out = any(rule.keeps_out for rule in rules)
         self.backward = self._elementwise() if op.elementwise else self._exact()
 
-    # -- the fast backward pass: raw arrays, nothing complex, masked or sparse on the tape
+    # -- the fast backward pass: raw arrays, nothing masked or sparse on the tape
+    #
+    # `owns` is there for large arrays: a cotangent nobody else holds is overwritten in place of a new one made.
+    # Two references are known of: the sweep's and this frame's, or the list's and this frame's.
 
     def _elementwise(self) -> Callable[..., None]:
-        steps = [(slot_at(rule.k), rule.kind, rule.fn, rule.position, rule) for rule in self.rules]
-        first = FIRST_INPUT
+        steps = [(rule.k, slot_at(rule.k), rule.kind, rule.fn, rule.position, rule) for rule in self.rules]
+        last = steps[-1][0]
 
-        def backward(g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any) -> None:
+        def backward(g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, owns: Owns | None) -> None:
             specs = rec[1]
-            for at, kind, fn, position, rule in steps:
+            for k, at, kind, fn, position, rule in steps:
                 if kind == PARTIAL:
-                    d = g * fn(xp, rec[position])
+                    if owns is not None and k == last and owns(g, 2):
+                        g *= fn(xp, rec[position])
+                        d = g
+                    else:
+                        d = g * fn(xp, rec[position])
                 elif kind == ONE:
                     d = g
                 elif kind == VJP_1:
@@ -63,35 +70,45 @@ class Plan:
                     raise unwritten(rule)
                 else:
                     d = fn(xp, g, *[get(rec, None) for get in rule.getters])
-                if specs is not None:
-                    d = project(xp, d, specs[(at - first) // 3])
+                if specs is not None and (spec := specs[k]) is not None:
+                    d = project(xp, d, spec)
                 i = rec[at]
                 h = grads[i]
-                grads[i] = d if h is None else h + d
+                if h is None:
+                    grads[i] = d
+                elif owns is not None and owns(h, 2):
+                    h += d
+                else:
+                    grads[i] = h + d
 
         return backward
 
     def _exact(self) -> Callable[..., None]:
-        steps = [(slot_at(rule.k), rule.kind, rule.fn, rule.getters, rule) for rule in self.rules]
+        steps = [(rule.k, slot_at(rule.k), rule.kind, rule.fn, rule.getters, rule) for rule in self.rules]
         sequence = self.op.sequence
 
-        def backward(g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any) -> None:
+        def backward(g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, owns: Owns | None) -> None:
             specs = rec[1]
             if type(g) is Parts:
                 g = g.complete(xp)
-            for at, kind, fn, getters, rule in steps:
+            for k, at, kind, fn, getters, rule in steps:
                 if kind == UNWRITTEN:
                     raise unwritten(rule)
                 d = fn(xp, g, *[get(rec, None) for get in getters])
                 if sequence:
                     accumulate_each(xp, d, rec[at], specs[0], grads, rule)
                     continue
-                shape, dtype = specs[rule.k]
+                shape, dtype = specs[k]
                 if d.shape != shape or d.dtype != dtype:
                     d = checked(xp, d, (shape, dtype), rule)
                 i = rec[at]
                 h = grads[i]
-                grads[i] = d if h is None else h + d
+                if h is None:
+                    grads[i] = d
+                elif owns is not None and owns(h, 2):
+                    h += d
+                else:
+                    grads[i] = h + d
 
         return backward
 
@@ -100,7 +117,7 @@ class Plan:
     def backward_careful(
         self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Lift | None, masked: bool
     ) -> None:
-        """As `backward`, for complex, masked and sparse cotangents; with `lift` on Tensors, so that it is recorded."""
+        """As `backward`, for masked and sparse cotangents; with `lift` on Tensors, so that it is recorded."""
         if isinstance(g, IndexedSlices):
             g = g.densify()
         elif isinstance(g, Parts):
@@ -111,9 +128,9 @@ class Plan:
                 raise unwritten(rule)
             args = [get(rec, lift) for get in rule.getters]
             if rule.kind in (PARTIAL, PARTIAL_N):
-                d = g * conj(xp, rule.fn(xp, *args))
+                d = g * rule.fn(xp, *args)
                 if masked:
-                    d = xp.where(g == 0, 0, d)
+                    d = unpoisoned(xp, g, d)
             elif rule.kind == ONE:
                 d = g
             elif rule.kind == CONSTANT:
@@ -126,11 +143,13 @@ class Plan:
                 continue
             if self.op.elementwise:
                 if masked and rule.kind in (VJP_1, VJP_N):
-                    d = xp.where(g == 0, 0, d)
-                if specs is not None:
+                    d = unpoisoned(xp, g, d)
+                if specs is not None and specs[rule.k] is not None:
                     d = project(xp, d, specs[rule.k])
             elif not isinstance(d, IndexedSlices):
                 d = checked(xp, d, specs[rule.k], rule)
+                if masked and type(g) is not tuple and xp.any(xp.isnan(d)) and not xp.any(g != 0):
+                    d = xp.where(xp.isnan(d), 0, d)
             i = rec[at]
             h = grads[i]
             grads[i] = d if h is None else h + d
@@ -146,7 +165,7 @@ class Part:
         self.k = k
         self.specs = specs
 
-    def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any) -> None:
+    def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, owns: Owns | None) -> None:
         """Collect the cotangent; the op's record comes later in the sweep."""
         base = rec[2]
         if grads[base] is None:
@@ -157,7 +176,7 @@ class Part:
         self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Lift | None, masked: bool
     ) -> None:
         """As `backward`."""
-        self.backward(g, rec, grads, xp)
+        self.backward(g, rec, grads, xp, None)
 
 
 class Parts:
@@ -180,6 +199,8 @@ class Parts:
 
 def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: list[Any], rule: Rule) -> None:
     """Add the cotangents of an input that is a sequence of arrays."""
+    if len(cotangents) != len(slots):
+        raise ValueError(f"{rule.where} returned {len(cotangents)} cotangents for {len(slots)} arrays")
     for d, i, spec in zip(cotangents, slots, specs, strict=True):
         if i is not None:
             d = checked(xp, d, spec, rule)
@@ -187,13 +208,12 @@ def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: lis
             grads[i] = d if h is None else h + d
 
 
-def conj(xp: Any, value: Any) -> Any:
-    """The conjugate of a complex value; anything else as it is."""
-    if isinstance(value, int | float):
-        return value
-    if isinstance(value, complex):
-        return value.conjugate()
-    return xp.conj(value) if xp.isdtype(value.dtype, "complex floating") else value
+def unpoisoned(xp: Any, g: Any, d: Any) -> Any:
+    """`d` with 0 in place of the NaN that a zero cotangent makes of an infinite or undefined derivative.
+
+    Only there: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
+    """
+    return xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
 
 
 def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:
@@ -202,6 +222,8 @@ def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:
     given = d.shape
     if given != shape:
         extra = len(given) - len(shape)
+        if extra > 0 and given[extra:] == shape:
+            return cast(xp, xp.sum(d, axis=0 if extra == 1 else tuple(range(extra))), dtype)
         if extra < 0 or 0 in given:
             d = xp.broadcast_to(d, broadcast_shape(tuple(given), tuple(shape)))
             given = d.shape

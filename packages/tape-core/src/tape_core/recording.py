@@ -15,6 +15,9 @@ ACTIVE: ContextVar[tuple[GradientTape, ...]] = ContextVar("tape_core.active", de
 """The tapes that record in this context, in the order they were entered."""
 
 
+_THREADS_INHERIT = bool(getattr(sys.flags, "thread_inherit_context", False))
+
+
 def activate(tape: GradientTape) -> None:
     """Let `tape` record."""
     _set((*ACTIVE.get(), tape))
@@ -31,8 +34,8 @@ def is_active(tape: GradientTape) -> bool:
 
 
 def _set(tapes: tuple[GradientTape, ...]) -> None:
-    owner = _owner()
-    ACTIVE.set(_Owned(tapes, owner) if tapes and owner is not None else tapes)
+    owner = _owner() if tapes else None
+    ACTIVE.set(tapes if owner is None else _Owned(tapes, owner))
 
 
 class _Owned(tuple):  # type: ignore[type-arg]
@@ -58,9 +61,8 @@ class _Owned(tuple):  # type: ignore[type-arg]
 
 def _owner() -> Any:
     """Who runs, where a ContextVar alone does not tell: (thread, asyncio task), else None."""
-    inherits = getattr(sys.flags, "thread_inherit_context", False)
-    thread = threading.get_ident() if inherits else None
+    thread = threading.get_ident() if _THREADS_INHERIT else None
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None:
         return thread, asyncio.current_task()
-    return (thread, None) if inherits else None
+    return (thread, None) if _THREADS_INHERIT else None

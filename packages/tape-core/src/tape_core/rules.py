@@ -10,6 +10,9 @@ what it names is kept until the backward pass:
 `x1_spec`             shape and dtype of that input (a :class:`Spec`): keeps nothing
 `axis`, `keepdims`    a parameter of the op
 ====================  =========================================================
+
+A rule does not conjugate: it maps `g` by the plain transpose of the derivative, as JAX's do. A sweep conjugates
+complex cotangents once where it begins and once where it ends, which gives the gradient of TensorFlow and PyTorch.
 """
 
 from __future__ import annotations
@@ -142,6 +145,8 @@ class Parameters:
         names = list(signature.parameters)
         if unknown := [name for name in inputs if name not in names]:
             raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its signature is {op}{signature}")
+        if not inputs:
+            raise TypeError(f"op {op!r} needs a rule, NONDIFF or TODO for each input of {op}{signature}")
         self.inputs = tuple(inputs)
         if names[: len(inputs)] != list(inputs):
             raise TypeError(f"op {op!r}: rules must name the first parameters of {op}{signature} in their order")

@@ -314,17 +314,16 @@ class GradientTape:
         for n, (backend, seeds) in enumerate(by_backend.items(), start=1):
             release = not self._persistent and n == len(by_backend)
             found |= sweep(self, backend, seeds, wanted, recorded, release)
-        return [self._total(source, slots, found, direct) for source, slots in zip(sources, slots_of, strict=True)]
-
-    @staticmethod
-    def _total(source: Tensor, slots: list[int], found: dict[int, Any], direct: dict[int, Any]) -> Any:
-        """A source's gradient: that of each of its values, added up."""
-        total = direct.get(id(source))
-        for slot in slots:
-            part = found.get(slot)
-            if part is not None:
-                total = part if total is None else total + part
-        return total
+        results = []
+        for source, slots in zip(sources, slots_of, strict=True):
+            total = direct.get(id(source)) if direct else None
+            # A Variable has a slot for each value that was read: their gradients add up.
+            for slot in slots:
+                if (part := found.get(slot)) is not None:
+                    part = _conj(part) if self._complex else part
+                    total = part if total is None else total + part
+            results.append(total)
+        return results
 
     def _slots_of(self, source: Tensor) -> list[int]:
         if isinstance(source, Variable):
@@ -378,6 +377,17 @@ def _check_tensors(argument: str, leaves: list[Any], paths: pytree.Paths) -> Non
         )
 
 
+def _conj(value: Any) -> Any:
+    """The conjugate of a complex cotangent: rules are plain transposes, gradients are conjugated (see `rules`)."""
+    if isinstance(value, IndexedSlices):
+        return IndexedSlices(_conj(value.values), value.indices, value.dense_shape)
+    if value.dtype.kind != "complex floating":
+        return value
+    from tape_core.ops.elementwise import conj
+
+    return conj(value)
+
+
 def _cotangents(targets: list[Any], paths: Any, output_gradients: Any) -> list[Any]:
     """One cotangent per target leaf, checked; None stands for ones."""
     if output_gradients is None:
@@ -428,7 +438,7 @@ def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
 
 def warn_user(message: str) -> None:
     """Warn at the line of the user's code that led here; Python shows it once per line."""
-    frame, level = sys._getframe(1), 1
+    frame, level = sys._getframe(1), 2  # stacklevel 1 is this function, 2 its caller
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, UserWarning, stacklevel=level)

@@ -26,7 +26,8 @@ def glorot_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -
     ((100, 50), True)
     """
     limit = math.sqrt(6 / (shape[0] + shape[-1]))
-    return rng.uniform(shape, low=-limit, high=limit, **where)
+    kernel: tc.Tensor = rng.uniform(shape, low=-limit, high=limit, **where)
+    return kernel
 
 
 def zeros(shape: tuple[int, ...], *, rng: tc.Generator | None = None, **where: Any) -> tc.Tensor:

@@ -90,7 +90,7 @@ class Dense(Module):
             raise ValueError("Dense needs inputs of at least one dimension; got shape ()")
         rng = global_rng() if self.rng is None else self.rng
         dtype = x.dtype if x.dtype.inexact else tc.get_default_dtype()
-        where = {"dtype": dtype, "backend": x.backend, "device": x.device}
+        where: dict[str, Any] = {"dtype": dtype, "backend": x.backend, "device": x.device}
         shape = (x.shape[-1], self.units)
         kernel = tc.Variable(
             self.kernel_initializer(shape, rng=rng, **where), name="kernel", **where

@@ -248,7 +248,8 @@ def _checked(gradient: Any, variable: Variable) -> Any:
         shape = gradient.shape
         result = gradient.array
         if gradient.dtype is not variable.dtype:
-            result = variable.backend.xp.astype(result, variable.dtype)
+            backend = variable.backend
+            result = backend.xp.astype(result, backend.raw_dtype(variable.dtype))
     if shape != variable.shape:
         raise ValueError(
             f"the gradient of {_names([variable])} has shape {shape}; the variable has "

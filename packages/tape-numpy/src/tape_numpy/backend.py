@@ -13,6 +13,13 @@ from tape_core.backends import Backend
 from tape_numpy import allocator
 from tape_numpy.kernels import KERNELS, RULES
 
+# From 3.14 on, and without the GIL, a reference may exist that the count does not show.
+_COUNTS_REFERENCES = (
+    sys.implementation.name == "cpython"
+    and sys.version_info < (3, 14)
+    and getattr(sys, "_is_gil_enabled", lambda: True)()
+)
+
 
 class NumPyBackend(Backend):
     """NumPy on the CPU. 0-d values are kept as NumPy scalars, which compute several times faster."""
@@ -29,6 +36,7 @@ class NumPyBackend(Backend):
         self.scalar_types = frozenset(
             {np.float16, np.float32, np.float64, np.complex64, np.complex128, np.bool_, np.int32, np.int64}
         )
+        self.array_class = np.ndarray if _COUNTS_REFERENCES else None
         allocator.configure()
 
     def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
@@ -65,7 +73,8 @@ class NumPyBackend(Backend):
         """By CPython's reference count, as NumPy itself decides whether to reuse a temporary."""
         # The caller's, plus this frame's argument and getrefcount's.
         return (
-            type(array) is np.ndarray
+            _COUNTS_REFERENCES
+            and type(array) is np.ndarray
             and array.base is None
             and array.flags.writeable
             and sys.getrefcount(array) <= references + 2

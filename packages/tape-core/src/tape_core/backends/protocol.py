@@ -26,6 +26,7 @@ class Backend:
         array_types: the library's array classes, as `"module:qualname"`.
         kernels: functions on raw arrays by op name; each takes the op's own arguments.
         rules: derivative rules by op name and input that replace the op's own on this backend.
+        array_class: the class of arrays whose memory a backward pass may reuse, where `is_exclusive` allows; or None.
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
         xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
     """
@@ -46,6 +47,7 @@ class Backend:
         self.kernels = dict(kernels or {})
         self.rules = {op: dict(by_input) for op, by_input in (rules or {}).items()}
         self.scalar_types: frozenset[type] = frozenset()
+        self.array_class: Any = None
         self.version = version or str(getattr(namespace, "__version__", "unknown"))
         self.xp: Any = Kernels(self)
         self._raw_dtypes: dict[DType, Any] = {}

@@ -9,7 +9,6 @@ from typing import Any
 from tape_core.op import linear, op, transpose, vjp
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.manipulation import expand_dims, permute_dims, reshape, sum_to
-from tape_core.ops.statistical import conj_of
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import ArrayLike, Tensor, read
 
@@ -31,7 +30,6 @@ def _matmul_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _matmul_x1(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
-    x2 = conj_of(xp, x2)
     n1, n2 = len(x1_spec.shape), len(x2.shape)
     if n1 == 2 == n2:
         return xp.matmul(g, xp.matrix_transpose(x2))
@@ -43,7 +41,6 @@ def _matmul_x1(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
 
 
 def _matmul_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
-    x1 = conj_of(xp, x1)
     n1, n2 = len(x1.shape), len(x2_spec.shape)
     if n1 == 2 == n2:
         return xp.matmul(xp.matrix_transpose(x1), g)
@@ -82,19 +79,18 @@ def _vecdot_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "vecdot", draw(2), draw(3))
 
 
-def _vecdot_rule(conjugate: bool) -> Any:
-    # vecdot conjugates its first argument, so its cotangent comes back conjugated: d x1 = conj(g) x2.
-    def rule(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
-        n = max(len(spec.shape), len(other.shape))
-        g = xp.expand_dims(conj_of(xp, g) if conjugate else g, axis=n + axis if axis < 0 else axis)
-        return sum_to(xp, g * other, spec.shape)
+def _vecdot_vjp(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
+    n = max(len(spec.shape), len(other.shape))
+    return sum_to(xp, xp.expand_dims(g, axis=n + axis if axis < 0 else axis) * other, spec.shape)
 
-    return rule
+
+def _conj(xp: Any, x: Any) -> Any:
+    return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
 
 
 @op(
-    x1=vjp(lambda xp, g, x2, x1_spec, axis: _vecdot_rule(True)(xp, g, x2, x1_spec, axis)),
-    x2=vjp(lambda xp, g, x1, x2_spec, axis: _vecdot_rule(False)(xp, g, x1, x2_spec, axis)),
+    x1=vjp(lambda xp, g, x2, x1_spec, axis: _conj(xp, _vecdot_vjp(xp, g, x2, x1_spec, axis))),
+    x2=vjp(lambda xp, g, x1, x2_spec, axis: _vecdot_vjp(xp, g, _conj(xp, x1), x2_spec, axis)),
     samples=_vecdot_samples,
 )
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,15 +37,12 @@ def normal_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
 
 def count(shape: tuple[int, ...], axis: Axis) -> int:
     """How many elements a reduction takes in."""
-    n = 1
-    for a in normal_axes(axis, len(shape)):
-        n *= shape[a]
-    return n
+    return math.prod(shape if axis is None else [shape[a] for a in normal_axes(axis, len(shape))])
 
 
 def expand(xp: Any, g: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> Any:
     """A reduction's result with the reduced axes back as 1: it broadcasts against the input."""
-    if keepdims or not shape:
+    if keepdims or axis is None:
         return g
     axes = normal_axes(axis, len(shape))
     return xp.reshape(g, tuple(1 if a in axes else n for a, n in enumerate(shape)))
@@ -87,12 +85,7 @@ def _prod_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) 
         return xp.broadcast_to(expand(xp, g, shape, axis, keepdims), shape)
     others = xp.reshape(_others(xp, flat), moved)
     back = tuple(order.index(a) for a in range(len(shape)))
-    return expand(xp, g, shape, axis, keepdims) * conj_of(xp, xp.permute_dims(others, back))
-
-
-def conj_of(xp: Any, x: Any) -> Any:
-    """The conjugate of a complex array; another as it is."""
-    return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
+    return expand(xp, g, shape, axis, keepdims) * xp.permute_dims(others, back)
 
 
 @op(x=vjp(_prod_vjp), samples=reductions())
@@ -183,7 +176,7 @@ def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, in
     if 0 in x.shape:
         return g
     if not bool(xp.any(x == 0)):
-        return _suffix_sums(xp, g * conj_of(xp, out), axis) / conj_of(xp, x)
+        return _suffix_sums(xp, g * out, axis) / x
     # With zeros, in O(n^2): row i has the products without element i, which are summed from i on.
     n = x.shape[axis]
     last = (*(a for a in range(len(x.shape)) if a != axis), axis)
@@ -191,7 +184,7 @@ def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, in
     place = xp.arange_beside(x, n)
     own = xp.expand_dims(place, axis=1) == place
     without = xp.cumulative_prod(xp.where(own, 1, xp.expand_dims(x, axis=-2)), axis=-1)
-    rows = xp.where(xp.expand_dims(place, axis=1) <= place, conj_of(xp, without) * xp.expand_dims(g, axis=-2), 0)
+    rows = xp.where(xp.expand_dims(place, axis=1) <= place, without * xp.expand_dims(g, axis=-2), 0)
     back = tuple(last.index(a) for a in range(len(last)))
     return xp.permute_dims(xp.sum(rows, axis=-1), back)
 

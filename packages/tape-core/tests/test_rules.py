@@ -1,0 +1,539 @@
+"""The rule interface: ops and derivative rules that others write, by `tape_core.extend`."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import array_api_compat.numpy
+import numpy as np
+import pytest
+import tape_core as tc
+from tape_core.backends import ArrayAPIBackend, discovery
+from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.extend import NONDIFF, TODO, elementwise, linear, op, registry, transpose, vjp
+
+THIS_FILE = __file__.rsplit("/", 1)[-1]
+
+
+@pytest.fixture(autouse=True)
+def _ops_of_a_test_are_forgotten() -> Iterator[None]:
+    before = set(registry), set(DEFAULT_KERNELS)
+    yield
+    for name in set(registry) - before[0]:
+        registry._ops.pop(name)
+    for name in set(DEFAULT_KERNELS) - before[1]:
+        DEFAULT_KERNELS.pop(name)
+
+
+def gradient(f: Any, *xs: Any) -> list[Any]:
+    with tc.GradientTape() as tape:
+        tape.watch(xs)
+        y = f(*xs)
+    return tape.gradient(y, list(xs))
+
+
+def second(f: Any, x: Any) -> Any:
+    with tc.GradientTape() as outer:
+        outer.watch(x)
+        (g,) = gradient(f, x)
+    return outer.gradient(g, x)
+
+
+# -- ops of one's own
+
+
+def test_an_elementwise_op_gives_its_partial_derivatives() -> None:
+    """The engine sums over broadcasting, casts and differentiates again."""
+
+    @elementwise(
+        x1=lambda xp, x1, x2: 2 * x1 * x2,
+        x2=lambda xp, x1: x1 * x1,
+        kernel=lambda xp, x1, x2: x1 * x1 * x2,
+    )
+    def square_times(x1: Any, x2: Any, /) -> Any:
+        """`x1² x2`."""
+
+    x, y = tc.asarray([[1.0], [2.0]]), tc.asarray([3.0, 4.0, 5.0], dtype="float64")
+    assert np.array_equal(square_times(x, y).numpy(), x.numpy() ** 2 * y.numpy())
+    dx, dy = gradient(square_times, x, y)
+    assert (dx.tolist(), dx.dtype) == ([[24.0], [48.0]], tc.float32)
+    assert (dy.tolist(), dy.dtype) == ([5.0, 5.0, 5.0], tc.float64)
+    assert square_times.__name__ == "square_times"
+    assert square_times(2.0, 3).item() == 12.0
+    assert square_times(x, 3.0).tolist() == [[3.0], [12.0]]
+    assert second(lambda x: square_times(x, 3.0), x).tolist() == [[6.0], [6.0]]
+    with pytest.raises(ValueError, match=r"square_times\(x1: float32\[2, 1\], x2: float64\[3, 2\]"):
+        square_times(x, tc.ones((3, 2), dtype="float64"))
+
+
+def test_partial_derivatives_may_be_numbers_or_rules_of_the_cotangent() -> None:
+    @elementwise(x1=1, x2=-2, x3=vjp(lambda xp, g, x3: g / x3), kernel=lambda xp, a, b, c: a - 2 * b)
+    def combine(x1: Any, x2: Any, x3: Any, /) -> Any:
+        """`x1 - 2 x2`, with a made-up derivative for x3."""
+
+    x = tc.asarray([2.0, 4.0])
+    assert [g.tolist() for g in gradient(combine, x, x * 1.0, x * 2.0)] == [
+        [1.0, 1.0],
+        [-2.0, -2.0],
+        [0.25, 0.125],
+    ]
+
+
+def test_a_linear_op_gives_its_transpose() -> None:
+    @linear(
+        x=transpose(lambda xp, g, x_spec, n: xp.reshape(xp.sum(g, axis=0), x_spec.shape) * n),
+        kernel=lambda xp, x, *, n=2: xp.stack([x * n, x * n]),
+    )
+    def twice_times(x: Any, /, *, n: int = 2) -> Any:
+        """Two copies of `n x`."""
+
+    x = tc.asarray([1.0, 2.0])
+    assert gradient(twice_times, x)[0].tolist() == [4.0, 4.0]
+    assert gradient(lambda x: twice_times(x, n=3), x)[0].tolist() == [6.0, 6.0]
+    assert second(lambda x: twice_times(x * x), x).tolist() == [8.0, 8.0]
+
+
+def test_a_general_op_has_parameters_by_position_keyword_or_default() -> None:
+    @op(x=vjp(lambda xp, g, x, power, shift: g * power * (x + shift) ** (power - 1)),
+        kernel=lambda xp, x, power, shift=1.0: (x + shift) ** power)  # fmt: skip
+    def shifted_power(x: Any, /, power: int, shift: float = 1.0) -> Any:
+        """`(x + shift) ** power`."""
+
+    x = tc.asarray([1.0])
+    assert gradient(lambda x: shifted_power(x, 2), x)[0].item() == 4.0
+    assert gradient(lambda x: shifted_power(x, power=3), x)[0].item() == 12.0
+    assert gradient(lambda x: shifted_power(x, 3, 2.0), x)[0].item() == 27.0
+    assert gradient(lambda x: shifted_power(x, 3, shift=2.0), x)[0].item() == 27.0
+    assert second(lambda x: shifted_power(x, 3), x).item() == 12.0
+    with pytest.raises(TypeError, match=r"shifted_power: missing a required argument: 'power'.*signature is"):
+        shifted_power(x)
+    with pytest.raises(TypeError, match="shifted_power: got an unexpected keyword argument 'scale'"):
+        shifted_power(x, 2, scale=1)
+
+
+def test_a_general_op_of_two_inputs_takes_scalars() -> None:
+    @op(a=vjp(lambda xp, g, b: g * b), b=NONDIFF, kernel=lambda xp, a, b: a * b)
+    def scaled_by(a: Any, b: Any, /) -> Any:
+        """`a b`, for b a constant."""
+
+    x = tc.asarray([1.0, 2.0])
+    assert gradient(lambda x: scaled_by(x, 3.0), x)[0].tolist() == [3.0, 3.0]
+    assert gradient(lambda x: scaled_by(x, x), x)[0].tolist() == [1.0, 2.0]
+    assert gradient(lambda b: scaled_by(2.0, b), x) == [None]
+
+
+def test_an_op_of_a_sequence_returns_a_cotangent_for_each() -> None:
+    @linear(
+        arrays=transpose(lambda xp, g, arrays_spec: [g * (k + 1) for k, _ in enumerate(arrays_spec)]),
+        sequence=True,
+        kernel=lambda xp, arrays: sum((k + 1) * a for k, a in enumerate(arrays)),
+    )
+    def weighted(arrays: Any, /) -> Any:
+        """The sum of 1 x the first, 2 x the second..."""
+
+    x, y = tc.asarray([1.0]), tc.asarray([2.0])
+    assert [g.item() for g in gradient(lambda x, y: weighted([x, y, x]), x, y)] == [4.0, 2.0]
+    with pytest.raises(ValueError, match="weighted: arrays is empty"):
+        weighted([])
+    with pytest.raises(TypeError, match=r"weighted: arrays\[1\] must be a Tensor.*'b' of type 'str'"):
+        weighted([x, "b"])
+
+
+# -- what a record keeps
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept"),
+    [
+        (lambda xp, g: g, []),
+        (lambda xp, g, x_spec, y_spec: g * x_spec.shape[0] / y_spec.shape[0], []),
+        (lambda xp, g, x: g * x, ["x"]),
+        (lambda xp, g, y: g * y, ["y"]),
+        (lambda xp, g, out: g * out, ["out"]),
+        (lambda xp, g, out, y, x_spec, scale: g * y * scale, ["out", "y"]),
+    ],
+    ids=["nothing", "specs", "x", "y", "out", "several"],
+)
+@pytest.mark.parametrize("kind", ["elementwise", "op", "op with parameters"])
+def test_a_record_keeps_what_its_rule_names_and_nothing_else(
+    rule: Any, kept: list[str], kind: str
+) -> None:
+    takes_scale = "scale" in rule.__code__.co_varnames
+    if takes_scale and kind != "op with parameters":
+        pytest.skip("an op without parameters")
+    declare = elementwise if kind == "elementwise" else op
+
+    if kind == "op with parameters":
+
+        @declare(x=vjp(rule), y=NONDIFF, kernel=lambda xp, x, y, scale=2.0: x * y * scale)
+        def keeps_for_test(x: Any, y: Any, /, scale: float = 2.0) -> Any:
+            """`x y scale`."""
+
+    else:
+
+        @declare(x=vjp(rule), y=NONDIFF, kernel=lambda xp, x, y: x * y)
+        def keeps_for_test(x: Any, y: Any, /) -> Any:
+            """`x y`."""
+
+    arrays = {"x": np.ones(3), "y": np.full(3, 2.0)}
+    x, y = tc.asarray(arrays["x"]), tc.asarray(arrays["y"])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        out = keeps_for_test(x, y)
+    references = {name: weakref.ref(array) for name, array in arrays.items()}
+    references["out"] = weakref.ref(out._array)
+    arrays.clear()
+    del x, y, out
+    gc.collect()
+    assert [name for name, reference in references.items() if reference() is not None] == sorted(
+        kept, key=list(references).index
+    )
+    del tape
+
+
+def test_multiply_keeps_only_the_other_factor() -> None:
+    a, b = np.ones(3), np.ones(3)
+    x, y = tc.asarray(a), tc.asarray(b)
+    references = [weakref.ref(a), weakref.ref(b)]
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        z = x * y
+    del a, b, x, y
+    assert [reference() is not None for reference in references] == [False, True]
+    del tape, z
+
+
+# -- what is computed
+
+
+def test_a_rule_runs_only_for_inputs_that_are_watched() -> None:
+    ran: list[str] = []
+
+    def rule(name: str) -> Any:
+        def run(xp: Any, g: Any) -> Any:
+            ran.append(name)
+            return g
+
+        return vjp(run)
+
+    @op(a=rule("a"), b=rule("b"), c=rule("c"), kernel=lambda xp, a, b, c: a + b + c)
+    def adds_three(a: Any, b: Any, c: Any, /) -> Any:
+        """The sum of three."""
+
+    x, y, z = (tc.asarray([float(k)]) for k in range(3))
+    gradient(lambda y: adds_three(x, y, z), y)
+    assert ran == ["b"]
+    ran.clear()
+    gradient(lambda x, z: adds_three(x, y, z), x, z)
+    assert sorted(ran) == ["a", "c"]
+
+
+def test_a_product_with_one_matrix_watched_is_one_product_backward() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.products = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(array_api_compat.numpy, name)
+
+        def matmul(self, a: Any, b: Any) -> Any:
+            self.products += 1
+            return np.matmul(a, b)
+
+    namespace = Counting()
+    backend = ArrayAPIBackend("counting", namespace, array_types=["nowhere:Array"])
+    x, w = (tc.ones(shape, backend=backend) for shape in ((2, 3), (3, 4)))
+    with tc.GradientTape() as tape:
+        tape.watch(w)
+        y = x @ w
+    assert namespace.products == 1
+    tape.gradient(y, w)
+    assert namespace.products == 2
+
+
+# -- nothing flows, or nobody wrote it
+
+
+def test_nondiff_gives_none() -> None:
+    @op(x=NONDIFF, kernel=lambda xp, x: x * 2.0, reason="for this test")
+    def blocks_for_test(x: Any, /) -> Any:
+        """`2 x`, as a constant."""
+
+    @op(a=vjp(lambda xp, g: g), b=NONDIFF, kernel=lambda xp, a, b: a + b)
+    def half_blocks(a: Any, b: Any, /) -> Any:
+        """`a + b`, with b a constant."""
+
+    x, y = tc.asarray([1.0]), tc.asarray([2.0])
+    assert gradient(blocks_for_test, x) == [None]
+    dx, dy = gradient(half_blocks, x, y)
+    assert (dx.item(), dy) == (1.0, None)
+
+
+@pytest.mark.parametrize("declare", [elementwise, op], ids=["elementwise", "op"])
+def test_todo_raises_only_on_the_path(declare: Any) -> None:
+    @declare(a=vjp(lambda xp, g, b: g * b), b=TODO, kernel=lambda xp, a, b: a * b)
+    def half_written(a: Any, b: Any, /) -> Any:
+        """`a b`, with one rule missing."""
+
+    x, y = tc.asarray([2.0]), tc.asarray([3.0])
+    assert half_written(x, y).item() == 6.0, "the op itself works"
+    assert gradient(lambda x: half_written(x, y), x)[0].item() == 3.0
+    with pytest.raises(NotImplementedError, match="rule of 'half_written' for 'b' is not written yet"):
+        gradient(lambda y: half_written(x, y), y)
+    with tc.GradientTape(persistent=True) as tape:
+        tape.watch([x, y])
+        z = y * y
+        w = half_written(x, y)
+    assert tape.gradient(z, y).item() == 6.0, "not on the path from z"
+    with pytest.raises(NotImplementedError, match="half_written"):
+        tape.gradient(w, [x, y])
+    with pytest.raises(NotImplementedError, match="half_written"), tc.GradientTape():
+        tape.gradient(w, y)
+
+
+def test_todo_does_not_raise_for_sources_that_do_not_need_it() -> None:
+    @op(a=vjp(lambda xp, g, b: g * b), b=TODO, kernel=lambda xp, a, b: a * b)
+    def half_written_too(a: Any, b: Any, /) -> Any:
+        """`a b`, with one rule missing."""
+
+    v, w = tc.Variable([2.0]), tc.Variable([3.0])
+    with tc.GradientTape() as tape:
+        y = half_written_too(v, w)
+    assert tape.gradient(y, v).item() == 3.0
+
+
+# -- what a rule returns
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["raw", "recorded"])
+def test_a_cotangent_of_another_shape_names_op_input_and_line(recorded: bool) -> None:
+    @op(x=vjp(lambda xp, g, x: xp.sum(g * x)), kernel=lambda xp, x: x * 2.0)
+    def wrong_shape(x: Any, /) -> Any:
+        """`2 x`, with a rule that forgets the axis."""
+
+    line = wrong_shape.op.rules["x"].fn.__code__.co_firstlineno
+    x = tc.asarray([1.0, 2.0])
+    message = (
+        rf"the rule of 'wrong_shape' for 'x' \(.*{THIS_FILE}:{line}\) returned a cotangent of shape "
+        r"\(\); the input has \(2,\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        if recorded:
+            second(wrong_shape, x)
+        else:
+            gradient(wrong_shape, x)
+
+
+def test_a_sequence_rule_with_too_few_or_wrong_cotangents() -> None:
+    @linear(
+        arrays=transpose(lambda xp, g: [xp.sum(g), g]),
+        sequence=True,
+        kernel=lambda xp, arrays: arrays[0] + arrays[1],
+    )
+    def wrong_sequence(arrays: Any, /) -> Any:
+        """A sum."""
+
+    @linear(
+        arrays=transpose(lambda xp, g: [g, g]),
+        sequence=True,
+        kernel=lambda xp, arrays: arrays[0] + arrays[1],
+    )
+    def short_sequence(arrays: Any, /) -> Any:
+        """A sum."""
+
+    x, y = tc.asarray([1.0, 2.0]), tc.asarray([3.0, 4.0])
+    with pytest.raises(ValueError, match=rf"'wrong_sequence' for 'arrays' \(.*{THIS_FILE}"):
+        gradient(lambda x, y: wrong_sequence([x, y]), x, y)
+    with pytest.raises(ValueError, match=rf"'short_sequence'.*{THIS_FILE}.* returned 2 cotangents.* 3 arrays"):
+        gradient(lambda x, y: short_sequence([x, y, x]), x, y)
+
+
+def test_the_engine_casts_to_the_dtype_of_the_input() -> None:
+    @op(x=vjp(lambda xp, g: xp.astype(g, xp.float64) * 1.0), kernel=lambda xp, x: x * 2.0)
+    def widens(x: Any, /) -> Any:
+        """`2 x`, with a rule in double precision."""
+
+    assert gradient(widens, tc.asarray([1.0]))[0].dtype is tc.float32
+
+
+# -- several results
+
+
+def test_several_results_of_which_some_are_not_used() -> None:
+    x = tc.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+
+    def middle(x: Any) -> Any:
+        _, b, _ = tc.unstack(x * x)
+        return b * 10.0
+
+    assert gradient(middle, x)[0].tolist() == [[0.0, 0.0], [60.0, 80.0], [0.0, 0.0]]
+    assert second(middle, x).tolist() == [[0.0, 0.0], [20.0, 20.0], [0.0, 0.0]]
+
+    def twice(x: Any) -> Any:
+        a, _, c = tc.unstack(x)
+        return a * a + a * c
+
+    assert gradient(twice, x)[0].tolist() == [[7.0, 10.0], [0.0, 0.0], [1.0, 2.0]]
+    with tc.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        a, b, c = tc.unstack(x)
+        y = a * b
+    assert tape.gradient(y, [a, b, c])[:2] != [None, None]
+    assert tape.gradient(y, c) is None
+    assert tape.gradient(c, x).tolist() == [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
+    assert tape.gradient([a, a, c], x).tolist() == [[2.0, 2.0], [0.0, 0.0], [1.0, 1.0]]
+
+
+def test_a_rule_of_several_results_gets_a_cotangent_for_each() -> None:
+    @op(
+        x=vjp(lambda xp, g, x: g[0] * 2 * x + xp.sum(g[1])),
+        kernel=lambda xp, x: (x * x, xp.sum(x)),
+    )
+    def square_and_sum(x: Any, /) -> Any:
+        """`x²` and the sum of x."""
+
+    x = tc.asarray([1.0, 2.0])
+    assert gradient(lambda x: square_and_sum(x)[0], x)[0].tolist() == [2.0, 4.0]
+    assert gradient(lambda x: square_and_sum(x)[1], x)[0].tolist() == [1.0, 1.0]
+    assert gradient(lambda x: list(square_and_sum(x)), x)[0].tolist() == [3.0, 5.0]
+    assert second(lambda x: square_and_sum(x)[0] * square_and_sum(x)[1], x).tolist() == [16.0, 20.0]
+
+
+# -- declarations that are refused
+
+
+def declare_bad(declare: Any, signature: str, **options: Any) -> None:
+    namespace: dict[str, Any] = {}
+    exec(f"def bad_for_test({signature}): 'Bad.'", namespace)
+    declare(**options)(namespace["bad_for_test"])
+
+
+@pytest.mark.parametrize(
+    ("declare", "signature", "rules", "message"),
+    [
+        (elementwise, "x, /", {"y": 1}, "op 'bad_for_test' has no input 'y'"),
+        (elementwise, "x1, x2, /", {"x2": 1}, "rules must name the first parameters"),
+        (elementwise, "x1, x2, /", {"x2": 1, "x1": 1}, "in their order"),
+        (elementwise, "x, /", {"x": lambda xp, z: z}, "'bad_for_test' for 'x' .*asks for 'z'.* x, out, x_spec"),
+        (elementwise, "x, /", {"x": lambda xp, y_spec: 1}, "asks for 'y_spec'"),
+        (elementwise, "x, /", {"x": lambda x: x}, "must take xp first; it takes x"),
+        (elementwise, "x, /", {"x": vjp(lambda xp, x: x)}, "must take xp, g first; it takes xp, x"),
+        (elementwise, "x, /", {"x": "2 x"}, "must be a function, vjp"),
+        (op, "x, /", {"x": lambda xp, g: g}, r"op: the rule for 'x' must be vjp\(...\), NONDIFF or TODO"),
+        (op, "x, /", {"x": 1}, "op: the rule for 'x' must be vjp"),
+        (op, "x, /, axis", {"x": vjp(lambda xp, g, axes: g)}, "asks for 'axes'.*axis"),
+        (linear, "x, /", {"x": vjp(lambda xp, g: g)}, r"linear: the rule for 'x' must be transpose\(...\)"),
+        (linear, "x, /", {"x": transpose(lambda xp, g, x: g)}, "is a transpose and cannot depend on x"),
+        (linear, "x, /", {"x": transpose(lambda xp, g, out: g)}, "is a transpose and cannot depend on out"),
+    ],
+    ids=[
+        "unknown input", "missing input", "order", "unknown name", "unknown spec", "no xp", "no g",
+        "no function", "bare function", "bare number", "unknown parameter", "linear vjp",
+        "transpose of x", "transpose of out",
+    ],
+)  # fmt: skip
+def test_mistakes_in_a_declaration(declare: Any, signature: str, rules: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        declare_bad(declare, signature, kernel=lambda xp, x: x, **rules)
+    assert "bad_for_test" not in registry
+    assert "bad_for_test" not in DEFAULT_KERNELS
+
+
+def test_an_op_without_any_rule_is_refused() -> None:
+    with pytest.raises(TypeError, match="bad_for_test"):
+        declare_bad(elementwise, "x, /", kernel=lambda xp, x: x)
+    assert "bad_for_test" not in registry
+
+
+def test_a_mistake_names_the_file_and_line_of_the_rule() -> None:
+    rule = lambda xp, nothing: 1  # noqa: E731
+    with pytest.raises(TypeError, match=rf"{THIS_FILE}:{rule.__code__.co_firstlineno}\)"):
+        declare_bad(elementwise, "x, /", x=rule)
+
+
+def test_a_second_registration_is_refused_and_changes_nothing() -> None:
+    @elementwise(x=2, kernel=lambda xp, x: x * 2)
+    def doubles_for_test(x: Any, /) -> Any:
+        """`2 x`."""
+
+    first = doubles_for_test
+    with pytest.raises(ValueError, match="op 'doubles_for_test' is registered already"):
+
+        @elementwise(x=3, kernel=lambda xp, x: x * 3)
+        def doubles_for_test(x: Any, /) -> Any:
+            """`3 x`."""
+
+    assert registry["doubles_for_test"].function is first
+    x = tc.asarray(1.0)
+    assert (first(x).item(), gradient(first, x)[0].item()) == (2.0, 2.0)
+
+
+def test_a_standard_op_cannot_be_registered_again() -> None:
+    with pytest.raises(ValueError, match="op 'sin' is registered already"):
+
+        @elementwise(x=1, kernel=lambda xp, x: x)
+        def sin(x: Any, /) -> Any:
+            """Not the sine."""
+
+    assert "sin" not in DEFAULT_KERNELS
+
+
+# -- backends
+
+
+def test_an_override_replaces_rules_on_one_backend() -> None:
+    other = ArrayAPIBackend("other", array_api_compat.numpy, array_types=["nowhere:Array"])
+    there, here = tc.asarray([1.0], backend=other), tc.asarray([1.0], backend="numpy")
+    assert gradient(tc.cos, there)[0].item() == pytest.approx(-np.sin(1.0))
+    registry.override("cos", other, x=lambda xp, out: out * 0 + 7)
+    assert gradient(tc.cos, there)[0].item() == 7.0
+    assert gradient(tc.cos, here)[0].item() == pytest.approx(-np.sin(1.0))
+    registry.override("multiply", other, x2=5)
+    dx, dy = gradient(tc.multiply, there, there * 3.0)
+    assert (dx.item(), dy.item()) == (3.0, 5.0), "what is not named keeps its rule"
+    with pytest.raises(KeyError, match="no_such_op"):
+        registry.override("no_such_op", other, x=1)
+    with pytest.raises(TypeError, match="op 'cos' has no input 'y'"):
+        registry.override("cos", other, y=1)
+    with pytest.raises(TypeError, match="asks for 'z'"):
+        registry.override("cos", other, x=lambda xp, z: z)
+    assert gradient(tc.cos, there)[0].item() == 7.0, "a refused override changes nothing"
+
+
+def test_a_plugin_brings_ops_and_rules(site: Any) -> None:
+    site.add(
+        "extra",
+        plugin={
+            "@hookimpl\ndef tape_load_backend": '''\
+@hookimpl
+def tape_register_rules(registry):
+    import NAMElib
+    from tape_core.extend import elementwise
+
+    @elementwise(x=lambda xp, x: 3 * x * x, kernel=lambda xp, x: x * x * x)
+    def cube_by_plugin(x, /):
+        """`x³`."""
+
+    registry.override("exp", NAMElib.backend, x=lambda xp, out: out * 0 + 5)
+
+@hookimpl
+def tape_load_backend'''
+        },
+        library={
+            "from types import SimpleNamespace": "import array_api_compat.numpy",
+            'SimpleNamespace(__version__="3.1")': "array_api_compat.numpy",
+        },
+    )
+    assert "cube_by_plugin" not in registry, "nothing is loaded yet"
+    backend = discovery.load("extra")
+    cube = registry["cube_by_plugin"].function
+    x = tc.asarray([2.0], backend=backend)
+    assert x.backend.name == "extra"
+    assert cube(x).item() == 8.0
+    assert gradient(cube, x)[0].item() == 12.0
+    assert second(cube, x).item() == 12.0
+    assert gradient(tc.exp, x)[0].item() == 5.0
+    assert backend.xp.cube_by_plugin(np.asarray(2.0)) == 8.0
