@@ -92,7 +92,7 @@ def wheels(session: nox.Session) -> None:
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
     """Run all tests, and the code in the docstrings and the documentation, on one backend."""
-    tools = ["pytest", "pytest-xdist", "hypothesis", "array-api-strict"]
+    tools = ["pytest", "pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat"]
     install(session, *tools, *DEMO)
     session.run(
         "pytest",

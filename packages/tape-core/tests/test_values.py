@@ -12,7 +12,7 @@ import tape_core as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-FAST = settings(max_examples=20, deadline=None)
+FAST = settings(max_examples=15, deadline=None, derandomize=True, database=None)
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
 FULL = hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=3)
 FLOATS = st.sampled_from(["float32", "float64"])
@@ -125,7 +125,8 @@ def test_binary(name: str, data: st.DataObject, dtype: str) -> None:
 @given(data=st.data(), dtype=INTEGERS)
 def test_binary_of_integers(name: str, data: st.DataObject, dtype: str) -> None:
     a, b = pair(data, dtype, 1, 4)
-    agrees(getattr(tc, name)(tc.asarray(a), tc.asarray(b)), BINARY[name][0](a, b))
+    with np.errstate(over="ignore"):  # NumPy warns of an overflow of 0-d integers only
+        agrees(getattr(tc, name)(tc.asarray(a), tc.asarray(b)), BINARY[name][0](a, b))
 
 
 @pytest.mark.parametrize("name", [*BITS, *LOGIC])
@@ -299,6 +300,10 @@ def test_nothing_overflows_far_out() -> None:
     assert tc.logaddexp(far, far)[0].item() == pytest.approx(-1000.0 + math.log(2))
     inf = tc.asarray([-math.inf, -math.inf])
     assert tc.logsumexp(inf).item() == -math.inf
+    rows = tc.stack([inf, tc.asarray([0.0, 0.0]), tc.asarray([math.nan, 0.0])])
+    lse = tc.logsumexp(rows, axis=1)
+    assert lse.dtype is tc.float32
+    np.testing.assert_allclose(lse.numpy(), [-math.inf, math.log(2), math.nan])
     assert tc.logsumexp(tc.asarray([math.inf, 0.0])).item() == math.inf
 
 

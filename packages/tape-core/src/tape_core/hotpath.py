@@ -229,6 +229,7 @@ def general_call(op: Op) -> Callable[..., Any]:
     takes_dtype = op.takes_dtype
     dtype_place = op.parameters.places.get("dtype")
     has_parameters = op.has_parameters
+    optional = op.optional
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) < n or (kwargs and not has_parameters):
@@ -253,7 +254,7 @@ def general_call(op: Op) -> Callable[..., Any]:
                 arrays.append(x._array)
                 if x._slots:
                     watched = True
-            elif type(x) in SCALARS or x is None:
+            elif type(x) in SCALARS or (x is None and optional):
                 arrays.append(x)
             else:
                 break

@@ -66,6 +66,7 @@ class Op:
         self.inputs = self.parameters.inputs
         self.compiled = compile_rules(name, self.parameters, rules)
         self.has_parameters = bool(self.parameters.defaults)
+        self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
         self.bindings: dict[Backend, tuple[Callable[..., Any], dict[Any, Plan | None]]] = {}
         self._plans: dict[int, dict[Any, Plan | None]] = {}
@@ -113,7 +114,7 @@ class Op:
         """
         values = tuple(
             [
-                v if v is None or type(v) is Tensor else read(v, lambda k=k: f"{self.name}: {self._input_name(k)}")  # type: ignore[misc]
+                v if type(v) is Tensor or (v is None and self.optional) else read(v, lambda k=k: f"{self.name}: {self._input_name(k)}")  # type: ignore[misc]
                 for k, v in enumerate(values)
             ]
         )

@@ -1,4 +1,4 @@
-"""The NumPy backend: array-api-compat's namespace, plus kernels where NumPy has a faster way."""
+"""The NumPy backend: NumPy's own namespace, which follows the standard, plus kernels where it has a faster way."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
-import array_api_compat.numpy as namespace
 import numpy as np
 from tape_core.backends import Backend
 
@@ -27,7 +26,7 @@ class NumPyBackend(Backend):
     def __init__(self) -> None:
         super().__init__(
             "numpy",
-            namespace,
+            np,
             array_types=("numpy:ndarray", "numpy:generic"),
             kernels=KERNELS,
             rules=RULES,

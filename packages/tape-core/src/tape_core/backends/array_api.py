@@ -11,10 +11,10 @@ from tape_core.backends.protocol import Backend
 class ArrayAPIBackend(Backend):
     """The backend of a conforming library, from its namespace alone.
 
-    >>> import array_api_compat.numpy as xp
+    >>> import array_api_strict
     >>> from tape_core.backends import ArrayAPIBackend
-    >>> ArrayAPIBackend("mylib", xp, array_types=["numpy:ndarray"]).name
-    'mylib'
+    >>> ArrayAPIBackend("strict", array_api_strict).array_types
+    ('array_api_strict._array_object:Array',)
 
     Args:
         name: the backend's name, the same as its entry point's.

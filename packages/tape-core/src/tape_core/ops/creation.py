@@ -80,9 +80,10 @@ def _convert(backend: Backend, obj: Any, dtype: Any, device: str | None, copy: b
         raise type(error)(f"asarray: cannot make an array of {obj!r} ({type(obj).__name__}): {error}") from error
     try:
         backend.dtype(raw.dtype)
-    except TypeError:
+    except (TypeError, AttributeError):  # a 0-d array of objects may come as the object itself
+        found = getattr(raw, "dtype", "object")
         raise TypeError(
-            f"asarray: cannot make an array of {obj!r} ({type(obj).__name__}): its dtype would be {raw.dtype}"
+            f"asarray: cannot make an array of {obj!r} ({type(obj).__name__}): its dtype would be {found}"
         ) from None
     return raw
 
@@ -259,7 +260,7 @@ def _triangle(x: ArrayLike, keep: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     x = asarray(x)
     rows = arange(x.shape[-2], backend=x.backend, device=x.device)
     columns = arange(x.shape[-1], backend=x.backend, device=x.device)
-    return where(keep(reshape(rows, (-1, 1)), columns), x, 0)
+    return where(keep(reshape(rows, (-1, 1)), columns), x, False if x.dtype is dtypes.bool_ else 0)
 
 
 def tril(x: ArrayLike, /, *, k: int = 0) -> Tensor:

@@ -121,8 +121,10 @@ def log_softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
 def _logsumexp_kernel(xp: Any, x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
     top = xp.max(x, axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0)
-    total = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=keepdims))
-    return total + xp.reshape(top, tuple(total.shape))
+    total = xp.sum(xp.exp(x - top), axis=axis, keepdims=keepdims)
+    nothing = total == 0  # everything is -inf; no warning about log(0) then
+    result = xp.log(xp.where(nothing, 1, total)) + xp.reshape(top, tuple(total.shape))
+    return xp.where(nothing, -math.inf, result)
 
 
 def _logsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool) -> Any:
