@@ -109,7 +109,9 @@ def test_copies() -> None:
         tc.asarray([1.0, 2.0], copy=False)
 
 
-@pytest.mark.parametrize("bad", ["text", None, object(), {"a": 1.0}, [1.0, "b"], [[1.0], [1.0, 2.0]]], ids=lambda v: repr(v).split(" at ")[0])
+@pytest.mark.parametrize(
+    "bad", ["text", None, object(), {"a": 1.0}, [1.0, "b"], [[1.0], [1.0, 2.0]]], ids=lambda v: repr(v).split(" at ")[0]
+)
 def test_what_is_no_array_is_refused(bad: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="asarray: cannot make an array of"):
         tc.asarray(bad)

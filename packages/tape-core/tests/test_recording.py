@@ -279,9 +279,7 @@ def test_each_read_keeps_its_value_when_the_variable_is_assigned_to(shape: tuple
 
 @pytest.mark.parametrize("shape", [(), (3,), (300, 300)], ids=str)
 @pytest.mark.parametrize("method", ["assign", "assign_add", "assign_sub"])
-def test_an_assignment_after_the_context_changes_no_gradient(
-    method: str, shape: tuple[int, ...]
-) -> None:
+def test_an_assignment_after_the_context_changes_no_gradient(method: str, shape: tuple[int, ...]) -> None:
     v = tc.Variable(tc.full(shape, 2.0))
     with tc.GradientTape() as tape:
         y = v * v

@@ -158,9 +158,7 @@ def test_an_op_of_a_sequence_returns_a_cotangent_for_each() -> None:
     ids=["nothing", "specs", "x", "y", "out", "several"],
 )
 @pytest.mark.parametrize("kind", ["elementwise", "op", "op with parameters"])
-def test_a_record_keeps_what_its_rule_names_and_nothing_else(
-    rule: Any, kept: list[str], kind: str
-) -> None:
+def test_a_record_keeps_what_its_rule_names_and_nothing_else(rule: Any, kept: list[str], kind: str) -> None:
     takes_scale = "scale" in rule.__code__.co_varnames
     if takes_scale and kind != "op with parameters":
         pytest.skip("an op without parameters")

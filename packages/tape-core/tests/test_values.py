@@ -21,7 +21,9 @@ INTEGERS = st.sampled_from(["int32", "int64", "uint8"])
 
 def values(shape: Any, dtype: str, low: float = -4, high: float = 4) -> Any:
     if "int" in dtype:
-        return hnp.arrays(dtype, shape, elements=st.integers(max(0, int(low)) if dtype == "uint8" else int(low), int(high)))
+        return hnp.arrays(
+            dtype, shape, elements=st.integers(max(0, int(low)) if dtype == "uint8" else int(low), int(high))
+        )
     width = 32 if dtype == "float32" else 64
     return hnp.arrays(dtype, shape, elements=st.floats(np.float32(low).item(), np.float32(high).item(), width=width))
 
@@ -120,7 +122,9 @@ def test_binary(name: str, data: st.DataObject, dtype: str) -> None:
     agrees(getattr(tc, name)(tc.asarray(a), tc.asarray(b)), expected(a, b), before, [a, b])
 
 
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "equal", "less", "floor_divide", "remainder"])
+@pytest.mark.parametrize(
+    "name", ["add", "subtract", "multiply", "maximum", "equal", "less", "floor_divide", "remainder"]
+)
 @FAST
 @given(data=st.data(), dtype=INTEGERS)
 def test_binary_of_integers(name: str, data: st.DataObject, dtype: str) -> None:

@@ -129,9 +129,7 @@ def test_watch_takes_any_pytree() -> None:
         def __init__(self, x: Any, y: Any) -> None:
             self.x, self.y = x, y
 
-    optree.register_pytree_node(
-        Point, lambda p: ((p.x, p.y), None), lambda _, xy: Point(*xy), namespace="tape"
-    )
+    optree.register_pytree_node(Point, lambda p: ((p.x, p.y), None), lambda _, xy: Point(*xy), namespace="tape")
     try:
         p = Point(tc.asarray(2.0), tc.asarray(5.0))
         with tc.GradientTape() as tape:
@@ -147,13 +145,9 @@ def test_watch_takes_any_pytree() -> None:
 # -- what cannot be watched
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"), [("a", "str"), (np.ones(2), "ndarray"), (3.0, "float"), (None, "NoneType")]
-)
+@pytest.mark.parametrize(("value", "kind"), [("a", "str"), (np.ones(2), "ndarray"), (3.0, "float"), (None, "NoneType")])
 @pytest.mark.parametrize("error", [TypeError, ValueError])
-def test_watch_of_what_is_no_tensor_is_both_errors(
-    value: Any, kind: str, error: type[Exception]
-) -> None:
+def test_watch_of_what_is_no_tensor_is_both_errors(value: Any, kind: str, error: type[Exception]) -> None:
     tape = tc.GradientTape()
     with pytest.raises(error) as caught:
         tape.watch(value)
