@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tape_core.indexed_slices import IndexedSlices
 from tape_core.rules import FIRST_INPUT
 from tape_core.tensor import SCALARS, Tensor, wrap
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
+    from tape_core.plan import Lift
     from tape_core.tape import GradientTape
 
 REUSE_ABOVE = 1 << 16  # bytes; for smaller arrays a new one costs less than asking who holds the old one
@@ -28,7 +28,7 @@ def sweep(
     sources: list[int],
     recorded: bool,
     release: bool,
-) -> dict[int, Any]:
+) -> list[Any]:
     """The cotangents of the slots in `sources`, for cotangents `seeds` of other slots.
 
     Args:
@@ -40,11 +40,12 @@ def sweep(
         release: free each record as it is passed.
 
     Returns:
-        By slot, Tensors or IndexedSlices; slots that nothing reached are missing.
+        A list to be read at `sources`: raw arrays, or Tensors if `recorded`, or IndexedSlices of them; None where
+        nothing arrived. It ends at the last seed.
     """
     records: Records = tape._records
-    top = max(slot for slot, _ in seeds) + 1
-    wanted = _reached_from(tape, top, sources)
+    top = max([slot for slot, _ in seeds]) + 1
+    wanted = None if tape._leaves == sources else _reached_from(tape, top, sources)
     grads: list[Any] = [None] * top
     for slot, cotangent in seeds:
         value = cotangent if recorded else cotangent._array
@@ -53,50 +54,50 @@ def sweep(
         del records[top:]
     keep = frozenset(sources)
     careful = recorded or tape._masked or tape._sparse
-    large, owns = backend.array_class, backend.is_exclusive
-    if recorded:
-        from tape_core.ops.namespace import ops
-
-        xp: Any = ops
-
-        def lift(array: Any, slots: Any) -> Any:
-            return array if type(array) in SCALARS or array is None else wrap(array, backend, slots)
-    else:
-        xp = backend.xp
-        lift = None  # type: ignore[assignment]
-    masked = tape._masked
+    xp, lift = _lifting(backend) if recorded else (backend.xp, _as_is)
+    masked, large, owns = tape._masked, backend.array_class, backend.is_exclusive
     with backend.quiet():
         for slot in range(top - 1, -1, -1):
             rec = records.pop() if release else records[slot]
             g = grads[slot]
-            if g is None or rec is None or (wanted is not None and not wanted[slot]):
+            if g is None or rec is None:
                 continue
             if slot not in keep:
                 grads[slot] = None
+            plan = rec[0]
+            if wanted is not None:
+                if not wanted[slot]:
+                    continue
+                plan = plan.toward(rec, wanted)
             if careful:
-                rec[0].backward_careful(g, rec, grads, xp, lift, masked)
+                plan.backward_careful(g, rec, grads, xp, lift, masked)
             elif type(g) is large and g.nbytes > REUSE_ABOVE:
-                rec[0].backward(g, rec, grads, xp, owns)
+                plan.backward_reusing(g, rec, grads, xp, owns)
             else:
-                rec[0].backward(g, rec, grads, xp, None)
-    found = {slot: grads[slot] for slot in keep if slot < top and grads[slot] is not None}
-    if recorded:
-        return found
-    return {slot: _public(value, backend) for slot, value in found.items()}
+                plan.backward(g, rec, grads, xp)
+    return grads
 
 
-def _public(value: Any, backend: Backend) -> Any:
-    if isinstance(value, IndexedSlices):
-        return IndexedSlices(wrap(value.values, backend), wrap(value.indices, backend), value.dense_shape)
-    return wrap(value, backend)
+def _lifting(backend: Backend) -> tuple[Any, Lift]:
+    """The namespace of a sweep that is recorded, and what makes a Tensor of an array in a record."""
+    from tape_core.ops.namespace import ops
+
+    def lift(array: Any, slots: Any) -> Any:
+        return array if type(array) in SCALARS or array is None else wrap(array, backend, slots)
+
+    return ops, lift
+
+
+def _as_is(array: Any, slots: Any) -> Any:
+    return array
 
 
 def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray | None:
-    """For each slot below `top`, whether a source flows into it; None where that saves nothing.
+    """For each slot below `top`, whether a source flows into it; None where all leaves are sources.
 
     Without it a sweep would run to leaves nobody asked for, and past sources that are themselves results.
     """
-    if tape._leaves == sources or set(tape._leaves) == set(sources):
+    if set(tape._leaves) == set(sources):
         return None
     records = tape._records
     reached = bytearray(top)

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from tape_core.tensor import Tensor
+from tape_core.variable import Variable
 
 Structure = Any
-Paths = Callable[[], list[str]]
+
+_TENSORS = frozenset({Tensor, Variable})
 
 
-def flatten(tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], Paths, Structure]:
-    """The leaves of a structure, a function that names them (`['w']`, `[0]`), and the structure.
-
-    Dict views (`model.values()`) flatten as lists.
-    """
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of a structure, None among them, and the structure. Dict views (`model.values()`) are lists."""
     kind = type(tree)
-    if isinstance(tree, Tensor):
-        return [tree], lambda: [""], None
-    if (kind is list or kind is tuple) and all(isinstance(leaf, Tensor) for leaf in tree):
-        return list(tree), lambda: [f"[{k}]" for k in range(len(tree))], kind
+    if kind in _TENSORS:
+        return [tree], None
+    if (kind is list or kind is tuple) and are_tensors(tree):
+        return list(tree), kind
     if isinstance(tree, _DICT_VIEWS):
         tree = list(tree)
     import optree
 
-    leaves, structure = optree.tree_flatten(tree, none_is_leaf=none_is_leaf, namespace="tape")
+    return optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
 
-    def paths() -> list[str]:
-        return ["".join(f"[{part!r}]" for part in path) for path in structure.paths()]
 
-    return leaves, paths, structure
+def are_tensors(leaves: Sequence[Any]) -> bool:
+    """Whether all leaves are Tensors or Variables."""
+    return _TENSORS.issuperset(map(type, leaves)) or all([isinstance(leaf, Tensor) for leaf in leaves])
+
+
+def path(structure: Structure, k: int) -> str:
+    """How messages name leaf k: `['w']`, `[0]`."""
+    if structure is None:
+        return ""
+    if structure is list or structure is tuple:
+        return f"[{k}]"
+    return "".join(f"[{part!r}]" for part in structure.paths()[k])
 
 
 def unflatten(structure: Structure, leaves: list[Any]) -> Any:

@@ -25,12 +25,17 @@ def activate(tape: GradientTape) -> None:
 
 def deactivate(tape: GradientTape) -> None:
     """Stop `tape`, wherever it stands: tapes may be left in any order, and an exception leaves none behind."""
-    _set(tuple(other for other in ACTIVE.get() if other is not tape))
+    tapes = ACTIVE.get()
+    if tapes and tapes[-1] is tape:
+        _set(tapes[:-1])
+    else:
+        _set(tuple([other for other in tapes if other is not tape]))
 
 
 def is_active(tape: GradientTape) -> bool:
     """Whether `tape` records here."""
-    return any(other is tape for other in ACTIVE.get())
+    tapes = ACTIVE.get()
+    return bool(tapes) and tape in tapes
 
 
 def _set(tapes: tuple[GradientTape, ...]) -> None:

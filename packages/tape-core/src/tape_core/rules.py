@@ -31,9 +31,6 @@ class Spec(NamedTuple):
     dtype: Any
 
 
-_new_tuple = tuple.__new__  # what a NamedTuple's own __new__ does, with less in front of it
-
-
 class Marker:
     """NONDIFF or TODO."""
 
@@ -67,13 +64,11 @@ class transpose(vjp):
 RuleSpec = Callable[..., Any] | vjp | int | float | Marker
 """What is written at an input: a partial derivative (elementwise ops), `vjp`, `transpose`, a constant, a marker."""
 
-PARTIAL: Final = 0  # fn(xp, a): d out / d x from one kept array
-PARTIAL_N: Final = 1  # fn(xp, *any)
-VJP_1: Final = 2  # fn(xp, g, a): from one kept array
-VJP_N: Final = 3  # fn(xp, g, *any)
-ONE: Final = 4  # the cotangent itself
-CONSTANT: Final = 5  # the cotangent times a number
-UNWRITTEN: Final = 6  # TODO
+PARTIAL: Final = 0  # fn(xp, *arguments): d out / d x
+VJP: Final = 1  # fn(xp, g, *arguments)
+ONE: Final = 2  # the cotangent itself
+CONSTANT: Final = 3  # the cotangent times a number
+UNWRITTEN: Final = 4  # TODO
 
 # A record is a flat tuple:
 #   (plan, specs, slot, array, slots of the array, <the same three for each further input>, out, slots of out,
@@ -87,13 +82,10 @@ def slot_at(k: int) -> int:
     return FIRST_INPUT + 3 * k
 
 
-Getter = Callable[[tuple[Any, ...], Callable[..., Any] | None], Any]
-
-
 class Rule:
     """A checked rule of one op for one of its inputs."""
 
-    __slots__ = ("fn", "getters", "input", "k", "keeps", "keeps_out", "kind", "position", "where")
+    __slots__ = ("arguments", "fn", "input", "k", "keeps", "keeps_out", "kind", "lifted", "where")
 
     def __init__(self, op: str, parameters: Parameters, k: int, rules: Mapping[str, RuleSpec]) -> None:
         self.k = k
@@ -101,8 +93,9 @@ class Rule:
         self.input = parameters.inputs[k]
         self.keeps: frozenset[int] = frozenset()
         self.keeps_out = False
-        self.getters: tuple[Getter, ...] = ()
-        self.position = 0
+        # Python expressions for what the rule is given, after `xp` (and `g`): raw arrays, or lifted ones.
+        self.arguments: tuple[str, ...] = ()
+        self.lifted: tuple[str, ...] = ()
         self.fn: Any = spec
         self.where = f"the rule of {op!r} for {self.input!r}"
         if spec is TODO:
@@ -127,15 +120,11 @@ class Rule:
         flowing = [n for n in parameters.inputs if rules[n] is not NONDIFF]
         if isinstance(spec, transpose) and (kept := [n for n in names if n in flowing or n == "out"]):
             raise TypeError(f"{self.where} is a transpose and cannot depend on {', '.join(kept)}; use vjp(...)")
-        self.getters = tuple(parameters.getter(name, self.where) for name in names)
+        self.arguments = tuple(parameters.expression(name, self.where) for name in names)
+        self.lifted = tuple(parameters.expression(name, self.where, lifted=True) for name in names)
         self.keeps = frozenset(parameters.inputs.index(n) for n in names if n in parameters.inputs)
         self.keeps_out = "out" in names
-        arrays = [n for n in names if n in parameters.inputs or n == "out"]
-        if len(names) == 1 and arrays:
-            self.kind = VJP_1 if takes_g else PARTIAL
-            self.position = parameters.position(names[0])
-        else:
-            self.kind = VJP_N if takes_g else PARTIAL_N
+        self.kind = VJP if takes_g else PARTIAL
 
 
 class Parameters:
@@ -157,35 +146,25 @@ class Parameters:
         self.defaults = {p.name: p.default for p in signature.parameters.values() if p.name not in inputs}
         self.places = {name: positional.index(name) - len(inputs) for name in self.defaults if name in positional}
 
-    def position(self, name: str) -> int:
-        """Where a record has the array of an input, or the result."""
-        n = len(self.inputs)
-        return slot_at(n) if name == "out" else slot_at(self.inputs.index(name)) + 1
+    def expression(self, name: str, where: str, *, lifted: bool = False) -> str:
+        """What `name` stands for in a rule: a Python expression over a record `rec`, for generated code.
 
-    def getter(self, name: str, where: str) -> Getter:
-        """A function of a record that gives what `name` stands for in a rule."""
+        With `lifted` an array comes as a Tensor, by the function `lift` of an array and its slots.
+        """
         if name in self.inputs or name == "out":
-            at = self.position(name)
+            at = slot_at(len(self.inputs)) if name == "out" else slot_at(self.inputs.index(name)) + 1
+            if not lifted:
+                return f"rec[{at}]"
             if self.sequence and name != "out":
-                return lambda rec, lift: (
-                    rec[at] if lift is None else [lift(*pair) for pair in zip(rec[at], rec[at + 1], strict=True)]
-                )
-            return lambda rec, lift: rec[at] if lift is None else lift(rec[at], rec[at + 1])
+                return f"[*map(lift, rec[{at}], rec[{at + 1}])]"
+            return f"lift(rec[{at}], rec[{at + 1}])"
         if name.endswith("_spec") and (base := name.removesuffix("_spec")) in self.inputs:
-            k = self.inputs.index(base)
-            if self.sequence:
-                return lambda rec, lift: [Spec(*spec) for spec in rec[1][k]]
-            return lambda rec, lift: _new_tuple(Spec, rec[1][k])
+            spec = f"rec[1][{self.inputs.index(base)}]"
+            return f"[Spec(*spec) for spec in {spec}]" if self.sequence else f"new_tuple(Spec, {spec})"
         if name in self.defaults:
-            at, place, default = slot_at(len(self.inputs)) + 2, self.places.get(name), self.defaults[name]
-
-            def parameter(rec: tuple[Any, ...], lift: Any) -> Any:
-                args, kwargs = rec[at], rec[at + 1]
-                if name in kwargs:
-                    return kwargs[name]
-                return args[place] if place is not None and place < len(args) else default
-
-            return parameter
+            at, place = slot_at(len(self.inputs)) + 2, self.places.get(name)
+            by_name = f"rec[{at + 1}].get({name!r}, defaults[{name!r}])"
+            return by_name if place is None else f"(rec[{at}][{place}] if len(rec[{at}]) > {place} else {by_name})"
         known = [*self.inputs, "out", *(f"{i}_spec" for i in self.inputs), *self.defaults]
         raise TypeError(f"{where} asks for {name!r}; it can have {', '.join(known)}")
 

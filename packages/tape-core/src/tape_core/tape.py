@@ -88,26 +88,26 @@ class GradientTape:
         self._watch_accessed = bool(watch_accessed_variables)
         self._used = False
         self._warned = False
-        self._key = -1
         self._variables: dict[int, tuple[Variable, list[int]]] = {}
-        self._clear()
+        self._begin()
 
     def __del__(self) -> None:
         _live.discard(self._key)
 
-    def _clear(self) -> None:
-        """Start afresh, under a new key, so that slots given out before mean nothing any more."""
-        _live.discard(self._key)
+    def _begin(self) -> None:
         self._key = key = next(_keys)
         _live.add(key)
-        for _, slots in self._variables.values():
-            slots.clear()
         self._records: list[Any] = []
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
-        self._complex = False
-        self._masked = False
-        self._sparse = False
+        self._complex = self._masked = self._sparse = False
+
+    def _clear(self) -> None:
+        """Start afresh, under a new key, so that slots given out before mean nothing any more."""
+        _live.discard(self._key)
+        for _, slots in self._variables.values():
+            slots.clear()
+        self._begin()
 
     # -- recording
 
@@ -169,12 +169,12 @@ class GradientTape:
         Raises:
             TypeError: a leaf is something else; then nothing is watched.
         """
-        leaves, paths, _ = pytree.flatten(tensor)
+        leaves, structure = pytree.flatten(tensor)
         for k, leaf in enumerate(leaves):
             if not isinstance(leaf, Tensor):
                 raise WatchError(
-                    f"Passed in object {leaf!r}{paths()[k]} of type {type(leaf).__name__!r}, not a Tensor or Variable; "
-                    f"make a Tensor of it first: x = tape_core.asarray(...), tape.watch(x), and compute with x"
+                    f"Passed in object {leaf!r}{pytree.path(structure, k)} of type {type(leaf).__name__!r}, not a Tensor "
+                    f"or Variable; make a Tensor of it first: x = tape_core.asarray(...), tape.watch(x), and compute with x"
                 )
         for leaf in leaves:
             if not leaf.dtype.inexact:
@@ -217,8 +217,9 @@ class GradientTape:
             if not (self._watch_accessed and variable.trainable):
                 return
             entry = self._variables[id(variable)] = (variable, [])
-        if variable._kind.endswith("floating"):
-            entry[1].append(self._watch_leaf(variable._slots, variable._kind))
+        kind = variable._kind
+        if kind == "real floating" or kind == "complex floating":
+            entry[1].append(self._watch_leaf(variable._slots, kind))
 
     def _meet(self, op: Op, backend: Backend, out: Any) -> None:
         """Note what a record brings that the fast backward pass does not handle."""
@@ -261,11 +262,13 @@ class GradientTape:
             raise ValueError(
                 f"Unknown value for unconnected_gradients: {unconnected_gradients!r}; use 'none', 'zero' or 'error'"
             )
-        targets, target_paths, _ = pytree.flatten(target)
-        leaves, source_paths, structure = pytree.flatten(sources)
-        _check_tensors("target", targets, target_paths)
-        _check_tensors("sources", leaves, source_paths)
-        cotangents = _cotangents(targets, target_paths, output_gradients)
+        targets, target_structure = pytree.flatten(target)
+        leaves, structure = pytree.flatten(sources)
+        _check_tensors("target", targets, target_structure)
+        _check_tensors("sources", leaves, structure)
+        cotangents = None
+        if output_gradients is not None:
+            cotangents = _cotangents(targets, target_structure, output_gradients)
         if self._used and not self._persistent:
             raise RuntimeError(
                 "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
@@ -284,53 +287,55 @@ class GradientTape:
             if not self._persistent:
                 self._used = True
                 self._clear()
-        for k, (leaf, result) in enumerate(zip(leaves, results, strict=True)):
+        for k, result in enumerate(results):
             if result is None:
+                leaf = leaves[k]
                 if unconnected_gradients == "error":
-                    raise ValueError(self._why_unconnected(leaf, source_paths()[k]))
+                    raise ValueError(self._why_unconnected(leaf, pytree.path(structure, k)))
                 if not leaf.dtype.inexact:
                     self._warn_of_dtype("gradient", leaf)
                 if unconnected_gradients == "zero":
                     results[k] = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
         return pytree.unflatten(structure, results)
 
-    def _gradient(self, targets: list[Any], sources: list[Any], cotangents: list[Any]) -> list[Any]:
-        key = self._key
-        slots_of = [self._slots_of(source) for source in sources]
-        by_backend: dict[Backend, list[tuple[int, Tensor]]] = {}
-        direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
+    def _gradient(self, targets: list[Any], sources: list[Any], cotangents: list[Any] | None) -> list[Any]:
+        key, variables = self._key, self._variables
         recorded = bool(ACTIVE.get())
-        for target, given in zip(targets, cotangents, strict=True):
+        # A Variable has a slot for each value that was read: their gradients add up.
+        slots_of: list[Any] = []
+        for source in sources:
+            if isinstance(source, Variable):
+                entry = variables.get(id(source))
+                slots_of.append(() if entry is None else entry[1])
+            else:
+                slot = source._slots.get(key)
+                slots_of.append(() if slot is None else (slot,))
+        wanted = [slot for slots in slots_of for slot in slots]
+        seeds: dict[Backend, list[tuple[int, Tensor]]] = {}
+        direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
+        for k, target in enumerate(targets):
+            given = None if cotangents is None else cotangents[k]
+            g = ones_beside(target) if given is None else given
             slot = target._slots.get(key)
             if slot is not None:
-                by_backend.setdefault(target.backend, []).append(
-                    (slot, ones_beside(target) if given is None else given)
-                )
-            elif any(source is target for source in sources) and target.dtype.inexact:
-                g = ones_beside(target) if given is None else given
+                seeds.setdefault(target.backend, []).append((slot, _conj(g) if self._complex else g))
+            elif any([source is target for source in sources]) and target.dtype.inexact:
                 direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
-        found: dict[int, Any] = {}
-        wanted = [slot for slots in slots_of for slot in slots]
-        for n, (backend, seeds) in enumerate(by_backend.items(), start=1):
-            release = not self._persistent and n == len(by_backend)
-            found |= sweep(self, backend, seeds, wanted, recorded, release)
-        results = []
-        for source, slots in zip(sources, slots_of, strict=True):
-            total = direct.get(id(source)) if direct else None
-            # A Variable has a slot for each value that was read: their gradients add up.
-            for slot in slots:
-                if (part := found.get(slot)) is not None:
-                    part = _conj(part) if self._complex else part
-                    total = part if total is None else total + part
-            results.append(total)
-        return results
-
-    def _slots_of(self, source: Tensor) -> list[int]:
-        if isinstance(source, Variable):
-            entry = self._variables.get(id(source))
-            return [] if entry is None else entry[1]
-        slot = source._slots.get(self._key)
-        return [] if slot is None else [slot]
+        totals: list[Any] = [direct.get(id(source)) for source in sources] if direct else [None] * len(sources)
+        for n, (backend, own) in enumerate(seeds.items(), start=1):
+            grads = sweep(self, backend, own, wanted, recorded, release=not self._persistent and n == len(seeds))
+            top = len(grads)
+            for k, slots in enumerate(slots_of):
+                total = totals[k]
+                for slot in slots:
+                    if slot < top and (part := grads[slot]) is not None:
+                        if not recorded:
+                            part = _public(part, backend)
+                        if self._complex:
+                            part = _conj(part)
+                        total = part if total is None else total + part
+                totals[k] = total
+        return totals
 
     def _warn_of_dtype(self, method: str, tensor: Tensor) -> None:
         """Warn, once a tape, of a tensor that has no gradient."""
@@ -361,20 +366,27 @@ class GradientTape:
         return f"gradient: the target does not depend on the source {label}: {why}"
 
 
-def _check_tensors(argument: str, leaves: list[Any], paths: pytree.Paths) -> None:
-    for k, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor):
-            continue
-        if isinstance(leaf, IndexedSlices):
-            hint = "; use its densify()"
-        elif leaf is None:
-            hint = "; was it the gradient of something unconnected?"
-        else:
-            hint = "; use tape_core.asarray to make one, before the computation"
-        raise TypeError(
-            f"gradient: {argument}{paths()[k]} must be a Tensor or Variable, got {leaf!r} of type "
-            f"{type(leaf).__name__!r}{hint}"
-        )
+def _check_tensors(argument: str, leaves: list[Any], structure: pytree.Structure) -> None:
+    if pytree.are_tensors(leaves):
+        return
+    k, leaf = next((k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, Tensor))
+    if isinstance(leaf, IndexedSlices):
+        hint = "; use its densify()"
+    elif leaf is None:
+        hint = "; was it the gradient of something unconnected?"
+    else:
+        hint = "; use tape_core.asarray to make one, before the computation"
+    raise TypeError(
+        f"gradient: {argument}{pytree.path(structure, k)} must be a Tensor or Variable, got {leaf!r} of type "
+        f"{type(leaf).__name__!r}{hint}"
+    )
+
+
+def _public(value: Any, backend: Backend) -> Any:
+    """A raw cotangent as a Tensor."""
+    if isinstance(value, IndexedSlices):
+        return IndexedSlices(wrap(value.values, backend), wrap(value.indices, backend), value.dense_shape)
+    return wrap(value, backend)
 
 
 def _conj(value: Any) -> Any:
@@ -388,10 +400,8 @@ def _conj(value: Any) -> Any:
     return conj(value)
 
 
-def _cotangents(targets: list[Any], paths: Any, output_gradients: Any) -> list[Any]:
+def _cotangents(targets: list[Any], structure: pytree.Structure, output_gradients: Any) -> list[Any]:
     """One cotangent per target leaf, checked; None stands for ones."""
-    if output_gradients is None:
-        return [None] * len(targets)
     if len(targets) == 1:
         given = [output_gradients]
         if isinstance(output_gradients, list | tuple) and len(output_gradients) == 1:
@@ -401,14 +411,14 @@ def _cotangents(targets: list[Any], paths: Any, output_gradients: Any) -> list[A
             if only is None or (targets[0].shape != (1,) or shape == (1,)):
                 given = [only]
     else:
-        given = pytree.flatten(output_gradients, none_is_leaf=True)[0]
+        given = pytree.flatten(output_gradients)[0]
     if len(given) != len(targets):
         raise ValueError(
             f"gradient: output_gradients has {len(given)} leaves, target has {len(targets)}; give one for each"
         )
-    names = paths()
     return [
-        None if g is None else _cotangent(g, t, names[k]) for k, (g, t) in enumerate(zip(given, targets, strict=True))
+        None if g is None else _cotangent(g, t, pytree.path(structure, k))
+        for k, (g, t) in enumerate(zip(given, targets, strict=True))
     ]
 
 

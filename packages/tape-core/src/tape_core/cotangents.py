@@ -1,0 +1,75 @@
+"""Cotangents of inputs: brought to the input's shape and dtype, and added up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tape_core.rules import Rule
+
+
+def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: list[Any], rule: Rule) -> None:
+    """Add the cotangents of an input that is a sequence of arrays."""
+    if len(cotangents) != len(slots):
+        raise ValueError(f"{rule.where} returned {len(cotangents)} cotangents for {len(slots)} arrays")
+    for d, i, spec in zip(cotangents, slots, specs, strict=True):
+        if i is not None:
+            d = checked(xp, d, spec, rule)
+            h = grads[i]
+            grads[i] = d if h is None else h + d
+
+
+def unpoisoned(xp: Any, g: Any, d: Any) -> Any:
+    """`d` with 0 in place of the NaN that a zero cotangent makes of an infinite or undefined derivative.
+
+    Only there: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
+    """
+    return xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
+
+
+def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:
+    """The cotangent of an elementwise op's input: summed back over broadcasting, in the input's dtype."""
+    shape, dtype = spec
+    given = d.shape
+    if given != shape:
+        extra = len(given) - len(shape)
+        if extra > 0 and given[extra:] == shape:
+            return cast(xp, xp.sum(d, axis=0 if extra == 1 else tuple(range(extra))), dtype)
+        if extra < 0 or 0 in given:
+            d = xp.broadcast_to(d, broadcast_shape(tuple(given), tuple(shape)))
+            given = d.shape
+            extra = len(given) - len(shape)
+        axes = (*range(extra), *(extra + k for k, n in enumerate(shape) if n == 1 and given[extra + k] != 1))
+        if axes:
+            d = xp.sum(d, axis=axes)
+        if d.shape != shape:
+            d = xp.reshape(d, shape)
+    return cast(xp, d, dtype)
+
+
+def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape two broadcastable shapes broadcast to."""
+    n = max(len(a), len(b))
+    a, b = (1,) * (n - len(a)) + a, (1,) * (n - len(b)) + b
+    return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
+
+
+def cast(xp: Any, d: Any, dtype: Any) -> Any:
+    """`d` in another dtype: a real input has a real gradient."""
+    if dtype is None or getattr(d, "_array", d).dtype == dtype:
+        return d
+    if xp.isdtype(d.dtype, "complex floating") and not xp.isdtype(dtype, "complex floating"):
+        d = xp.real(d)
+    return xp.astype(d, dtype)
+
+
+def checked(xp: Any, d: Any, spec: tuple[Any, Any], rule: Rule) -> Any:
+    """A cotangent of exactly the input's shape and dtype.
+
+    Raises:
+        ValueError: the rule made another shape: a mistake in the rule that summing would hide.
+    """
+    shape, dtype = spec
+    if tuple(d.shape) != tuple(shape):
+        raise ValueError(f"{rule.where} returned a cotangent of shape {tuple(d.shape)}; the input has {tuple(shape)}")
+    return cast(xp, d, dtype)
