@@ -7,7 +7,7 @@ The layout of a record is in `tape_core.rules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tape_core.plan import Part
@@ -17,6 +17,7 @@ from tape_core.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.variable import Variable
 
 if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
     from tape_core.op import Op
 
 _new = object.__new__
@@ -47,12 +48,9 @@ def unary_call(op: Op) -> Callable[..., Any]:
     bindings = op.bindings
 
     def call(x: Any, /) -> Tensor:
-        if type(x) is Variable:
-            for tape in _get_active():
-                if tape._key not in x._slots:
-                    tape._on_read(x)
-        elif type(x) is not Tensor:
-            (x,) = op.operands((x,))
+        active = _get_active()
+        if type(x) is not Tensor:
+            x = operand(op, x, active)
         backend = x.backend
         a = x._array
         try:
@@ -66,9 +64,9 @@ def unary_call(op: Op) -> Callable[..., Any]:
         result: Tensor = _new(Tensor)
         result._array = out
         result.backend = backend
-        slots = NO_SLOTS
+        result._slots = slots = NO_SLOTS
         if s := x._slots:
-            for tape in _get_active():
+            for tape in active:
                 key = tape._key
                 i = s.get(key)
                 if i is None:
@@ -77,15 +75,81 @@ def unary_call(op: Op) -> Callable[..., Any]:
                 if plan is None:
                     break
                 if slots is NO_SLOTS:
-                    slots = {}
+                    result._slots = slots = {}
                 records = tape._records
                 slots[key] = len(records)
-                specs = (spec_of(a),) if tape._complex else None
+                specs = ((a.shape, a.dtype),) if tape._complex else None
                 records.append((plan, specs, i, a if plan.keep1 else None, s, out if plan.keep_out else None, slots))
-        result._slots = slots
         return result
 
     return call
+
+
+def single_call(op: Op) -> Callable[..., Any]:
+    """The path of an op of one input and parameters."""
+    bindings = op.bindings
+    elementwise = op.elementwise
+    takes_dtype = op.takes_dtype
+    has_parameters = op.has_parameters
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not args or (kwargs and not has_parameters):
+            args, kwargs = op.normalise(args, kwargs)
+        x, params = args[0], args[1:]
+        active = _get_active()
+        if type(x) is not Tensor:
+            x = operand(op, x, active)
+        backend = x.backend
+        a = x._array
+        if takes_dtype and (params or kwargs):
+            params = with_raw_dtype(op, backend, params, kwargs)
+        try:
+            kernel, plans = bindings[backend]
+        except KeyError:
+            kernel, plans = op.bind(backend)
+        try:
+            out = kernel(a, *params, **kwargs)
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
+            op.fail(error, (x,), params, kwargs)
+        s = x._slots
+        if type(out) is tuple or type(out) is list:
+            return finish(op, active if s else (), plans, backend, (x,), [a], out, params, kwargs)
+        result: Tensor = _new(Tensor)
+        result._array = out
+        result.backend = backend
+        result._slots = slots = NO_SLOTS
+        if s:
+            for tape in active:
+                key = tape._key
+                i = s.get(key)
+                if i is None:
+                    continue
+                plan = plans[_ONE_WATCHED]
+                if plan is None or (takes_dtype and not backend.dtype(out.dtype).inexact):
+                    break
+                if slots is NO_SLOTS:
+                    result._slots = slots = {}
+                if takes_dtype:
+                    tape._meet(op, backend, out)
+                records = tape._records
+                slots[key] = len(records)
+                specs = ((a.shape, a.dtype),) if not elementwise or tape._complex else None
+                kept, out_kept = a if plan.keep1 else None, out if plan.keep_out else None
+                records.append((plan, specs, i, kept, s, out_kept, slots, params, kwargs))
+        return result
+
+    return call
+
+
+def operand(op: Op, x: Any, active: Any) -> Any:
+    """The only operand of an op, where it is no plain Tensor."""
+    if type(x) is not Variable:
+        return op.operands((x,))[0]
+    slots = x._slots
+    for tape in active:
+        if tape._key not in slots:
+            tape._on_read(x)
+    return x
 
 
 _ONE_WATCHED = (True,)
@@ -111,6 +175,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
     def call(x1: Any, x2: Any, /) -> Any:
         kind1 = type(x1)
         kind2 = type(x2)
+        active = _get_active()
         if kind1 is Tensor or kind1 is Variable:
             backend = x1.backend
             a1 = x1._array
@@ -121,7 +186,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 a2 = x2._array
                 s2 = x2._slots
                 if kind2 is Variable:
-                    for tape in _get_active():
+                    for tape in active:
                         if tape._key not in s2:
                             tape._on_read(x2)
             elif kind2 in SCALARS:
@@ -132,7 +197,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             else:
                 return call(*op.operands((x1, x2)))
             if kind1 is Variable:
-                for tape in _get_active():
+                for tape in active:
                     if tape._key not in s1:
                         tape._on_read(x1)
         elif kind2 is Tensor and kind1 in SCALARS:
@@ -156,9 +221,9 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
         result: Tensor = _new(Tensor)
         result._array = out
         result.backend = backend
-        slots = NO_SLOTS
+        result._slots = slots = NO_SLOTS
         if s1 or s2:
-            for tape in _get_active():
+            for tape in active:
                 key = tape._key
                 i1 = s1.get(key)
                 i2 = s2.get(key)
@@ -171,27 +236,26 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 if plan is None:
                     continue
                 if slots is NO_SLOTS:
-                    slots = {}
-                    specs: Any = None
+                    result._slots = slots = {}
                     mixed = False
-                    if type(a1) is type(a2) and type(a1) in backend.scalar_types and elementwise:
-                        pass
+                    if elementwise and type(a1) is type(a2) and type(a1) in backend.scalar_types:
+                        specs: Any = None
                     elif kind1 in SCALARS or kind2 in SCALARS:
-                        mixed = complex in (kind1, kind2)
-                        if mixed or not elementwise:
-                            specs = (spec_of(a1), spec_of(a2))
-                    elif not elementwise:
-                        specs = ((a1.shape, a1.dtype), (a2.shape, a2.dtype))
-                        mixed = a1.dtype != a2.dtype
-                    elif a1.shape == a2.shape and a1.dtype == a2.dtype:
-                        pass
+                        mixed = kind1 is complex or kind2 is complex
+                        specs = (spec_of(a1), spec_of(a2)) if mixed or not elementwise else None
                     else:
-                        mixed = a1.dtype != a2.dtype
-                        shape, dtype = out.shape, out.dtype
-                        specs = (
-                            None if a1.shape == shape and a1.dtype == dtype else (a1.shape, a1.dtype),
-                            None if a2.shape == shape and a2.dtype == dtype else (a2.shape, a2.dtype),
-                        )
+                        shape1, dtype1, shape2, dtype2 = a1.shape, a1.dtype, a2.shape, a2.dtype
+                        mixed = dtype1 is not dtype2 and dtype1 != dtype2
+                        if not elementwise:
+                            specs = ((shape1, dtype1), (shape2, dtype2))
+                        elif shape1 == shape2 and not mixed:
+                            specs = None
+                        else:
+                            shape, dtype = out.shape, out.dtype
+                            specs = (
+                                None if shape1 == shape and dtype1 == dtype else (shape1, dtype1),
+                                None if shape2 == shape and dtype2 == dtype else (shape2, dtype2),
+                            )
                     # A constant that is kept needs slots of its own, so that a tape opened later may watch it.
                     if s1 is NO_SLOTS and kind1 is Tensor:
                         s1 = own_slots(x1)
@@ -215,7 +279,6 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                         slots,
                     )
                 )
-        result._slots = slots
         return result
 
     return call
@@ -227,7 +290,6 @@ def general_call(op: Op) -> Callable[..., Any]:
     n = len(op.inputs)
     sequence = op.sequence
     takes_dtype = op.takes_dtype
-    dtype_place = op.parameters.places.get("dtype")
     has_parameters = op.has_parameters
     optional = op.optional
 
@@ -264,11 +326,7 @@ def general_call(op: Op) -> Callable[..., Any]:
             arrays = [v._array if type(v) is Tensor else v for v in values]
             watched = any(v._slots for v in values if type(v) is Tensor)
         if takes_dtype:
-            if kwargs.get("dtype") is not None:
-                kwargs["dtype"] = backend.raw_dtype(kwargs["dtype"])
-            elif dtype_place is not None and len(params) > dtype_place:
-                raw = backend.raw_dtype(params[dtype_place])
-                params = (*params[:dtype_place], raw, *params[dtype_place + 1 :])
+            params = with_raw_dtype(op, backend, params, kwargs)
         try:
             kernel, plans = bindings[backend]
         except KeyError:
@@ -277,18 +335,41 @@ def general_call(op: Op) -> Callable[..., Any]:
             out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, values, params, kwargs)
-        if type(out) is tuple or type(out) is list:
-            slots: Any = tuple({} for _ in out) if watched else (NO_SLOTS,) * len(out)
-            result: Any = tuple(wrap(part, backend, s) for part, s in zip(out, slots, strict=True))
-        else:
-            slots = {} if watched else NO_SLOTS
-            result = wrap(out, backend, slots)
-        if watched and (active := _get_active()):
-            for tape in active:
-                record(op, tape, plans, backend, values, arrays, out, slots, params, kwargs)
-        return result
+        return finish(op, _get_active() if watched else (), plans, backend, values, arrays, out, params, kwargs)
 
     return call
+
+
+def with_raw_dtype(op: Op, backend: Backend, params: Any, kwargs: dict[str, Any]) -> Any:
+    """The parameters with `dtype` in the backend's terms."""
+    if kwargs.get("dtype") is not None:
+        kwargs["dtype"] = backend.raw_dtype(kwargs["dtype"])
+    elif (place := op.parameters.places.get("dtype")) is not None and len(params) > place:
+        return (*params[:place], backend.raw_dtype(params[place]), *params[place + 1 :])
+    return params
+
+
+def finish(
+    op: Op,
+    active: Iterable[Any],
+    plans: Any,
+    backend: Backend,
+    values: tuple[Any, ...],
+    arrays: list[Any],
+    out: Any,
+    params: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The result or results of a kernel as Tensors, recorded on the tapes of `active`."""
+    if type(out) is tuple or type(out) is list:
+        slots: Any = tuple([{} for _ in out]) if active else (NO_SLOTS,) * len(out)
+        result: Any = tuple([wrap(part, backend, s) for part, s in zip(out, slots, strict=True)])
+    else:
+        slots = {} if active else NO_SLOTS
+        result = wrap(out, backend, slots)
+    for tape in active:
+        record(op, tape, plans, backend, values, arrays, out, slots, params, kwargs)
+    return result
 
 
 def record(
@@ -312,8 +393,10 @@ def record(
     several = type(slots) is tuple
     if op.takes_dtype and not several and not backend.dtype(out.dtype).inexact:
         return
-    if op.takes_dtype or op.masks or op.sparse or (len(values) > 1 and not several):
+    if op.takes_dtype or op.masks or (len(values) > 1 and not several):
         tape._meet(op, backend, out)
+    if op.sparse and any(tape._records[i] is not None for i in at if i is not None):
+        tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
     keeps = plan.keeps
     if op.sequence:
         specs: Any = (tuple([spec_of(a) for a in arrays]),)

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, TypeVar
 
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.backends.protocol import Backend
-from tape_core.hotpath import binary_call, constant_call, general_call, unary_call
+from tape_core.hotpath import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.plan import Plan
 from tape_core.rules import NONDIFF, TODO, Parameters, Rule, RuleSpec, compile_rules, transpose, vjp
 from tape_core.samples import Samples
@@ -90,6 +90,8 @@ class Op:
             return unary_call(self)
         if plain and len(self.inputs) == 2:
             return binary_call(self)
+        if len(self.inputs) == 1 and not (self.sequence or self.sparse or self.masks or self.optional):
+            return single_call(self)
         return general_call(self)
 
     # -- what the hot path asks once per backend

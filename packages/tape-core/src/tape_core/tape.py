@@ -225,8 +225,6 @@ class GradientTape:
         """Note what a record brings that the fast backward pass does not handle."""
         if op.masks:
             self._masked = True
-        if op.sparse:
-            self._sparse = True
         if not self._complex and backend.dtype(out.dtype).kind == "complex floating":
             self._complex = True
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
+from tape_core.backends.checks import check_labels
 
 # The reductions without the Python layers of np.sum and its like.
 _add: Any = np.add.reduce
@@ -55,6 +56,10 @@ def _classes(n: int, ndim: int, axis: int) -> Any:
 
 def _softmax(x: Any, *, axis: int = -1) -> Any:
     normalize_axis_index(axis, np.ndim(x))
+    return _normalised_exp(x, axis)
+
+
+def _normalised_exp(x: Any, axis: int) -> Any:
     e = np.exp(x - _maximum(x, axis=axis, keepdims=True))
     e /= _add(e, axis=axis, keepdims=True)
     return e
@@ -67,31 +72,39 @@ def _log_softmax(x: Any, *, axis: int = -1) -> Any:
     return shifted
 
 
-def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
-    from tape_core.ops.nn import check_labels
+_WIDE = np.dtype(np.int64)
 
+
+def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
     labels = np.asarray(labels)
-    check_labels(logits, labels, axis, labels.dtype.kind in "iu")
-    n = logits.shape[axis]
+    if axis not in (-1, logits.ndim - 1) or labels.shape != logits.shape[:-1] or labels.dtype is not _WIDE:
+        check_labels(logits, labels, axis, labels.dtype.kind in "iu")
+        return _cross_entropy(np.moveaxis(logits, axis, -1), labels.astype(_WIDE))
+    n = logits.shape[-1]
     # Read as unsigned, a negative label is a large one: one pass checks both bounds.
-    bits = labels.view(np.uint64) if labels.dtype == np.int64 else labels
-    if labels.size and (_maximum(bits, axis=None) >= n or (bits is labels and labels.min() < 0)):
+    if labels.size and _maximum(labels.view(np.uint64), axis=None) >= n:
         raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}")
-    lines = _log_softmax(logits, axis=axis)
-    if lines.ndim == 2 and axis in (-1, 1):
-        return -lines[np.arange(len(lines)), labels]
-    return -np.squeeze(np.take_along_axis(lines, np.expand_dims(labels, axis), axis), axis)
+    shifted = logits - _maximum(logits, axis=-1, keepdims=True)
+    total = _add(np.exp(shifted), axis=-1)
+    return np.log(total) - shifted[_each(labels)]
 
 
 def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
-    d = _softmax(logits, axis=axis)
-    if d.ndim == 2 and axis in (-1, 1):
-        d[np.arange(len(d)), labels] -= 1
-        d *= cotangent[:, None]
-        return d
-    d -= _one_hot(labels, logits.shape[axis], dtype=d.dtype, axis=axis)
-    d *= np.expand_dims(cotangent, axis)
+    labels = np.asarray(labels)
+    if axis not in (-1, logits.ndim - 1):
+        d = _cross_entropy_vjp(cotangent, np.moveaxis(logits, axis, -1), labels)
+        return np.moveaxis(d, -1, axis)
+    d = _normalised_exp(logits, -1)
+    d[_each(labels)] -= 1
+    d *= cotangent[..., None]
     return d
+
+
+def _each(labels: Any) -> tuple[Any, ...]:
+    """The key of the element at each label along the last axis."""
+    if labels.ndim == 1:
+        return np.arange(len(labels)), labels
+    return (*np.indices(labels.shape, sparse=True), labels)
 
 
 def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
@@ -168,6 +181,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "add_rows": _add_rows,
     "gather": _gather,
     "one_hot": _one_hot,
+    "relu": lambda x: np.maximum(x, 0),
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "cross_entropy": _cross_entropy,

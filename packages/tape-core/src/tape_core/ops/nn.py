@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core import dtypes
+from tape_core.backends.checks import check_labels
 from tape_core.op import NONDIFF, elementwise, op, vjp
 from tape_core.ops.statistical import Axis, expand, reductions
 from tape_core.samples import Draw, Refused, Sample, unary
@@ -137,20 +138,6 @@ def _logsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool
 @op(x=vjp(_logsumexp_vjp), kernel=_logsumexp_kernel, samples=reductions(empty=False))
 def logsumexp(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """`log(sum(exp(x)))` over `axis` (all axes by default), without overflow."""
-
-
-def check_labels(logits: Any, labels: Any, axis: int, integral: bool) -> None:
-    """Raise for labels that do not fit their logits, in the terms of `cross_entropy`."""
-    shape = list(logits.shape)
-    if not -len(shape) <= axis < len(shape):
-        raise ValueError(f"axis {axis} is out of bounds for logits of shape {tuple(shape)}")
-    shape.pop(axis)
-    if tuple(labels.shape) != tuple(shape):
-        raise ValueError(
-            f"labels must have the shape of logits without axis {axis}, {tuple(shape)}, not {tuple(labels.shape)}"
-        )
-    if not integral:
-        raise TypeError(f"labels must be integers (class numbers), not {labels.dtype}")
 
 
 def _cross_entropy_kernel(xp: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
