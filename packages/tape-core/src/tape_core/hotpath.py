@@ -7,7 +7,7 @@ The layout of a record is in `tape_core.rules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.plan import Part
@@ -113,7 +113,7 @@ def single_call(op: Op) -> Callable[..., Any]:
             op.fail(error, (x,), params, kwargs)
         s = x._slots
         if type(out) is tuple or type(out) is list:
-            return finish(op, active if s else (), plans, backend, (x,), [a], out, params, kwargs)
+            return finish(op, active, plans, backend, (s,), (a,), out, params, kwargs)
         result: Tensor = _new(Tensor)
         result._array = out
         result.backend = backend
@@ -285,7 +285,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
 
 
 def general_call(op: Op) -> Callable[..., Any]:
-    """The path of every other op: any number of inputs, a sequence of them, parameters, several results."""
+    """The path of every other op: any number of inputs or a sequence of them, parameters, several results."""
     bindings = op.bindings
     n = len(op.inputs)
     sequence = op.sequence
@@ -300,31 +300,38 @@ def general_call(op: Op) -> Callable[..., Any]:
             values: tuple[Any, ...] = tuple(args[0])
             if not values:
                 raise ValueError(f"{op.name}: {op.inputs[0]} is empty; it needs at least one array")
-            params = args[1:]
         else:
             values = args[:n]
-            params = args[n:]
+        params = args[n:]
+        active = _get_active()
         backend: Any = None
-        arrays = []
-        watched = False
+        arrays: list[Any] = []
+        slots_of: list[Any] = []  # of each operand; None for what is no array
         for x in values:
-            if type(x) is Tensor:
-                if backend is None:
+            kind = type(x)
+            if kind is Tensor or kind is Variable:
+                if x.backend is not backend:
+                    if backend is not None:
+                        op.operands(values)
                     backend = x.backend
-                elif x.backend is not backend:
-                    break
+                slots = x._slots
+                if kind is Variable:
+                    for tape in active:
+                        if tape._key not in slots:
+                            tape._on_read(x)
+                elif slots is NO_SLOTS and active:
+                    slots = own_slots(x)
                 arrays.append(x._array)
-                if x._slots:
-                    watched = True
-            elif type(x) in SCALARS or (x is None and optional):
+                slots_of.append(slots)
+            elif kind in SCALARS or (x is None and optional):
                 arrays.append(x)
+                slots_of.append(None)
             else:
+                backend = None
                 break
-        if backend is None or len(arrays) != len(values):
+        if backend is None:
             values = op.operands(values)
-            backend = next(v.backend for v in values if type(v) is Tensor)
-            arrays = [v._array if type(v) is Tensor else v for v in values]
-            watched = any(v._slots for v in values if type(v) is Tensor)
+            return call(values, *params, **kwargs) if sequence else call(*values, *params, **kwargs)
         if takes_dtype:
             params = with_raw_dtype(op, backend, params, kwargs)
         try:
@@ -335,7 +342,7 @@ def general_call(op: Op) -> Callable[..., Any]:
             out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, values, params, kwargs)
-        return finish(op, _get_active() if watched else (), plans, backend, values, arrays, out, params, kwargs)
+        return finish(op, active, plans, backend, slots_of, arrays, out, params, kwargs)
 
     return call
 
@@ -354,78 +361,54 @@ def finish(
     active: Iterable[Any],
     plans: Any,
     backend: Backend,
-    values: tuple[Any, ...],
-    arrays: list[Any],
+    slots_of: Sequence[Any],
+    arrays: Sequence[Any],
     out: Any,
     params: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """The result or results of a kernel as Tensors, recorded on the tapes of `active`."""
-    if type(out) is tuple or type(out) is list:
-        slots: Any = tuple([{} for _ in out]) if active else (NO_SLOTS,) * len(out)
-        result: Any = tuple([wrap(part, backend, s) for part, s in zip(out, slots, strict=True)])
-    else:
-        slots = {} if active else NO_SLOTS
-        result = wrap(out, backend, slots)
+    """The result or results of a kernel as Tensors, recorded on the tapes that watch an operand."""
+    several = type(out) is tuple or type(out) is list
+    parts: list[dict[int, int]] = []
+    slots = NO_SLOTS
     for tape in active:
-        record(op, tape, plans, backend, values, arrays, out, slots, params, kwargs)
-    return result
-
-
-def record(
-    op: Op,
-    tape: Any,
-    plans: Any,
-    backend: Any,
-    values: tuple[Any, ...],
-    arrays: list[Any],
-    out: Any,
-    slots: Any,
-    params: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> None:
-    """Leave a record of a general op on one tape, if the tape watches an input through which something flows."""
-    key = tape._key
-    at = [x._slots.get(key) if type(x) is Tensor else None for x in values]
-    mask = (any(i is not None for i in at),) if op.sequence else tuple([i is not None for i in at])
-    if True not in mask or (plan := plans[mask]) is None:
-        return
-    several = type(slots) is tuple
-    if op.takes_dtype and not several and not backend.dtype(out.dtype).inexact:
-        return
-    if op.takes_dtype or op.masks or (len(values) > 1 and not several):
-        tape._meet(op, backend, out)
-    if op.sparse and any(tape._records[i] is not None for i in at if i is not None):
-        tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
-    keeps = plan.keeps
-    if op.sequence:
-        specs: Any = (tuple([spec_of(a) for a in arrays]),)
-        kept = tuple(arrays) if keeps else None
-        rec: list[Any] = [plan, specs, tuple(at), kept, tuple([own_slots(x) for x in values])]
-    else:
-        specs = tuple([None if i is None else (a.shape, a.dtype) for a, i in zip(arrays, at, strict=True)])
-        if op.elementwise:
-            own = (out.shape, out.dtype)
-            if all(s is None or s == own for s in specs):
-                specs = None
-        rec = [plan, specs]
-        for k, i in enumerate(at):
-            if k in keeps:
-                x = values[k]
-                rec += (i, arrays[k], own_slots(x) if type(x) is Tensor else None)
-            else:
-                rec += (i, None, None)
-    rec += (out if plan.keep_out else None, slots)
-    if op.has_parameters:
-        rec += (params, kwargs)
-    records = tape._records
-    base = len(records)
-    records.append(tuple(rec))
-    if not several:
-        slots[key] = base
-        return
-    # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
-    out_specs = tuple([spec_of(part) for part in out])
-    for k, part in enumerate(slots):
-        part[key] = len(records)
-        records.append((Part(k, out_specs), None, base))
+        key = tape._key
+        at = [None if s is None else s.get(key) for s in slots_of]
+        mask = (any([i is not None for i in at]),) if op.sequence else tuple([i is not None for i in at])
+        plan = plans[mask]
+        if plan is None or (op.takes_dtype and not several and not backend.dtype(out.dtype).inexact):
+            continue
+        if slots is NO_SLOTS:
+            slots = {}
+            parts = [{} for _ in out] if several else []
+        records = tape._records
+        if not several:
+            tape._meet(op, backend, out)
+        if op.sparse and any([records[i] is not None for i in at if i is not None]):
+            tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
+        slots[key] = len(records)
+        rec: list[Any] = [plan]
+        if op.sequence:
+            kept = tuple(arrays) if plan.keeps else None
+            rec += (tuple([spec_of(a) for a in arrays]),), tuple(at), kept, tuple(slots_of)
+        else:
+            specs: Any = tuple([None if i is None else (a.shape, a.dtype) for a, i in zip(arrays, at, strict=True)])
+            if op.elementwise:
+                own = (out.shape, out.dtype)
+                if all([s is None or s == own for s in specs]):
+                    specs = None
+            rec.append(specs)
+            keeps = plan.keeps
+            for k, i in enumerate(at):
+                rec += (i, arrays[k], slots_of[k]) if k in keeps else (i, None, None)
+        rec += out if plan.keep_out else None, parts if several else slots
+        if op.has_parameters:
+            rec += params, kwargs
+        records.append(tuple(rec))
+        # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
+        for k, part in enumerate(parts):
+            part[key] = len(records)
+            records.append((Part(k, tuple([spec_of(o) for o in out])), None, slots[key]))
+    if several:
+        return tuple([wrap(o, backend, part) for o, part in zip(out, parts or [NO_SLOTS] * len(out), strict=True)])
+    return wrap(out, backend, slots)
