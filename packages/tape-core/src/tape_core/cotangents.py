@@ -34,7 +34,8 @@ def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:
     if given != shape:
         extra = len(given) - len(shape)
         if extra > 0 and given[extra:] == shape:
-            return cast(xp, xp.sum(d, axis=0 if extra == 1 else tuple(range(extra))), dtype)
+            d = xp.sum(d, axis=0 if extra == 1 else tuple(range(extra)))
+            return d if d.dtype is dtype else cast(xp, d, dtype)
         if extra < 0 or 0 in given:
             d = xp.broadcast_to(d, broadcast_shape(tuple(given), tuple(shape)))
             given = d.shape
@@ -44,7 +45,7 @@ def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:
             d = xp.sum(d, axis=axes)
         if d.shape != shape:
             d = xp.reshape(d, shape)
-    return cast(xp, d, dtype)
+    return d if d.dtype is dtype else cast(xp, d, dtype)
 
 
 def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

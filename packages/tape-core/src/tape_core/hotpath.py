@@ -369,13 +369,12 @@ def finish(
 ) -> Any:
     """The result or results of a kernel as Tensors, recorded on the tapes that watch an operand."""
     several = type(out) is tuple or type(out) is list
-    parts: list[dict[int, int]] = []
     slots = NO_SLOTS
+    parts: list[dict[int, int]] = []
     for tape in active:
         key = tape._key
         at = [None if s is None else s.get(key) for s in slots_of]
-        mask = (any([i is not None for i in at]),) if op.sequence else tuple([i is not None for i in at])
-        plan = plans[mask]
+        plan = plans[op.watched(at)]
         if plan is None or (op.takes_dtype and not several and not backend.dtype(out.dtype).inexact):
             continue
         if slots is NO_SLOTS:
@@ -386,29 +385,12 @@ def finish(
             tape._meet(op, backend, out)
         if op.sparse and any([records[i] is not None for i in at if i is not None]):
             tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
-        slots[key] = len(records)
-        rec: list[Any] = [plan]
-        if op.sequence:
-            kept = tuple(arrays) if plan.keeps else None
-            rec += (tuple([spec_of(a) for a in arrays]),), tuple(at), kept, tuple(slots_of)
-        else:
-            specs: Any = tuple([None if i is None else (a.shape, a.dtype) for a, i in zip(arrays, at, strict=True)])
-            if op.elementwise:
-                own = (out.shape, out.dtype)
-                if all([s is None or s == own for s in specs]):
-                    specs = None
-            rec.append(specs)
-            keeps = plan.keeps
-            for k, i in enumerate(at):
-                rec += (i, arrays[k], slots_of[k]) if k in keeps else (i, None, None)
-        rec += out if plan.keep_out else None, parts if several else slots
-        if op.has_parameters:
-            rec += params, kwargs
-        records.append(tuple(rec))
+        slots[key] = base = len(records)
+        records.append(plan.record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs))
         # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
         for k, part in enumerate(parts):
             part[key] = len(records)
-            records.append((Part(k, tuple([spec_of(o) for o in out])), None, slots[key]))
+            records.append((Part(k, tuple([spec_of(o) for o in out])), None, base))
     if several:
         return tuple([wrap(o, backend, part) for o, part in zip(out, parts or [NO_SLOTS] * len(out), strict=True)])
     return wrap(out, backend, slots)

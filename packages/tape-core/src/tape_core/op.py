@@ -94,6 +94,11 @@ class Op:
             return single_call(self)
         return general_call(self)
 
+    def watched(self, at: list[int | None]) -> tuple[bool, ...]:
+        """By what the plans of the op are found: which inputs have a slot."""
+        mask = [i is not None for i in at]
+        return (True in mask,) if self.sequence else tuple(mask)
+
     # -- what the hot path asks once per backend
 
     def bind(self, backend: Backend) -> tuple[Callable[..., Any], dict[Any, Plan | None]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.cotangents import accumulate_each, checked, project, unpoisoned
 from tape_core.indexed_slices import IndexedSlices
-from tape_core.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, slot_at
+from tape_core.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, slot_at, spec_of
 
 if TYPE_CHECKING:
     from tape_core.op import Op
@@ -34,6 +34,7 @@ class Plan:
         "keeps",
         "n",
         "op",
+        "record",
         "rules",
     )
 
@@ -47,6 +48,7 @@ class Plan:
         self.keep_out = any(rule.keeps_out for rule in rules)
         self.backward = _generate(self, _backward_source(op, self.rules, reuse=False))
         self.backward_reusing = _generate(self, _backward_source(op, self.rules, reuse=True))
+        self.record = _generate(self, _record_source(op, self))
         self._lifted: list[Callable[..., Any]] = []
         self._narrowed: dict[tuple[int, ...], Plan] = {}
 
@@ -101,6 +103,24 @@ class Plan:
             i = rec[at]
             h = grads[i]
             grads[i] = d if h is None else h + d
+
+
+def _record_source(op: Op, plan: Plan) -> str:
+    """The source of a function that makes the record of a general op (see `tape_core.rules`)."""
+    fields = ["plan"]
+    if op.sequence:
+        arrays = "tuple(arrays)" if plan.keeps else "None"
+        fields += ["(tuple(map(spec_of, arrays)),)", "tuple(at)", arrays, "tuple(slots_of)"]
+    else:
+        flowing = {rule.k for rule in plan.rules}
+        specs = [f"(arrays[{k}].shape, arrays[{k}].dtype)" if k in flowing else "None" for k in range(plan.n)]
+        fields += [f"({', '.join(specs)},)"]
+        for k in range(plan.n):
+            fields += [f"at[{k}]", *([f"arrays[{k}]", f"slots_of[{k}]"] if k in plan.keeps else ["None", "None"])]
+    fields += ["out" if plan.keep_out else "None", "slots"]
+    if op.has_parameters:
+        fields += ["params", "kwargs"]
+    return f"def record(plan, arrays, slots_of, at, out, slots, params, kwargs):\n    return ({', '.join(fields)})"
 
 
 def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
@@ -176,6 +196,7 @@ def _generate(plan: Plan, source: str) -> Callable[..., Any]:
         "new_tuple": tuple.__new__,  # what a NamedTuple's own __new__ does, with less in front of it
         "project": project,
         "rules": plan.rules,
+        "spec_of": spec_of,
         "unwritten": unwritten,
         **{f"rule{j}": rule.fn for j, rule in enumerate(plan.rules)},
     }

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _keys = count()
 _live: set[int] = set()  # the keys in use; other keys in the slots of tensors are of tapes that are gone
 
+_INEXACT = frozenset({"real floating", "complex floating"})
+_NOT_READ = (None,)  # in place of a variable and its slots
 _PURGE_ABOVE = 8  # slots of tapes that are gone are dropped when a value has more than this many
 
 
@@ -67,6 +69,8 @@ class GradientTape:
     """
 
     # _key: names this tape in the slots of tensors; a new one after reset() and release.
+    # _variables: by id, those watched, each with its slots: one for each value that was read.
+    # _past: those of the records that a gradient has used up.
     # _records: see tape_core.rules; None for a leaf. A value's slot is its place in this list.
     __slots__ = (
         "__weakref__",
@@ -74,6 +78,7 @@ class GradientTape:
         "_key",
         "_leaves",
         "_masked",
+        "_past",
         "_persistent",
         "_records",
         "_sparse",
@@ -88,7 +93,8 @@ class GradientTape:
         self._watch_accessed = bool(watch_accessed_variables)
         self._used = False
         self._warned = False
-        self._variables: dict[int, tuple[Variable, list[int]]] = {}
+        self._variables: dict[int, tuple[Any, ...]] = {}
+        self._past = self._variables
         self._begin()
 
     def __del__(self) -> None:
@@ -105,8 +111,7 @@ class GradientTape:
     def _clear(self) -> None:
         """Start afresh, under a new key, so that slots given out before mean nothing any more."""
         _live.discard(self._key)
-        for _, slots in self._variables.values():
-            slots.clear()
+        self._past, self._variables = self._variables, {}
         self._begin()
 
     # -- recording
@@ -128,7 +133,7 @@ class GradientTape:
         if self._used and not self._persistent:
             # As in TensorFlow: re-entered after its gradient, it is a fresh tape. What was watched since stays.
             self._used = False
-            self._variables = {key: entry for key, entry in self._variables.items() if entry[1]}
+            self._past = {}
         recording.activate(self)
 
     def __exit__(
@@ -144,8 +149,8 @@ class GradientTape:
         """
         if not recording.is_active(self):
             raise RecordingError("Tape is not recording.")
-        self._variables.clear()
         self._clear()
+        self._past = {}
 
     @contextmanager
     def stop_recording(self) -> Iterator[None]:
@@ -186,7 +191,7 @@ class GradientTape:
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The Variables watched so far, in the order they were constructed."""
-        variables = [variable for variable, _ in self._variables.values()]
+        variables = [entry[0] for entry in (self._past | self._variables).values()]
         return tuple(sorted(variables, key=lambda variable: variable._serial))
 
     def _watch_leaf(self, slots: dict[int, int], kind: str) -> int:
@@ -203,23 +208,16 @@ class GradientTape:
         return slot
 
     def _watch_variable(self, variable: Variable) -> None:
-        entry = self._variables.get(id(variable))
-        if entry is None:
-            entry = self._variables[id(variable)] = (variable, [])
-        if self._key not in variable._slots:
+        entry = self._variables.get(id(variable), (variable,))
+        if self._key not in variable._slots and variable._kind in _INEXACT:
             # A new value of the variable is one more leaf: its gradient is the sum over them.
-            entry[1].append(self._watch_leaf(variable._slots, variable._kind))
+            entry = (*entry, self._watch_leaf(variable._slots, variable._kind))
+        self._variables[id(variable)] = entry
 
     def _on_read(self, variable: Variable) -> None:
         """A variable was read, whose value this tape does not know, while it records."""
-        entry = self._variables.get(id(variable))
-        if entry is None:
-            if not (self._watch_accessed and variable.trainable):
-                return
-            entry = self._variables[id(variable)] = (variable, [])
-        kind = variable._kind
-        if kind == "real floating" or kind == "complex floating":
-            entry[1].append(self._watch_leaf(variable._slots, kind))
+        if (self._watch_accessed and variable.trainable) or id(variable) in self._variables:
+            self._watch_variable(variable)
 
     def _meet(self, op: Op, backend: Backend, out: Any) -> None:
         """Note what a record brings that the fast backward pass does not handle."""
@@ -300,15 +298,16 @@ class GradientTape:
         key, variables = self._key, self._variables
         recorded = bool(ACTIVE.get())
         # A Variable has a slot for each value that was read: their gradients add up.
-        slots_of: list[Any] = []
-        for source in sources:
-            if isinstance(source, Variable):
-                entry = variables.get(id(source))
-                slots_of.append(() if entry is None else entry[1])
-            else:
-                slot = source._slots.get(key)
-                slots_of.append(() if slot is None else (slot,))
-        wanted = [slot for slots in slots_of for slot in slots]
+        slots_of = [
+            variables.get(id(source), _NOT_READ)[1:] if isinstance(source, Variable) else source._slots.get(key)
+            for source in sources
+        ]
+        wanted: list[int] = []
+        for slots in slots_of:
+            if type(slots) is tuple:
+                wanted += slots
+            elif slots is not None:
+                wanted.append(slots)
         seeds: dict[Backend, list[tuple[int, Tensor]]] = {}
         direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
         for k, target in enumerate(targets):
@@ -324,15 +323,15 @@ class GradientTape:
             grads = sweep(self, backend, own, wanted, recorded, release=not self._persistent and n == len(seeds))
             top = len(grads)
             for k, slots in enumerate(slots_of):
-                total = totals[k]
-                for slot in slots:
-                    if slot < top and (part := grads[slot]) is not None:
-                        if not recorded:
-                            part = _public(part, backend)
-                        if self._complex:
-                            part = _conj(part)
-                        total = part if total is None else total + part
-                totals[k] = total
+                for slot in slots if type(slots) is tuple else (slots,):
+                    if slot is None or slot >= top or (part := grads[slot]) is None:
+                        continue
+                    if not recorded:
+                        part = wrap(part, backend) if type(part) is not IndexedSlices else _public(part, backend)
+                    if self._complex:
+                        part = _conj(part)
+                    total = totals[k]
+                    totals[k] = part if total is None else total + part
         return totals
 
     def _warn_of_dtype(self, method: str, tensor: Tensor) -> None:
@@ -380,11 +379,9 @@ def _check_tensors(argument: str, leaves: list[Any], structure: pytree.Structure
     )
 
 
-def _public(value: Any, backend: Backend) -> Any:
-    """A raw cotangent as a Tensor."""
-    if isinstance(value, IndexedSlices):
-        return IndexedSlices(wrap(value.values, backend), wrap(value.indices, backend), value.dense_shape)
-    return wrap(value, backend)
+def _public(value: IndexedSlices, backend: Backend) -> IndexedSlices:
+    """Raw slices as slices of Tensors."""
+    return IndexedSlices(wrap(value.values, backend), wrap(value.indices, backend), value.dense_shape)
 
 
 def _conj(value: Any) -> Any:

@@ -49,7 +49,8 @@ def expand(xp: Any, g: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) 
 
 
 def _sum_transpose(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
-    return xp.broadcast_to(expand(xp, g, x_spec.shape, axis, keepdims), x_spec.shape)
+    shape = x_spec.shape
+    return xp.broadcast_to(g if axis is None else expand(xp, g, shape, axis, keepdims), shape)
 
 
 @linear(x=transpose(_sum_transpose), samples=reductions())
