@@ -24,7 +24,7 @@ Records = list[tuple[Any, ...] | None]
 def sweep(
     tape: GradientTape,
     backend: Backend,
-    seeds: list[tuple[int, Tensor]],
+    seeds: dict[int, Tensor],
     sources: list[int],
     recorded: bool,
     release: bool,
@@ -34,7 +34,7 @@ def sweep(
     Args:
         tape: the tape; its records are read.
         backend: the backend of all its arrays.
-        seeds: slots and their cotangents; those of a slot add up.
+        seeds: cotangents by slot.
         sources: the slots to differentiate with respect to.
         recorded: compute on Tensors, because another tape records.
         release: free each record as it is passed.
@@ -44,18 +44,17 @@ def sweep(
         nothing arrived. It ends at the last seed.
     """
     records: Records = tape._records
-    top = max([slot for slot, _ in seeds]) + 1
+    top = max(seeds) + 1
     wanted = None if tape._leaves == sources else _reached_from(tape, top, sources)
     grads: list[Any] = [None] * top
-    for slot, cotangent in seeds:
-        value = cotangent if recorded else cotangent._array
-        grads[slot] = value if grads[slot] is None else grads[slot] + value
+    for slot, cotangent in seeds.items():
+        grads[slot] = cotangent if recorded else cotangent._array
     if release:
         del records[top:]
     keep = frozenset(sources)
     careful = recorded or tape._masked or tape._sparse
     xp, lift = _lifting(backend) if recorded else (backend.xp, _as_is)
-    masked, large, owns = tape._masked, backend.array_class, backend.is_exclusive
+    masked, large = tape._masked, backend.array_class
     with backend.quiet():
         for slot in range(top - 1, -1, -1):
             rec = records.pop() if release else records[slot]
@@ -72,7 +71,7 @@ def sweep(
             if careful:
                 plan.backward_careful(g, rec, grads, xp, lift, masked)
             elif type(g) is large and g.nbytes > REUSE_ABOVE:
-                plan.backward_reusing(g, rec, grads, xp, owns)
+                plan.backward_reusing(g, rec, grads, xp, backend)
             else:
                 plan.backward(g, rec, grads, xp)
     return grads

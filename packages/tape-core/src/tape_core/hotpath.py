@@ -74,10 +74,11 @@ def unary_call(op: Op) -> Callable[..., Any]:
                 plan = plans[_ONE_WATCHED]
                 if plan is None:
                     break
-                if slots is NO_SLOTS:
-                    result._slots = slots = {}
                 records = tape._records
-                slots[key] = len(records)
+                if slots is NO_SLOTS:
+                    result._slots = slots = {key: len(records)}
+                else:
+                    slots[key] = len(records)
                 specs = ((a.shape, a.dtype),) if tape._complex else None
                 records.append((plan, specs, i, a if plan.keep1 else None, s, out if plan.keep_out else None, slots))
         return result
@@ -127,12 +128,13 @@ def single_call(op: Op) -> Callable[..., Any]:
                 plan = plans[_ONE_WATCHED]
                 if plan is None or (takes_dtype and not backend.dtype(out.dtype).inexact):
                     break
+                records = tape._records
                 if slots is NO_SLOTS:
-                    result._slots = slots = {}
+                    result._slots = slots = {key: len(records)}
+                else:
+                    slots[key] = len(records)
                 if takes_dtype:
                     tape._meet(op, backend, out)
-                records = tape._records
-                slots[key] = len(records)
                 specs = ((a.shape, a.dtype),) if not elementwise or tape._complex else None
                 kept, out_kept = a if plan.keep1 else None, out if plan.keep_out else None
                 records.append((plan, specs, i, kept, s, out_kept, slots, params, kwargs))
@@ -235,8 +237,9 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                     plan = plans[_FIRST_WATCHED if i2 is None else _BOTH_WATCHED]
                 if plan is None:
                     continue
+                records = tape._records
                 if slots is NO_SLOTS:
-                    result._slots = slots = {}
+                    result._slots = slots = {key: len(records)}
                     mixed = False
                     if elementwise and type(a1) is type(a2) and type(a1) in backend.scalar_types:
                         specs: Any = None
@@ -261,10 +264,10 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                         s1 = own_slots(x1)
                     if s2 is NO_SLOTS and kind2 is Tensor:
                         s2 = own_slots(x2)
+                else:
+                    slots[key] = len(records)
                 if mixed:
                     tape._meet(op, backend, out)
-                records = tape._records
-                slots[key] = len(records)
                 records.append(
                     (
                         plan,

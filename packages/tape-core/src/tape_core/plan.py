@@ -126,10 +126,10 @@ def _record_source(op: Op, plan: Plan) -> str:
 def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
     """The source of `backward(g, rec, grads, xp)`: raw arrays, nothing masked, nothing sparse but at leaves.
 
-    With `reuse` for large arrays: memory that nobody else can see is overwritten. `owns(array, n)` tells, for n
-    references that are known of: this frame's, and those of the sweep or of the list.
+    With `reuse` for large arrays: memory that nobody else can see is overwritten. `backend.is_exclusive(array, n)`
+    tells, for n references that are known of: this frame's, and those of the sweep or of the list.
     """
-    lines = [f"def backward(g, rec, grads, xp{', owns' * reuse}):"]
+    lines = [f"def backward(g, rec, grads, xp{', backend' * reuse}):"]
     if op.elementwise:
         lines += ["    specs = rec[1]"]
     else:
@@ -151,33 +151,29 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
                 "    if d.dtype is not dtype or d.shape != shape:",
                 f"        d = checked(xp, d, rec[1][{k}], rules[{j}])",
             ]
+        # A factor of -1 is the sign with which the cotangent is added.
+        sign = "-" if rule.kind == CONSTANT and rule.fn == -1 else "+"
         lines += [f"    i = {slot}", "    h = grads[i]"]
         if reuse:
-            lines += ["    if type(h) is type(d) and owns(h, 2):", "        h += d", "    else:"]
-        lines += ["    " * (1 + reuse) + "grads[i] = d if h is None else h + d"]
+            lines += ["    if type(h) is type(d) and backend.is_exclusive(h, 2):", f"        h {sign}= d", "    else:"]
+        lines += ["    " * (1 + reuse) + f"grads[i] = {sign}d if h is None else h {sign} d".replace("= +d", "= d")]
     return "\n".join(lines if rules else [*lines, "    pass"])
 
 
 def _cotangent_source(j: int, rule: Rule, reuse: bool, last: bool) -> list[str]:
     """Lines that compute `d`, the cotangent of one input."""
-    if rule.kind == ONE:
+    if rule.kind == ONE or (rule.kind == CONSTANT and rule.fn == -1):
         return ["    d = g"]
+    arguments = "".join(f"{argument}, " for argument in rule.arguments)
     if rule.kind == VJP:
-        return [f"    d = rule{j}({', '.join(('xp', 'g', *rule.arguments))})"]
-    partial = f"rule{j}" if rule.kind == CONSTANT else f"rule{j}({', '.join(('xp', *rule.arguments))})"
+        return [f"    d = rule{j}(xp, g, {arguments})"]
+    if rule.kind == CONSTANT:
+        return [f"    d = g * rule{j}"]
     if not reuse:
-        return [f"    d = g * {partial}"]
-    lines, keyword = [f"    p = {partial}"], "if"
-    if last:  # g is of no use after it
-        lines, keyword = [*lines, "    if owns(g, 2):", "        g *= p", "        d = g"], "elif"
-    return [
-        *lines,
-        f"    {keyword} owns(p, 1) and p.dtype == g.dtype and p.shape == g.shape:",
-        "        p *= g",
-        "        d = p",
-        "    else:",
-        "        d = g * p",
-    ]
+        return [f"    d = g * rule{j}(xp, {arguments})"]
+    # After the last rule g is of no use.
+    exclusive = "backend.is_exclusive(g, 2)" if last else "False"
+    return [f"    exclusive = {exclusive}", f"    d = backend.scale(g, rule{j}, ({arguments}), exclusive)"]
 
 
 def _lifted_source(rule: Rule) -> str:

@@ -308,14 +308,16 @@ class GradientTape:
                 wanted += slots
             elif slots is not None:
                 wanted.append(slots)
-        seeds: dict[Backend, list[tuple[int, Tensor]]] = {}
+        seeds: dict[Backend, dict[int, Tensor]] = {}
         direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
         for k, target in enumerate(targets):
             given = None if cotangents is None else cotangents[k]
             g = ones_beside(target) if given is None else given
             slot = target._slots.get(key)
             if slot is not None:
-                seeds.setdefault(target.backend, []).append((slot, _conj(g) if self._complex else g))
+                own = seeds.setdefault(target.backend, {})
+                g = _conj(g) if self._complex else g
+                own[slot] = g if slot not in own else own[slot] + g
             elif any([source is target for source in sources]) and target.dtype.inexact:
                 direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
         totals: list[Any] = [direct.get(id(source)) for source in sources] if direct else [None] * len(sources)
@@ -364,8 +366,8 @@ class GradientTape:
 
 
 def _check_tensors(argument: str, leaves: list[Any], structure: pytree.Structure) -> None:
-    if pytree.are_tensors(leaves):
-        return
+    if structure is None or structure is list or structure is tuple or pytree.are_tensors(leaves):
+        return  # the common structures are those of Tensors only
     k, leaf = next((k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, Tensor))
     if isinstance(leaf, IndexedSlices):
         hint = "; use its densify()"

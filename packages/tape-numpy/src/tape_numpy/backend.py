@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -78,3 +79,33 @@ class NumPyBackend(Backend):
             and array.flags.writeable
             and sys.getrefcount(array) <= references + 2
         )
+
+    def scale(self, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
+        """In blocks, whose temporaries stay in the cache, where all arrays have the layout of `g`."""
+        if not g.flags.c_contiguous or not all([type(a) in _NUMBERS or _is_like(a, g) for a in arguments]):
+            return super().scale(g, partial, arguments, in_place)
+        xp = self.xp
+        flat_arguments = [a if type(a) in _NUMBERS else a.reshape(-1) for a in arguments]
+        out = g if in_place else np.empty_like(g)
+        flat, flat_out = g.reshape(-1), out.reshape(-1)
+        for start in range(0, flat.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            parts = [a if type(a) in _NUMBERS else a[block] for a in flat_arguments]
+            p = partial(xp, *parts)
+            if not start and any([p is part for part in parts]):
+                return np.multiply(g, partial(xp, *arguments), out=out)  # nothing is computed: no need of blocks
+            np.multiply(flat[block], p, out=flat_out[block])
+        return out
+
+
+_BLOCK = 1 << 15  # elements
+_NUMBERS = frozenset({bool, int, float})
+
+
+def _is_like(array: Any, g: Any) -> bool:
+    return (
+        type(array) is np.ndarray
+        and array.shape == g.shape
+        and array.dtype == g.dtype
+        and array.flags.c_contiguous
+    )

@@ -146,3 +146,14 @@ class Backend:
         A wrong True lets an update in place change somebody else's value; so the answer is False where unsure.
         """
         return False
+
+    def scale(self, g: Raw, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Raw:
+        """`g * partial(xp, *arguments)` for large arrays; `in_place` allows to overwrite `g`.
+
+        `partial` is elementwise: it may be evaluated block by block.
+        """
+        p = partial(self.xp, *arguments)
+        if in_place:
+            g *= p
+            return g
+        return g * p
