@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "softmax": lambda x, y: tc.softmax(x) * y * 100.0 + tc.logsumexp(y) * x,
     "take": lambda x, y: tc.take(x, tc.arange(N)) * y + x,
     "permute": lambda x, y: tc.permute_dims(tc.reshape(x, (4, -1)), (1, 0)) * tc.reshape(y, (-1, 4)),
-    "negative": lambda x, y: -(-x) + (-y) - x * 3.0,
+    "negative": lambda x, y: tc.negative(-x) + (-y) - x * 3.0,
     "matmul": lambda x, y: tc.reshape(x, (200, 200)) @ tc.reshape(y, (200, 200)) + tc.sum(x),
 }
 

@@ -287,9 +287,7 @@ def test_broken_plugin(site, case):
     with pytest.raises(BackendLoadError) as caught:
         discovery.load("alpha")
     error = caught.value
-    assert str(error).startswith(
-        "backend 'alpha' (tape-alpha 1.5, entry point plugin_alpha) cannot be loaded: "
-    )
+    assert str(error).startswith("backend 'alpha' (tape-alpha 1.5, entry point plugin_alpha) cannot be loaded: ")
     assert problem in str(error).splitlines()[0]
     assert problem in error.problem
     assert type(error.__cause__) is (cause or type(None))
@@ -333,9 +331,7 @@ def test_requirement_on_core(site):
     with pytest.raises(BackendLoadError) as caught:
         discovery.load("alpha")
     version = discovery.__version__
-    assert f"it requires Tape_Core[extra]>=77,<78, and this is tape-core {version}" in str(
-        caught.value
-    )
+    assert f"it requires Tape_Core[extra]>=77,<78, and this is tape-core {version}" in str(caught.value)
     assert "pip install --upgrade tape-core tape-alpha" in str(caught.value)
     assert not imported("plugin_alpha")
 
@@ -476,9 +472,7 @@ def test_two_backends_claim_a_type(site):
     site.add("beta", plugin={"NAMElib:Array": "alphalib:Array"})
     with pytest.raises(BackendError) as caught:
         discovery.backend_of_type(array_class("alphalib"))
-    assert "arrays of type alphalib.Array are claimed by several backends: alpha, beta" in str(
-        caught.value
-    )
+    assert "arrays of type alphalib.Array are claimed by several backends: alpha, beta" in str(caught.value)
     assert "TAPE_DISABLE_BACKENDS=beta" in str(caught.value)
 
 

@@ -60,9 +60,7 @@ def test_the_only_one_enabled(site, monkeypatch):
 
 
 def test_none_installed(site):
-    with pytest.raises(
-        BackendError, match=r"no backend is installed\n  .*: pip install tape-numpy"
-    ):
+    with pytest.raises(BackendError, match=r"no backend is installed\n  .*: pip install tape-numpy"):
         get_backend()
 
 
@@ -73,9 +71,7 @@ def test_several_and_no_numpy(site):
         get_backend()
     message = str(caught.value)
     assert "several backends are installed and none is selected: alpha, beta" in message
-    assert (
-        "TAPE_BACKEND=alpha in the environment, set_backend('alpha'), or with use_back" in message
-    )
+    assert "TAPE_BACKEND=alpha in the environment, set_backend('alpha'), or with use_back" in message
 
 
 def test_all_disabled(site, monkeypatch):
@@ -84,9 +80,7 @@ def test_all_disabled(site, monkeypatch):
     monkeypatch.setenv("TAPE_DISABLE_BACKENDS", "*")
     with pytest.raises(BackendError) as caught:
         get_backend()
-    assert "every installed backend (alpha, beta) is disabled by TAPE_DISABLE_BACKENDS=*" in str(
-        caught.value
-    )
+    assert "every installed backend (alpha, beta) is disabled by TAPE_DISABLE_BACKENDS=*" in str(caught.value)
 
 
 def test_broken_numpy_is_not_replaced_by_another(site):
@@ -241,9 +235,7 @@ def test_devices(site):
     assert select("alpha", "gpu").device == "gpu"
     assert select("alpha").device is None
     assert select(device="gpu:0") == (get_backend(), "gpu:0", "the only backend installed")
-    with pytest.raises(
-        BackendError, match="'alpha' has no device 'gpu:2'; its devices are cpu, gpu"
-    ):
+    with pytest.raises(BackendError, match="'alpha' has no device 'gpu:2'; its devices are cpu, gpu"):
         select(device="gpu:2")
     with use_backend("alpha:gpu:1"):
         assert select().device == "gpu:1"

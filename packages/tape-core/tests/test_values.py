@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
@@ -28,7 +29,7 @@ def values(shape: Any, dtype: str, low: float = -4, high: float = 4) -> Any:
     return hnp.arrays(dtype, shape, elements=st.floats(np.float32(low).item(), np.float32(high).item(), width=width))
 
 
-def agrees(found: tc.Tensor, expected: Any, before: list[Any] = [], after: list[Any] = []) -> None:
+def agrees(found: tc.Tensor, expected: Any, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> None:
     """Same values, shape and dtype; and inputs as they were."""
     expected = np.asarray(expected)
     assert isinstance(found, tc.Tensor)

@@ -88,9 +88,7 @@ def test_activations_by_name(name: str) -> None:
     assert layer.activation is getattr(tc, name)
     layer(x)
     assert layer.kernel is not None
-    np.testing.assert_array_equal(
-        layer(x).numpy(), getattr(tc, name)(tc.matmul(x, layer.kernel)).numpy()
-    )
+    np.testing.assert_array_equal(layer(x).numpy(), getattr(tc, name)(tc.matmul(x, layer.kernel)).numpy())
 
 
 def test_sequential() -> None:

@@ -188,9 +188,7 @@ def test_options_out_of_range() -> None:
 
 
 def sparse() -> tc.IndexedSlices:
-    return tc.IndexedSlices(
-        tc.asarray([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]]), tc.asarray([3, 1, 3]), (5, 2)
-    )
+    return tc.IndexedSlices(tc.asarray([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]]), tc.asarray([3, 1, 3]), (5, 2))
 
 
 DENSE = [[0, 0], [10, 20], [0, 0], [101, 202], [0, 0]]

@@ -177,20 +177,15 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
     def call(x1: Any, x2: Any, /) -> Any:
         kind1 = type(x1)
         kind2 = type(x2)
-        active = _get_active()
-        if kind1 is Tensor or kind1 is Variable:
+        if kind1 in _TENSORS:
             backend = x1.backend
             a1 = x1._array
             s1 = x1._slots
-            if kind2 is Tensor or kind2 is Variable:
+            if kind2 in _TENSORS:
                 if x2.backend is not backend:
                     op.operands((x1, x2))
                 a2 = x2._array
                 s2 = x2._slots
-                if kind2 is Variable:
-                    for tape in active:
-                        if tape._key not in s2:
-                            tape._on_read(x2)
             elif kind2 in SCALARS:
                 a2 = x2
                 s2 = NO_SLOTS
@@ -198,11 +193,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 return NotImplemented
             else:
                 return call(*op.operands((x1, x2)))
-            if kind1 is Variable:
-                for tape in active:
-                    if tape._key not in s1:
-                        tape._on_read(x1)
-        elif kind2 is Tensor and kind1 in SCALARS:
+        elif kind2 in _TENSORS and kind1 in SCALARS:
             backend = x2.backend
             a1 = x1
             s1 = NO_SLOTS
@@ -224,67 +215,69 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
         result._array = out
         result.backend = backend
         result._slots = slots = NO_SLOTS
-        if s1 or s2:
-            for tape in active:
-                key = tape._key
-                i1 = s1.get(key)
+        for tape in _get_active():
+            key = tape._key
+            i1 = s1.get(key)
+            i2 = s2.get(key)
+            if i1 is None and kind1 is Variable:
+                i1 = tape._on_read(x1)
                 i2 = s2.get(key)
-                if i1 is None:
-                    if i2 is None:
-                        continue
-                    plan = plans[_SECOND_WATCHED]
-                else:
-                    plan = plans[_FIRST_WATCHED if i2 is None else _BOTH_WATCHED]
-                if plan is None:
+            if i2 is None and kind2 is Variable:
+                i2 = tape._on_read(x2)
+            if i1 is None:
+                if i2 is None:
                     continue
-                records = tape._records
-                if slots is NO_SLOTS:
-                    result._slots = slots = {key: len(records)}
-                    mixed = False
-                    if elementwise and type(a1) is type(a2) and type(a1) in backend.scalar_types:
-                        specs: Any = None
-                    elif kind1 in SCALARS or kind2 in SCALARS:
-                        mixed = kind1 is complex or kind2 is complex
-                        specs = (spec_of(a1), spec_of(a2)) if mixed or not elementwise else None
-                    else:
-                        shape1, dtype1, shape2, dtype2 = a1.shape, a1.dtype, a2.shape, a2.dtype
-                        mixed = dtype1 is not dtype2 and dtype1 != dtype2
-                        if not elementwise:
-                            specs = ((shape1, dtype1), (shape2, dtype2))
-                        elif shape1 == shape2 and not mixed:
-                            specs = None
-                        else:
-                            shape, dtype = out.shape, out.dtype
-                            specs = (
-                                None if shape1 == shape and dtype1 == dtype else (shape1, dtype1),
-                                None if shape2 == shape and dtype2 == dtype else (shape2, dtype2),
-                            )
-                    # A constant that is kept needs slots of its own, so that a tape opened later may watch it.
-                    if s1 is NO_SLOTS and kind1 is Tensor:
-                        s1 = own_slots(x1)
-                    if s2 is NO_SLOTS and kind2 is Tensor:
-                        s2 = own_slots(x2)
+                plan = plans[_SECOND_WATCHED]
+            elif i2 is None:
+                plan = plans[_FIRST_WATCHED]
+            else:
+                plan = plans[_BOTH_WATCHED]
+            if plan is None:
+                continue
+            records = tape._records
+            if slots is NO_SLOTS:
+                result._slots = slots = {key: len(records)}
+                specs: Any = None
+                mixed = False
+                if kind1 in SCALARS or kind2 in SCALARS:
+                    mixed = kind1 is complex or kind2 is complex
+                    if mixed or not elementwise:
+                        specs = (spec_of(a1), spec_of(a2))
+                elif elementwise and type(a1) is type(a2) and type(a1) in backend.scalar_types:
+                    pass
                 else:
-                    slots[key] = len(records)
-                if mixed:
-                    tape._meet(op, backend, out)
-                records.append(
-                    (
-                        plan,
-                        specs,
-                        i1,
-                        a1 if plan.keep1 else None,
-                        s1,
-                        i2,
-                        a2 if plan.keep2 else None,
-                        s2,
-                        out if plan.keep_out else None,
-                        slots,
-                    )
-                )
+                    shape1 = a1.shape
+                    shape2 = a2.shape
+                    dtype1 = a1.dtype
+                    dtype2 = a2.dtype
+                    mixed = dtype1 is not dtype2 and dtype1 != dtype2
+                    if not elementwise:
+                        specs = ((shape1, dtype1), (shape2, dtype2))
+                    elif shape1 != shape2 or mixed:
+                        shape = out.shape
+                        dtype = out.dtype
+                        specs = (
+                            None if shape1 == shape and dtype1 == dtype else (shape1, dtype1),
+                            None if shape2 == shape and dtype2 == dtype else (shape2, dtype2),
+                        )
+                # A constant that is kept needs slots of its own, so that a tape opened later may watch it.
+                if s1 is NO_SLOTS and kind1 is Tensor:
+                    s1 = own_slots(x1)
+                if s2 is NO_SLOTS and kind2 is Tensor:
+                    s2 = own_slots(x2)
+            else:
+                slots[key] = len(records)
+            if mixed:
+                tape._meet(op, backend, out)
+            keep1 = a1 if plan.keep1 else None
+            keep2 = a2 if plan.keep2 else None
+            records.append((plan, specs, i1, keep1, s1, i2, keep2, s2, out if plan.keep_out else None, slots))
         return result
 
     return call
+
+
+_TENSORS = frozenset({Tensor, Variable})
 
 
 def general_call(op: Op) -> Callable[..., Any]:

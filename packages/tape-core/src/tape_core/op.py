@@ -121,7 +121,9 @@ class Op:
         """
         values = tuple(
             [
-                v if type(v) is Tensor or (v is None and self.optional) else read(v, lambda k=k: f"{self.name}: {self._input_name(k)}")  # type: ignore[misc]
+                v
+                if type(v) is Tensor or (v is None and self.optional)
+                else read(v, lambda k=k: f"{self.name}: {self._input_name(k)}")  # type: ignore[misc]
                 for k, v in enumerate(values)
             ]
         )

@@ -144,7 +144,10 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
             lines += [f"    accumulate_each(xp, d, {slot}, rec[1][0], grads, rules[{j}])"]
             continue
         if op.elementwise:
-            lines += [f"    if specs is not None and specs[{k}] is not None:", f"        d = project(xp, d, specs[{k}])"]
+            lines += [
+                f"    if specs is not None and specs[{k}] is not None:",
+                f"        d = project(xp, d, specs[{k}])",
+            ]
         else:
             lines += [
                 f"    shape, dtype = rec[1][{k}]",
@@ -197,8 +200,8 @@ def _generate(plan: Plan, source: str) -> Callable[..., Any]:
         **{f"rule{j}": rule.fn for j, rule in enumerate(plan.rules)},
     }
     inputs = ", ".join(rule.input for rule in plan.rules)
-    name = f"<tape_core: {source[4 : source.index('(')]} of {plan.op.name} for {inputs}>"
-    exec(compile(source, name, "exec"), names)  # noqa: S102 - our own source, of names and numbers only
+    name = f"<tape_core: {source[4 : source.index(':')]} of {plan.op.name} for {inputs}>"
+    exec(compile(source, name, "exec"), names)
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     generated: Callable[..., Any] = names[source[4 : source.index("(")]]
     return generated

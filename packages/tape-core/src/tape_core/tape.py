@@ -178,8 +178,9 @@ class GradientTape:
         for k, leaf in enumerate(leaves):
             if not isinstance(leaf, Tensor):
                 raise WatchError(
-                    f"Passed in object {leaf!r}{pytree.path(structure, k)} of type {type(leaf).__name__!r}, not a Tensor "
-                    f"or Variable; make a Tensor of it first: x = tape_core.asarray(...), tape.watch(x), and compute with x"
+                    f"Passed in object {leaf!r}{pytree.path(structure, k)} of type {type(leaf).__name__!r}, not a "
+                    f"Tensor or Variable; make a Tensor of it first: x = tape_core.asarray(...), tape.watch(x), and "
+                    f"compute with x"
                 )
         for leaf in leaves:
             if not leaf.dtype.inexact:
@@ -214,10 +215,12 @@ class GradientTape:
             entry = (*entry, self._watch_leaf(variable._slots, variable._kind))
         self._variables[id(variable)] = entry
 
-    def _on_read(self, variable: Variable) -> None:
-        """A variable was read, whose value this tape does not know, while it records."""
+    def _on_read(self, variable: Variable) -> int | None:
+        """A variable was read, whose value this tape does not know, while it records: its slot, if it has one now."""
         if (self._watch_accessed and variable.trainable) or id(variable) in self._variables:
             self._watch_variable(variable)
+            return variable._slots.get(self._key)
+        return None
 
     def _meet(self, op: Op, backend: Backend, out: Any) -> None:
         """Note what a record brings that the fast backward pass does not handle."""
@@ -298,16 +301,13 @@ class GradientTape:
         key, variables = self._key, self._variables
         recorded = bool(ACTIVE.get())
         # A Variable has a slot for each value that was read: their gradients add up.
-        slots_of = [
-            variables.get(id(source), _NOT_READ)[1:] if isinstance(source, Variable) else source._slots.get(key)
+        slots_of: list[tuple[int, ...]] = [
+            variables.get(id(source), _NOT_READ)[1:]
+            if isinstance(source, Variable)
+            else (() if (slot := source._slots.get(key)) is None else (slot,))
             for source in sources
         ]
-        wanted: list[int] = []
-        for slots in slots_of:
-            if type(slots) is tuple:
-                wanted += slots
-            elif slots is not None:
-                wanted.append(slots)
+        wanted = [slot for slots in slots_of for slot in slots]
         seeds: dict[Backend, dict[int, Tensor]] = {}
         direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
         for k, target in enumerate(targets):
@@ -325,8 +325,8 @@ class GradientTape:
             grads = sweep(self, backend, own, wanted, recorded, release=not self._persistent and n == len(seeds))
             top = len(grads)
             for k, slots in enumerate(slots_of):
-                for slot in slots if type(slots) is tuple else (slots,):
-                    if slot is None or slot >= top or (part := grads[slot]) is None:
+                for slot in slots:
+                    if slot >= top or (part := grads[slot]) is None:
                         continue
                     if not recorded:
                         part = wrap(part, backend) if type(part) is not IndexedSlices else _public(part, backend)

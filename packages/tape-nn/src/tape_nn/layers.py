@@ -75,8 +75,7 @@ class Dense(Module):
             kernel = self._build(x)
         elif x.shape[-1:] != kernel.shape[:1]:
             raise ValueError(
-                f"Dense was built for inputs with {kernel.shape[0]} numbers on the last axis; "
-                f"got shape {x.shape}"
+                f"Dense was built for inputs with {kernel.shape[0]} numbers on the last axis; got shape {x.shape}"
             )
         if not x.dtype.inexact:
             x = tc.astype(x, kernel.dtype)
@@ -92,9 +91,7 @@ class Dense(Module):
         dtype = x.dtype if x.dtype.inexact else tc.get_default_dtype()
         where: dict[str, Any] = {"dtype": dtype, "backend": x.backend, "device": x.device}
         shape = (x.shape[-1], self.units)
-        kernel = tc.Variable(
-            self.kernel_initializer(shape, rng=rng, **where), name="kernel", **where
-        )
+        kernel = tc.Variable(self.kernel_initializer(shape, rng=rng, **where), name="kernel", **where)
         if self.use_bias:
             bias = self.bias_initializer((self.units,), rng=rng, **where)
             self.bias = tc.Variable(bias, name="bias", **where)
@@ -120,9 +117,7 @@ class Sequential(Module):
         self.layers = list(layers)
         for index, layer in enumerate(self.layers):
             if not callable(layer):
-                raise TypeError(
-                    f"Sequential: layer {index} of type {type(layer).__name__!r} is not callable"
-                )
+                raise TypeError(f"Sequential: layer {index} of type {type(layer).__name__!r} is not callable")
 
     def __call__(self, x: Any) -> tc.Tensor:
         for layer in self.layers:
@@ -154,7 +149,4 @@ def _activation(activation: Layer | str | None) -> Layer | None:
     if activation in ACTIVATIONS:
         function: Layer = getattr(tc, activation)
         return function
-    raise ValueError(
-        f"unknown activation {activation!r}; pass a callable, None or one of "
-        + ", ".join(ACTIVATIONS)
-    )
+    raise ValueError(f"unknown activation {activation!r}; pass a callable, None or one of " + ", ".join(ACTIVATIONS))

@@ -79,8 +79,7 @@ class Optimizer:
     def _start(self, variable: Variable) -> _State:
         if not variable.dtype.inexact:
             raise TypeError(
-                "only floating-point variables can be optimized; "
-                f"{_names([variable])} has dtype {variable.dtype}"
+                f"only floating-point variables can be optimized; {_names([variable])} has dtype {variable.dtype}"
             )
         state = self._states[id(variable)] = _State(variable, self.iterations)
         return state
@@ -110,9 +109,7 @@ class SGD(Optimizer):
     Variable([0.5 1. ], shape=(2,), dtype=float32, backend=numpy)
     """
 
-    def __init__(
-        self, learning_rate: float = 0.01, momentum: float = 0.0, nesterov: bool = False
-    ) -> None:
+    def __init__(self, learning_rate: float = 0.01, momentum: float = 0.0, nesterov: bool = False) -> None:
         super().__init__(learning_rate)
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1; got {momentum}")
@@ -180,9 +177,7 @@ class Adam(Optimizer):
 
     def _start(self, variable: Variable) -> _State:
         if variable.dtype.kind == "complex floating":
-            raise TypeError(
-                f"Adam updates real variables; {_names([variable])} has dtype {variable.dtype}"
-            )
+            raise TypeError(f"Adam updates real variables; {_names([variable])} has dtype {variable.dtype}")
         return super()._start(variable)
 
     def _update(self, gradient: Any, variable: Variable, state: _State) -> None:
@@ -251,10 +246,7 @@ def _checked(gradient: Any, variable: Variable) -> Any:
             backend = variable.backend
             result = backend.xp.astype(result, backend.raw_dtype(variable.dtype))
     if shape != variable.shape:
-        raise ValueError(
-            f"the gradient of {_names([variable])} has shape {shape}; the variable has "
-            f"{variable.shape}"
-        )
+        raise ValueError(f"the gradient of {_names([variable])} has shape {shape}; the variable has {variable.shape}")
     return result
 
 
@@ -271,6 +263,4 @@ def _detached(array: Any, variable: Variable) -> Tensor:
 
 
 def _names(variables: list[Variable]) -> str:
-    return ", ".join(
-        repr(v.name) if v.name else f"<Variable of shape {v.shape}>" for v in variables
-    )
+    return ", ".join(repr(v.name) if v.name else f"<Variable of shape {v.shape}>" for v in variables)

@@ -103,9 +103,4 @@ _NUMBERS = frozenset({bool, int, float})
 
 
 def _is_like(array: Any, g: Any) -> bool:
-    return (
-        type(array) is np.ndarray
-        and array.shape == g.shape
-        and array.dtype == g.dtype
-        and array.flags.c_contiguous
-    )
+    return type(array) is np.ndarray and array.shape == g.shape and array.dtype == g.dtype and array.flags.c_contiguous

@@ -6,8 +6,8 @@ import builtins
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tape_core.op import NONDIFF, linear, transpose
 from tape_core.cotangents import broadcast_shape
+from tape_core.op import NONDIFF, linear, transpose
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import ArrayLike, Tensor, read
 
