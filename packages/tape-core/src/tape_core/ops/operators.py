@@ -7,6 +7,7 @@ from typing import Any
 
 from tape_core.hotpath import accepts, binary_call
 from tape_core.ops import elementwise as ew
+from tape_core.ops import logic
 from tape_core.ops.indexing import getitem_with_key
 from tape_core.ops.linalg import matmul, matrix_transpose
 from tape_core.tensor import Tensor
@@ -33,19 +34,19 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "floordiv": ew.floor_divide,
     "mod": ew.remainder,
     "pow": ew.pow,
-    "and": ew.bitwise_and,
-    "or": ew.bitwise_or,
-    "xor": ew.bitwise_xor,
-    "lshift": ew.bitwise_left_shift,
-    "rshift": ew.bitwise_right_shift,
+    "and": logic.bitwise_and,
+    "or": logic.bitwise_or,
+    "xor": logic.bitwise_xor,
+    "lshift": logic.bitwise_left_shift,
+    "rshift": logic.bitwise_right_shift,
 }
 _COMPARISONS: dict[str, Callable[..., Any]] = {
-    "lt": ew.less,
-    "le": ew.less_equal,
-    "gt": ew.greater,
-    "ge": ew.greater_equal,
-    "eq": ew.equal,
-    "ne": ew.not_equal,
+    "lt": logic.less,
+    "le": logic.less_equal,
+    "gt": logic.greater,
+    "ge": logic.greater_equal,
+    "eq": logic.equal,
+    "ne": logic.not_equal,
 }
 
 for _name, _function in _BINARY.items():
@@ -57,7 +58,7 @@ for _name, _function in _COMPARISONS.items():
 _attach("__neg__", lambda self: ew.negative(self))
 _attach("__pos__", lambda self: ew.positive(self))
 _attach("__abs__", lambda self: ew.abs(self))
-_attach("__invert__", lambda self: ew.bitwise_invert(self))
+_attach("__invert__", lambda self: logic.bitwise_invert(self))
 _attach("__getitem__", lambda self, key: getitem_with_key(self, key))
 
 

@@ -1,0 +1,179 @@
+"""What is NumPy's own: kernels in place of the defaults, reuse of memory, the allocator's setting."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+from tape_core.backends import ArrayAPIBackend
+from tape_numpy import allocator
+from tape_numpy.backend import NumPyBackend
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def backend() -> NumPyBackend:
+    return NumPyBackend()
+
+
+@pytest.fixture(scope="module")
+def plain() -> ArrayAPIBackend:
+    """The same library with none of the kernels."""
+    return ArrayAPIBackend("plain", np, array_types=("numpy:ndarray",))
+
+
+# -- kernels agree with the defaults they replace
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (4, 40), (2, 3, 4), (7,), (0, 3)], ids=str)
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+def test_cross_entropy(shape: tuple[int, ...], axis: int, dtype: str, backend: Any, plain: Any) -> None:
+    if shape[axis] == 0:
+        pytest.skip("no classes")
+    logits = RNG.standard_normal(shape) * 3
+    rest = tuple(np.delete(shape, axis).tolist())
+    labels = RNG.integers(0, shape[axis], rest).astype(dtype)
+    g = RNG.standard_normal(rest)
+    for name, arguments in (("cross_entropy", (logits, labels)), ("cross_entropy_vjp", (g, logits, labels))):
+        found = getattr(backend.xp, name)(*arguments, axis=axis)
+        expected = getattr(plain.xp, name)(*arguments, axis=axis)
+        assert np.shape(found) == np.shape(expected)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [3, 100])
+@pytest.mark.parametrize("label", [-1, "n"])
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_labels_out_of_range_are_refused(classes: int, label: Any, dtype: str) -> None:
+    labels = np.array([0, classes if label == "n" else label], dtype)
+    with pytest.raises(ValueError, match=rf"cross_entropy.*labels must be in \[0, {classes}\), got"):
+        tc.cross_entropy(np.zeros((2, classes)), labels)
+
+
+def test_cross_entropy_of_large_logits_neither_overflows_nor_loses_the_gradient() -> None:
+    x = tc.asarray([[1000.0, -1000.0], [-1e30, 0.0]])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = tc.cross_entropy(x, tc.asarray([0, 0]))
+    assert y.tolist() == pytest.approx([0.0, 1e30])
+    assert tape.gradient(y, x).tolist() == [[0.0, 0.0], [-1.0, 1.0]]
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (1, 4), (0, 3), (1500, 2), (3, 0)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_sum_over_rows(shape: tuple[int, int], dtype: str, backend: Any) -> None:
+    x = (RNG.standard_normal(shape) * 8).astype(dtype)
+    for array in (x, np.asfortranarray(x), x[::-1]):
+        found = backend.xp.sum(array, axis=0)
+        assert found.dtype == np.sum(array, axis=0).dtype
+        np.testing.assert_allclose(found, np.sum(array, axis=0), rtol=1e-5, atol=1e-4)
+
+
+def test_sum_over_rows_of_infinities_and_nan(backend: Any) -> None:
+    x = np.array([[np.inf, np.nan, 1.0], [1.0, 1.0, -np.inf]], np.float32)
+    np.testing.assert_array_equal(backend.xp.sum(x, axis=0), np.sum(x, axis=0))
+
+
+def test_the_gradient_of_a_sum_cannot_be_written_to_by_accident() -> None:
+    v = tc.Variable(np.ones((3, 2)))
+    with tc.GradientTape() as tape:
+        y = tc.sum(v)
+    g = tape.gradient(y, v)
+    with pytest.raises(ValueError, match="read-only"):
+        g.array[0, 0] = 5.0  # all elements share one place in memory
+
+
+# -- memory
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("size", [10, 1 << 15, 100_003])
+def test_scale_in_blocks(size: int, in_place: bool, backend: Any) -> None:
+    g, x, y = (RNG.standard_normal(size) for _ in range(3))
+    kept = g.copy(), x.copy(), y.copy()
+    seen: list[int] = []
+
+    def partial(xp: Any, x: Any, power: int, y: Any) -> Any:
+        seen.append(x.size)
+        return xp.sin(x) ** power + y
+
+    out = backend.scale(g, partial, (x, 2, y), in_place)
+    np.testing.assert_allclose(out, kept[0] * (np.sin(x) ** 2 + y), rtol=1e-12)
+    assert (out is g) == in_place
+    assert np.array_equal(g, kept[0]) != in_place
+    assert np.array_equal(x, kept[1])
+    assert np.array_equal(y, kept[2])
+    assert sum(seen) == size
+    assert len(seen) == -(-size // (1 << 15))
+
+
+@pytest.mark.parametrize("argument", ["itself", "row", "transposed", "number"])
+def test_scale_where_blocks_do_not_fit(argument: str, backend: Any) -> None:
+    g, x = RNG.standard_normal((300, 200)), RNG.standard_normal((300, 200))
+    a = {"itself": x, "row": x[:1], "transposed": RNG.standard_normal((200, 300)).T, "number": 3.0}[argument]
+    before = np.array(a)
+    found = backend.scale(g.copy(), lambda xp, a: a, (a,), True)
+    np.testing.assert_allclose(found, g * a)
+    assert np.array_equal(before, a)
+
+
+def test_is_exclusive_only_for_what_nobody_else_holds(backend: Any) -> None:
+    if backend.array_class is None:
+        pytest.skip("this Python does not count references")
+    array = np.ones(3)
+    assert backend.is_exclusive(array, 1)
+    other = array
+    assert not backend.is_exclusive(array, 1)
+    assert backend.is_exclusive(other, 2)
+    del other
+    view = array[:2]
+    assert not backend.is_exclusive(view, 1), "a view"
+    assert not backend.is_exclusive(array, 1), "one that has a view"
+    del view
+    array.flags.writeable = False
+    assert not backend.is_exclusive(array, 1), "read-only"
+    assert not backend.is_exclusive(np.float64(1.0), 9), "no array"
+
+
+# -- the allocator
+
+
+def test_the_allocators_setting_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAPE_NUMPY_ALLOCATOR", "keeps")
+    with pytest.raises(ValueError, match="TAPE_NUMPY_ALLOCATOR must be 'keep' or 'system', got 'keeps'"):
+        allocator.configure()
+    monkeypatch.setenv("TAPE_NUMPY_ALLOCATOR", "system")
+    assert allocator.configure() is False
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc")
+@pytest.mark.parametrize("setting", ["keep", "system"])
+def test_kept_memory_is_not_faulted_in_again(setting: str) -> None:
+    code = """
+import resource, numpy as np, tape_core as tc
+x = tc.asarray(np.ones(1_000_000))
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        tc.sin(x)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+    # With thresholds of its own in the environment glibc hands memory back, unless they are set again.
+    environment = os.environ | {
+        "TAPE_NUMPY_ALLOCATOR": setting,
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_TRIM_THRESHOLD_": "131072",
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    faults = int(done.stdout)
+    assert faults < 20 if setting == "keep" else faults > 20
