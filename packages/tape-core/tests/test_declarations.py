@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.backends import ArrayAPIBackend
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.extend import elementwise, linear, op, registry, transpose, vjp
 
@@ -29,10 +31,10 @@ def declare_bad(declare: Any, signature: str, **options: Any) -> None:
         (elementwise, "x, /", {"x": lambda x: x}, "must take xp first; it takes x"),
         (elementwise, "x, /", {"x": vjp(lambda xp, x: x)}, "must take xp, g first; it takes xp, x"),
         (elementwise, "x, /", {"x": "2 x"}, "must be a function, vjp"),
-        (op, "x, /", {"x": lambda xp, g: g}, r"op: the rule for 'x' must be vjp\(...\), NONDIFF or TODO"),
-        (op, "x, /", {"x": 1}, "op: the rule for 'x' must be vjp"),
+        (op, "x, /", {"x": lambda xp, g: g}, r"op: the rule of 'bad.*' for 'x' must be vjp\(...\), NONDIFF or TODO"),
+        (op, "x, /", {"x": 1}, "op: the rule of 'bad_for_test' for 'x' must be vjp"),
         (op, "x, /, axis", {"x": vjp(lambda xp, g, axes: g)}, "asks for 'axes'.*axis"),
-        (linear, "x, /", {"x": vjp(lambda xp, g: g)}, r"linear: the rule for 'x' must be transpose\(...\)"),
+        (linear, "x, /", {"x": vjp(lambda xp, g: g)}, r"linear: the rule of 'bad.*' for 'x' must be transpose\(...\)"),
         (linear, "x, /", {"x": transpose(lambda xp, g, x: g)}, "is a transpose and cannot depend on x"),
         (linear, "x, /", {"x": transpose(lambda xp, g, out: g)}, "is a transpose and cannot depend on out"),
     ],
@@ -89,3 +91,11 @@ def test_a_standard_op_cannot_be_registered_again() -> None:
             """Not the sine."""
 
     assert "sin" not in DEFAULT_KERNELS
+
+
+@pytest.mark.parametrize(("name", "rule"), [("softmax", lambda xp, out: out), ("sum", vjp(lambda xp, g: g))])
+def test_an_override_of_the_wrong_kind_changes_nothing(name: str, rule: Any) -> None:
+    backend = ArrayAPIBackend("there", np, array_types=("nowhere:Array",))
+    with pytest.raises(TypeError, match=f"the rule of {name!r} for 'x' must be"):
+        registry.override(name, backend, x=rule)
+    assert name not in backend.rules

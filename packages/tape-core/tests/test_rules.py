@@ -7,11 +7,12 @@ import weakref
 from typing import Any
 
 import array_api_compat.numpy
+import array_api_strict
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.backends import ArrayAPIBackend, discovery
-from tape_core.extend import NONDIFF, TODO, elementwise, linear, op, registry, transpose, vjp
+from tape_core.backends import ArrayAPIBackend
+from tape_core.extend import NONDIFF, TODO, elementwise, linear, op, transpose, vjp
 
 THIS_FILE = __file__.rsplit("/", 1)[-1]
 
@@ -375,6 +376,47 @@ def test_the_engine_casts_to_the_dtype_of_the_input() -> None:
     assert gradient(widens, tc.asarray([1.0]))[0].dtype is tc.float32
 
 
+def test_masks_is_heeded_by_an_op_of_two_inputs() -> None:
+    @elementwise(
+        x=vjp(lambda xp, g, keep: xp.where(keep, g, 0)),
+        keep=NONDIFF,
+        masks=True,
+        kernel=lambda xp, x, keep: xp.where(keep, x, 0),
+    )
+    def masked_for_test(x: Any, keep: Any, /) -> Any:
+        """x where `keep`, else 0."""
+
+    x = tc.asarray([0.0, 4.0])
+    assert gradient(lambda x: masked_for_test(tc.sqrt(x), x > 0), x)[0].tolist() == [0.0, 0.25]
+
+
+def test_a_tensor_for_a_parameter_that_has_no_rule_is_refused() -> None:
+    @elementwise(x=1, kernel=lambda xp, x, y: x + y)
+    def one_rule_for_two(x: Any, y: Any, /) -> Any:
+        """`x + y`; the rule for y is forgotten."""
+
+    @op(x=vjp(lambda xp, g: g), z=NONDIFF, kernel=lambda xp, x, z, y: x + y)
+    def two_rules_for_three(x: Any, z: Any, y: Any, /) -> Any:
+        """`x + y`; the rule for y is forgotten."""
+
+    x = tc.asarray([1.0])
+    assert one_rule_for_two(x, 1.0).item() == 2.0
+    with pytest.raises(TypeError, match="one_rule_for_two: a Tensor was given for a parameter; only its inputs, x,"):
+        one_rule_for_two(x, x)
+    with pytest.raises(TypeError, match="two_rules_for_three: a Tensor .* only its inputs, x, z,"):
+        two_rules_for_three(x, x, x)
+
+
+def test_a_gradient_in_another_dtype_on_a_library_whose_arrays_wrap_others() -> None:
+    # Its arrays have an attribute `_array`, as Tensors do.
+    strict = ArrayAPIBackend("strict", array_api_strict)
+    x = tc.asarray([1.0, 2.0], dtype="float32", backend=strict)
+    (g,) = gradient(lambda x: tc.sum(tc.astype(x, "float64") * 2.0), x)
+    assert (g.dtype, g.tolist()) == (tc.float32, [2.0, 2.0])
+    (g,) = gradient(lambda x: x * tc.ones((3, 2), dtype="float64", backend=strict), x)
+    assert (g.dtype, g.tolist()) == (tc.float32, [3.0, 3.0])
+
+
 # -- several results
 
 
@@ -416,61 +458,3 @@ def test_a_rule_of_several_results_gets_a_cotangent_for_each() -> None:
     assert gradient(lambda x: square_and_sum(x)[1], x)[0].tolist() == [1.0, 1.0]
     assert gradient(lambda x: list(square_and_sum(x)), x)[0].tolist() == [3.0, 5.0]
     assert second(lambda x: square_and_sum(x)[0] * square_and_sum(x)[1], x).tolist() == [16.0, 20.0]
-
-
-# -- backends
-
-
-def test_an_override_replaces_rules_on_one_backend() -> None:
-    other = ArrayAPIBackend("other", array_api_compat.numpy, array_types=["nowhere:Array"])
-    there, here = tc.asarray([1.0], backend=other), tc.asarray([1.0], backend="numpy")
-    assert gradient(tc.cos, there)[0].item() == pytest.approx(-np.sin(1.0))
-    registry.override("cos", other, x=lambda xp, out: out * 0 + 7)
-    assert gradient(tc.cos, there)[0].item() == 7.0
-    assert gradient(tc.cos, here)[0].item() == pytest.approx(-np.sin(1.0))
-    registry.override("multiply", other, x2=5)
-    dx, dy = gradient(tc.multiply, there, there * 3.0)
-    assert (dx.item(), dy.item()) == (3.0, 5.0), "what is not named keeps its rule"
-    with pytest.raises(KeyError, match="no_such_op"):
-        registry.override("no_such_op", other, x=1)
-    with pytest.raises(TypeError, match="op 'cos' has no input 'y'"):
-        registry.override("cos", other, y=1)
-    with pytest.raises(TypeError, match="asks for 'z'"):
-        registry.override("cos", other, x=lambda xp, z: z)
-    assert gradient(tc.cos, there)[0].item() == 7.0, "a refused override changes nothing"
-
-
-def test_a_plugin_brings_ops_and_rules(site: Any) -> None:
-    site.add(
-        "extra",
-        plugin={
-            "@hookimpl\ndef tape_load_backend": '''\
-@hookimpl
-def tape_register_rules(registry):
-    import NAMElib
-    from tape_core.extend import elementwise
-
-    @elementwise(x=lambda xp, x: 3 * x * x, kernel=lambda xp, x: x * x * x)
-    def cube_by_plugin(x, /):
-        """`x³`."""
-
-    registry.override("exp", NAMElib.backend, x=lambda xp, out: out * 0 + 5)
-
-@hookimpl
-def tape_load_backend'''
-        },
-        library={
-            "from types import SimpleNamespace": "import array_api_compat.numpy",
-            'SimpleNamespace(__version__="3.1")': "array_api_compat.numpy",
-        },
-    )
-    assert "cube_by_plugin" not in registry, "nothing is loaded yet"
-    backend = discovery.load("extra")
-    cube = registry["cube_by_plugin"].function
-    x = tc.asarray([2.0], backend=backend)
-    assert x.backend.name == "extra"
-    assert cube(x).item() == 8.0
-    assert gradient(cube, x)[0].item() == 12.0
-    assert second(cube, x).item() == 12.0
-    assert gradient(tc.exp, x)[0].item() == 5.0
-    assert backend.xp.cube_by_plugin(np.asarray(2.0)) == 8.0

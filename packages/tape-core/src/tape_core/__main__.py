@@ -20,7 +20,7 @@ environment variables:
   TAPE_BACKEND           the backend of new arrays: torch, torch:cuda:0, or module:attribute
   TAPE_DISABLE_BACKENDS  backends not to use: a comma-separated list, or * for all
   TAPE_TRACE_PLUGINS     1 reports on stderr how each plugin is found and loaded
-  TAPE_DEFAULT_DTYPE     the dtype of new floating-point arrays: float32 or float64
+  TAPE_DEFAULT_DTYPE     the dtype of new floating-point arrays: float32, float64, float16
 """
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tape_core.tensor import Tensor
+
 if TYPE_CHECKING:
     from tape_core.rules import Rule
 
@@ -57,7 +59,7 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 def cast(xp: Any, d: Any, dtype: Any) -> Any:
     """`d` in another dtype: a real input has a real gradient."""
-    if dtype is None or getattr(d, "_array", d).dtype == dtype:
+    if dtype is None or (d._array if isinstance(d, Tensor) else d).dtype == dtype:
         return d
     if xp.isdtype(d.dtype, "complex floating") and not xp.isdtype(dtype, "complex floating"):
         d = xp.real(d)

@@ -113,7 +113,7 @@ def single_call(op: Op) -> Callable[..., Any]:
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, (x,), params, kwargs)
         s = x._slots
-        if type(out) is tuple or type(out) is list:
+        if type(out) in _NO_ARRAY:
             return finish(op, active, plans, backend, (s,), (a,), out, params, kwargs)
         result: Tensor = _new(Tensor)
         result._array = out
@@ -154,6 +154,7 @@ def operand(op: Op, x: Any, active: Any) -> Any:
     return x
 
 
+_NO_ARRAY = frozenset({tuple, list, Tensor})  # what a kernel returns for several results, or by mistake
 _ONE_WATCHED = (True,)
 _BOTH_WATCHED = (True, True)
 _FIRST_WATCHED = (True, False)
@@ -365,6 +366,11 @@ def finish(
 ) -> Any:
     """The result or results of a kernel as Tensors, recorded on the tapes that watch an operand."""
     several = type(out) is tuple or type(out) is list
+    if type(out) is Tensor:
+        raise TypeError(
+            f"{op.name}: a Tensor was given for a parameter; only its inputs, {', '.join(op.inputs)}, may be arrays; "
+            f"if another is to be one, the op must be declared with a rule for it"
+        )
     slots = NO_SLOTS
     parts: list[dict[int, int]] = []
     for tape in active:

@@ -8,8 +8,8 @@ Declare an op by decorating its signature and docstring; the array work is the b
 
 The three decorators differ in what the engine may do with a rule:
 
-- `elementwise`: the op broadcasts; a rule is the partial derivative (or a `vjp`), and the engine multiplies,
-  conjugates and sums back over broadcasting.
+- `elementwise`: the op broadcasts; a rule is the partial derivative (or a `vjp`), and the engine multiplies and
+  sums back over broadcasting.
 - `linear`: each rule is a `transpose`.
 - `op`: each rule is a `vjp`. Here and for `linear` the cotangent must have exactly the input's shape.
 
@@ -27,7 +27,7 @@ from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.backends.protocol import Backend
 from tape_core.hotpath import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.plan import Plan
-from tape_core.rules import NONDIFF, TODO, Parameters, Rule, RuleSpec, compile_rules, transpose, vjp
+from tape_core.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, transpose, vjp
 from tape_core.samples import Samples
 from tape_core.tensor import SCALARS, Tensor, read
 
@@ -44,7 +44,7 @@ class Op:
         function: Callable[..., Any],
         rules: Mapping[str, RuleSpec],
         *,
-        elementwise: bool = False,
+        form: Form,
         sequence: bool = False,
         masks: bool = False,
         sparse: bool = False,
@@ -54,7 +54,8 @@ class Op:
     ) -> None:
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
-        self.elementwise = elementwise
+        self.form = form
+        self.elementwise = form == "elementwise"
         self.masks = masks
         self.sparse = sparse
         self.kernel = kernel
@@ -64,7 +65,7 @@ class Op:
         self.rules = dict(rules)
         self.parameters = Parameters(name, self.signature, list(rules), sequence)
         self.inputs = self.parameters.inputs
-        self.compiled = compile_rules(name, self.parameters, rules)
+        self.compiled = compile_rules(name, form, self.parameters, rules)
         self.has_parameters = bool(self.parameters.defaults)
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
@@ -83,7 +84,7 @@ class Op:
         return bool(self.compiled)
 
     def _call_path(self) -> Callable[..., Any]:
-        plain = not (self.has_parameters or self.sequence or self.sparse)
+        plain = not (self.has_parameters or self.sequence or self.sparse or self.masks)
         if plain and len(self.inputs) <= 2 and not self.compiled:
             return constant_call(self)
         if plain and len(self.inputs) == 1 and self.elementwise:
@@ -107,7 +108,7 @@ class Op:
         own = backend.rules.get(self.name)
         rules: dict[int, Rule] = self.compiled
         if own is not None:
-            rules = compile_rules(self.name, self.parameters, {**self.rules, **own})
+            rules = compile_rules(self.name, self.form, self.parameters, {**self.rules, **own})
         bound = self.bindings[backend] = kernel, Plans(self, rules)
         return bound
 
@@ -234,7 +235,7 @@ class Registry(Mapping[str, Op]):
             TypeError: a rule does not fit the op.
         """
         op = self._ops[name]
-        compile_rules(name, op.parameters, {**op.rules, **backend.rules.get(name, {}), **rules})
+        compile_rules(name, op.form, op.parameters, {**op.rules, **backend.rules.get(name, {}), **rules})
         backend.rules.setdefault(name, {}).update(rules)
         op.bindings.pop(backend, None)
 
@@ -268,7 +269,7 @@ def elementwise(
         reason: for an op through which nothing flows, why.
         rules: per input, in order: the partial derivative as a function or number, a `vjp`, NONDIFF or TODO.
     """
-    return _declare(rules=rules, elementwise=True, samples=samples, kernel=kernel, masks=masks, reason=reason)
+    return _declare(form="elementwise", rules=rules, samples=samples, kernel=kernel, masks=masks, reason=reason)
 
 
 def linear(
@@ -284,9 +285,7 @@ def linear(
     With `sequence=True` the first argument is a sequence of arrays, and its rule returns as many cotangents.
     With `sparse=True` a rule may return :class:`~tape_core.IndexedSlices`.
     """
-    if bad := [name for name, rule in rules.items() if not isinstance(rule, transpose) and rule is not NONDIFF]:
-        raise TypeError(f"linear: the rule for {bad[0]!r} must be transpose(...) or NONDIFF")
-    return _declare(rules=rules, samples=samples, kernel=kernel, sequence=sequence, sparse=sparse)
+    return _declare(form="linear", rules=rules, samples=samples, kernel=kernel, sequence=sequence, sparse=sparse)
 
 
 def op(
@@ -297,7 +296,5 @@ def op(
     reason: str | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
-    """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of `elementwise`."""
-    if bad := [name for name, rule in rules.items() if not isinstance(rule, vjp | type(NONDIFF))]:
-        raise TypeError(f"op: the rule for {bad[0]!r} must be vjp(...), NONDIFF or TODO")
-    return _declare(rules=rules, samples=samples, kernel=kernel, sequence=sequence, reason=reason)
+    """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two."""
+    return _declare(form="op", rules=rules, samples=samples, kernel=kernel, sequence=sequence, reason=reason)

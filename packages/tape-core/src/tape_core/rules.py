@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from tape_core.tensor import SCALARS
 
@@ -63,6 +63,9 @@ class transpose(vjp):
 
 RuleSpec = Callable[..., Any] | vjp | int | float | Marker
 """What is written at an input: a partial derivative (elementwise ops), `vjp`, `transpose`, a constant, a marker."""
+
+Form = Literal["elementwise", "linear", "op"]
+"""How an op was declared; it decides what its rules may be."""
 
 PARTIAL: Final = 0  # fn(xp, *arguments): d out / d x
 VJP: Final = 1  # fn(xp, g, *arguments)
@@ -169,10 +172,15 @@ class Parameters:
         raise TypeError(f"{where} asks for {name!r}; it can have {', '.join(known)}")
 
 
-def compile_rules(op: str, parameters: Parameters, rules: Mapping[str, RuleSpec]) -> dict[int, Rule]:
+def compile_rules(op: str, form: Form, parameters: Parameters, rules: Mapping[str, RuleSpec]) -> dict[int, Rule]:
     """Check the rules of an op, all of them, and compile those that let something flow."""
     if unknown := [name for name in rules if name not in parameters.inputs]:
         raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its inputs are {', '.join(parameters.inputs)}")
+    for name, rule in rules.items():
+        if form == "linear" and not (isinstance(rule, transpose) or rule is NONDIFF):
+            raise TypeError(f"linear: the rule of {op!r} for {name!r} must be transpose(...) or NONDIFF")
+        if form == "op" and not isinstance(rule, vjp | Marker):
+            raise TypeError(f"op: the rule of {op!r} for {name!r} must be vjp(...), NONDIFF or TODO")
     return {k: Rule(op, parameters, k, rules) for k, name in enumerate(parameters.inputs) if rules[name] is not NONDIFF}
 
 

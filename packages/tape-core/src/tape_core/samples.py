@@ -12,7 +12,7 @@ from tape_core.random import Generator
 
 
 class Sample:
-    """One call of an op: `Sample(x, axis=0)`. With `complex_ok=False` in `tags`, complex variants are not derived."""
+    """One call of an op: `Sample(x, axis=0)`."""
 
     __slots__ = ("args", "kwargs")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
-from tape_core.backends.checks import check_labels
+from tape_core.backends import check_labels, get_default_dtype
 
 # The reductions without the Python layers of np.sum and its like.
 _add: Any = np.add.reduce
@@ -41,8 +41,6 @@ def _gather(params: Any, indices: Any) -> Any:
 
 def _one_hot(labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
     if dtype is None:
-        from tape_core.dtypes import get_default_dtype
-
         dtype = get_default_dtype().name
     labels = np.asarray(labels)
     return (np.expand_dims(labels, axis) == _classes(num_classes, labels.ndim + 1, axis)).astype(dtype)

@@ -234,8 +234,11 @@ def _check_requirement(plugin: Installed) -> None:
 
 
 @contextmanager
-def _step(plugin: Installed, what: str, *hints: str) -> Iterator[None]:
-    """A step in foreign code: traced, and whatever it raises becomes a BackendLoadError."""
+def _step(plugin: Installed, what: str, *hints: str, missing: str = "") -> Iterator[None]:
+    """A step in foreign code: traced, and whatever it raises becomes a BackendLoadError.
+
+    `missing` is the hint for an import that fails.
+    """
     start = perf_counter()
     outcome = "failed"
     try:
@@ -245,6 +248,8 @@ def _step(plugin: Installed, what: str, *hints: str) -> Iterator[None]:
         raise
     except Exception as error:
         problem = f"{what} raised {type(error).__name__}: {error}"
+        if missing and isinstance(error, ImportError):
+            hints = (*hints, f"To install what it needs: {missing}")
         raise load_error(str(plugin), problem, *hints) from error
     finally:
         _trace(f"{plugin.name}: {what}: {outcome} ({1e3 * (perf_counter() - start):.1f} ms)")
@@ -339,8 +344,7 @@ def load(name: str) -> Backend:
             failure = _state.rule_failures[name]
             raise load_error(str(plugin), failure.problem) from failure.__cause__
 
-        needs = [f"To install what it needs: {about.install}"] if about.install else []
-        with _step(plugin, "tape_load_backend()", *needs):
+        with _step(plugin, "tape_load_backend()", missing=about.install):
             backend = hooks.tape_load_backend()
         if not isinstance(backend, Backend):
             problem = f"tape_load_backend() returned {backend!r}, not a Backend"
@@ -355,7 +359,7 @@ def load(name: str) -> Backend:
             _state.unfinished[name] = backend  # its rules may use it, other threads must wait
             try:
                 with _step(plugin, "tape_register_rules()"):
-                    hooks.tape_register_rules(registry=registry)
+                    hooks.tape_register_rules(registry=registry, backend=backend)
             except BackendLoadError as error:
                 _state.rule_failures[name] = error
                 raise

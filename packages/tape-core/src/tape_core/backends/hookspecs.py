@@ -105,8 +105,9 @@ def tape_load_backend() -> Backend:  # type: ignore[empty-body]
 
 
 @hookspec
-def tape_register_rules(registry: Registry) -> None:
-    """Add ops (`registry.register`) and replace derivative rules (`registry.override`). Optional.
+def tape_register_rules(registry: Registry, backend: Backend) -> None:
+    """Declare ops and replace derivative rules for the new backend (`registry.override`). Optional.
 
-    It is called once, right after `tape_load_backend`.
+    It is called once, right after `tape_load_backend`, with the backend that this made. A plugin may leave out the
+    parameters it does not need.
     """

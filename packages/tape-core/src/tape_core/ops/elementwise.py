@@ -1,6 +1,6 @@
 """Elementwise functions of the Array API standard.
 
-Each op stands with its derivative; broadcasting, dtypes and the conjugate of complex gradients are the engine's.
+Each op stands with its derivative; broadcasting and dtypes are the engine's.
 A formula without a source is textbook calculus.
 """
 
