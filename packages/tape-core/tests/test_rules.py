@@ -403,7 +403,7 @@ def test_a_tensor_for_a_parameter_that_has_no_rule_is_refused() -> None:
     assert one_rule_for_two(x, 1.0).item() == 2.0
     with pytest.raises(TypeError, match="one_rule_for_two: a Tensor was given for a parameter; only its inputs, x,"):
         one_rule_for_two(x, x)
-    with pytest.raises(TypeError, match="two_rules_for_three: a Tensor .* only its inputs, x, z,"):
+    with pytest.raises(TypeError, match=r"two_rules_for_three: a Tensor .* only its inputs, x, z,"):
         two_rules_for_three(x, x, x)
 
 
