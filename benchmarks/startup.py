@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -21,7 +22,9 @@ print(perf_counter() - wall, process_time() - cpu)
 def seconds(statement: str) -> list[float]:
     """Elapsed and processor time; the first also waits for the disk and for other processes."""
     code = TIMED.format(statement)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # Not from source each time, as this variable would have it: what is installed has its bytecode beside it.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return [float(word) for word in done.stdout.split()]
 
 

@@ -15,6 +15,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "x + y": lambda x, y: x + y,
     "x - y": lambda x, y: x - y,
     "x y": lambda x, y: x * y,
+    "x sin(x) + x y": lambda x, y: x * tc.sin(x) + x * y + tc.exp(x * 0.1) * x,
     "x y x": lambda x, y: x * y * x,
     "(x + y) (x - y)": lambda x, y: (x + y) * (x - y),
     "sin(x + y) + x": lambda x, y: tc.sin(x + y) + x,

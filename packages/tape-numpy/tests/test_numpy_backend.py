@@ -125,6 +125,19 @@ def test_scale_where_blocks_do_not_fit(argument: str, backend: Any) -> None:
     assert np.array_equal(before, a)
 
 
+@pytest.mark.parametrize("size", [10, 100_003])
+def test_add_scaled_in_blocks(size: int, backend: Any) -> None:
+    h, g, x = (RNG.standard_normal(size) for _ in range(3))
+    kept = h.copy(), g.copy(), x.copy()
+    backend.add_scaled(h, g, lambda xp, x, factor: factor * x, (x, 3))
+    np.testing.assert_allclose(h, kept[0] + g * 3 * x, rtol=1e-12, atol=1e-14)
+    assert np.array_equal(g, kept[1])
+    assert np.array_equal(x, kept[2])
+    row = np.broadcast_to(np.float64(2.0), (size,))
+    backend.add_scaled(h, row, lambda xp, x: x, (x,))
+    np.testing.assert_allclose(h, kept[0] + g * 3 * x + 2 * x, rtol=1e-12, atol=1e-14)
+
+
 def test_is_exclusive_only_for_what_nobody_else_holds(backend: Any) -> None:
     if backend.array_class is None:
         pytest.skip("this Python does not count references")

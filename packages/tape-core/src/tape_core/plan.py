@@ -139,27 +139,36 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
         if rule.kind == UNWRITTEN:
             lines += [f"    raise unwritten(rules[{j}])"]
             break
-        lines += _cotangent_source(j, rule, reuse, last=j == len(rules) - 1)
+        body = _cotangent_source(j, rule, reuse, last=j == len(rules) - 1)
         if op.sequence:
-            lines += [f"    accumulate_each(xp, d, {slot}, rec[1][0], grads, rules[{j}])"]
+            lines += [*body, f"    accumulate_each(xp, d, {slot}, rec[1][0], grads, rules[{j}])"]
             continue
         if op.elementwise:
-            lines += [
+            body += [
                 f"    if specs is not None and specs[{k}] is not None:",
                 f"        d = project(xp, d, specs[{k}])",
             ]
         else:
-            lines += [
+            body += [
                 f"    shape, dtype = rec[1][{k}]",
                 "    if d.dtype is not dtype or d.shape != shape:",
                 f"        d = checked(xp, d, rec[1][{k}], rules[{j}])",
             ]
         # A factor of -1 is the sign with which the cotangent is added.
         sign = "-" if rule.kind == CONSTANT and rule.fn == -1 else "+"
-        lines += [f"    i = {slot}", "    h = grads[i]"]
+        body += [f"    i = {slot}", "    h = grads[i]"]
         if reuse:
-            lines += ["    if type(h) is type(d) and backend.is_exclusive(h, 2):", f"        h {sign}= d", "    else:"]
-        lines += ["    " * (1 + reuse) + f"grads[i] = {sign}d if h is None else h {sign} d".replace("= +d", "= d")]
+            body += ["    if type(h) is type(d) and backend.is_exclusive(h, 2):", f"        h {sign}= d", "    else:"]
+        body += ["    " * (1 + reuse) + f"grads[i] = {sign}d if h is None else h {sign} d".replace("= +d", "= d")]
+        if reuse and rule.kind == PARTIAL:
+            body = [
+                f"    h = grads[{slot}]",
+                f"    if (specs is None or specs[{k}] is None) and type(h) is type(g) and backend.is_exclusive(h, 2):",
+                f"        backend.add_scaled(h, g, rule{j}, ({_arguments(rule)}))",
+                "    else:",
+                *("    " + line for line in body),
+            ]
+        lines += body
     return "\n".join(lines if rules else [*lines, "    pass"])
 
 
@@ -167,16 +176,19 @@ def _cotangent_source(j: int, rule: Rule, reuse: bool, last: bool) -> list[str]:
     """Lines that compute `d`, the cotangent of one input."""
     if rule.kind == ONE or (rule.kind == CONSTANT and rule.fn == -1):
         return ["    d = g"]
-    arguments = "".join(f"{argument}, " for argument in rule.arguments)
     if rule.kind == VJP:
-        return [f"    d = rule{j}(xp, g, {arguments})"]
+        return [f"    d = rule{j}(xp, g, {_arguments(rule)})"]
     if rule.kind == CONSTANT:
         return [f"    d = g * rule{j}"]
     if not reuse:
-        return [f"    d = g * rule{j}(xp, {arguments})"]
+        return [f"    d = g * rule{j}(xp, {_arguments(rule)})"]
     # After the last rule g is of no use.
     exclusive = "backend.is_exclusive(g, 2)" if last else "False"
-    return [f"    exclusive = {exclusive}", f"    d = backend.scale(g, rule{j}, ({arguments}), exclusive)"]
+    return [f"    exclusive = {exclusive}", f"    d = backend.scale(g, rule{j}, ({_arguments(rule)}), exclusive)"]
+
+
+def _arguments(rule: Rule) -> str:
+    return "".join(f"{argument}, " for argument in rule.arguments)
 
 
 def _lifted_source(rule: Rule) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -80,27 +80,51 @@ class NumPyBackend(Backend):
             and sys.getrefcount(array) <= references + 2
         )
 
+    # Large partials are evaluated in blocks, whose temporaries stay in the cache.
+
     def scale(self, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
-        """In blocks, whose temporaries stay in the cache, where all arrays have the layout of `g`."""
-        if not g.flags.c_contiguous or not all([type(a) in _NUMBERS or _is_like(a, g) for a in arguments]):
+        """As it is told; in blocks, where all arrays have the layout of `g`."""
+        if not _alike(g, arguments):
             return super().scale(g, partial, arguments, in_place)
-        xp = self.xp
-        flat_arguments = [a if type(a) in _NUMBERS else a.reshape(-1) for a in arguments]
         out = g if in_place else np.empty_like(g)
-        flat, flat_out = g.reshape(-1), out.reshape(-1)
-        for start in range(0, flat.size, _BLOCK):
-            block = slice(start, start + _BLOCK)
-            parts = [a if type(a) in _NUMBERS else a[block] for a in flat_arguments]
-            p = partial(xp, *parts)
-            if not start and any([p is part for part in parts]):
-                return np.multiply(g, partial(xp, *arguments), out=out)  # nothing is computed: no need of blocks
-            np.multiply(flat[block], p, out=flat_out[block])
+        first = True
+        for part_out, part_g, parts in _blocks(out, g, arguments):
+            p = partial(self.xp, *parts)
+            if first and any([p is part for part in parts]):
+                return np.multiply(g, partial(self.xp, *arguments), out=out)  # nothing is computed: no need of blocks
+            first = False
+            np.multiply(part_g, p, out=part_out)
         return out
+
+    def add_scaled(self, h: Any, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """As it is told; in blocks, where all arrays have the layout of `g`."""
+        if not h.flags.c_contiguous or not _alike(g, arguments):
+            super().add_scaled(h, g, partial, arguments)
+            return
+        for part_h, part_g, parts in _blocks(h, g, arguments):
+            part_h += part_g * partial(self.xp, *parts)
 
 
 _BLOCK = 1 << 15  # elements
 _NUMBERS = frozenset({bool, int, float})
 
 
-def _is_like(array: Any, g: Any) -> bool:
-    return type(array) is np.ndarray and array.shape == g.shape and array.dtype == g.dtype and array.flags.c_contiguous
+def _alike(g: Any, arguments: tuple[Any, ...]) -> bool:
+    """Whether all arguments are numbers or arrays of the layout and dtype of `g`."""
+    if not g.flags.c_contiguous:
+        return False
+    for a in arguments:
+        if type(a) not in _NUMBERS and not (
+            type(a) is np.ndarray and a.shape == g.shape and a.dtype == g.dtype and a.flags.c_contiguous
+        ):
+            return False
+    return True
+
+
+def _blocks(out: Any, g: Any, arguments: tuple[Any, ...]) -> Iterator[tuple[Any, Any, list[Any]]]:
+    """The same block of each, as flat views; numbers as they are."""
+    flat_out, flat_g = out.reshape(-1), g.reshape(-1)
+    flat = [a if type(a) in _NUMBERS else a.reshape(-1) for a in arguments]
+    for start in range(0, flat_g.size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        yield flat_out[block], flat_g[block], [a if type(a) in _NUMBERS else a[block] for a in flat]

@@ -148,7 +148,7 @@ class Backend:
         return False
 
     def scale(self, g: Raw, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Raw:
-        """`g * partial(xp, *arguments)` for large arrays; `in_place` allows to overwrite `g`.
+        """`g * partial(xp, *arguments)` for large arrays; with `in_place`, in the memory of `g`.
 
         `partial` is elementwise: it may be evaluated block by block.
         """
@@ -157,3 +157,7 @@ class Backend:
             g *= p
             return g
         return g * p
+
+    def add_scaled(self, h: Raw, g: Raw, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """`h += g * partial(xp, *arguments)` for large arrays of one shape and dtype, in the memory of `h`."""
+        h += g * partial(self.xp, *arguments)
