@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any, Final, Literal, NamedTuple
 
 from tape_core.tensor import SCALARS
@@ -115,7 +116,7 @@ class Rule:
         code = getattr(fn, "__code__", None)
         if code is not None:
             self.where += f" ({code.co_filename}:{code.co_firstlineno})"
-        names = list(inspect.signature(fn).parameters)
+        names = parameter_names(fn)
         expected = ["xp", "g"] if takes_g else ["xp"]
         if names[: len(expected)] != expected:
             raise TypeError(f"{self.where} must take {', '.join(expected)} first; it takes {', '.join(names)}")
@@ -128,6 +129,16 @@ class Rule:
         self.keeps = frozenset(parameters.inputs.index(n) for n in names if n in parameters.inputs)
         self.keeps_out = "out" in names
         self.kind = VJP if takes_g else PARTIAL
+
+
+def parameter_names(fn: Callable[..., Any]) -> list[str]:
+    """What a function's parameters are called; of a plain function without `inspect`, which is slow."""
+    if not isinstance(fn, FunctionType):
+        return list(inspect.signature(fn).parameters)
+    code = fn.__code__
+    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return list(inspect.signature(fn).parameters)
+    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 class Parameters:

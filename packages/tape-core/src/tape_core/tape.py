@@ -208,18 +208,21 @@ class GradientTape:
             self._complex = True
         return slot
 
-    def _watch_variable(self, variable: Variable) -> None:
+    def _watch_variable(self, variable: Variable) -> int | None:
+        """Know a variable from now on; the slot of its value, if it can have one."""
         entry = self._variables.get(id(variable), (variable,))
-        if self._key not in variable._slots and variable._kind in _INEXACT:
+        slot = variable._slots.get(self._key)
+        if slot is None and variable._kind in _INEXACT:
             # A new value of the variable is one more leaf: its gradient is the sum over them.
-            entry = (*entry, self._watch_leaf(variable._slots, variable._kind))
+            slot = self._watch_leaf(variable._slots, variable._kind)
+            entry = (*entry, slot)
         self._variables[id(variable)] = entry
+        return slot
 
     def _on_read(self, variable: Variable) -> int | None:
         """A variable was read, whose value this tape does not know, while it records: its slot, if it has one now."""
         if (self._watch_accessed and variable.trainable) or id(variable) in self._variables:
-            self._watch_variable(variable)
-            return variable._slots.get(self._key)
+            return self._watch_variable(variable)
         return None
 
     def _meet(self, op: Op, backend: Backend, out: Any) -> None:
