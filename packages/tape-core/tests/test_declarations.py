@@ -99,3 +99,13 @@ def test_an_override_of_the_wrong_kind_changes_nothing(name: str, rule: Any) -> 
     with pytest.raises(TypeError, match=f"the rule of {name!r} for 'x' must be"):
         registry.override(name, backend, x=rule)
     assert name not in backend.rules
+
+
+def test_a_call_that_does_not_fit_shows_how_the_op_is_called() -> None:
+    with pytest.raises(TypeError) as error:
+        tc.sum(tc.ones(3), axes=0)  # type: ignore[call-arg]
+    assert str(error.value) == (
+        "sum: got an unexpected keyword argument 'axes'; its signature is sum(x, /, *, axis=None, dtype=None, "
+        "keepdims=False)"
+    )
+    assert repr(registry["sum"]) == "<op sum(x, /, *, axis=None, dtype=None, keepdims=False)>"

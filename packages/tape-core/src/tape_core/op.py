@@ -76,7 +76,13 @@ class Op:
         self.function.op = self  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
-        return f"<op {self.name}{self.signature}>"
+        return f"<op {self.spelled}>"
+
+    @property
+    def spelled(self) -> str:
+        """How it is called, for messages: the signature without annotations."""
+        plain = [p.replace(annotation=inspect.Parameter.empty) for p in self.signature.parameters.values()]
+        return f"{self.name}{inspect.Signature(plain)}"
 
     @property
     def differentiable(self) -> bool:
@@ -154,7 +160,7 @@ class Op:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}: {error}; its signature is {self.name}{self.signature}") from None
+            raise TypeError(f"{self.name}: {error}; its signature is {self.spelled}") from None
         bound.apply_defaults()
         inputs = tuple(bound.arguments[name] for name in self.inputs)
         return (*inputs, *args[len(inputs) :]), {k: v for k, v in kwargs.items() if k not in self.inputs}
@@ -164,7 +170,7 @@ class Op:
         try:
             self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
         except TypeError as mismatch:
-            raise TypeError(f"{self.name}: {mismatch}; its signature is {self.name}{self.signature}") from None
+            raise TypeError(f"{self.name}: {mismatch}; its signature is {self.spelled}") from None
         given = ", ".join(
             f"{self._input_name(k)}: {v!r}"
             if type(v) in SCALARS or v is None
