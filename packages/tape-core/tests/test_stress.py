@@ -97,6 +97,16 @@ def test_a_finished_tape_can_be_used_from_another_thread() -> None:
         assert pool.submit(tape.gradient, y, v).result().item() == 6.0
 
 
+@pytest.fixture
+def _eager_switching() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_eager_switching")
 def test_parallel_threads_have_independent_tapes() -> None:
     """They share Variables, whose slots every thread writes to."""
     v = tc.Variable(tc.full((8,), 2.0))
@@ -119,6 +129,31 @@ def test_parallel_threads_have_independent_tapes() -> None:
     with ThreadPoolExecutor(4) as pool:
         for k, found in enumerate(pool.map(work, range(4))):
             assert found == [4.0 * k, 2.0 * k] * 100
+
+
+@pytest.mark.usefixtures("_eager_switching")
+def test_parallel_threads_watch_the_same_new_tensor() -> None:
+    n = 4
+    ready = threading.Barrier(n)
+    shared: list[tc.Tensor] = []
+
+    def work(k: int) -> list[float | None]:
+        found = []
+        for step in range(150):
+            if ready.wait(timeout=60) == 0:
+                shared.append(tc.asarray(3.0))
+            ready.wait(timeout=60)
+            x = shared[step]
+            with tc.GradientTape() as tape:
+                tape.watch(x)
+                y = x * x
+            g = tape.gradient(y, x)
+            found.append(None if g is None else g.item())
+        return found
+
+    with ThreadPoolExecutor(n) as pool:
+        for found in pool.map(work, range(n)):
+            assert found == [6.0] * 150
 
 
 # -- asyncio

@@ -28,7 +28,7 @@ def sweep(
     sources: list[int],
     recorded: bool,
     release: bool,
-) -> list[Any]:
+) -> dict[int, Any]:
     """The cotangents of the slots in `sources`, for cotangents `seeds` of other slots.
 
     Args:
@@ -40,8 +40,8 @@ def sweep(
         release: free each record as it is passed.
 
     Returns:
-        A list to be read at `sources`: raw arrays, or Tensors if `recorded`, or IndexedSlices of them; None where
-        nothing arrived. It ends at the last seed.
+        By slot, raw arrays, or Tensors if `recorded`, or IndexedSlices of them; sources that nothing reached are
+        missing.
     """
     records: Records = tape._records
     top = max(seeds) + 1
@@ -51,20 +51,25 @@ def sweep(
         grads[slot] = cotangent if recorded else cotangent._array
     if release:
         del records[top:]
-    keep = frozenset(sources)
+    kept = frozenset(sources if wanted is not None else ())  # otherwise every source is a leaf
+    found: dict[int, Any] = {}
     careful = recorded or tape._masked or tape._sparse
     xp, lift = _lifting(backend) if recorded else (backend.xp, _as_is)
     masked, large = tape._masked, backend.array_class
     with backend.quiet():
-        for slot in range(top - 1, -1, -1):
-            rec = records.pop() if release else records[slot]
-            g = grads[slot]
-            if g is None or rec is None:
+        while grads:
+            g = grads.pop()
+            rec = records.pop() if release else records[len(grads)]
+            if g is None:
                 continue
-            if slot not in keep:
-                grads[slot] = None
+            if rec is None:
+                found[len(grads)] = g
+                continue
             plan = rec[0]
             if wanted is not None:
+                slot = len(grads)
+                if slot in kept:
+                    found[slot] = g
                 if not wanted[slot]:
                     continue
                 plan = plan.toward(rec, wanted)
@@ -74,7 +79,7 @@ def sweep(
                 plan.backward_reusing(g, rec, grads, xp, backend)
             else:
                 plan.backward(g, rec, grads, xp)
-    return grads
+    return found
 
 
 def _lifting(backend: Backend) -> tuple[Any, Lift]:

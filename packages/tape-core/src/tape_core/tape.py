@@ -198,8 +198,9 @@ class GradientTape:
     def _watch_leaf(self, slots: dict[int, int], kind: str) -> int:
         """Give a value that has none a slot."""
         if len(slots) > _PURGE_ABOVE:
-            for key in [key for key in slots if key not in _live]:
-                del slots[key]
+            for key in list(slots):  # a copy: other threads may write to it or do this too
+                if key not in _live:
+                    slots.pop(key, None)
         records = self._records
         slots[self._key] = slot = len(records)
         records.append(None)
@@ -325,11 +326,10 @@ class GradientTape:
                 direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
         totals: list[Any] = [direct.get(id(source)) for source in sources] if direct else [None] * len(sources)
         for n, (backend, own) in enumerate(seeds.items(), start=1):
-            grads = sweep(self, backend, own, wanted, recorded, release=not self._persistent and n == len(seeds))
-            top = len(grads)
+            found = sweep(self, backend, own, wanted, recorded, release=not self._persistent and n == len(seeds))
             for k, slots in enumerate(slots_of):
                 for slot in slots:
-                    if slot >= top or (part := grads[slot]) is None:
+                    if (part := found.get(slot)) is None:
                         continue
                     if not recorded:
                         part = wrap(part, backend) if type(part) is not IndexedSlices else _public(part, backend)

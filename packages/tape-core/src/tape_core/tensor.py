@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -215,11 +216,17 @@ def wrap(array: Any, backend: Backend, slots: dict[int, int] = NO_SLOTS) -> Tens
     return tensor
 
 
+_first_slots = Lock()  # two threads that watch one new tensor must not make two
+
+
 def own_slots(tensor: Tensor) -> dict[int, int]:
     """The tensor's slots, its own from now on: to write to, or to keep in a record."""
     slots = tensor._slots
     if slots is NO_SLOTS:
-        slots = tensor._slots = {}
+        with _first_slots:
+            slots = tensor._slots
+            if slots is NO_SLOTS:
+                slots = tensor._slots = {}
     return slots
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -136,15 +137,16 @@ def _ones_like(x: Any, **kwargs: Any) -> Any:
 
 
 def _sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    if axis == 0 and dtype is None and not keepdims and x.ndim == 2 and x.dtype in _ONES:
+    if axis == 0 and dtype is None and not keepdims and x.ndim == 2 and x.dtype in _FLOATS:
         # Over the rows of a matrix, as for the gradient of a bias, BLAS is more than twice as fast.
         rows = len(x)
-        return (_ONES[x.dtype][:rows] if rows <= _ROWS else np.ones(rows, x.dtype)).dot(x)
+        return (_ones if rows <= _FEW else np.ones)(rows, x.dtype).dot(x)
     return _add(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-_ROWS = 1024
-_ONES = {np.dtype(t): np.ones(_ROWS, t) for t in (np.float32, np.float64)}
+_FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+_FEW = 4096  # rows; longer vectors of ones are not kept
+_ones = lru_cache(maxsize=32)(np.ones)
 
 
 def _max(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
