@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tape_core.indexed_slices import IndexedSlices
 from tape_core.rules import FIRST_INPUT
 from tape_core.tensor import SCALARS, Tensor, wrap
 
@@ -40,8 +41,7 @@ def sweep(
         release: free each record as it is passed.
 
     Returns:
-        By slot, raw arrays, or Tensors if `recorded`, or IndexedSlices of them; sources that nothing reached are
-        missing.
+        By slot, a Tensor or IndexedSlices; sources that nothing reached are missing.
     """
     records: Records = tape._records
     top = max(seeds) + 1
@@ -51,35 +51,70 @@ def sweep(
         grads[slot] = cotangent if recorded else cotangent._array
     if release:
         del records[top:]
-    kept = frozenset(sources if wanted is not None else ())  # otherwise every source is a leaf
+    else:
+        records = records[:top]
     found: dict[int, Any] = {}
-    careful = recorded or tape._masked or tape._sparse
-    xp, lift = _lifting(backend) if recorded else (backend.xp, _as_is)
-    masked, large = tape._masked, backend.array_class
     with backend.quiet():
-        while grads:
-            g = grads.pop()
-            rec = records.pop() if release else records[len(grads)]
-            if g is None:
-                continue
-            if rec is None:
-                found[len(grads)] = g
-                continue
-            plan = rec[0]
-            if wanted is not None:
-                slot = len(grads)
-                if slot in kept:
-                    found[slot] = g
-                if not wanted[slot]:
-                    continue
-                plan = plan.toward(rec, wanted)
-            if careful:
-                plan.backward_careful(g, rec, grads, xp, lift, masked)
-            elif type(g) is large and g.nbytes > REUSE_ABOVE:
-                plan.backward_reusing(g, rec, grads, xp, backend)
-            else:
-                plan.backward(g, rec, grads, xp)
+        if recorded or tape._masked or tape._sparse or wanted is not None:
+            _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape)
+        else:
+            _walk(records, grads, found, backend)
     return found
+
+
+def _walk(records: Records, grads: list[Any], found: dict[int, Any], backend: Backend) -> None:
+    """The way of most programs: every leaf is a source, and nothing records."""
+    xp, large = backend.xp, backend.array_class
+    while grads:
+        g = grads.pop()
+        rec = records.pop()
+        if g is None:
+            pass
+        elif rec is None:
+            found[len(grads)] = wrap(g, backend) if type(g) is not IndexedSlices else _public(g, backend)
+        elif type(g) is large and g.nbytes > REUSE_ABOVE:
+            rec[0].backward_reusing(g, rec, grads, xp, backend)
+        else:
+            rec[0].backward(g, rec, grads, xp)
+
+
+def _walk_careful(
+    records: Records,
+    grads: list[Any],
+    found: dict[int, Any],
+    backend: Backend,
+    sources: frozenset[int],
+    wanted: bytearray | None,
+    recorded: bool,
+    tape: GradientTape,
+) -> None:
+    """As `_walk`, for every case."""
+    xp, lift = _lifting(backend) if recorded else (backend.xp, _as_is)
+    careful, masked, large = recorded or tape._masked or tape._sparse, tape._masked, backend.array_class
+    while grads:
+        g = grads.pop()
+        rec = records.pop()
+        slot = len(grads)
+        if g is None:
+            continue
+        if slot in sources:
+            found[slot] = g if recorded else _public(g, backend)
+        if rec is None or (wanted is not None and not wanted[slot]):
+            continue
+        plan = rec[0] if wanted is None else rec[0].toward(rec, wanted)
+        if careful:
+            plan.backward_careful(g, rec, grads, xp, lift, masked)
+        elif type(g) is large and g.nbytes > REUSE_ABOVE:
+            plan.backward_reusing(g, rec, grads, xp, backend)
+        else:
+            plan.backward(g, rec, grads, xp)
+
+
+def _public(g: Any, backend: Backend) -> Any:
+    """A raw cotangent as a Tensor, raw slices as slices of Tensors."""
+    if isinstance(g, IndexedSlices):
+        return IndexedSlices(wrap(g.values, backend), wrap(g.indices, backend), g.dense_shape)
+    return wrap(g, backend)
 
 
 def _lifting(backend: Backend) -> tuple[Any, Lift]:

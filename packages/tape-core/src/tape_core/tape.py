@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _keys = count()
 _live: set[int] = set()  # the keys in use; other keys in the slots of tensors are of tapes that are gone
 
-_INEXACT = frozenset({"real floating", "complex floating"})
-_NOT_READ = (None,)  # in place of a variable and its slots
+_NOT_READ = (None, ())  # in place of a variable and its slots
 _PURGE_ABOVE = 8  # slots of tapes that are gone are dropped when a value has more than this many
 
 
@@ -93,7 +92,7 @@ class GradientTape:
         self._watch_accessed = bool(watch_accessed_variables)
         self._used = False
         self._warned = False
-        self._variables: dict[int, tuple[Any, ...]] = {}
+        self._variables: dict[int, tuple[Variable, tuple[int, ...]]] = {}
         self._past = self._variables
         self._begin()
 
@@ -188,14 +187,35 @@ class GradientTape:
             elif isinstance(leaf, Variable):
                 self._watch_variable(leaf)
             elif self._key not in leaf._slots:
-                self._watch_leaf(own_slots(leaf), leaf.dtype.kind)
+                self._watch_leaf(own_slots(leaf), leaf.dtype.kind == "complex floating")
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The Variables watched so far, in the order they were constructed."""
         variables = [entry[0] for entry in (self._past | self._variables).values()]
         return tuple(sorted(variables, key=lambda variable: variable._serial))
 
-    def _watch_leaf(self, slots: dict[int, int], kind: str) -> int:
+    def _watch_variable(self, variable: Variable) -> None:
+        """Know a variable from now on."""
+        self._variables.setdefault(id(variable), (variable, ()))
+        if self._key not in variable._slots:
+            self._on_read(variable)
+
+    def _on_read(self, variable: Variable) -> int | None:
+        """A variable was read, whose value this tape does not know, while it records: its slot, if it has one now."""
+        name = id(variable)
+        entry = self._variables.get(name)
+        if entry is None and not (self._watch_accessed and variable.trainable):
+            return None
+        if variable._inexact:
+            slot = self._watch_leaf(variable._slots, variable._complex)
+            # A new value of the variable is one more leaf: its gradient is the sum over them.
+            self._variables[name] = (variable, (slot,) if entry is None else (*entry[1], slot))
+            return slot
+        if entry is None:
+            self._variables[name] = (variable, ())
+        return None
+
+    def _watch_leaf(self, slots: dict[int, int], is_complex: bool) -> int:
         """Give a value that has none a slot."""
         if len(slots) > _PURGE_ABOVE:
             for key in list(slots):  # a copy: other threads may write to it or do this too
@@ -205,26 +225,9 @@ class GradientTape:
         slots[self._key] = slot = len(records)
         records.append(None)
         self._leaves.append(slot)
-        if kind == "complex floating":
+        if is_complex:
             self._complex = True
         return slot
-
-    def _watch_variable(self, variable: Variable) -> int | None:
-        """Know a variable from now on; the slot of its value, if it can have one."""
-        entry = self._variables.get(id(variable), (variable,))
-        slot = variable._slots.get(self._key)
-        if slot is None and variable._kind in _INEXACT:
-            # A new value of the variable is one more leaf: its gradient is the sum over them.
-            slot = self._watch_leaf(variable._slots, variable._kind)
-            entry = (*entry, slot)
-        self._variables[id(variable)] = entry
-        return slot
-
-    def _on_read(self, variable: Variable) -> int | None:
-        """A variable was read, whose value this tape does not know, while it records: its slot, if it has one now."""
-        if (self._watch_accessed and variable.trainable) or id(variable) in self._variables:
-            return self._watch_variable(variable)
-        return None
 
     def _meet(self, op: Op, backend: Backend, out: Any) -> None:
         """Note what a record brings that the fast backward pass does not handle."""
@@ -303,14 +306,15 @@ class GradientTape:
 
     def _gradient(self, targets: list[Any], sources: list[Any], cotangents: list[Any] | None) -> list[Any]:
         key, variables = self._key, self._variables
-        recorded = bool(ACTIVE.get())
-        # A Variable has a slot for each value that was read: their gradients add up.
-        slots_of: list[tuple[int, ...]] = [
-            variables.get(id(source), _NOT_READ)[1:]
-            if isinstance(source, Variable)
-            else (() if (slot := source._slots.get(key)) is None else (slot,))
-            for source in sources
-        ]
+        recorded, is_complex = bool(ACTIVE.get()), self._complex
+        slots_of: list[tuple[int, ...]] = []
+        for source in sources:
+            if isinstance(source, Variable):
+                # It has a slot for each value that was read: their gradients add up.
+                slots_of.append(variables.get(id(source), _NOT_READ)[1])
+            else:
+                slot = source._slots.get(key)
+                slots_of.append(() if slot is None else (slot,))
         wanted = [slot for slots in slots_of for slot in slots]
         seeds: dict[Backend, dict[int, Tensor]] = {}
         direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
@@ -320,7 +324,7 @@ class GradientTape:
             slot = target._slots.get(key)
             if slot is not None:
                 own = seeds.setdefault(target.backend, {})
-                g = _conj(g) if self._complex else g
+                g = _conj(g) if is_complex else g
                 own[slot] = g if slot not in own else own[slot] + g
             elif any([source is target for source in sources]) and target.dtype.inexact:
                 direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
@@ -329,11 +333,10 @@ class GradientTape:
             found = sweep(self, backend, own, wanted, recorded, release=not self._persistent and n == len(seeds))
             for k, slots in enumerate(slots_of):
                 for slot in slots:
-                    if (part := found.get(slot)) is None:
+                    part = found.get(slot)
+                    if part is None:
                         continue
-                    if not recorded:
-                        part = wrap(part, backend) if type(part) is not IndexedSlices else _public(part, backend)
-                    if self._complex:
+                    if is_complex:
                         part = _conj(part)
                     total = totals[k]
                     totals[k] = part if total is None else total + part
@@ -382,11 +385,6 @@ def _check_tensors(argument: str, leaves: list[Any], structure: pytree.Structure
         f"gradient: {argument}{pytree.path(structure, k)} must be a Tensor or Variable, got {leaf!r} of type "
         f"{type(leaf).__name__!r}{hint}"
     )
-
-
-def _public(value: IndexedSlices, backend: Backend) -> IndexedSlices:
-    """Raw slices as slices of Tensors."""
-    return IndexedSlices(wrap(value.values, backend), wrap(value.indices, backend), value.dense_shape)
 
 
 def _conj(value: Any) -> Any:

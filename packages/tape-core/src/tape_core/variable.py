@@ -37,7 +37,7 @@ class Variable(Tensor):
         backend, device: where it lives; as in :func:`~tape_core.asarray`.
     """
 
-    __slots__ = ("_kind", "_serial", "name", "trainable")
+    __slots__ = ("_complex", "_inexact", "_serial", "name", "trainable")
 
     name: str | None
     trainable: bool
@@ -58,7 +58,8 @@ class Variable(Tensor):
         self._array = value._array
         self.backend = value.backend
         self._slots = {}
-        self._kind = value.dtype.kind
+        self._inexact = value.dtype.inexact
+        self._complex = value.dtype.kind == "complex floating"
         self.trainable = bool(trainable)
         self.name = name
         self._serial = next(_serial)

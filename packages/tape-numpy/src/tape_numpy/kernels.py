@@ -81,14 +81,16 @@ def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
         check_labels(logits, labels, axis, labels.dtype.kind in "iu")
         return _cross_entropy(np.moveaxis(logits, axis, -1), labels.astype(_WIDE))
     n = logits.shape[-1]
-    # Read as unsigned, a negative label is a large one: one pass checks both bounds.
-    if labels.size and _maximum(labels.view(np.uint64), axis=None) >= n:
-        raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}")
+    if labels.size:
+        # Read as unsigned, a negative label is a large one: one pass checks both bounds.
+        unsigned = labels.view(np.uint64)
+        if unsigned.item(unsigned.argmax()) >= n:
+            raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}")
     if logits.ndim == 2 and n <= _SHORT:
         shifted = logits.T.copy()
         shifted -= _maximum(shifted, axis=0)
         at_labels = shifted[labels, np.arange(len(labels))]
-        return np.log(_add(np.exp(shifted), axis=0)) - at_labels
+        return np.log(_sum(np.exp(shifted, out=shifted), axis=0)) - at_labels
     shifted = logits - _maximum(logits, axis=-1, keepdims=True)
     return np.log(_add(np.exp(shifted), axis=-1)) - shifted[_each(labels)]
 
@@ -99,9 +101,11 @@ def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = 
         d = _cross_entropy_vjp(cotangent, np.moveaxis(logits, axis, -1), labels)
         return np.moveaxis(d, -1, axis)
     if logits.ndim == 2 and logits.shape[-1] <= _SHORT:
-        d = _normalised_exp(logits.T.copy(), 0)
-        d[labels, np.arange(len(labels))] -= 1
-        d *= cotangent
+        d = logits.T.copy()
+        d -= _maximum(d, axis=0)
+        np.exp(d, out=d)
+        d *= cotangent / _sum(d, axis=0)
+        d[labels, np.arange(len(labels))] -= cotangent
         return d.T
     d = _normalised_exp(logits, -1)
     d[_each(labels)] -= 1

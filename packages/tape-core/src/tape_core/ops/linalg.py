@@ -30,30 +30,29 @@ def _matmul_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _matmul_x1(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
-    n1, n2 = len(x1_spec.shape), len(x2.shape)
-    if n1 == 2 == n2:
-        return xp.matmul(g, xp.matrix_transpose(x2))
+    n2 = x2.ndim
+    if n2 == 2 == g.ndim:
+        return xp.matmul(g, x2.mT)
     if n2 == 1:
-        return sum_to(xp, g * x2 if n1 == 1 else xp.expand_dims(g, axis=-1) * x2, x1_spec.shape)
-    if n1 == 1:
-        return sum_to(xp, xp.matmul(x2, xp.expand_dims(g, axis=-1))[..., 0], x1_spec.shape)
-    return sum_to(xp, xp.matmul(g, xp.matrix_transpose(x2)), x1_spec.shape)
+        return g[..., None] * x2
+    if len(x1_spec.shape) == 1:
+        return sum_to(xp, xp.matmul(x2, g[..., None])[..., 0], x1_spec.shape)
+    return sum_to(xp, xp.matmul(g, x2.mT), x1_spec.shape)
 
 
 def _matmul_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
-    n1, n2 = len(x1.shape), len(x2_spec.shape)
+    n1, n2 = x1.ndim, len(x2_spec.shape)
     if n1 == 2 == n2:
-        return xp.matmul(xp.matrix_transpose(x1), g)
+        return xp.matmul(x1.mT, g)
     if n1 == 1:
-        outer = g * x1 if n2 == 1 else xp.expand_dims(x1, axis=-1) * xp.expand_dims(g, axis=-2)
-        return sum_to(xp, outer, x2_spec.shape)
+        return g * x1 if n2 == 1 else sum_to(xp, x1[:, None] * g[..., None, :], x2_spec.shape)
     if n2 == 1:
-        g = xp.expand_dims(g, axis=-1)
+        g = g[..., None]
     if n1 > 2 and n2 <= 2:
         # One product over all rows, in place of a stack of products that would be summed.
         x1 = xp.reshape(x1, (math.prod(x1.shape[:-1]), x1.shape[-1]))
         g = xp.reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
-    d = xp.matmul(xp.matrix_transpose(x1), g)
+    d = xp.matmul(x1.mT, g)
     return d[..., 0] if n2 == 1 else sum_to(xp, d, x2_spec.shape)
 
 
