@@ -71,7 +71,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
                 i = s.get(key)
                 if i is None:
                     continue
-                plan = plans[_ONE_WATCHED]
+                plan = plans[_FIRST_WATCHED]
                 if plan is None:
                     break
                 records = tape._records
@@ -125,7 +125,7 @@ def single_call(op: Op) -> Callable[..., Any]:
                 i = s.get(key)
                 if i is None:
                     continue
-                plan = plans[_ONE_WATCHED]
+                plan = plans[_FIRST_WATCHED]
                 if plan is None or (takes_dtype and not backend.dtype(out.dtype).inexact):
                     break
                 records = tape._records
@@ -155,10 +155,10 @@ def operand(op: Op, x: Any, active: Any) -> Any:
 
 
 _NO_ARRAY = frozenset({tuple, list, Tensor})  # what a kernel returns for several results, or by mistake
-_ONE_WATCHED = (True,)
-_BOTH_WATCHED = (True, True)
-_FIRST_WATCHED = (True, False)
-_SECOND_WATCHED = (False, True)
+# By what the plans of an op are found: bit k is set where input k is watched.
+_FIRST_WATCHED = 1
+_SECOND_WATCHED = 2
+_BOTH_WATCHED = 3
 
 
 def accepts(value: Any) -> bool:
@@ -187,9 +187,11 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                     op.operands((x1, x2))
                 a2 = x2._array
                 s2 = x2._slots
+                scalar = False
             elif kind2 in SCALARS:
                 a2 = x2
                 s2 = NO_SLOTS
+                scalar = True
             elif operator and not accepts(x2):
                 return NotImplemented
             else:
@@ -200,6 +202,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             s1 = NO_SLOTS
             a2 = x2._array
             s2 = x2._slots
+            scalar = True
         elif operator and not accepts(x2):
             return NotImplemented
         else:
@@ -240,7 +243,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 result._slots = slots = {key: len(records)}
                 specs: Any = None
                 mixed = False
-                if kind1 in SCALARS or kind2 in SCALARS:
+                if scalar:
                     mixed = kind1 is complex or kind2 is complex
                     if mixed or not elementwise:
                         specs = (spec_of(a1), spec_of(a2))
@@ -375,18 +378,31 @@ def finish(
     parts: list[dict[int, int]] = []
     for tape in active:
         key = tape._key
-        at = [None if s is None else s.get(key) for s in slots_of]
-        plan = plans[op.watched(at)]
+        at: list[int | None] = []
+        watched, bit = 0, 1
+        for s in slots_of:
+            i = None if s is None else s.get(key)
+            at.append(i)
+            if i is not None:
+                watched |= bit
+            if not op.sequence:
+                bit += bit
+        plan = plans[watched]
         if plan is None or (op.takes_dtype and not several and not backend.dtype(out.dtype).inexact):
             continue
         if slots is NO_SLOTS:
             slots = {}
             parts = [{} for _ in out] if several else []
         records = tape._records
-        if not several:
+        if several:
+            for o in out:
+                tape._meet(op, backend, o)
+        else:
             tape._meet(op, backend, out)
-        if op.sparse and any([records[i] is not None for i in at if i is not None]):
-            tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
+        if op.sparse:
+            for i in at:
+                if i is not None and records[i] is not None:
+                    tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
         slots[key] = base = len(records)
         records.append(plan.record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs))
         # Several results: each has a slot of its own, whose record hands its cotangent to the op's.

@@ -36,9 +36,7 @@ class IndexedSlices:
     __array_ufunc__ = None
 
     def __init__(self, values: Any, indices: Any, dense_shape: tuple[int, ...], *, _xp: Any = None) -> None:
-        if _xp is None:
-            from tape_core.ops.namespace import ops as _xp  # Tensors; a sweep on raw arrays passes its own
-        self._xp = _xp
+        self._xp = _xp  # what raw arrays of a sweep are computed with; None for Tensors
         self.values = values
         self.indices = indices
         self.dense_shape = tuple(dense_shape)
@@ -53,9 +51,16 @@ class IndexedSlices:
         """The dtype of the values."""
         return self.values.dtype
 
+    def _namespace(self) -> Any:
+        if self._xp is not None:
+            return self._xp
+        from tape_core.ops.namespace import ops
+
+        return ops
+
     def densify(self) -> Tensor:
         """The whole array, duplicates added up."""
-        result: Tensor = self._xp.scatter(self.values, self.indices, self.dense_shape)
+        result: Tensor = self._namespace().scatter(self.values, self.indices, self.dense_shape)
         return result
 
     def __repr__(self) -> str:
@@ -63,12 +68,12 @@ class IndexedSlices:
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, IndexedSlices):
-            xp = self._xp
+            xp = self._namespace()
             return IndexedSlices(
                 xp.concat([self.values, other.values], axis=0),
                 xp.concat([self.indices, other.indices], axis=0),
                 self.dense_shape,
-                _xp=xp,
+                _xp=self._xp,
             )
         return self.densify() + other
 

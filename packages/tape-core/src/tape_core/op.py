@@ -69,8 +69,8 @@ class Op:
         self.has_parameters = bool(self.parameters.defaults)
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
-        self.bindings: dict[Backend, tuple[Callable[..., Any], dict[Any, Plan | None]]] = {}
-        self._plans: dict[int, dict[Any, Plan | None]] = {}
+        self.bindings: dict[Backend, tuple[Callable[..., Any], dict[int, Plan | None]]] = {}
+        self._plans: dict[int, dict[int, Plan | None]] = {}
         self.function = self._call_path()
         update_wrapper(self.function, function)
         self.function.op = self  # type: ignore[attr-defined]
@@ -101,14 +101,9 @@ class Op:
             return single_call(self)
         return general_call(self)
 
-    def watched(self, at: list[int | None]) -> tuple[bool, ...]:
-        """By what the plans of the op are found: which inputs have a slot."""
-        mask = [i is not None for i in at]
-        return (True in mask,) if self.sequence else tuple(mask)
-
     # -- what the hot path asks once per backend
 
-    def bind(self, backend: Backend) -> tuple[Callable[..., Any], dict[Any, Plan | None]]:
+    def bind(self, backend: Backend) -> tuple[Callable[..., Any], dict[int, Plan | None]]:
         """The kernel on `backend`, and the plans of its records by which inputs are watched."""
         kernel = getattr(backend.xp, self.name)
         own = backend.rules.get(self.name)
@@ -193,15 +188,15 @@ def _is_a(error: Exception, kind: type[Exception]) -> bool:
     return all(isinstance(error, base) for base in kind.__bases__) if kind is AxisError else isinstance(error, kind)
 
 
-class Plans(dict[Any, "Plan | None"]):
-    """The plans of an op on a backend, by which inputs are watched; made when first needed."""
+class Plans(dict[int, "Plan | None"]):
+    """The plans of an op on a backend, by the set of watched inputs as bits; made when first needed."""
 
     def __init__(self, op: Op, rules: dict[int, Rule]) -> None:
         self.op = op
         self.rules = rules
 
-    def __missing__(self, watched: tuple[bool, ...]) -> Plan | None:
-        rules = [rule for k, rule in self.rules.items() if watched[k]]
+    def __missing__(self, watched: int) -> Plan | None:
+        rules = [rule for k, rule in self.rules.items() if watched >> k & 1]
         plan = self[watched] = Plan(self.op, rules) if rules else None
         return plan
 
