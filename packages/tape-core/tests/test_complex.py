@@ -156,3 +156,15 @@ def test_fft_like_loss_agrees_with_differences_in_both_parts() -> None:
             expected = (up - down) / 2e-6
             part = found[k].real if direction == 1 else found[k].imag
             assert part == pytest.approx(expected, rel=1e-6, abs=1e-8)
+
+
+def test_a_complex_number_on_the_left_of_a_0d_tensor_makes_a_tensor() -> None:
+    # 1j * np.float64(2) is a Python complex, for np.float64 is a float.
+    x = tc.Variable(2.0, dtype="float64")
+    with tc.GradientTape() as tape:
+        y = 1j * x
+        z = tc.real(y * (1j - x))
+    assert y.dtype is tc.complex128
+    assert y.shape == ()
+    assert z.item() == -2.0
+    assert tape.gradient(z, x).item() == -1.0

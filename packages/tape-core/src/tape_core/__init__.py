@@ -10,7 +10,7 @@ Tensor(6.0, shape=(), dtype=float32, backend=numpy)
 
 import math as _math
 
-from tape_core import extend
+from tape_core import extend, fft, linalg
 from tape_core._version import __version__
 from tape_core.backends.selection import get_backend, set_backend, use_backend
 from tape_core.dtypes import (
@@ -229,6 +229,7 @@ __all__ = [
     "expm1",
     "extend",
     "eye",
+    "fft",
     "flip",
     "float16",
     "float32",
@@ -256,6 +257,7 @@ __all__ = [
     "isnan",
     "less",
     "less_equal",
+    "linalg",
     "linspace",
     "log",
     "log1p",

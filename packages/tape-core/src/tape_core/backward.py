@@ -122,6 +122,8 @@ def _lifting(backend: Backend) -> tuple[Any, Lift]:
     from tape_core.ops.namespace import ops
 
     def lift(array: Any, slots: Any) -> Any:
+        if type(array) is tuple:  # an op's several results
+            return tuple(map(lift, array, slots))
         return array if type(array) in SCALARS or array is None else wrap(array, backend, slots)
 
     return ops, lift

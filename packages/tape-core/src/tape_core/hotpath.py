@@ -213,6 +213,8 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             kernel, plans = op.bind(backend)
         try:
             out = kernel(a1, a2)
+            if scalar and type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
+                out = backend.asarray(out)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, (x1, x2))
         result: Tensor = _new(Tensor)
@@ -410,5 +412,6 @@ def finish(
             part[key] = len(records)
             records.append((Part(k, tuple([spec_of(o) for o in out])), None, base))
     if several:
-        return tuple([wrap(o, backend, part) for o, part in zip(out, parts or [NO_SLOTS] * len(out), strict=True)])
+        outs = [wrap(o, backend, part) for o, part in zip(out, parts or [NO_SLOTS] * len(out), strict=True)]
+        return tuple(outs) if op.result is None else op.result(*outs)
     return wrap(out, backend, slots)

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, NoReturn, TypeVar
 
-from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
 from tape_core.backends.protocol import Backend
 from tape_core.hotpath import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.plan import Plan
@@ -51,6 +51,9 @@ class Op:
         kernel: Callable[..., Any] | None = None,
         samples: Samples | None = None,
         reason: str | None = None,
+        extension: str | None = None,
+        result: Callable[..., Any] | None = None,
+        materialize: bool = True,
     ) -> None:
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
@@ -61,6 +64,9 @@ class Op:
         self.kernel = kernel
         self.samples = samples
         self.reason = reason
+        self.extension = extension
+        self.result = result
+        self.materialize = materialize
         self.sequence = sequence
         self.rules = dict(rules)
         self.parameters = Parameters(name, self.signature, list(rules), sequence)
@@ -106,6 +112,8 @@ class Op:
     def bind(self, backend: Backend) -> tuple[Callable[..., Any], dict[int, Plan | None]]:
         """The kernel on `backend`, and the plans of its records by which inputs are watched."""
         kernel = getattr(backend.xp, self.name)
+        if self.result is not None:
+            kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
         own = backend.rules.get(self.name)
         rules: dict[int, Rule] = self.compiled
         if own is not None:
@@ -184,6 +192,10 @@ class AxisError(ValueError, IndexError):
     """An axis that the array does not have: both, as in NumPy."""
 
 
+def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    return tuple(kernel(*args, **kwargs))
+
+
 def _is_a(error: Exception, kind: type[Exception]) -> bool:
     return all(isinstance(error, base) for base in kind.__bases__) if kind is AxisError else isinstance(error, kind)
 
@@ -226,6 +238,8 @@ class Registry(Mapping[str, Op]):
             raise ValueError(f"op {op.name!r} is registered already, as {self._ops[op.name]!r}")
         if op.kernel is not None:
             DEFAULT_KERNELS[op.name] = op.kernel
+        if op.extension is not None:
+            EXTENSIONS[op.name] = op.extension
         self._ops[op.name] = op
 
     def override(self, name: str, backend: Backend, **rules: RuleSpec) -> None:
@@ -279,14 +293,24 @@ def linear(
     kernel: Callable[..., Any] | None = None,
     sequence: bool = False,
     sparse: bool = False,
+    extension: str | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare an op linear in its differentiable inputs: `linear(x=transpose(lambda xp, g, x_spec: ...))`.
 
     With `sequence=True` the first argument is a sequence of arrays, and its rule returns as many cotangents.
-    With `sparse=True` a rule may return :class:`~tape_core.IndexedSlices`.
+    With `sparse=True` a rule may return :class:`~tape_core.IndexedSlices`. `extension` names the extension of the
+    standard that has the op: `"linalg"` or `"fft"`.
     """
-    return _declare(form="linear", rules=rules, samples=samples, kernel=kernel, sequence=sequence, sparse=sparse)
+    return _declare(
+        form="linear",
+        rules=rules,
+        samples=samples,
+        kernel=kernel,
+        sequence=sequence,
+        sparse=sparse,
+        extension=extension,
+    )
 
 
 def op(
@@ -295,7 +319,24 @@ def op(
     kernel: Callable[..., Any] | None = None,
     sequence: bool = False,
     reason: str | None = None,
+    extension: str | None = None,
+    result: Callable[..., Any] | None = None,
+    materialize: bool = True,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
-    """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two."""
-    return _declare(form="op", rules=rules, samples=samples, kernel=kernel, sequence=sequence, reason=reason)
+    """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two.
+
+    `result` makes what users get of several results, such as a named tuple. The rule of an op of several results gets a
+    tuple of cotangents; for results that nothing used they are zeros, or with `materialize=False` None.
+    """
+    return _declare(
+        form="op",
+        rules=rules,
+        samples=samples,
+        kernel=kernel,
+        sequence=sequence,
+        reason=reason,
+        extension=extension,
+        result=result,
+        materialize=materialize,
+    )

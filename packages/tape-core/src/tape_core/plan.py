@@ -70,7 +70,7 @@ class Plan:
         if isinstance(g, IndexedSlices):
             g = g.densify()
         elif isinstance(g, Parts):
-            g = g.complete(xp)
+            g = g.complete(xp) if self.op.materialize else tuple(g.cotangents)
         if not self._lifted:
             self._lifted = [_generate(self, _lifted_source(rule)) for rule in self.rules]
         specs = rec[1]
@@ -133,7 +133,10 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
     if op.elementwise:
         lines += ["    specs = rec[1]"]
     else:
-        lines += ["    if type(g) is Parts:", "        g = g.complete(xp)"]
+        lines += [
+            "    if type(g) is Parts:",
+            f"        g = {'g.complete(xp)' if op.materialize else 'tuple(g.cotangents)'}",
+        ]
     for j, rule in enumerate(rules):
         k, slot = rule.k, f"rec[{slot_at(rule.k)}]"
         if rule.kind == UNWRITTEN:

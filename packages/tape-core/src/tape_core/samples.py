@@ -14,11 +14,23 @@ from tape_core.random import Generator
 class Sample:
     """One call of an op: `Sample(x, axis=0)`."""
 
-    __slots__ = ("args", "kwargs")
+    __slots__ = ("args", "kwargs", "observed", "projected")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args = args
         self.kwargs = kwargs
+        self.projected: Callable[[Any], Any] = lambda direction: direction
+        self.observed: Callable[..., Any] = lambda xp, *results: results
+
+    def along(self, project: Callable[[Any], Any]) -> Sample:
+        """Change the inputs only along `project(direction)`, a NumPy array: for an op of symmetric matrices, say."""
+        self.projected = project
+        return self
+
+    def observe(self, function: Callable[..., Any]) -> Sample:
+        """Look at `function(xp, *results)`, one or several: for results of which a part is arbitrary, as signs."""
+        self.observed = function
+        return self
 
     def __repr__(self) -> str:
         parts = [_short(a) for a in self.args] + [f"{k}={_short(v)}" for k, v in self.kwargs.items()]
@@ -44,6 +56,10 @@ class Draw:
 
     def __call__(self, *shape: int, low: float = -2.0, high: float = 2.0) -> Any:
         return self.rng.uniform(shape, low=low, high=high, dtype="float64")
+
+    def complex(self, *shape: int) -> Any:
+        """complex128, the two parts as those of `draw(*shape)`."""
+        return self(*shape) + 1j * self(*shape)
 
     def distinct(self, *shape: int) -> Any:
         """Values at least 0.1 apart, in random order: for ops with kinks where values meet."""

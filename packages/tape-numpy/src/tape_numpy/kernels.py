@@ -177,6 +177,18 @@ def _isdtype(dtype: Any, kind: Any) -> Any:
     return np.isdtype(dtype, kind)
 
 
+def _eig(x: Any) -> tuple[Any, Any]:
+    w, v = np.linalg.eig(x)
+    # NumPy's are real where they all happen to be; in the standard they are complex.
+    dtype = np.result_type(w.dtype, np.complex64)
+    return w.astype(dtype, copy=False), v.astype(dtype, copy=False)
+
+
+def _eigvals(x: Any) -> Any:
+    w = np.linalg.eigvals(x)
+    return w.astype(np.result_type(w.dtype, np.complex64), copy=False)
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     "abs": operator.abs,
     "add": operator.add,
@@ -203,6 +215,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "mean": _mean,
     "max": _max,
     "min": _min,
+    "eig": _eig,
+    "eigvals": _eigvals,
     "scatter": _scatter,
     "add_rows": _add_rows,
     "gather": _gather,

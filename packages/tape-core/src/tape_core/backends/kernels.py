@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 DEFAULT_KERNELS: dict[str, Callable[..., Any]] = {}
 """For each op outside the standard, how to compute it with the ops of the standard: `kernel(xp, ...)`."""
+
+EXTENSIONS: dict[str, str] = {}
+"""For each op of an extension of the standard, which one: the library has `fftn` as `fft.fftn`."""
 
 
 class Kernels:
@@ -30,10 +34,22 @@ class Kernels:
         elif name in DEFAULT_KERNELS:
             # Before the library: torch.softmax is not the op softmax.
             found = partial(DEFAULT_KERNELS[name], self)
-        elif (found := getattr(backend.namespace, name, None)) is None and name != "newaxis":
+        elif name in EXTENSIONS:
+            # Before the main namespace: the op `fft` is `fft.fft`, where `fft` is the extension.
+            found = _library_function(backend.namespace, f"{EXTENSIONS[name]}.{name}")
+        else:
+            found = _library_function(backend.namespace, name)
+        if found is None and name != "newaxis":
             raise AttributeError(
                 f"backend {backend.name!r} has no kernel {name!r}: neither its own kernels, nor the op's default, "
                 f"nor {getattr(backend.namespace, '__name__', backend.namespace)!s} has one"
             )
         setattr(self, name, found)
         return found
+
+
+def _library_function(namespace: Any, path: str) -> Any:
+    try:
+        return attrgetter(path)(namespace)
+    except AttributeError:
+        return None

@@ -1,0 +1,262 @@
+"""Fourier transforms: the `fft` extension of the Array API standard.
+
+A transform is a symmetric matrix, so it is its own transpose. Those of real arrays keep half the frequencies: a
+frequency k and its mirror image n - k are one element there, which therefore counts twice in a real result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from tape_core import dtypes
+from tape_core.op import linear, transpose
+from tape_core.ops.creation import BackendLike, arange
+from tape_core.samples import Draw, Refused, Sample, Samples
+from tape_core.tensor import ArrayLike, Tensor
+
+Norm = Literal["backward", "ortho", "forward"]
+
+
+def _one_axis(make: Any) -> Samples:
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(make(draw, 4))
+        yield Sample(make(draw, 5))
+        yield Sample(make(draw, 3, 2), axis=0)
+        yield Sample(make(draw, 2, 4), n=3, norm="ortho")
+        yield Sample(make(draw, 2, 3), n=6, norm="forward")
+        yield Refused(IndexError, "axis", make(draw, 3), axis=1)
+
+    return samples
+
+
+def _several_axes(make: Any) -> Samples:
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(make(draw, 3, 4))
+        yield Sample(make(draw, 2, 3, 5), axes=(0, 2))
+        yield Sample(make(draw, 3, 4), s=(4, 3), axes=(1, 0), norm="ortho")
+        yield Sample(make(draw, 4), norm="forward")
+
+    return samples
+
+
+def _resize(xp: Any, x: Any, length: int, axis: int) -> Any:
+    """Cut, or extended by zeros, to a length along an axis."""
+    given = x.shape[axis]
+    if given == length:
+        return x
+    axis %= len(x.shape)
+    if given > length:
+        return x[(slice(None),) * axis + (slice(0, length),)]
+    missing = (*x.shape[:axis], length - given, *x.shape[axis + 1 :])
+    return xp.concat([x, xp.zeros_beside(x, missing, dtype=x.dtype)], axis=axis)
+
+
+def _weigh(xp: Any, x: Any, n: int, axis: int, weight: float) -> Any:
+    """Half a spectrum, with `weight` at the frequencies that stand for two: all but 0 and, for even n, n / 2."""
+    k = xp.arange_beside(x, x.shape[axis])
+    single = xp.logical_or(k == 0, 2 * k == n)
+    shape = [1] * len(x.shape)
+    shape[axis] = -1
+    return xp.where(xp.reshape(single, tuple(shape)), x, weight * x)
+
+
+def _fft_transpose(name: str) -> Any:
+    def rule(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+        return _resize(xp, getattr(xp, name)(g, n=n, axis=axis, norm=norm), x_spec.shape[axis], axis)
+
+    return transpose(rule)
+
+
+@linear(x=_fft_transpose("fft"), extension="fft", samples=_one_axis(Draw.complex))
+def fft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The discrete Fourier transform along `axis`, of the first `n` elements, zeros added where there are fewer."""
+
+
+@linear(x=_fft_transpose("ifft"), extension="fft", samples=_one_axis(Draw.complex))
+def ifft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of :func:`fft`."""
+
+
+def _axes(ndim: int, s: Sequence[int] | None, axes: Sequence[int] | None) -> tuple[int, ...]:
+    """The axes of a transform of several: all, or the last ones where only lengths are given."""
+    if axes is not None:
+        return tuple([a % ndim for a in axes])
+    return tuple(range(0 if s is None else ndim - len(s), ndim))
+
+
+def _fftn_transpose(name: str) -> Any:
+    def rule(xp: Any, g: Any, x_spec: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm) -> Any:
+        d = getattr(xp, name)(g, s=s, axes=axes, norm=norm)
+        for axis in _axes(len(x_spec.shape), s, axes):
+            d = _resize(xp, d, x_spec.shape[axis], axis)
+        return d
+
+    return transpose(rule)
+
+
+@linear(x=_fftn_transpose("fftn"), extension="fft", samples=_several_axes(Draw.complex))
+def fftn(
+    x: ArrayLike,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:
+    """The discrete Fourier transform over `axes` (all by default), of lengths `s`."""
+
+
+@linear(x=_fftn_transpose("ifftn"), extension="fft", samples=_several_axes(Draw.complex))
+def ifftn(
+    x: ArrayLike,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:
+    """The inverse of :func:`fftn`."""
+
+
+def _rfft_transpose(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+    length = x_spec.shape[axis]
+    n = length if n is None else n
+    return _resize(xp, xp.hfft(_weigh(xp, g, n, axis, 0.5), n=n, axis=axis, norm=norm), length, axis)
+
+
+@linear(x=transpose(_rfft_transpose), extension="fft", samples=_one_axis(Draw.__call__))
+def rfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The Fourier transform of a real array: the frequencies from 0 to n / 2."""
+
+
+def _irfft_transpose(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+    length = x_spec.shape[axis]
+    n = 2 * (length - 1) if n is None else n
+    return _resize(xp, _weigh(xp, xp.ihfft(g, n=n, axis=axis, norm=norm), n, axis, 2), length, axis)
+
+
+@linear(x=transpose(_irfft_transpose), extension="fft", samples=_one_axis(Draw.complex))
+def irfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of :func:`rfft`: a real array of length `n`, 2 (m - 1) of m frequencies by default."""
+
+
+def _hfft_transpose(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+    length = x_spec.shape[axis]
+    n = 2 * (length - 1) if n is None else n
+    return _resize(xp, _weigh(xp, xp.rfft(g, n=n, axis=axis, norm=norm), n, axis, 2), length, axis)
+
+
+@linear(x=transpose(_hfft_transpose), extension="fft", samples=_one_axis(Draw.complex))
+def hfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The Fourier transform of a Hermitian array, of which `x` is the first half: a real spectrum of length `n`."""
+
+
+def _ihfft_transpose(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+    length = x_spec.shape[axis]
+    n = length if n is None else n
+    return _resize(xp, xp.irfft(_weigh(xp, g, n, axis, 0.5), n=n, axis=axis, norm=norm), length, axis)
+
+
+@linear(x=transpose(_ihfft_transpose), extension="fft", samples=_one_axis(Draw.__call__))
+def ihfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of :func:`hfft`."""
+
+
+def _rfftn_transpose(
+    xp: Any, g: Any, x_spec: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
+) -> Any:
+    # A real transform along the last axis, then complex ones along the others; back in the opposite order.
+    *others, last = _axes(len(x_spec.shape), s, axes)
+    if others:
+        g = xp.fftn(g, s=None if s is None else s[:-1], axes=others, norm=norm)
+    g = _rfft_transpose(xp, g, x_spec, None if s is None else s[-1], last, norm)
+    for axis in others:
+        g = _resize(xp, g, x_spec.shape[axis], axis)
+    return g
+
+
+@linear(x=transpose(_rfftn_transpose), extension="fft", samples=_several_axes(Draw.__call__))
+def rfftn(
+    x: ArrayLike,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:
+    """The Fourier transform of a real array over `axes`: along the last one the frequencies from 0 to n / 2."""
+
+
+def _irfftn_transpose(
+    xp: Any, g: Any, x_spec: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
+) -> Any:
+    *others, last = _axes(len(x_spec.shape), s, axes)
+    g = _irfft_transpose(xp, g, x_spec, None if s is None else s[-1], last, norm)
+    if others:
+        g = xp.ifftn(g, s=None if s is None else s[:-1], axes=others, norm=norm)
+    for axis in others:
+        g = _resize(xp, g, x_spec.shape[axis], axis)
+    return g
+
+
+@linear(x=transpose(_irfftn_transpose), extension="fft", samples=_several_axes(Draw.complex))
+def irfftn(
+    x: ArrayLike,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:
+    """The inverse of :func:`rfftn`."""
+
+
+def _shift_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(5))
+    yield Sample(draw(3, 4), axes=0)
+    yield Sample(draw(3, 4), axes=(0, 1))
+
+
+@linear(x=transpose(lambda xp, g, axes: xp.ifftshift(g, axes=axes)), extension="fft", samples=_shift_samples)
+def fftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The frequency 0 moved to the middle of each of `axes` (all by default)."""
+
+
+@linear(x=transpose(lambda xp, g, axes: xp.fftshift(g, axes=axes)), extension="fft", samples=_shift_samples)
+def ifftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The inverse of :func:`fftshift`."""
+
+
+def fftfreq(
+    n: int,
+    /,
+    *,
+    d: float = 1.0,
+    dtype: Any = None,
+    device: str | None = None,
+    backend: BackendLike = None,
+) -> Tensor:
+    """The frequencies of :func:`fft` of `n` samples at distance `d`, float32 by default.
+
+    >>> import tape_core as tc
+    >>> tc.fft.fftfreq(4, d=0.5).tolist()
+    [0.0, 0.5, -1.0, -0.5]
+    """
+    dtype = dtype or dtypes.get_default_dtype()
+    ascending = arange(-(n // 2), n - n // 2, dtype=dtype, device=device, backend=backend)
+    return ifftshift(ascending) / (n * d)
+
+
+def rfftfreq(
+    n: int,
+    /,
+    *,
+    d: float = 1.0,
+    dtype: Any = None,
+    device: str | None = None,
+    backend: BackendLike = None,
+) -> Tensor:
+    """The frequencies of :func:`rfft` of `n` samples at distance `d`, float32 by default."""
+    dtype = dtype or dtypes.get_default_dtype()
+    return arange(0, n // 2 + 1, dtype=dtype, device=device, backend=backend) / (n * d)

@@ -1,0 +1,331 @@
+"""Inverses, determinants, norms and the like: the first half of the `linalg` extension of the Array API standard.
+
+(Matrix products, which are in the main namespace as well, are in `linalg`.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from tape_core.op import NONDIFF, linear, op, transpose, vjp
+from tape_core.ops.elementwise import abs as absolute
+from tape_core.ops.linalg import matmul
+from tape_core.ops.manipulation import sum_to
+from tape_core.ops.statistical import Axis, expand
+from tape_core.ops.statistical import max as maximum
+from tape_core.ops.statistical import min as minimum
+from tape_core.ops.statistical import sum as total
+from tape_core.samples import Draw, Refused, Sample, Samples
+from tape_core.tensor import ArrayLike, Tensor, read, wrap
+
+
+def conj(xp: Any, x: Any) -> Any:
+    """The conjugate; a real array is its own."""
+    return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
+
+
+def adjoint(xp: Any, x: Any) -> Any:
+    """The conjugate transpose of each matrix."""
+    return conj(xp, x).mT
+
+
+def on_diagonal(xp: Any, values: Any, shape: tuple[int, ...], offset: int = 0) -> Any:
+    """`values`, which broadcast to `shape`, on a diagonal of each matrix; zeros elsewhere."""
+    rows, columns = xp.arange_beside(values, shape[-2]), xp.arange_beside(values, shape[-1])
+    return xp.where(columns[None, :] - rows[:, None] == offset, values, 0)
+
+
+def square_samples(*, rectangular: bool = False) -> Samples:
+    """Samples of a function of matrices, real and complex, in stacks."""
+
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(draw(3, 3))
+        yield Sample(draw(2, 2, 2))
+        yield Sample(draw(1, 1))
+        yield Sample(draw.complex(3, 3))
+        if rectangular:
+            yield Sample(draw(2, 3))
+            yield Sample(draw.complex(3, 2))
+
+    return samples
+
+
+# -- inverses
+
+
+@op(
+    x=vjp(lambda xp, g, out: -xp.matmul(xp.matmul(out.mT, g), out.mT)),
+    extension="linalg",
+    samples=square_samples(),
+)
+def inv(x: ArrayLike, /) -> Tensor:
+    """The inverse of each matrix. To multiply by it, :func:`solve` is faster and more accurate."""
+
+
+def _pinv_samples(draw: Draw) -> Iterator[Sample]:
+    for shape in ((3, 2), (2, 3), (2, 2, 3), (3, 3)):
+        yield Sample(draw(*shape))
+    yield Sample(draw.complex(3, 2))
+    yield Sample(draw.complex(2, 3))
+
+
+def _pinv_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
+    # Golub and Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
+    # separate", 1973, equation 4.12: exact as long as the rank stays the same.
+    gt, outh = g.mT, adjoint(xp, out)
+    left = xp.matmul(xp.matmul(gt, out), outh)  # times (1 - x out) on the left
+    left = left - xp.matmul(x, xp.matmul(out, left))
+    right = xp.matmul(outh, xp.matmul(out, gt))  # times (1 - out x) on the right
+    right = right - xp.matmul(xp.matmul(right, out), x)
+    return conj(xp, left + right) - xp.matmul(xp.matmul(out.mT, g), out.mT)
+
+
+@op(x=vjp(_pinv_vjp), extension="linalg", samples=_pinv_samples)
+def pinv(x: ArrayLike, /, *, rtol: float | None = None) -> Tensor:
+    """The Moore-Penrose inverse of each matrix; singular values up to `rtol` times the largest count as 0.
+
+    The gradient is exact as long as the rank stays the same; where it changes there is no derivative.
+    """
+
+
+def _solve_samples(draw: Draw) -> Iterator[Sample]:
+    for a, b in (((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 2, 2), (2,)), ((2, 2), (3, 2, 1)), ((2, 1, 2, 2), (3, 2, 2))):
+        yield Sample(draw(*a), draw(*b))
+    yield Sample(draw.complex(2, 2), draw.complex(2, 3))
+    yield Refused(ValueError, "solve", draw(2, 2), draw(3))
+
+
+def _solve_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
+    if len(x2_spec.shape) == 1:
+        return sum_to(xp, xp.solve(x1.mT, g[..., None])[..., 0], x2_spec.shape)
+    return sum_to(xp, xp.solve(x1.mT, g), x2_spec.shape)
+
+
+def _solve_x1(xp: Any, g: Any, x1: Any, x2_spec: Any, out: Any) -> Any:
+    if len(x2_spec.shape) == 1:
+        g, out = g[..., None], out[..., None]
+    return sum_to(xp, -xp.matmul(xp.solve(x1.mT, g), out.mT), tuple(x1.shape))
+
+
+@op(x1=vjp(_solve_x1), x2=vjp(_solve_x2), extension="linalg", samples=_solve_samples)
+def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The x with `x1 @ x == x2`: `x2` is a vector, or a stack of matrices that broadcasts against `x1`."""
+
+
+# -- determinants
+
+
+@op(
+    x=vjp(lambda xp, g, x: g[..., None, None] * xp.cofactors(x)),
+    extension="linalg",
+    samples=square_samples(),
+)
+def det(x: ArrayLike, /) -> Tensor:
+    """The determinant of each matrix. The gradient is exact for singular matrices, too."""
+
+
+def _cofactors_kernel(xp: Any, x: Any) -> Any:
+    # By singular values, without a division: also where x is singular.
+    u, s, vh = xp.svd(x, full_matrices=False)
+    n = x.shape[-1]
+    s = xp.broadcast_to(s[..., None, :], (*s.shape, n))
+    others = xp.prod(s - on_diagonal(xp, s - 1, s.shape), axis=-1)
+    sign = (xp.det(u) * xp.det(vh))[..., None, None]
+    return sign * xp.matmul(conj(xp, u) * others[..., None, :], conj(xp, vh))
+
+
+def _cofactors_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
+    # out = det(x) inv(x).T, differentiated by the product rule.
+    inner = xp.sum(g * out, axis=(-2, -1), keepdims=True)
+    left = on_diagonal(xp, inner, x.shape) - xp.matmul(out, g.mT)
+    return xp.solve(x, left.mT).mT
+
+
+@op(x=vjp(_cofactors_vjp), kernel=_cofactors_kernel, samples=square_samples())
+def cofactors(x: ArrayLike, /) -> Tensor:
+    """The matrix of cofactors, the derivative of :func:`det`; itself differentiable where `x` is regular."""
+
+
+class SlogdetResult(NamedTuple):
+    """What :func:`slogdet` gives."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+def _slogdet_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
+    g_sign, g_log = g
+    if xp.isdtype(x.dtype, "complex floating"):
+        # d sign = i sign Im(d log det)
+        g_log = g_log + 1j * xp.imag(g_sign * out[0])
+    return g_log[..., None, None] * xp.inv(x).mT
+
+
+@op(x=vjp(_slogdet_vjp), extension="linalg", samples=square_samples(), result=SlogdetResult)
+def slogdet(x: ArrayLike, /) -> SlogdetResult:
+    """The sign of the determinant and the logarithm of its absolute value, where the determinant would overflow."""
+
+
+# -- diagonals
+
+
+def _diagonal_samples(draw: Draw) -> Iterator[Sample]:
+    for shape, offset in (((3, 3), 0), ((2, 4), 1), ((4, 2), -2), ((2, 2, 3), -1), ((2, 3), 2)):
+        yield Sample(draw(*shape), offset=offset)
+
+
+def _diagonal_transpose(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
+    missing = x_spec.shape[-2 if offset >= 0 else -1] - g.shape[-1]
+    filled = xp.concat([g, xp.zeros_beside(g, (*g.shape[:-1], missing), dtype=g.dtype)], axis=-1)
+    filled = filled[..., :, None] if offset >= 0 else filled[..., None, :]
+    return on_diagonal(xp, filled, x_spec.shape, offset)
+
+
+@linear(x=transpose(_diagonal_transpose), extension="linalg", samples=_diagonal_samples)
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
+    """The diagonal of each matrix, or the one `offset` to the right of it."""
+
+
+@linear(
+    x=transpose(lambda xp, g, x_spec, offset: on_diagonal(xp, g[..., None, None], x_spec.shape, offset)),
+    extension="linalg",
+    samples=_diagonal_samples,
+)
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """The sum of a diagonal of each matrix."""
+
+
+# -- norms
+
+
+def _norm_samples(draw: Draw) -> Iterator[Sample]:
+    for order in (2, 1, 3, 0.5, math.inf, -math.inf):
+        yield Sample(draw(2, 3), ord=order)
+    yield Sample(draw(2, 3), axis=0)
+    yield Sample(draw(2, 3, 2), axis=(0, -1), keepdims=True, ord=1)
+    yield Sample(draw.complex(2, 3), axis=1)
+    yield Sample(draw.complex(2, 3), axis=1, ord=3)
+    yield Sample(draw.complex(2, 3), ord=1)
+    yield Refused(IndexError, "axis", draw(2, 3), axis=2)
+
+
+def _norm_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool, ord: float) -> Any:
+    shape = tuple(x.shape)
+    g, out = expand(xp, g, shape, axis, keepdims), expand(xp, out, shape, axis, keepdims)
+    size = xp.abs(x)
+    if ord == 0:
+        return xp.zeros_like(x)
+    # conj(x) / |x|, and 0 at 0: the smallest of the subgradients there.
+    phase = conj(xp, x) / xp.where(size == 0, 1, size)
+    if ord in (math.inf, -math.inf):
+        hit = size == out
+        ties = xp.sum(xp.astype(hit, g.dtype), axis=axis, keepdims=True)
+        return xp.where(hit, phase * (g / ties), 0)
+    if ord == 1:
+        return g * phase
+    share = size / xp.where(out == 0, 1, out)
+    if ord < 1:
+        share = xp.where(size == 0, 1, share)  # the derivative is infinite; as for sqrt of 0 in a norm
+    return g * phase * (share if ord == 2 else share ** (ord - 1))
+
+
+@op(x=vjp(_norm_vjp), extension="linalg", samples=_norm_samples)
+def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
+    """The `ord`-norm over `axis` (all axes by default). Its gradient at 0 is 0."""
+
+
+MatrixOrd = Literal["fro", "nuc", 1, -1, 2, -2] | float
+
+
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fro") -> Tensor:
+    """A norm of each matrix: Frobenius, nuclear, or the operator norm of the `ord`-norm, negative for its minimum.
+
+    Raises:
+        ValueError: `ord` is none of "fro", "nuc", 1, -1, 2, -2, inf, -inf, or x has no two dimensions.
+    """
+    x = read(x, "matrix_norm: x")
+    if x.ndim < 2:
+        raise ValueError(f"matrix_norm: x must have two dimensions or more, got shape {x.shape}")
+    if ord == "fro":
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord in ("nuc", 2, -2):
+        from tape_core.ops.decompositions import svdvals
+
+        values = svdvals(x)
+        reduce: Any = {"nuc": total, 2: maximum, -2: minimum}[ord]
+        norm: Tensor = reduce(values, axis=-1, keepdims=keepdims)
+        return norm[..., None] if keepdims else norm
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise ValueError(f"matrix_norm: ord must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got {ord!r}")
+    sums, others = (-2, -1) if ord in (1, -1) else (-1, -2)
+    lines = total(absolute(x), axis=sums, keepdims=True)
+    norm = (maximum if ord in (1, math.inf) else minimum)(lines, axis=others, keepdims=True)
+    return norm if keepdims else norm[..., 0, 0]
+
+
+def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
+    """The product of `n` of each matrix; for a negative `n`, of its inverse.
+
+    Raises:
+        ValueError: the matrices are not square.
+    """
+    x = read(x, "matrix_power: x")
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"matrix_power: x must be square matrices, got shape {x.shape}")
+    if n == 0:
+        xp, array = x.backend.xp, x._array
+        return wrap(on_diagonal(xp, xp.ones_like(array), x.shape), x.backend)
+    if n < 0:
+        x, n = inv(x), -n
+    power: Tensor | None = None
+    while n:
+        if n & 1:
+            power = x if power is None else matmul(power, x)
+        n >>= 1
+        if n:
+            x = matmul(x, x)
+    assert power is not None
+    return power
+
+
+@op(
+    x=NONDIFF,
+    extension="linalg",
+    samples=square_samples(rectangular=True),
+    reason="the result is a number of dimensions, constant almost everywhere",
+)
+def matrix_rank(x: ArrayLike, /, *, rtol: float | None = None) -> Tensor:
+    """How many singular values of each matrix are more than `rtol` times the largest."""
+
+
+# -- the cross product
+
+
+def _cross_samples(draw: Draw) -> Iterator[Sample]:
+    for a, b, axis in (((3,), (3,), -1), ((2, 3), (3,), -1), ((3, 2), (3, 2), 0), ((3, 1), (3, 2), -2)):
+        yield Sample(draw(*a), draw(*b), axis=axis)
+    yield Refused(ValueError, "cross", draw(2), draw(2))
+
+
+def _cross_rule(sign: int) -> Any:
+    def rule(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
+        g, other = xp.moveaxis(g, axis, -1), xp.moveaxis(other, axis, -1)
+        others = [length for k, length in enumerate(spec.shape) if k != axis % len(spec.shape)]
+        return xp.moveaxis(sum_to(xp, sign * xp.cross(other, g), (*others, 3)), -1, axis)
+
+    return rule
+
+
+_cross_x1, _cross_x2 = _cross_rule(1), _cross_rule(-1)
+
+
+@op(
+    x1=vjp(lambda xp, g, x2, x1_spec, axis: _cross_x1(xp, g, x2, x1_spec, axis)),
+    x2=vjp(lambda xp, g, x1, x2_spec, axis: _cross_x2(xp, g, x1, x2_spec, axis)),
+    extension="linalg",
+    samples=_cross_samples,
+)
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """The cross product of vectors of three elements along `axis`, over arrays that broadcast."""
