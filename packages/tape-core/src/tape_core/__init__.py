@@ -41,6 +41,7 @@ from tape_core.ops.creation import (
     empty,
     empty_like,
     eye,
+    from_dlpack,
     full,
     full_like,
     linspace,
@@ -52,7 +53,7 @@ from tape_core.ops.creation import (
     zeros,
     zeros_like,
 )
-from tape_core.ops.data_types import astype, isdtype, stop_gradient
+from tape_core.ops.data_types import astype, can_cast, finfo, iinfo, isdtype, result_type, stop_gradient
 from tape_core.ops.elementwise import (
     abs,
     acos,
@@ -104,6 +105,7 @@ from tape_core.ops.elementwise import (
     where,
 )
 from tape_core.ops.indexing import gather, take, take_along_axis
+from tape_core.ops.inspection import __array_namespace_info__
 from tape_core.ops.linalg import matmul, matrix_transpose, outer, tensordot, vecdot
 from tape_core.ops.logic import (
     bitwise_and,
@@ -156,7 +158,9 @@ from tape_core.ops.nn import (
     softmax,
     softplus,
 )
-from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero
+from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, diff, nonzero, searchsorted
+from tape_core.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
+from tape_core.ops.sorting import argsort, sort
 from tape_core.ops.special import erf
 from tape_core.ops.statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var
 from tape_core.random import Generator, default_rng, set_seed
@@ -169,6 +173,7 @@ inf = _math.inf
 nan = _math.nan
 newaxis = None
 pi = _math.pi
+__array_api_version__ = "2024.12"
 
 __all__ = [
     "DType",
@@ -177,6 +182,7 @@ __all__ = [
     "IndexedSlices",
     "Tensor",
     "Variable",
+    "__array_namespace_info__",
     "__version__",
     "abs",
     "acos",
@@ -187,6 +193,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "asarray",
     "asin",
     "asinh",
@@ -204,6 +211,7 @@ __all__ = [
     "bool",
     "broadcast_arrays",
     "broadcast_to",
+    "can_cast",
     "ceil",
     "clip",
     "complex64",
@@ -218,6 +226,7 @@ __all__ = [
     "cumulative_prod",
     "cumulative_sum",
     "default_rng",
+    "diff",
     "divide",
     "e",
     "empty",
@@ -230,12 +239,14 @@ __all__ = [
     "extend",
     "eye",
     "fft",
+    "finfo",
     "flip",
     "float16",
     "float32",
     "float64",
     "floor",
     "floor_divide",
+    "from_dlpack",
     "full",
     "full_like",
     "gather",
@@ -245,6 +256,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "iinfo",
     "imag",
     "inf",
     "int8",
@@ -284,6 +296,7 @@ __all__ = [
     "negative",
     "newaxis",
     "nextafter",
+    "nonzero",
     "not_equal",
     "one_hot",
     "ones",
@@ -300,8 +313,10 @@ __all__ = [
     "remainder",
     "repeat",
     "reshape",
+    "result_type",
     "roll",
     "round",
+    "searchsorted",
     "set_backend",
     "set_default_dtype",
     "set_seed",
@@ -313,6 +328,7 @@ __all__ = [
     "sinh",
     "softmax",
     "softplus",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -335,6 +351,10 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unstack",
     "use_backend",
     "var",

@@ -72,6 +72,79 @@ DTYPES: Final = {
     )
 }
 
+RANKS: Final = {"bool": 0, "unsigned integer": 1, "signed integer": 1, "real floating": 2, "complex floating": 3}
+"""Kinds in the order in which one can hold the values of another."""
+
+_FLOATS: Final = {  # bits of the significand, the leading one included; the largest exponent
+    float16: (11, 15),
+    bfloat16: (8, 127),
+    float32: (24, 127),
+    float64: (53, 1023),
+}
+
+
+class finfo:
+    """Limits of a floating dtype; of a complex one those of its parts."""
+
+    __slots__ = ("bits", "dtype", "eps", "max", "min", "smallest_normal")
+
+    def __init__(self, dtype: DType) -> None:
+        part = {complex64: float32, complex128: float64}.get(dtype, dtype)
+        if part not in _FLOATS:
+            raise TypeError(f"finfo: {dtype} is not a floating dtype; use iinfo")
+        digits, exponent = _FLOATS[part]
+        self.dtype = part
+        self.bits = 8 * part.itemsize
+        self.eps = 2.0 ** (1 - digits)
+        self.max = (2.0 - 2.0 ** (1 - digits)) * 2.0**exponent
+        self.min = -self.max
+        self.smallest_normal = 2.0 ** (1 - exponent)
+
+    def __repr__(self) -> str:
+        return f"finfo({self.dtype}: eps={self.eps}, max={self.max}, smallest_normal={self.smallest_normal})"
+
+
+class iinfo:
+    """Limits of an integer dtype.
+
+    >>> import tape_core as tc
+    >>> tc.iinfo(tc.int8).min, tc.iinfo(tc.uint8).max
+    (-128, 255)
+    """
+
+    __slots__ = ("bits", "dtype", "max", "min")
+
+    def __init__(self, dtype: DType) -> None:
+        if not dtype.kind.endswith("integer"):
+            raise TypeError(f"iinfo: {dtype} is not an integer dtype; use finfo")
+        self.dtype = dtype
+        self.bits = 8 * dtype.itemsize
+        signed = dtype.kind == "signed integer"
+        self.min = -(2 ** (self.bits - 1)) if signed else 0
+        self.max = 2 ** (self.bits - signed) - 1
+
+    def __repr__(self) -> str:
+        return f"iinfo({self.dtype}: min={self.min}, max={self.max})"
+
+
+def promote(a: DType, b: DType) -> DType | None:
+    """The dtype of an operation on two, as the standard has it; None where it has none."""
+    if a is b:
+        return a
+    kinds = {a.kind, b.kind}
+    larger = a if a.itemsize >= b.itemsize else b
+    if len(kinds) == 1:
+        return larger if a.itemsize != b.itemsize else float32  # float16 with bfloat16
+    if kinds == {"signed integer", "unsigned integer"}:
+        signed, unsigned = (a, b) if a.kind == "signed integer" else (b, a)
+        if signed.itemsize > unsigned.itemsize:
+            return signed
+        return DTYPES.get(f"int{16 * unsigned.itemsize}")
+    if kinds == {"real floating", "complex floating"}:
+        return complex128 if float64 in (a, b) or complex128 in (a, b) else complex64
+    return None
+
+
 _default: DType | None = None
 
 

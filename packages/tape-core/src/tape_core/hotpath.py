@@ -28,7 +28,7 @@ def constant_call(op: Op) -> Callable[..., Any]:
     """The path of an op of one or two inputs through which nothing flows."""
     bindings = op.bindings
 
-    def call(*values: Any) -> Tensor:
+    def call(*values: Any) -> Any:
         if len(values) != len(op.inputs):
             op.normalise(values, {})
         values = op.operands(values)
@@ -38,6 +38,8 @@ def constant_call(op: Op) -> Callable[..., Any]:
             out = kernel(*[v._array if type(v) is Tensor else v for v in values])
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, values)
+        if type(out) is tuple:
+            return tuple([wrap(o, backend) for o in out])
         return wrap(out, backend)
 
     return call

@@ -96,7 +96,7 @@ class Op:
         return bool(self.compiled)
 
     def _call_path(self) -> Callable[..., Any]:
-        plain = not (self.has_parameters or self.sequence or self.sparse or self.masks)
+        plain = not (self.has_parameters or self.sequence or self.sparse or self.masks or self.result)
         if plain and len(self.inputs) <= 2 and not self.compiled:
             return constant_call(self)
         if plain and len(self.inputs) == 1 and self.elementwise:

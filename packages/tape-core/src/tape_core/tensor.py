@@ -115,6 +115,23 @@ class Tensor:
 
         return tape_core
 
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The values for another library: DLPack does not carry the path, so it is cut."""
+        given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        """The device in DLPack's terms."""
+        device: tuple[Any, int] = self.array.__dlpack_device__()
+        return device
+
     def __bool__(self) -> bool:
         return bool(self._array)
 
@@ -142,11 +159,21 @@ class Tensor:
 
     __hash__ = object.__hash__
 
-    def __copy__(self) -> Tensor:
+    def _rebind(self, result: Tensor) -> Tensor:
+        """Stand for another value from now on: what assignment and in-place operators do.
+
+        Arrays are never written to, so what was recorded or computed before keeps the old value.
+        """
+        self._array = result._array
+        self._slots = result._slots
         return self
 
+    def __copy__(self) -> Tensor:
+        return wrap(self._array, self.backend, dict(self._slots) if self._slots else NO_SLOTS)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        return self
+        memo[id(self)] = twin = self.__copy__()
+        return twin
 
     # -- printing
 
@@ -166,6 +193,7 @@ class Tensor:
         mT: Tensor
 
         def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: ArrayLike) -> None: ...
         def __add__(self, other: ArrayLike) -> Tensor: ...
         def __radd__(self, other: ArrayLike) -> Tensor: ...
         def __sub__(self, other: ArrayLike) -> Tensor: ...

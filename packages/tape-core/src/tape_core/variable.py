@@ -172,3 +172,10 @@ class Variable(Tensor):
         )
 
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = __ipow__ = __imatmul__ = _refuse
+    __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = _refuse
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise RuntimeError(
+            "`variable[key] = value` is not an assignment that tapes see; make the new value and assign it: "
+            "new = variable.value; new[key] = value; variable.assign(new)"
+        )

@@ -30,6 +30,12 @@ def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     return out
 
 
+def _setitem(x: Any, values: Any, key: Any) -> Any:
+    out = np.array(x)
+    out[key] = values
+    return out if out.shape else out[()]
+
+
 def _add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
     out = x if in_place else x.copy()
     np.add.at(out, indices, rows)
@@ -177,6 +183,19 @@ def _isdtype(dtype: Any, kind: Any) -> Any:
     return np.isdtype(dtype, kind)
 
 
+def _sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    ordered = np.sort(x, axis=axis, stable=stable)
+    return np.flip(ordered, axis=axis) if descending else ordered
+
+
+def _argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    if not descending:
+        return np.argsort(x, axis=axis, stable=stable)
+    # Backwards twice, so that equal elements keep their order.
+    places = np.flip(np.argsort(np.flip(x, axis=axis), axis=axis, stable=stable), axis=axis)
+    return x.shape[axis] - 1 - places
+
+
 def _eig(x: Any) -> tuple[Any, Any]:
     w, v = np.linalg.eig(x)
     # NumPy's are real where they all happen to be; in the standard they are complex.
@@ -217,7 +236,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "min": _min,
     "eig": _eig,
     "eigvals": _eigvals,
+    "sort": _sort,
+    "argsort": _argsort,
     "scatter": _scatter,
+    "setitem": _setitem,
     "add_rows": _add_rows,
     "gather": _gather,
     "one_hot": _one_hot,

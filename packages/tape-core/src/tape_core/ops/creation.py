@@ -127,6 +127,31 @@ def _made(name: str, *args: Any, dtype: Any, device: str | None, backend: Backen
     return wrap(raw, target)
 
 
+def from_dlpack(
+    x: Any, /, *, device: str | None = None, copy: bool | None = None, backend: BackendLike = None
+) -> Tensor:
+    """A Tensor of any array that exports itself through DLPack, without a copy where there need be none.
+
+    DLPack carries values only: a path through another library's gradients ends here.
+
+    >>> import numpy as np, tape_core as tc
+    >>> tc.from_dlpack(np.arange(3.0))
+    Tensor([0. 1. 2.], shape=(3,), dtype=float64, backend=numpy)
+
+    Args:
+        device, backend: where the Tensor is to be; by default the selected backend.
+        copy: True always copies, False never does (an error where it would have to), None as needed.
+
+    Raises:
+        TypeError: `x` has no `__dlpack__`.
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: an array of type {type(x).__name__!r} has no __dlpack__; use tape_core.asarray")
+    target = selection.select(backend, device).backend
+    options = {k: v for k, v in (("device", target.raw_device(device)), ("copy", copy)) if v is not None}
+    return wrap(target.asarray(target.namespace.from_dlpack(x, **options)), target)
+
+
 def zeros(
     shape: int | tuple[int, ...], *, dtype: Any = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:

@@ -10,7 +10,7 @@ from tape_core.dtypes import DType
 from tape_core.op import linear, transpose
 from tape_core.recording import ACTIVE
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import SCALARS, ArrayLike, Tensor
 
 
 def _astype_samples(draw: Draw) -> Iterator[Sample]:
@@ -95,6 +95,80 @@ def neutral(dtype: Any) -> DType:
     if found is None:
         raise TypeError(f"{dtype!r} is not a dtype; the names are {', '.join(dtypes.DTYPES)}")
     return found
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether values of a dtype, or of an array's, keep their meaning in another: what promotion may make of them.
+
+    >>> import tape_core as tc
+    >>> tc.can_cast(tc.int8, tc.int16), tc.can_cast(tc.float64, tc.float32)
+    (True, False)
+    """
+    target = neutral(to)
+    return dtypes.promote(_dtype_of(from_), target) is target
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype of an operation on arrays, dtypes and Python scalars together.
+
+    >>> import tape_core as tc
+    >>> tc.result_type(tc.int8, tc.uint8), tc.result_type(tc.float32, 1j)
+    (int16, complex64)
+
+    Raises:
+        TypeError: the standard leaves it open, as for an integer dtype with a floating one.
+        ValueError: there is no array and no dtype.
+    """
+    scalars = [type(value) for value in arrays_and_dtypes if type(value) in SCALARS]
+    result: DType | None = None
+    for value in arrays_and_dtypes:
+        if type(value) in SCALARS:
+            continue
+        dtype = _dtype_of(value)
+        promoted = dtype if result is None else dtypes.promote(result, dtype)
+        if promoted is None:
+            raise TypeError(f"result_type: {result} and {dtype} have none; convert one with tape_core.astype")
+        result = promoted
+    if result is None:
+        raise ValueError("result_type: give an array or a dtype")
+    for scalar in scalars:
+        result = _with_scalar(result, scalar)
+    return result
+
+
+def _with_scalar(dtype: DType, scalar: type) -> DType:
+    """A Python scalar takes the array's dtype, if it is not of a higher kind."""
+    if dtypes.RANKS[dtypes.default_for(scalar).kind] <= dtypes.RANKS[dtype.kind]:
+        return dtype
+    if scalar is complex and dtype.kind == "real floating":
+        return dtypes.complex128 if dtype is dtypes.float64 else dtypes.complex64
+    raise TypeError(f"result_type: a Python {scalar.__name__} and {dtype} have none; convert with tape_core.astype")
+
+
+def finfo(type: Any, /) -> dtypes.finfo:
+    """Limits of a floating dtype, or of an array's: `bits`, `eps`, `max`, `min`, `smallest_normal`, `dtype`.
+
+    >>> import tape_core as tc
+    >>> tc.finfo(tc.float32).eps
+    1.1920928955078125e-07
+
+    Raises:
+        TypeError: it is no floating dtype.
+    """
+    return dtypes.finfo(_dtype_of(type))
+
+
+def iinfo(type: Any, /) -> dtypes.iinfo:
+    """Limits of an integer dtype, or of an array's: `bits`, `max`, `min`, `dtype`.
+
+    Raises:
+        TypeError: it is no integer dtype.
+    """
+    return dtypes.iinfo(_dtype_of(type))
+
+
+def _dtype_of(value: Any) -> DType:
+    return value.dtype if isinstance(value, Tensor) else neutral(value)
 
 
 def is_recording() -> bool:

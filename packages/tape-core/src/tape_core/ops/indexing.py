@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core import dtypes
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.op import NONDIFF, linear, registry, transpose
+from tape_core.ops.manipulation import sum_to
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor, read
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
 
 
 def _keys(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -93,8 +96,48 @@ def raw_key(key: Any, tensor: Tensor) -> Any:
     return key
 
 
-# Both take keys with Tensors in them, in rules as well: they are unwrapped before the op sees them.
-_getitem, _scatter = getitem, scatter
+def _set_samples(draw: Draw) -> Iterator[Sample]:
+    for shape, key in _keys(draw):
+        yield Sample(draw(*shape), draw(*draw(*shape)[key].shape), key)
+    yield Sample(draw(2, 3), draw(3), slice(None))
+    yield Sample(draw(2, 3), draw(), (0, 1))
+    yield Sample(draw(3), 2.0, 1)
+    yield Sample(draw(3), draw(4), draw.rng.integers(0, 2, (4,))._array)  # twice the same: the last one stays
+    yield Refused(IndexError, "setitem", draw(2, 3), draw(), 2)
+    yield Refused(ValueError, "setitem", draw(2, 3), draw(2), 1)
+
+
+def _set_kernel(xp: Any, x: Any, values: Any, key: Any) -> Any:
+    out = xp.asarray(x, copy=True)
+    if hasattr(values, "dtype") and values.dtype != out.dtype:
+        values = xp.astype(values, out.dtype)
+    out[key] = values
+    return out
+
+
+def _set_values_transpose(xp: Any, g: Any, values_spec: Any, key: Any) -> Any:
+    d = xp.getitem(g, key)
+    if has_integer_arrays(key):
+        # Of values for one element the last one stays: each leaves its number, and finds it or another's.
+        n = math.prod(d.shape)
+        numbers = xp.reshape(xp.arange_beside(d, n), tuple(d.shape))
+        left = xp.setitem(xp.zeros_beside(d, tuple(g.shape), dtype=numbers.dtype), numbers, key)
+        d = xp.where(xp.getitem(left, key) == numbers, d, 0)
+    return sum_to(xp, d, values_spec.shape)
+
+
+@linear(
+    x=transpose(lambda xp, g, key: xp.setitem(g, 0, key)),
+    values=transpose(_set_values_transpose),
+    kernel=_set_kernel,
+    samples=_set_samples,
+)
+def setitem(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+    """A copy of `x` with `values` at `key`: what `x[key] = values` makes of `x`."""
+
+
+# These take keys with Tensors in them, in rules as well: they are unwrapped before the op sees them.
+_getitem, _scatter, _setitem = getitem, scatter, setitem
 
 
 def getitem_with_key(x: Tensor, key: Any) -> Tensor:
@@ -109,6 +152,23 @@ def scatter_with_key(values: Tensor, key: Any, shape: tuple[int, ...]) -> Tensor
     return _scatter(values, raw_key(key, values), shape)
 
 
+def setitem_with_key(x: Tensor, values: Any, key: Any) -> Tensor:
+    """`setitem` for a key that may hold Tensors.
+
+    Raises:
+        TypeError: the values' kind of dtype is above that of `x`, as complex is above floating.
+    """
+    x, values = read(x, "setitem: x"), read(values, "setitem: values")
+    result = dtypes.default_for(type(values)) if type(values) in SCALARS else values.dtype
+    if dtypes.RANKS[result.kind] > dtypes.RANKS[x.dtype.kind]:
+        raise TypeError(
+            f"setitem: values of dtype {result} do not fit into elements of dtype {x.dtype}; convert one of them with "
+            f"tape_core.astype"
+        )
+    return _setitem(x, values, raw_key(key, x))
+
+
+registry["setitem"].function = setitem_with_key
 registry["getitem"].function = getitem_with_key
 registry["scatter"].function = scatter_with_key
 

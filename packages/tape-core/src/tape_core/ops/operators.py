@@ -8,7 +8,7 @@ from typing import Any
 from tape_core.hotpath import accepts, binary_call
 from tape_core.ops import elementwise as ew
 from tape_core.ops import logic
-from tape_core.ops.indexing import getitem_with_key
+from tape_core.ops.indexing import getitem_with_key, setitem_with_key
 from tape_core.ops.linalg import matmul, matrix_transpose
 from tape_core.tensor import Tensor
 
@@ -23,6 +23,26 @@ def _reflected(function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
 def _attach(name: str, function: Any) -> None:
     function.__name__ = function.__qualname__ = name
     setattr(Tensor, name, function)
+
+
+def _set(self: Tensor, key: Any, value: Any) -> None:
+    self._rebind(setitem_with_key(self, value, key))
+
+
+def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        if not accepts(other):
+            return NotImplemented
+        result = function(self, other)
+        for what, old, new in (("shape", self.shape, result.shape), ("dtype", self.dtype, result.dtype)):
+            if old != new:
+                raise (ValueError if what == "shape" else TypeError)(
+                    f"x {symbol} y would change the {what} of x from {old} to {new}; write x = x {symbol[:-1]} y for a "
+                    f"new Tensor"
+                )
+        return self._rebind(result)
+
+    return operator
 
 
 _BINARY: dict[str, Callable[..., Any]] = {
@@ -40,6 +60,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "lshift": logic.bitwise_left_shift,
     "rshift": logic.bitwise_right_shift,
 }
+_SYMBOLS = dict(zip(_BINARY, ("+", "-", "*", "@", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"), strict=True))
 _COMPARISONS: dict[str, Callable[..., Any]] = {
     "lt": logic.less,
     "le": logic.less_equal,
@@ -53,6 +74,7 @@ for _name, _function in _BINARY.items():
     # The operator is a call path of its own: it declines operands it does not know, where the function raises.
     _attach(f"__{_name}__", binary_call(_function.op, operator=True))  # type: ignore[attr-defined]
     _attach(f"__r{_name}__", _reflected(_function))
+    _attach(f"__i{_name}__", _in_place(f"{_SYMBOLS[_name]}=", _function))
 for _name, _function in _COMPARISONS.items():
     _attach(f"__{_name}__", binary_call(_function.op, operator=True))  # type: ignore[attr-defined]
 _attach("__neg__", lambda self: ew.negative(self))
@@ -60,6 +82,7 @@ _attach("__pos__", lambda self: ew.positive(self))
 _attach("__abs__", lambda self: ew.abs(self))
 _attach("__invert__", lambda self: logic.bitwise_invert(self))
 _attach("__getitem__", lambda self, key: getitem_with_key(self, key))
+_attach("__setitem__", _set)
 
 
 def _transposed(self: Tensor) -> Tensor:

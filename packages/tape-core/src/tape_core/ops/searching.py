@@ -1,16 +1,18 @@
-"""Searching and utility functions of the Array API standard: nothing flows through them."""
+"""Searching and utility functions of the Array API standard: nothing flows through them, but through `diff`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from tape_core.op import NONDIFF, op
+from tape_core.ops.indexing import take
+from tape_core.ops.manipulation import concat
+from tape_core.ops.sorting import A_PLACE, sort
 from tape_core.ops.statistical import Axis, reductions
-from tape_core.samples import Draw, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.samples import Draw, Refused, Sample
+from tape_core.tensor import ArrayLike, Tensor, read
 
-A_PLACE = "the result is a place or a number of elements, constant almost everywhere"
 A_TRUTH = "the result is a truth value"
 
 
@@ -35,6 +37,46 @@ def count_nonzero(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False)
     """How many elements are not 0."""
 
 
+def _nonzero_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw.rng.integers(0, 2, (5,)))
+    yield Sample(draw.rng.integers(0, 2, (2, 3)))
+    yield Refused(ValueError, "nonzero", draw())
+
+
+@op(x=NONDIFF, samples=_nonzero_samples, reason=A_PLACE)
+def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
+    """Where the elements are that are not 0: for each dimension their indices."""
+
+
+def _searchsorted_samples(draw: Draw) -> Iterator[Sample]:
+    ordered = sort(draw(4))
+    yield Sample(ordered, draw(3))
+    yield Sample(ordered, draw(2, 2), side="right")
+
+
+@op(
+    x1=NONDIFF,
+    x2=NONDIFF,
+    kernel=lambda xp, x1, x2, side="left": xp.searchsorted(x1, x2, side=side),
+    samples=_searchsorted_samples,
+    reason=A_PLACE,
+)
+def search_in_order(x1: ArrayLike, x2: ArrayLike, /, *, side: Literal["left", "right"] = "left") -> Tensor:
+    """:func:`searchsorted` in a vector that is in order."""
+
+
+def searchsorted(
+    x1: ArrayLike, x2: ArrayLike, /, *, side: Literal["left", "right"] = "left", sorter: ArrayLike | None = None
+) -> Tensor:
+    """Where each element of `x2` would have to be inserted into the ordered vector `x1` to keep it in order.
+
+    Args:
+        side: before or after elements that are equal.
+        sorter: what brings `x1` into order, as from :func:`argsort`; by default it is in order.
+    """
+    return search_in_order(x1 if sorter is None else take(x1, sorter), x2, side=side)
+
+
 @op(x=NONDIFF, samples=reductions(), reason=A_TRUTH)
 def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether all elements are true (not 0)."""
@@ -43,6 +85,30 @@ def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
 @op(x=NONDIFF, samples=reductions(), reason=A_TRUTH)
 def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true (not 0)."""
+
+
+def diff(
+    x: ArrayLike, /, *, axis: int = -1, n: int = 1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Tensor:
+    """The differences of neighbours along `axis`, taken `n` times, of the array with others before and after it.
+
+    Raises:
+        ValueError: `n` is negative.
+        IndexError: x has no such axis.
+    """
+    x = read(x, "diff: x")
+    if not -x.ndim <= axis < x.ndim:
+        raise IndexError(f"diff: x of shape {x.shape} has no axis {axis}")
+    if n < 0:
+        raise ValueError(f"diff: n must not be negative, got {n}")
+    parts = [part for part in (prepend, x, append) if part is not None]
+    if n and len(parts) > 1:
+        x = concat(parts, axis=axis)
+    before = (slice(None),) * (axis % x.ndim)
+    result: Tensor = x
+    for _ in range(n):
+        result = result[(*before, slice(1, None))] - result[(*before, slice(None, -1))]
+    return result
 
 
 def _beside(draw: Draw) -> Iterator[Sample]:
