@@ -3,6 +3,7 @@
     python -m nox               lint, types, docs, wheels, tests
     python -m nox -s demo       train the digits example
     python -m nox -s bench      measure against the peers
+    python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
     python -m nox --list        all sessions
 
 Arguments after `--` go to the tool: `python -m nox -s tests -- -k matmul`.
@@ -98,6 +99,31 @@ def tests(session: nox.Session, backend: str) -> None:
         "pytest",
         *(session.posargs or ["-n", "auto"]),
         env={"TAPE_BACKEND": backend, **ONE_THREAD},
+    )
+
+
+@nox.session(default=False)
+@nox.parametrize("backend", BACKENDS, ids=BACKENDS)
+def array_api(session: nox.Session, backend: str) -> None:
+    """Run data-apis/array-api-tests, of which a checkout with its submodule is named after `--`."""
+    if not session.posargs:
+        session.error("name a checkout: nox -s array_api -- PATH; git clone --recursive data-apis/array-api-tests")
+    checkout, *options = session.posargs
+    expected = ROOT / "tests" / "array_api" / f"{backend}.txt"
+    install(session, "pytest", "pytest-xdist", "pytest-json-report", "hypothesis", "ndindex")
+    session.chdir(checkout)
+    session.run(
+        "pytest",
+        "array_api_tests",
+        *("-n", "auto", "-q", "-p", "no:cacheprovider", "--disable-warnings"),
+        *("--xfails-file", str(expected)),
+        *(options or ["--max-examples", "8"]),
+        env={
+            "ARRAY_API_TESTS_MODULE": "tape_core",
+            "ARRAY_API_TESTS_VERSION": "2024.12",
+            "TAPE_BACKEND": backend,
+            **ONE_THREAD,
+        },
     )
 
 

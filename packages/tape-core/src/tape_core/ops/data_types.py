@@ -22,7 +22,7 @@ def _astype_samples(draw: Draw) -> Iterator[Sample]:
 
 @linear(x=transpose(lambda xp, g: g), samples=_astype_samples)
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
-    """`x` in another dtype. The gradient comes back in the dtype of `x`; a cast to an integer cuts the path."""
+    """`x` in another dtype."""
 
 
 def _device_samples(draw: Draw) -> Iterator[Sample]:
@@ -37,6 +37,20 @@ def _device_samples(draw: Draw) -> Iterator[Sample]:
 )
 def to_device(x: ArrayLike, device: str, /) -> Tensor:
     """`x` on another device; the gradient travels back."""
+
+
+_astype = astype
+
+
+def astype(  # type: ignore[no-redef] # the op, and a device
+    x: ArrayLike, dtype: Any, /, *, copy: bool = True, device: str | None = None
+) -> Tensor:
+    """`x` in another dtype, and on another device. The gradient comes back in the dtype and on the device of `x`.
+
+    A cast to an integer or boolean dtype cuts the path.
+    """
+    converted = _astype(x, dtype, copy=copy)
+    return converted if device is None else to_device(converted, device)
 
 
 def stop_gradient(x: ArrayLike) -> Tensor:

@@ -45,7 +45,7 @@ def _expand_samples(draw: Draw) -> Iterator[Sample]:
 
 
 @linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=_expand_samples)
-def expand_dims(x: ArrayLike, /, *, axis: int = 0) -> Tensor:
+def expand_dims(x: ArrayLike, /, axis: int = 0) -> Tensor:
     """With a new dimension of length 1 at `axis`."""
 
 
@@ -101,13 +101,13 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new dimensions and along those of length 1 until it has `shape`."""
 
 
-def broadcast_arrays(*arrays: ArrayLike) -> tuple[Tensor, ...]:
+def broadcast_arrays(*arrays: ArrayLike) -> list[Tensor]:
     """All of them in the shape they broadcast to."""
     tensors = [read(a, f"broadcast_arrays: arrays[{k}]") for k, a in enumerate(arrays)]
     shape: tuple[int, ...] = ()
     for tensor in tensors:
         shape = broadcast_shape(shape, tensor.shape)
-    return tuple(broadcast_to(tensor, shape) for tensor in tensors)
+    return [broadcast_to(tensor, shape) for tensor in tensors]
 
 
 def _concat_samples(draw: Draw) -> Iterator[Sample]:
