@@ -70,7 +70,7 @@ class Plan:
         if isinstance(g, IndexedSlices):
             g = g.densify()
         elif isinstance(g, Parts):
-            g = g.complete(xp) if self.op.materialize else tuple(g.cotangents)
+            g = g.complete(xp, self.op.materialize)
         if not self._lifted:
             self._lifted = [_generate(self, _lifted_source(rule)) for rule in self.rules]
         specs = rec[1]
@@ -133,10 +133,7 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
     if op.elementwise:
         lines += ["    specs = rec[1]"]
     else:
-        lines += [
-            "    if type(g) is Parts:",
-            f"        g = {'g.complete(xp)' if op.materialize else 'tuple(g.cotangents)'}",
-        ]
+        lines += ["    if type(g) is Parts:", f"        g = g.complete(xp, {op.materialize})"]
     for j, rule in enumerate(rules):
         k, slot = rule.k, f"rec[{slot_at(rule.k)}]"
         if rule.kind == UNWRITTEN:
@@ -255,8 +252,10 @@ class Parts:
         self.specs = specs
         self.cotangents: list[Any] = [None] * len(specs)
 
-    def complete(self, xp: Any) -> tuple[Any, ...]:
-        """All of them, zeros for results that nothing used."""
+    def complete(self, xp: Any, materialize: bool) -> tuple[Any, ...]:
+        """All of them; for results that nothing used zeros, or None without `materialize`."""
+        if not materialize:
+            return tuple(self.cotangents)
         one = next(g for g in self.cotangents if g is not None)
         return tuple(
             xp.zeros_beside(one, shape, dtype=dtype) if g is None else g

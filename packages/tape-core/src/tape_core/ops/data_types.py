@@ -154,8 +154,8 @@ def _with_scalar(dtype: DType, scalar: type) -> DType:
     """A Python scalar takes the array's dtype, if it is not of a higher kind."""
     if dtypes.RANKS[dtypes.default_for(scalar).kind] <= dtypes.RANKS[dtype.kind]:
         return dtype
-    if scalar is complex and dtype.kind == "real floating":
-        return dtypes.complex128 if dtype is dtypes.float64 else dtypes.complex64
+    if scalar is complex and (promoted := dtypes.promote(dtype, dtypes.complex64)) is not None:
+        return promoted
     raise TypeError(f"result_type: a Python {scalar.__name__} and {dtype} have none; convert with tape_core.astype")
 
 

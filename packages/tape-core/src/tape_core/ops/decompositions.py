@@ -1,7 +1,7 @@
 """Matrix decompositions: the second half of the `linalg` extension of the Array API standard.
 
 Cotangents here are those of the plain pairing, the real part of sum(g * dx) (see `tape_core.rules`). The formulas of
-the literature are for its conjugate, hence `_conj` at the beginning and at the end of the rules.
+the literature are for its conjugate, hence `conj` at the beginning and at the end of the rules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 from tape_core.op import op, vjp
 from tape_core.ops.creation import eye
 from tape_core.ops.elementwise import conj as conjugate
-from tape_core.ops.matrices import adjoint, conj, on_diagonal, square_samples
+from tape_core.ops.linalg import conj
+from tape_core.ops.matrices import adjoint, on_diagonal, square_samples
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import ArrayLike, Tensor
 
@@ -183,16 +184,10 @@ def eig(x: ArrayLike, /) -> EigResult:
     """
 
 
-def _eigvals_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample(draw(3, 3))
-    yield Sample(draw(2, 2, 2))
-    yield Sample(draw.complex(3, 3))
-
-
 @op(
     x=vjp(lambda xp, g, x: _eig_vjp(xp, (g, None), xp.eig(x))),
     extension="linalg",
-    samples=_eigvals_samples,
+    samples=square_samples(),
 )
 def eigvals(x: ArrayLike, /) -> Tensor:
     """The eigenvalues of a square matrix: complex, in no order."""

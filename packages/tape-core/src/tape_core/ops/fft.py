@@ -52,6 +52,13 @@ def _resize(xp: Any, x: Any, length: int, axis: int) -> Any:
     return xp.concat([x, xp.zeros_beside(x, missing, dtype=x.dtype)], axis=axis)
 
 
+def _resize_all(xp: Any, x: Any, shape: tuple[int, ...], axes: Sequence[int]) -> Any:
+    """Cut, or extended by zeros, to the lengths of `shape` along axes."""
+    for axis in axes:
+        x = _resize(xp, x, shape[axis], axis)
+    return x
+
+
 def _weigh(xp: Any, x: Any, n: int, axis: int, weight: float) -> Any:
     """Half a spectrum, with `weight` at the frequencies that stand for two: all but 0 and, for even n, n / 2."""
     k = xp.arange_beside(x, x.shape[axis])
@@ -88,9 +95,7 @@ def _axes(ndim: int, s: Sequence[int] | None, axes: Sequence[int] | None) -> tup
 def _fftn_transpose(name: str) -> Any:
     def rule(xp: Any, g: Any, x_spec: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm) -> Any:
         d = getattr(xp, name)(g, s=s, axes=axes, norm=norm)
-        for axis in _axes(len(x_spec.shape), s, axes):
-            d = _resize(xp, d, x_spec.shape[axis], axis)
-        return d
+        return _resize_all(xp, d, x_spec.shape, _axes(len(x_spec.shape), s, axes))
 
     return transpose(rule)
 
@@ -119,10 +124,31 @@ def ifftn(
     """The inverse of :func:`fftn`."""
 
 
-def _rfft_transpose(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
-    length = x_spec.shape[axis]
-    n = length if n is None else n
-    return _resize(xp, xp.hfft(_weigh(xp, g, n, axis, 0.5), n=n, axis=axis, norm=norm), length, axis)
+def _halving_transpose(inverse: str) -> Any:
+    """The rule of a transform of a whole array to half a spectrum, by the one in the opposite direction."""
+
+    def rule(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+        length = x_spec.shape[axis]
+        n = length if n is None else n
+        d = getattr(xp, inverse)(_weigh(xp, g, n, axis, 0.5), n=n, axis=axis, norm=norm)
+        return _resize(xp, d, length, axis)
+
+    return rule
+
+
+def _doubling_transpose(inverse: str) -> Any:
+    """The rule of a transform of half a spectrum to a whole array, by the one in the opposite direction."""
+
+    def rule(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+        length = x_spec.shape[axis]
+        n = 2 * (length - 1) if n is None else n
+        d = getattr(xp, inverse)(g, n=n, axis=axis, norm=norm)
+        return _resize(xp, _weigh(xp, d, n, axis, 2), length, axis)
+
+    return rule
+
+
+_rfft_transpose, _irfft_transpose = _halving_transpose("hfft"), _doubling_transpose("ihfft")
 
 
 @linear(x=transpose(_rfft_transpose), extension="fft", samples=_one_axis(Draw.__call__))
@@ -130,35 +156,17 @@ def rfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = 
     """The Fourier transform of a real array: the frequencies from 0 to n / 2."""
 
 
-def _irfft_transpose(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
-    length = x_spec.shape[axis]
-    n = 2 * (length - 1) if n is None else n
-    return _resize(xp, _weigh(xp, xp.ihfft(g, n=n, axis=axis, norm=norm), n, axis, 2), length, axis)
-
-
 @linear(x=transpose(_irfft_transpose), extension="fft", samples=_one_axis(Draw.complex))
 def irfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`rfft`: a real array of length `n`, 2 (m - 1) of m frequencies by default."""
 
 
-def _hfft_transpose(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
-    length = x_spec.shape[axis]
-    n = 2 * (length - 1) if n is None else n
-    return _resize(xp, _weigh(xp, xp.rfft(g, n=n, axis=axis, norm=norm), n, axis, 2), length, axis)
-
-
-@linear(x=transpose(_hfft_transpose), extension="fft", samples=_one_axis(Draw.complex))
+@linear(x=transpose(_doubling_transpose("rfft")), extension="fft", samples=_one_axis(Draw.complex))
 def hfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The Fourier transform of a Hermitian array, of which `x` is the first half: a real spectrum of length `n`."""
 
 
-def _ihfft_transpose(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
-    length = x_spec.shape[axis]
-    n = length if n is None else n
-    return _resize(xp, xp.irfft(_weigh(xp, g, n, axis, 0.5), n=n, axis=axis, norm=norm), length, axis)
-
-
-@linear(x=transpose(_ihfft_transpose), extension="fft", samples=_one_axis(Draw.__call__))
+@linear(x=transpose(_halving_transpose("irfft")), extension="fft", samples=_one_axis(Draw.__call__))
 def ihfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`hfft`."""
 
@@ -171,9 +179,7 @@ def _rfftn_transpose(
     if others:
         g = xp.fftn(g, s=None if s is None else s[:-1], axes=others, norm=norm)
     g = _rfft_transpose(xp, g, x_spec, None if s is None else s[-1], last, norm)
-    for axis in others:
-        g = _resize(xp, g, x_spec.shape[axis], axis)
-    return g
+    return _resize_all(xp, g, x_spec.shape, others)
 
 
 @linear(x=transpose(_rfftn_transpose), extension="fft", samples=_several_axes(Draw.__call__))
@@ -195,9 +201,7 @@ def _irfftn_transpose(
     g = _irfft_transpose(xp, g, x_spec, None if s is None else s[-1], last, norm)
     if others:
         g = xp.ifftn(g, s=None if s is None else s[:-1], axes=others, norm=norm)
-    for axis in others:
-        g = _resize(xp, g, x_spec.shape[axis], axis)
-    return g
+    return _resize_all(xp, g, x_spec.shape, others)
 
 
 @linear(x=transpose(_irfftn_transpose), extension="fft", samples=_several_axes(Draw.complex))

@@ -9,10 +9,12 @@ from tape_core.backends import selection
 from tape_core.dtypes import DType
 from tape_core.ops.data_types import isdtype
 
-# The standard's own order of keys; "max dimensions" is that of NumPy, the lowest of the libraries we know.
 Capabilities = TypedDict(
     "Capabilities", {"boolean indexing": bool, "data-dependent shapes": bool, "max dimensions": int | None}
 )
+
+# Of a library that does not say: what the ops rely on.
+_CAPABILITIES: Capabilities = {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
 
 
 class Info:
@@ -20,7 +22,9 @@ class Info:
 
     def capabilities(self) -> Capabilities:
         """Which optional parts of the standard are there."""
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+        info = getattr(selection.select().backend.namespace, "__array_namespace_info__", None)
+        found: Capabilities = info().capabilities() if info else _CAPABILITIES.copy()
+        return found
 
     def default_device(self) -> str:
         """Where arrays are made when no device is named."""

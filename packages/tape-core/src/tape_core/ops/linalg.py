@@ -83,13 +83,14 @@ def _vecdot_vjp(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
     return sum_to(xp, xp.expand_dims(g, axis=n + axis if axis < 0 else axis) * other, spec.shape)
 
 
-def _conj(xp: Any, x: Any) -> Any:
+def conj(xp: Any, x: Any) -> Any:
+    """The conjugate; a real array is its own."""
     return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
 
 
 @op(
-    x1=vjp(lambda xp, g, x2, x1_spec, axis: _conj(xp, _vecdot_vjp(xp, g, x2, x1_spec, axis))),
-    x2=vjp(lambda xp, g, x1, x2_spec, axis: _vecdot_vjp(xp, g, _conj(xp, x1), x2_spec, axis)),
+    x1=vjp(lambda xp, g, x2, x1_spec, axis: conj(xp, _vecdot_vjp(xp, g, x2, x1_spec, axis))),
+    x2=vjp(lambda xp, g, x1, x2_spec, axis: _vecdot_vjp(xp, g, conj(xp, x1), x2_spec, axis)),
     samples=_vecdot_samples,
 )
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:

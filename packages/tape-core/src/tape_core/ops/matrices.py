@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from tape_core.op import NONDIFF, linear, op, transpose, vjp
 from tape_core.ops.elementwise import abs as absolute
-from tape_core.ops.linalg import matmul
+from tape_core.ops.linalg import conj, matmul
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.statistical import Axis, expand
 from tape_core.ops.statistical import max as maximum
@@ -19,11 +19,6 @@ from tape_core.ops.statistical import min as minimum
 from tape_core.ops.statistical import sum as total
 from tape_core.samples import Draw, Refused, Sample, Samples
 from tape_core.tensor import ArrayLike, Tensor, read, wrap
-
-
-def conj(xp: Any, x: Any) -> Any:
-    """The conjugate; a real array is its own."""
-    return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
 
 
 def adjoint(xp: Any, x: Any) -> Any:
@@ -227,7 +222,7 @@ def _norm_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool, ord
         return g * phase
     share = size / xp.where(out == 0, 1, out)
     if ord < 1:
-        share = xp.where(size == 0, 1, share)  # the derivative is infinite; as for sqrt of 0 in a norm
+        share = xp.where(size == 0, 1, share)  # at 0 the derivative is infinite on both sides: 0, as of the others
     return g * phase * (share if ord == 2 else share ** (ord - 1))
 
 
