@@ -67,6 +67,16 @@ def test_a_complex_target_may_have_a_seed() -> None:
 
 
 @pytest.mark.parametrize(
+    "f", [tc.fft.rfft, lambda x: tc.linalg.eigvals(tc.reshape(x, (2, 2)))], ids=["rfft", "eigvals"]
+)
+def test_a_seed_of_a_real_source_where_the_only_op_makes_complex_of_real(f: F) -> None:
+    x = tc.asarray([1.0, -3.0, 2.0, 0.5], dtype="float64")
+    seed = tc.asarray([1 + 2j, -1j, 3.0][: f(x).shape[0]], dtype="complex128")
+    expected = gradient(lambda x: tc.sum(tc.real(tc.conj(seed) * f(x))), x)
+    np.testing.assert_allclose(gradient(f, x, seed=seed).numpy(), expected.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
     ("f", "expected"),
     [
         (lambda x: tc.real(x * 2j * 1j), -2.0),

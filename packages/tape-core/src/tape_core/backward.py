@@ -89,7 +89,7 @@ def _walk_careful(
     tape: GradientTape,
 ) -> None:
     """As `_walk`, for every case."""
-    xp, lift = _lifting(backend) if recorded else (backend.xp, _as_is)
+    xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
     careful, masked, large = recorded or tape._masked or tape._sparse, tape._masked, backend.array_class
     while grads:
         g = grads.pop()
@@ -117,7 +117,7 @@ def _public(g: Any, backend: Backend) -> Any:
     return wrap(g, backend)
 
 
-def _lifting(backend: Backend) -> tuple[Any, Lift]:
+def lifting(backend: Backend) -> tuple[Any, Lift]:
     """The namespace of a sweep that is recorded, and what makes a Tensor of an array in a record."""
     from tape_core.ops.namespace import ops
 

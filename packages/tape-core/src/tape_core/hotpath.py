@@ -81,6 +81,8 @@ def unary_call(op: Op) -> Callable[..., Any]:
                     result._slots = slots = {key: len(records)}
                 else:
                     slots[key] = len(records)
+                if out.dtype is not a.dtype:
+                    tape._meet(op, backend, out)
                 specs = ((a.shape, a.dtype),) if tape._complex else None
                 records.append((plan, specs, i, a if plan.keep1 else None, s, out if plan.keep_out else None, slots))
         return result
@@ -135,7 +137,7 @@ def single_call(op: Op) -> Callable[..., Any]:
                     result._slots = slots = {key: len(records)}
                 else:
                     slots[key] = len(records)
-                if takes_dtype:
+                if out.dtype is not a.dtype:
                     tape._meet(op, backend, out)
                 specs = ((a.shape, a.dtype),) if not elementwise or tape._complex else None
                 kept, out_kept = a if plan.keep1 else None, out if plan.keep_out else None

@@ -52,6 +52,13 @@ class Plan:
         self._lifted: list[Callable[..., Any]] = []
         self._narrowed: dict[tuple[int, ...], Plan] = {}
 
+    @property
+    def lifted(self) -> list[Callable[..., Any]]:
+        """For each rule, a function of a record and `lift` that gives its arguments, arrays lifted."""
+        if not self._lifted:
+            self._lifted = [_generate(self, _lifted_source(rule)) for rule in self.rules]
+        return self._lifted
+
     def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> Plan:
         """The plan without the rules for inputs that no wanted slot flows into."""
         if self.op.sequence:
@@ -71,10 +78,8 @@ class Plan:
             g = g.densify()
         elif isinstance(g, Parts):
             g = g.complete(xp, self.op.materialize)
-        if not self._lifted:
-            self._lifted = [_generate(self, _lifted_source(rule)) for rule in self.rules]
         specs = rec[1]
-        for rule, lifted in zip(self.rules, self._lifted, strict=True):
+        for rule, lifted in zip(self.rules, self.lifted, strict=True):
             if rule.kind == UNWRITTEN:
                 raise unwritten(rule)
             if rule.kind == PARTIAL:
