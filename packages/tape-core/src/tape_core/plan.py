@@ -107,7 +107,7 @@ class Plan:
                     d = xp.where(xp.isnan(d), 0, d)
             i = rec[at]
             h = grads[i]
-            grads[i] = d if h is None else h + d
+            grads[i] = d if h is None else d + h if self.op.sparse else h + d
 
 
 def _record_source(op: Op, plan: Plan) -> str:
@@ -164,7 +164,9 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
         body += [f"    i = {slot}", "    h = grads[i]"]
         if reuse:
             body += ["    if type(h) is type(d) and backend.is_exclusive(h, 2):", f"        h {sign}= d", "    else:"]
-        body += ["    " * (1 + reuse) + f"grads[i] = {sign}d if h is None else h {sign} d".replace("= +d", "= d")]
+        # Slices know how to be added to an array, not every library's array to slices.
+        added = "d + h" if op.sparse else f"h {sign} d"
+        body += ["    " * (1 + reuse) + f"grads[i] = {sign}d if h is None else {added}".replace("= +d", "= d")]
         if reuse and rule.kind == PARTIAL:
             body = [
                 f"    h = grads[{slot}]",

@@ -6,6 +6,7 @@ Declaring an op is writing its test: whatever checks ops derives its checks from
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from tape_core.random import Generator
@@ -57,9 +58,9 @@ class Draw:
     def __call__(self, *shape: int, low: float = -2.0, high: float = 2.0) -> Any:
         return self.rng.uniform(shape, low=low, high=high, dtype="float64")
 
-    def complex(self, *shape: int) -> Any:
-        """complex128, the two parts as those of `draw(*shape)`."""
-        return self(*shape) + 1j * self(*shape)
+    def complex(self, *shape: int, low: float = -2.0, high: float = 2.0) -> Any:
+        """complex128, the two parts uniform in [low, high)."""
+        return Draw.__call__(self, *shape, low=low, high=high) + 1j * Draw.__call__(self, *shape, low=low, high=high)
 
     def distinct(self, *shape: int) -> Any:
         """Values at least 0.1 apart, in random order: for ops with kinks where values meet."""
@@ -73,7 +74,25 @@ class Draw:
         return reshape(asarray([0.1 + 0.2 * i - 0.1 * size for i in order], dtype="float64"), shape)
 
 
+class ComplexDraw(Draw):
+    """Draws complex128 where `Draw` draws float64."""
+
+    def __call__(self, *shape: int, low: float = -2.0, high: float = 2.0) -> Any:
+        return self.complex(*shape, low=low, high=high)
+
+
 Samples = Callable[[Draw], Iterator[Sample]]
+
+
+def with_complex(samples: Samples, n: int = 2) -> Samples:
+    """The samples, and the first n of them once more with complex values: for an op that takes such."""
+
+    def more(draw: Draw) -> Iterator[Sample]:
+        yield from samples(draw)
+        taken = (sample for sample in samples(ComplexDraw(2)) if not isinstance(sample, Refused))
+        yield from islice(taken, n)
+
+    return more
 
 
 def unary(low: float = -2.0, high: float = 2.0) -> Samples:

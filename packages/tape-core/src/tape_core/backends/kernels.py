@@ -25,6 +25,7 @@ class Kernels:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self.raw_device = backend.raw_device
 
     def __getattr__(self, name: str) -> Any:
         backend = self._backend

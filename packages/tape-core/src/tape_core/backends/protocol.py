@@ -103,8 +103,11 @@ class Backend:
         return str(info().default_device() or "cpu") if info else "cpu"
 
     def raw_device(self, device: str | None) -> Any:
-        """The library's object for a `device=` argument."""
-        return device
+        """The library's object for a `device=` argument: the one that is called so, or else the name itself."""
+        info = getattr(self.namespace, "__array_namespace_info__", None)
+        if device is None or info is None:
+            return device
+        return next((d for d in info().devices() if str(d) == device), device)
 
     def device(self, array: Raw) -> str:
         """Where a raw array lives."""

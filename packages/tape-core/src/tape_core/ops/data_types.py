@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core import dtypes
+from tape_core.backends import selection
 from tape_core.dtypes import DType
 from tape_core.op import linear, transpose
 from tape_core.recording import ACTIVE
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
 
 
 def _astype_samples(draw: Draw) -> Iterator[Sample]:
@@ -27,16 +28,30 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
 
 def _device_samples(draw: Draw) -> Iterator[Sample]:
     x = draw(2)
-    yield Sample(x, x.device)
+    yield Sample(x, x.device, x.device)
 
 
 @linear(
-    x=transpose(lambda xp, g, x_spec: g),
-    kernel=lambda xp, x, device: x.to_device(device) if hasattr(x, "to_device") else x,
+    x=transpose(lambda xp, g, origin: xp.to_device(g, origin, origin)),
+    kernel=lambda xp, x, device, origin: x.to_device(xp.raw_device(device)) if hasattr(x, "to_device") else x,
     samples=_device_samples,
 )
-def to_device(x: ArrayLike, device: str, /) -> Tensor:
-    """`x` on another device; the gradient travels back."""
+def to_device(x: ArrayLike, /, device: str, origin: str) -> Tensor:
+    """`x` on another device; the gradient travels back to `origin`."""
+
+
+_to_device = to_device
+
+
+def to_device(x: ArrayLike, device: str, /) -> Tensor:  # type: ignore[no-redef] # the op, from where x is
+    """`x` on another device; the gradient travels back.
+
+    Raises:
+        BackendError: the backend of `x` has no such device.
+    """
+    tensor = read(x, "to_device: x")
+    selection.select(tensor.backend, device)
+    return _to_device(tensor, device, tensor.device)
 
 
 _astype = astype

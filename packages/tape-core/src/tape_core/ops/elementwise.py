@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.op import NONDIFF, elementwise, vjp
-from tape_core.samples import Draw, Sample, binary, unary
+from tape_core.samples import Draw, Sample, binary, unary, with_complex
 from tape_core.tensor import SCALARS, ArrayLike, Tensor
 
 STEP = "piecewise constant: the derivative is zero wherever it exists"
@@ -20,22 +20,22 @@ STEP = "piecewise constant: the derivative is zero wherever it exists"
 # -- arithmetic
 
 
-@elementwise(x1=1, x2=1, samples=binary())
+@elementwise(x1=1, x2=1, samples=with_complex(binary()))
 def add(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 + x2`."""
 
 
-@elementwise(x1=1, x2=-1, samples=binary())
+@elementwise(x1=1, x2=-1, samples=with_complex(binary()))
 def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 - x2`."""
 
 
-@elementwise(x1=lambda xp, x2: x2, x2=lambda xp, x1: x1, samples=binary())
+@elementwise(x1=lambda xp, x2: x2, x2=lambda xp, x1: x1, samples=with_complex(binary()))
 def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 * x2`."""
 
 
-@elementwise(x1=vjp(lambda xp, g, x2: g / x2), x2=lambda xp, x2, out: -out / x2, samples=binary(0.5, 2))
+@elementwise(x1=vjp(lambda xp, g, x2: g / x2), x2=lambda xp, x2, out: -out / x2, samples=with_complex(binary(0.5, 2)))
 def divide(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 / x2`."""
 
@@ -71,7 +71,7 @@ def _pow_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(2.0, draw(3))
 
 
-@elementwise(x1=_power_base, x2=_power_exponent, samples=_pow_samples)
+@elementwise(x1=_power_base, x2=_power_exponent, samples=with_complex(_pow_samples))
 def pow(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 ** x2`. The derivative of `x ** 0` is 0, also at 0; that for the exponent is 0 where the base is <= 0."""
 
@@ -86,12 +86,12 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 % x2`, with the sign of `x2`."""
 
 
-@elementwise(x=-1, samples=unary())
+@elementwise(x=-1, samples=with_complex(unary()))
 def negative(x: ArrayLike, /) -> Tensor:
     """`-x`."""
 
 
-@elementwise(x=1, samples=unary())
+@elementwise(x=1, samples=with_complex(unary()))
 def positive(x: ArrayLike, /) -> Tensor:
     """`+x`."""
 
@@ -101,7 +101,7 @@ def _abs_vjp(xp: Any, g: Any, x: Any) -> Any:
     return g * (xp.conj(s) if xp.isdtype(s.dtype, "complex floating") else s)
 
 
-@elementwise(x=vjp(_abs_vjp), samples=unary(0.1, 2))
+@elementwise(x=vjp(_abs_vjp), samples=with_complex(unary(0.1, 2)))
 def abs(x: ArrayLike, /) -> Tensor:
     """The absolute value. At 0 the derivative is 0; for complex z it is z / abs(z)."""
 
@@ -114,22 +114,22 @@ def _sign_vjp(xp: Any, g: Any, x: Any) -> Any:
     return (g - xp.conj(s) * xp.real(s * g)) / xp.where(size == 0, 1, size)
 
 
-@elementwise(x=vjp(_sign_vjp), samples=unary(0.1, 2))
+@elementwise(x=vjp(_sign_vjp), samples=with_complex(unary(0.1, 2)))
 def sign(x: ArrayLike, /) -> Tensor:
     """The sign: -1, 0 or 1; z / abs(z) for complex z."""
 
 
-@elementwise(x=lambda xp, x: 2 * x, samples=unary())
+@elementwise(x=lambda xp, x: 2 * x, samples=with_complex(unary()))
 def square(x: ArrayLike, /) -> Tensor:
     """`x * x`."""
 
 
-@elementwise(x=lambda xp, out: 0.5 / out, samples=unary(0.2, 3))
+@elementwise(x=lambda xp, out: 0.5 / out, samples=with_complex(unary(0.2, 3)))
 def sqrt(x: ArrayLike, /) -> Tensor:
     """The square root."""
 
 
-@elementwise(x=lambda xp, out: -out * out, samples=unary(0.5, 2))
+@elementwise(x=lambda xp, out: -out * out, samples=with_complex(unary(0.5, 2)))
 def reciprocal(x: ArrayLike, /) -> Tensor:
     """`1 / x`."""
 
@@ -161,32 +161,32 @@ def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 # -- exponentials and logarithms
 
 
-@elementwise(x=lambda xp, out: out, samples=unary())
+@elementwise(x=lambda xp, out: out, samples=with_complex(unary()))
 def exp(x: ArrayLike, /) -> Tensor:
     """The exponential."""
 
 
-@elementwise(x=lambda xp, out: out + 1, samples=unary())
+@elementwise(x=lambda xp, out: out + 1, samples=with_complex(unary()))
 def expm1(x: ArrayLike, /) -> Tensor:
     """`exp(x) - 1`, exact near 0."""
 
 
-@elementwise(x=vjp(lambda xp, g, x: g / x), samples=unary(0.2, 3))
+@elementwise(x=vjp(lambda xp, g, x: g / x), samples=with_complex(unary(0.2, 3)))
 def log(x: ArrayLike, /) -> Tensor:
     """The natural logarithm."""
 
 
-@elementwise(x=vjp(lambda xp, g, x: g / (1 + x)), samples=unary(-0.5, 2))
+@elementwise(x=vjp(lambda xp, g, x: g / (1 + x)), samples=with_complex(unary(-0.5, 2)))
 def log1p(x: ArrayLike, /) -> Tensor:
     """`log(1 + x)`, exact near 0."""
 
 
-@elementwise(x=vjp(lambda xp, g, x: g / (x * math.log(2))), samples=unary(0.2, 3))
+@elementwise(x=vjp(lambda xp, g, x: g / (x * math.log(2))), samples=with_complex(unary(0.2, 3)))
 def log2(x: ArrayLike, /) -> Tensor:
     """The logarithm to base 2."""
 
 
-@elementwise(x=vjp(lambda xp, g, x: g / (x * math.log(10))), samples=unary(0.2, 3))
+@elementwise(x=vjp(lambda xp, g, x: g / (x * math.log(10))), samples=with_complex(unary(0.2, 3)))
 def log10(x: ArrayLike, /) -> Tensor:
     """The logarithm to base 10."""
 
@@ -208,32 +208,32 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 # -- trigonometric and hyperbolic
 
 
-@elementwise(x=lambda xp, x: xp.cos(x), samples=unary())
+@elementwise(x=lambda xp, x: xp.cos(x), samples=with_complex(unary()))
 def sin(x: ArrayLike, /) -> Tensor:
     """The sine of an angle in radians."""
 
 
-@elementwise(x=lambda xp, x: -xp.sin(x), samples=unary())
+@elementwise(x=lambda xp, x: -xp.sin(x), samples=with_complex(unary()))
 def cos(x: ArrayLike, /) -> Tensor:
     """The cosine of an angle in radians."""
 
 
-@elementwise(x=lambda xp, out: 1 + out * out, samples=unary(-1.2, 1.2))
+@elementwise(x=lambda xp, out: 1 + out * out, samples=with_complex(unary(-1.2, 1.2)))
 def tan(x: ArrayLike, /) -> Tensor:
     """The tangent of an angle in radians."""
 
 
-@elementwise(x=lambda xp, x: 1 / xp.sqrt(1 - x * x), samples=unary(-0.9, 0.9))
+@elementwise(x=lambda xp, x: 1 / xp.sqrt(1 - x * x), samples=with_complex(unary(-0.9, 0.9)))
 def asin(x: ArrayLike, /) -> Tensor:
     """The inverse sine, in radians."""
 
 
-@elementwise(x=lambda xp, x: -1 / xp.sqrt(1 - x * x), samples=unary(-0.9, 0.9))
+@elementwise(x=lambda xp, x: -1 / xp.sqrt(1 - x * x), samples=with_complex(unary(-0.9, 0.9)))
 def acos(x: ArrayLike, /) -> Tensor:
     """The inverse cosine, in radians."""
 
 
-@elementwise(x=lambda xp, x: 1 / (1 + x * x), samples=unary())
+@elementwise(x=lambda xp, x: 1 / (1 + x * x), samples=with_complex(unary()))
 def atan(x: ArrayLike, /) -> Tensor:
     """The inverse tangent, in radians."""
 
@@ -247,32 +247,32 @@ def atan2(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The angle of the point (x2, x1), in radians."""
 
 
-@elementwise(x=lambda xp, x: xp.cosh(x), samples=unary())
+@elementwise(x=lambda xp, x: xp.cosh(x), samples=with_complex(unary()))
 def sinh(x: ArrayLike, /) -> Tensor:
     """The hyperbolic sine."""
 
 
-@elementwise(x=lambda xp, x: xp.sinh(x), samples=unary())
+@elementwise(x=lambda xp, x: xp.sinh(x), samples=with_complex(unary()))
 def cosh(x: ArrayLike, /) -> Tensor:
     """The hyperbolic cosine."""
 
 
-@elementwise(x=lambda xp, out: 1 - out * out, samples=unary())
+@elementwise(x=lambda xp, out: 1 - out * out, samples=with_complex(unary()))
 def tanh(x: ArrayLike, /) -> Tensor:
     """The hyperbolic tangent."""
 
 
-@elementwise(x=lambda xp, x: 1 / xp.sqrt(x * x + 1), samples=unary())
+@elementwise(x=lambda xp, x: 1 / xp.sqrt(x * x + 1), samples=with_complex(unary()))
 def asinh(x: ArrayLike, /) -> Tensor:
     """The inverse hyperbolic sine."""
 
 
-@elementwise(x=lambda xp, x: 1 / (xp.sqrt(x - 1) * xp.sqrt(x + 1)), samples=unary(1.2, 3))
+@elementwise(x=lambda xp, x: 1 / (xp.sqrt(x - 1) * xp.sqrt(x + 1)), samples=with_complex(unary(1.2, 3)))
 def acosh(x: ArrayLike, /) -> Tensor:
     """The inverse hyperbolic cosine."""
 
 
-@elementwise(x=lambda xp, x: 1 / (1 - x * x), samples=unary(-0.9, 0.9))
+@elementwise(x=lambda xp, x: 1 / (1 - x * x), samples=with_complex(unary(-0.9, 0.9)))
 def atanh(x: ArrayLike, /) -> Tensor:
     """The inverse hyperbolic tangent."""
 
@@ -349,6 +349,7 @@ def _where_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(3) > 0, draw(2, 1), 1.5)
     yield Sample(draw(2, 3) > 0, draw(), draw(3))
     yield Sample(draw(0, 2) > 0, draw(0, 2), 0.0)
+    yield Sample(draw(2, 3) > 0, draw.complex(2, 3), draw.complex(3))
 
 
 @elementwise(
@@ -376,21 +377,22 @@ def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 # -- complex parts
 
 
-@elementwise(x=1, samples=unary())
+def _complex_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw.complex(2, 3))
+    yield Sample(draw.complex())
+    yield Sample(draw.complex(0, 2))
+
+
+@elementwise(x=1, samples=_complex_samples)
 def real(x: ArrayLike, /) -> Tensor:
     """The real part."""
 
 
-def _imag_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample(draw(2, 3) * (1 + 2j))
-    yield Sample(draw() * 1j)
-
-
-@elementwise(x=vjp(lambda xp, g: g * -1j), samples=_imag_samples)
+@elementwise(x=vjp(lambda xp, g: g * -1j), samples=_complex_samples)
 def imag(x: ArrayLike, /) -> Tensor:
     """The imaginary part of complex values."""
 
 
-@elementwise(x=vjp(lambda xp, g: xp.conj(g)), samples=unary())
+@elementwise(x=vjp(lambda xp, g: xp.conj(g)), samples=with_complex(unary()))
 def conj(x: ArrayLike, /) -> Tensor:
     """The complex conjugate."""

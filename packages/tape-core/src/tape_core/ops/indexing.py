@@ -10,7 +10,7 @@ from tape_core import dtypes
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.op import NONDIFF, linear, registry, transpose
 from tape_core.ops.manipulation import sum_to
-from tape_core.samples import Draw, Refused, Sample
+from tape_core.samples import Draw, Refused, Sample, with_complex
 from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
 
 
@@ -64,7 +64,7 @@ def _scatter_kernel(xp: Any, values: Any, key: Any, shape: tuple[int, ...]) -> A
 @linear(
     x=transpose(lambda xp, g, x_spec, key: xp.scatter(g, key, x_spec.shape)),
     kernel=lambda xp, x, key: x[key],
-    samples=_get_samples,
+    samples=with_complex(_get_samples),
 )
 def getitem(x: ArrayLike, /, key: Any) -> Tensor:
     """`x[key]`: integers, slices, `...`, None, a boolean mask, integer arrays."""
@@ -73,7 +73,7 @@ def getitem(x: ArrayLike, /, key: Any) -> Tensor:
 @linear(
     values=transpose(lambda xp, g, key: xp.getitem(g, key)),
     kernel=_scatter_kernel,
-    samples=_scatter_samples,
+    samples=with_complex(_scatter_samples),
 )
 def scatter(values: ArrayLike, /, key: Any, shape: tuple[int, ...]) -> Tensor:
     """Zeros of `shape` with `values` added at `key`; elements named twice add up. The transpose of indexing."""
@@ -130,7 +130,7 @@ def _set_values_transpose(xp: Any, g: Any, values_spec: Any, key: Any) -> Any:
     x=transpose(lambda xp, g, key: xp.setitem(g, 0, key)),
     values=transpose(_set_values_transpose),
     kernel=_set_kernel,
-    samples=_set_samples,
+    samples=with_complex(_set_samples),
 )
 def setitem(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     """A copy of `x` with `values` at `key`: what `x[key] = values` makes of `x`."""
@@ -185,7 +185,7 @@ def _take_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None
     return xp.scatter(g, (slice(None),) * axis + (indices,), x_spec.shape)
 
 
-@linear(x=transpose(_take_transpose), indices=NONDIFF, samples=_take_samples)
+@linear(x=transpose(_take_transpose), indices=NONDIFF, samples=with_complex(_take_samples))
 def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
     """The elements at `indices` along `axis`, which may be left out in one dimension."""
 
@@ -205,7 +205,7 @@ def _take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis:
     return xp.scatter(g, tuple(grid), x_spec.shape)
 
 
-@linear(x=transpose(_take_along_axis_transpose), indices=NONDIFF, samples=_along_samples)
+@linear(x=transpose(_take_along_axis_transpose), indices=NONDIFF, samples=with_complex(_along_samples))
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """For each line along `axis` the elements at that line of `indices`."""
 
@@ -232,7 +232,7 @@ def _gather_transpose(xp: Any, g: Any, params_spec: Any, indices: Any) -> Indexe
         xp.take(params, xp.reshape(indices, (-1,)), axis=0), tuple(indices.shape) + tuple(params.shape[1:])
     ),
     sparse=True,
-    samples=_gather_samples,
+    samples=with_complex(_gather_samples),
 )
 def gather(params: ArrayLike, indices: ArrayLike, /) -> Tensor:
     """The rows of `params` at `indices`: shape `indices.shape + params.shape[1:]`.

@@ -9,7 +9,7 @@ from typing import Any
 from tape_core.op import linear, op, transpose, vjp
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.manipulation import expand_dims, permute_dims, reshape, sum_to
-from tape_core.samples import Draw, Refused, Sample
+from tape_core.samples import Draw, Refused, Sample, with_complex
 from tape_core.tensor import ArrayLike, Tensor, read
 
 
@@ -56,7 +56,7 @@ def _matmul_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
     return d[..., 0] if n2 == 1 else sum_to(xp, d, x2_spec.shape)
 
 
-@op(x1=vjp(_matmul_x1), x2=vjp(_matmul_x2), samples=_matmul_samples)
+@op(x1=vjp(_matmul_x1), x2=vjp(_matmul_x2), samples=with_complex(_matmul_samples))
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The matrix product `x1 @ x2`, over stacks of matrices that broadcast; 1-d arrays are vectors."""
 
@@ -66,7 +66,7 @@ def _transpose_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3, 4))
 
 
-@linear(x=transpose(lambda xp, g: xp.matrix_transpose(g)), samples=_transpose_samples)
+@linear(x=transpose(lambda xp, g: xp.matrix_transpose(g)), samples=with_complex(_transpose_samples))
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """Each matrix transposed."""
 
@@ -91,7 +91,7 @@ def conj(xp: Any, x: Any) -> Any:
 @op(
     x1=vjp(lambda xp, g, x2, x1_spec, axis: conj(xp, _vecdot_vjp(xp, g, x2, x1_spec, axis))),
     x2=vjp(lambda xp, g, x1, x2_spec, axis: _vecdot_vjp(xp, g, conj(xp, x1), x2_spec, axis)),
-    samples=_vecdot_samples,
+    samples=with_complex(with_complex(with_complex(_vecdot_samples))),
 )
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The dot products `sum(conj(x1) * x2)` along `axis`, over arrays that broadcast."""

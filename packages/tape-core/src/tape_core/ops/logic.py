@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.op import NONDIFF, elementwise
-from tape_core.samples import Draw, Sample, binary, unary
+from tape_core.samples import Draw, Sample, binary, unary, with_complex
 from tape_core.tensor import ArrayLike, Tensor
 
 NOT_A_NUMBER = "the result is a truth value or a bit pattern, not a real number"
 
 
-@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason=NOT_A_NUMBER)
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=with_complex(binary()), reason=NOT_A_NUMBER)
 def equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 == x2`."""
 
 
-@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason=NOT_A_NUMBER)
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=with_complex(binary()), reason=NOT_A_NUMBER)
 def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 != x2`."""
 
@@ -42,17 +42,17 @@ def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 >= x2`."""
 
 
-@elementwise(x=NONDIFF, samples=unary(), reason=NOT_A_NUMBER)
+@elementwise(x=NONDIFF, samples=with_complex(unary()), reason=NOT_A_NUMBER)
 def isfinite(x: ArrayLike, /) -> Tensor:
     """Whether neither infinite nor NaN."""
 
 
-@elementwise(x=NONDIFF, samples=unary(), reason=NOT_A_NUMBER)
+@elementwise(x=NONDIFF, samples=with_complex(unary()), reason=NOT_A_NUMBER)
 def isinf(x: ArrayLike, /) -> Tensor:
     """Whether infinite."""
 
 
-@elementwise(x=NONDIFF, samples=unary(), reason=NOT_A_NUMBER)
+@elementwise(x=NONDIFF, samples=with_complex(unary()), reason=NOT_A_NUMBER)
 def isnan(x: ArrayLike, /) -> Tensor:
     """Whether NaN."""
 

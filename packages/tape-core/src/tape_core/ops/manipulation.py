@@ -8,7 +8,7 @@ from typing import Any
 
 from tape_core.cotangents import broadcast_shape
 from tape_core.op import NONDIFF, linear, transpose
-from tape_core.samples import Draw, Refused, Sample
+from tape_core.samples import Draw, Refused, Sample, with_complex
 from tape_core.tensor import ArrayLike, Tensor, read
 
 Shape = int | tuple[int, ...]
@@ -22,7 +22,7 @@ def _reshape_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "reshape", draw(2, 3), (4,))
 
 
-@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=_reshape_samples)
+@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=with_complex(_reshape_samples))
 def reshape(x: ArrayLike, /, shape: Shape, *, copy: bool | None = None) -> Tensor:
     """The same elements, in row-major order, in another shape; one length may be -1."""
 
@@ -33,7 +33,7 @@ def _squeeze_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "squeeze", draw(2, 3), axis=0)
 
 
-@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=_squeeze_samples)
+@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=with_complex(_squeeze_samples))
 def squeeze(x: ArrayLike, /, axis: Shape) -> Tensor:
     """Without the dimensions of length 1 that `axis` names."""
 
@@ -44,7 +44,7 @@ def _expand_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(IndexError, "axis", draw(2), axis=3)
 
 
-@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=_expand_samples)
+@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=with_complex(_expand_samples))
 def expand_dims(x: ArrayLike, /, axis: int = 0) -> Tensor:
     """With a new dimension of length 1 at `axis`."""
 
@@ -60,7 +60,7 @@ def _permute_transpose(xp: Any, g: Any, axes: tuple[int, ...]) -> Any:
     return xp.permute_dims(g, tuple(order.index(a) for a in range(len(axes))))
 
 
-@linear(x=transpose(_permute_transpose), samples=_permute_samples)
+@linear(x=transpose(_permute_transpose), samples=with_complex(_permute_samples))
 def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
     """The dimensions in another order."""
 
@@ -96,7 +96,7 @@ def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "broadcast", draw(3), (2,))
 
 
-@linear(x=transpose(lambda xp, g, x_spec: sum_to(xp, g, x_spec.shape)), samples=_broadcast_samples)
+@linear(x=transpose(lambda xp, g, x_spec: sum_to(xp, g, x_spec.shape)), samples=with_complex(_broadcast_samples))
 def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new dimensions and along those of length 1 until it has `shape`."""
 
@@ -137,12 +137,12 @@ def _pieces(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
     """Consecutive pieces of these sizes along a non-negative axis."""
     pieces, start = [], 0
     for size in sizes:
-        pieces.append(x[(slice(None),) * axis + (slice(start, start + size),)])
+        pieces.append(x[(slice(None),) * axis + (slice(start, start + size), ...)])
         start += size
     return pieces
 
 
-@linear(arrays=transpose(_concat_transpose), sequence=True, samples=_concat_samples)
+@linear(arrays=transpose(_concat_transpose), sequence=True, samples=with_complex(_concat_samples))
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
     """The arrays one after another along `axis`; flattened first where it is None."""
 
@@ -157,7 +157,7 @@ def _stack_samples(draw: Draw) -> Iterator[Sample]:
 @linear(
     arrays=transpose(lambda xp, g, axis: xp.unstack(g, axis=axis)),
     sequence=True,
-    samples=_stack_samples,
+    samples=with_complex(_stack_samples),
 )
 def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Tensor:
     """The arrays along a new dimension at `axis`."""
@@ -169,7 +169,7 @@ def _unstack_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "unstack", draw(2), axis=1)
 
 
-@linear(x=transpose(lambda xp, g, axis: xp.stack(g, axis=axis)), samples=_unstack_samples)
+@linear(x=transpose(lambda xp, g, axis: xp.stack(g, axis=axis)), samples=with_complex(_unstack_samples))
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The arrays along a dimension: the inverse of :func:`stack`."""
 
@@ -200,7 +200,7 @@ def _flip_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3), axis=(0, 1))
 
 
-@linear(x=transpose(lambda xp, g, axis: xp.flip(g, axis=axis)), samples=_flip_samples)
+@linear(x=transpose(lambda xp, g, axis: xp.flip(g, axis=axis)), samples=with_complex(_flip_samples))
 def flip(x: ArrayLike, /, *, axis: Shape | None = None) -> Tensor:
     """In reverse order along `axis` (all axes by default)."""
 
@@ -215,7 +215,7 @@ def _roll_transpose(xp: Any, g: Any, shift: Shape, axis: Shape | None) -> Any:
     return xp.roll(g, tuple(-s for s in shift) if isinstance(shift, tuple) else -shift, axis=axis)
 
 
-@linear(x=transpose(_roll_transpose), samples=_roll_samples)
+@linear(x=transpose(_roll_transpose), samples=with_complex(_roll_samples))
 def roll(x: ArrayLike, /, shift: Shape, *, axis: Shape | None = None) -> Tensor:
     """Shifted along `axis`, what leaves at one end coming in at the other; flattened first where it is None."""
 
@@ -234,7 +234,7 @@ def _tile_transpose(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) 
     return xp.reshape(xp.sum(xp.reshape(g, pairs), axis=tuple(range(0, 2 * n, 2))), x_spec.shape)
 
 
-@linear(x=transpose(_tile_transpose), samples=_tile_samples)
+@linear(x=transpose(_tile_transpose), samples=with_complex(_tile_samples))
 def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Tensor:
     """The whole array so many times along each dimension."""
 
@@ -256,6 +256,6 @@ def _repeat_transpose(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | No
     return xp.reshape(xp.scatter(g, (slice(None),) * axis + (origins,), rows), shape)
 
 
-@linear(x=transpose(_repeat_transpose), repeats=NONDIFF, samples=_repeat_samples)
+@linear(x=transpose(_repeat_transpose), repeats=NONDIFF, samples=with_complex(_repeat_samples))
 def repeat(x: ArrayLike, repeats: int | ArrayLike, /, *, axis: int | None = None) -> Tensor:
     """Each element so many times along `axis`; flattened first where it is None."""

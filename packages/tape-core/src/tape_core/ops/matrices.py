@@ -17,7 +17,7 @@ from tape_core.ops.statistical import Axis, expand
 from tape_core.ops.statistical import max as maximum
 from tape_core.ops.statistical import min as minimum
 from tape_core.ops.statistical import sum as total
-from tape_core.samples import Draw, Refused, Sample, Samples
+from tape_core.samples import Draw, Refused, Sample, Samples, with_complex
 from tape_core.tensor import ArrayLike, Tensor, read, wrap
 
 
@@ -53,7 +53,7 @@ def square_samples(*, rectangular: bool = False) -> Samples:
 @op(
     x=vjp(lambda xp, g, out: -xp.matmul(xp.matmul(out.mT, g), out.mT)),
     extension="linalg",
-    samples=square_samples(),
+    samples=with_complex(square_samples()),
 )
 def inv(x: ArrayLike, /) -> Tensor:
     """The inverse of each matrix. To multiply by it, :func:`solve` is faster and more accurate."""
@@ -115,7 +115,7 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 @op(
     x=vjp(lambda xp, g, x: g[..., None, None] * xp.cofactors(x)),
     extension="linalg",
-    samples=square_samples(),
+    samples=with_complex(square_samples()),
 )
 def det(x: ArrayLike, /) -> Tensor:
     """The determinant of each matrix. The gradient is exact for singular matrices, too."""
@@ -178,7 +178,7 @@ def _diagonal_transpose(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     return on_diagonal(xp, filled, x_spec.shape, offset)
 
 
-@linear(x=transpose(_diagonal_transpose), extension="linalg", samples=_diagonal_samples)
+@linear(x=transpose(_diagonal_transpose), extension="linalg", samples=with_complex(_diagonal_samples))
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
     """The diagonal of each matrix, or the one `offset` to the right of it."""
 
@@ -186,7 +186,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
 @linear(
     x=transpose(lambda xp, g, x_spec, offset: on_diagonal(xp, g[..., None, None], x_spec.shape, offset)),
     extension="linalg",
-    samples=_diagonal_samples,
+    samples=with_complex(_diagonal_samples),
 )
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of each matrix."""
@@ -299,7 +299,7 @@ def matrix_rank(x: ArrayLike, /, *, rtol: float | None = None) -> Tensor:
 
 
 def _cross_samples(draw: Draw) -> Iterator[Sample]:
-    for a, b, axis in (((3,), (3,), -1), ((2, 3), (3,), -1), ((3, 2), (3, 2), 0), ((3, 1), (3, 2), -2)):
+    for a, b, axis in (((3,), (3,), -1), ((2, 3), (3,), -1), ((3, 2), (3, 2), -2), ((3, 1), (3, 2), -2)):
         yield Sample(draw(*a), draw(*b), axis=axis)
     yield Refused(ValueError, "cross", draw(2), draw(2))
 

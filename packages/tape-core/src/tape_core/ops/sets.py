@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from tape_core.op import NONDIFF, op
-from tape_core.samples import Draw, Sample
+from tape_core.samples import Draw, Sample, Samples
 from tape_core.tensor import ArrayLike, Tensor
 
 A_SET = "which elements are equal changes with the values; index x with what unique_all says for a gradient"
@@ -35,13 +35,30 @@ class UniqueInverseResult(NamedTuple):
     inverse_indices: Tensor
 
 
-def _samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample(draw.rng.integers(0, 3, (5,)))
-    yield Sample(draw(2, 3))
-    yield Sample(draw(0))
+def _seen(observed: Callable[..., Any]) -> Samples:
+    """Samples of which is looked at what does not hang on the order of the values: the standard leaves it open."""
+
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(draw.rng.integers(0, 3, (5,))).observe(observed)
+        yield Sample(draw(2, 3)).observe(observed)
+        yield Sample(draw(0)).observe(observed)
+
+    return samples
 
 
-@op(x=NONDIFF, samples=_samples, reason=A_SET, result=UniqueAllResult)
+def _see_inverse(xp: Any, values: Any, inverse: Any) -> Any:
+    return xp.sort(values), xp.take(values, xp.reshape(inverse, (-1,)))
+
+
+def _see_counts(xp: Any, values: Any, counts: Any) -> Any:
+    return xp.sort(values), xp.take(counts, xp.argsort(values))
+
+
+def _see_all(xp: Any, values: Any, indices: Any, inverse: Any, counts: Any) -> Any:
+    return *_see_inverse(xp, values, inverse), *_see_counts(xp, indices, counts), *_see_counts(xp, values, counts)
+
+
+@op(x=NONDIFF, samples=_seen(_see_all), reason=A_SET, result=UniqueAllResult)
 def unique_all(x: ArrayLike, /) -> UniqueAllResult:
     """The different elements of `x`, where each is first, which of them each element is, and how often each is there.
 
@@ -55,16 +72,16 @@ def unique_all(x: ArrayLike, /) -> UniqueAllResult:
     """
 
 
-@op(x=NONDIFF, samples=_samples, reason=A_SET, result=UniqueCountsResult)
+@op(x=NONDIFF, samples=_seen(_see_counts), reason=A_SET, result=UniqueCountsResult)
 def unique_counts(x: ArrayLike, /) -> UniqueCountsResult:
     """The different elements of `x`, and how often each is there."""
 
 
-@op(x=NONDIFF, samples=_samples, reason=A_SET, result=UniqueInverseResult)
+@op(x=NONDIFF, samples=_seen(_see_inverse), reason=A_SET, result=UniqueInverseResult)
 def unique_inverse(x: ArrayLike, /) -> UniqueInverseResult:
     """The different elements of `x`, and which of them each element is."""
 
 
-@op(x=NONDIFF, samples=_samples, reason=A_SET)
+@op(x=NONDIFF, samples=_seen(lambda xp, values: xp.sort(values)), reason=A_SET)
 def unique_values(x: ArrayLike, /) -> Tensor:
     """The different elements of `x`, in no order."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.op import linear, op, transpose, vjp
-from tape_core.samples import Draw, Refused, Sample, Samples
+from tape_core.samples import Draw, Refused, Sample, Samples, with_complex
 from tape_core.tensor import ArrayLike, Tensor
 
 Axis = int | tuple[int, ...] | None
@@ -53,7 +53,7 @@ def _sum_transpose(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> 
     return xp.broadcast_to(g if axis is None else expand(xp, g, shape, axis, keepdims), shape)
 
 
-@linear(x=transpose(_sum_transpose), samples=reductions())
+@linear(x=transpose(_sum_transpose), samples=with_complex(reductions()))
 def sum(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The sum over `axis` (all axes by default)."""
 
@@ -62,7 +62,7 @@ def _mean_transpose(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) ->
     return _sum_transpose(xp, g / count(x_spec.shape, axis), x_spec, axis, keepdims)
 
 
-@linear(x=transpose(_mean_transpose), samples=reductions(empty=False))
+@linear(x=transpose(_mean_transpose), samples=with_complex(reductions(empty=False)))
 def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The arithmetic mean over `axis` (all axes by default)."""
 
@@ -89,7 +89,7 @@ def _prod_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) 
     return expand(xp, g, shape, axis, keepdims) * xp.permute_dims(others, back)
 
 
-@op(x=vjp(_prod_vjp), samples=reductions())
+@op(x=vjp(_prod_vjp), samples=with_complex(reductions()))
 def prod(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The product over `axis` (all axes by default). The derivative is exact where elements are 0."""
 
@@ -155,7 +155,7 @@ def _suffix_sums(xp: Any, g: Any, axis: int) -> Any:
 
 def _tail(g: Any, axis: int) -> Any:
     """All but the first along an axis."""
-    return g[(slice(None),) * axis + (slice(1, None),)]
+    return g[(slice(None),) * axis + (slice(1, None), ...)]
 
 
 def _cumulative_sum_transpose(xp: Any, g: Any, x_spec: Any, axis: int | None, include_initial: bool) -> Any:
@@ -163,7 +163,7 @@ def _cumulative_sum_transpose(xp: Any, g: Any, x_spec: Any, axis: int | None, in
     return _suffix_sums(xp, _tail(g, axis) if include_initial else g, axis)
 
 
-@linear(x=transpose(_cumulative_sum_transpose), samples=_running)
+@linear(x=transpose(_cumulative_sum_transpose), samples=with_complex(_running))
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
@@ -190,7 +190,7 @@ def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, in
     return xp.permute_dims(xp.sum(rows, axis=-1), back)
 
 
-@op(x=vjp(_cumulative_prod_vjp), samples=_running)
+@op(x=vjp(_cumulative_prod_vjp), samples=with_complex(_running))
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:

@@ -1,0 +1,94 @@
+"""What a check is, and how one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tape_core.backends import Backend
+from tape_core.backends.selection import Selection
+
+
+class Skipped(Exception):
+    """Raised by a check that has nothing to look at, with the reason."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a backend must do. The id stays what it is from release to release."""
+
+    id: str
+    function: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The backend that is checked.
+
+    Attributes:
+        spec: how it was asked for: a name, perhaps with a device, or a Backend.
+        selection: what that means.
+    """
+
+    spec: str | Backend
+    selection: Selection
+
+    @property
+    def backend(self) -> Backend:
+        """The backend itself."""
+        return self.selection.backend
+
+    @property
+    def device(self) -> str:
+        """Where the checks make their arrays."""
+        return self.selection.device or self.backend.default_device
+
+    @property
+    def plugin(self) -> str | None:
+        """The name under which it is installed, if it is."""
+        return self.spec.partition(":")[0] if isinstance(self.spec, str) else None
+
+
+class Group:
+    """Checks that are functions of the target: `@group("creation/zeros")`."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._functions: dict[str, Callable[[Target], None]] = {}
+
+    def __call__(self, name: str) -> Callable[[Callable[[Target], None]], Callable[[Target], None]]:
+        def add(function: Callable[[Target], None]) -> Callable[[Target], None]:
+            self._functions[f"{self.prefix}/{name}"] = function
+            return function
+
+        return add
+
+    def checks(self, target: Target) -> Iterator[Check]:
+        """The group's checks of one target."""
+        for name, function in self._functions.items():
+            yield Check(name, lambda function=function: function(target))  # type: ignore[misc]
+
+
+def expect(condition: bool, message: str) -> None:
+    """Fail with a message unless the condition holds."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def expect_equal(found: Any, expected: Any, what: str) -> None:
+    """Fail unless two plain values are equal."""
+    expect(found == expected, f"{what} is {found!r}, expected {expected!r}")
+
+
+def expect_close(found: Any, expected: Any, what: str, rtol: float, atol: float | None = None) -> None:
+    """Fail unless two arrays have one shape and close values; NaN is close to NaN. `atol` grows with the values."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    expect_equal(found.shape, expected.shape, f"the shape of {what}")
+    finite = expected[np.isfinite(expected)] if expected.dtype.kind in "fc" else expected
+    scale = max(1.0, float(np.abs(finite.astype(complex)).max())) if finite.size else 1.0
+    try:
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=(rtol if atol is None else atol) * scale)
+    except AssertionError as error:
+        raise AssertionError(f"{what} is wrong: {str(error).strip()}") from None

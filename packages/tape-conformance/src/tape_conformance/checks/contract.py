@@ -1,0 +1,389 @@
+"""What a backend provides: creation, dtypes, devices, promotion, conversion, errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tape_core as tc
+from tape_core.backends import ArrayAPIBackend, BackendError
+from tape_core.backends.discovery import backend_of_type, info, installed
+
+from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
+from tape_conformance.samples import here
+
+GROUP = check = Group("contract")
+
+_REQUIRED = ("bool", "int32", "int64", "float32", "float64")
+_VALUES = np.asarray([[0.0, 1.5, -2.0], [3.0, 0.25, 7.0]])
+
+
+def _dtypes(target: Target) -> list[tc.DType]:
+    """Those of the standard that the library has."""
+    names = [name for name in tc.dtypes.DTYPES if getattr(target.backend.namespace, name, None) is not None]
+    return [tc.dtypes.DTYPES[name] for name in names if name not in ("float16", "bfloat16")]
+
+
+def _raises(error: type[Exception], function: Callable[[], Any], *words: str) -> None:
+    try:
+        function()
+    except error as found:
+        for word in words:
+            expect(word in str(found), f"the message {str(found)!r} does not say {word!r}")
+    except Exception as found:
+        raise AssertionError(f"it raised {found!r}, expected {error.__name__}") from found
+    else:
+        raise AssertionError(f"it did not raise {error.__name__}")
+
+
+# -- the plugin
+
+
+@check("plugin/name")
+def plugin_name(target: Target) -> None:
+    """The backend is called what it is asked for by."""
+    if target.plugin not in installed():
+        raise Skipped("not an installed plugin")
+    expect_equal(target.backend.name, target.plugin, "the backend's name")
+    expect_equal(info(target.plugin or "").name, target.plugin, "the name in tape_backend_info")
+
+
+@check("plugin/light")
+def plugin_light(target: Target) -> None:
+    """The module of the entry point does not import the array library."""
+    if target.plugin not in installed():
+        raise Skipped("not an installed plugin")
+    module = installed()[target.plugin or ""].entry_points[0].module
+    libraries = sorted({t.partition(":")[0].partition(".")[0] for t in target.backend.array_types})
+    code = f"import sys, tape_core, {module}; print([m for m in {libraries!r} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    expect(found.returncode == 0, found.stderr)
+    expect(found.stdout.strip() == "[]", f"importing {module} imports {found.stdout.strip()}: do so in tape_load_backend")
+
+
+@check("plugin/types")
+def plugin_types(target: Target) -> None:
+    """Arrays of the library are known as the backend's, and are operands."""
+    raw = here(_VALUES).array
+    if target.plugin in installed():
+        stated = (info(target.plugin or "").array_types, target.backend.array_types)
+        expect(set(stated[1]) <= set(stated[0]), "tape_backend_info and the backend state different array_types")
+        expect(backend_of_type(type(raw)) is target.backend, f"{type(raw)} is not known as an array of the backend")
+        expect_close(tc.add(raw, raw).numpy(), 2 * _VALUES, "the sum of raw arrays", 1e-6)
+    names = [t.partition(":")[2].rpartition(".")[2] for t in target.backend.array_types]
+    expect(any(cls.__name__ in names for cls in type(raw).__mro__), f".array is a {type(raw)}, not one of {names}")
+
+
+# -- creation
+
+
+def _created(dtype: tc.DType) -> dict[str, tuple[Any, Any]]:
+    """By name, what is made and what NumPy makes."""
+    d = np.dtype(dtype.name)
+    like = here(np.ones((2, 3)))
+    made: dict[str, tuple[Any, Any]] = {
+        "zeros": (tc.zeros((2, 3), dtype=dtype), np.zeros((2, 3), d)),
+        "ones": (tc.ones(4, dtype=dtype), np.ones(4, d)),
+        "full": (tc.full((2,), 1, dtype=dtype), np.full((2,), 1, d)),
+        "empty": (tc.zeros_like(tc.empty((0, 2), dtype=dtype)), np.zeros((0, 2), d)),
+        "zeros_like": (tc.zeros_like(like, dtype=dtype), np.zeros((2, 3), d)),
+        "ones_like": (tc.ones_like(like, dtype=dtype), np.ones((2, 3), d)),
+        "full_like": (tc.full_like(like, 1, dtype=dtype), np.full((2, 3), 1, d)),
+        "asarray": (tc.asarray([[0, 1], [1, 0]], dtype=dtype), np.asarray([[0, 1], [1, 0]], d)),
+        "asarray-0d": (tc.asarray(1, dtype=dtype), np.asarray(1, d)),
+        "asarray-empty": (tc.asarray([], dtype=dtype), np.asarray([], d)),
+        "asarray-numpy": (here(np.asarray([1, 0], d)), np.asarray([1, 0], d)),
+    }
+    if dtype.kind in ("signed integer", "unsigned integer", "real floating"):
+        made["arange"] = (tc.arange(1, 7, 2, dtype=dtype), np.arange(1, 7, 2, d))
+    if dtype.kind in ("real floating", "complex floating"):
+        made["linspace"] = (tc.linspace(0, 1, 5, dtype=dtype), np.linspace(0, 1, 5, dtype=d))
+    if dtype.kind != "bool":
+        made["eye"] = (tc.eye(2, 3, k=1, dtype=dtype), np.eye(2, 3, k=1, dtype=d))
+    return made
+
+
+@check("creation/values")
+def creation_values(target: Target) -> None:
+    """Every creation function, in every dtype, where the backend is."""
+    for dtype in _dtypes(target):
+        for name, (found, expected) in _created(dtype).items():
+            what = f"{name}, dtype={dtype}"
+            expect_close(found.numpy(), expected, what, 1e-6)
+            expect(found.dtype is dtype, f"{what} has dtype {found.dtype}")
+            expect(found.backend is target.backend, f"{what} is on backend {found.backend.name!r}")
+            _same_device(found, target, what)
+
+
+def _same_device(x: Any, target: Target, what: str) -> None:
+    device = target.device
+    expect(x.device == device or x.device.startswith(f"{device}:"), f"{what} is on {x.device!r}, not on {device!r}")
+
+
+@check("creation/default-dtypes")
+def creation_default_dtypes(target: Target) -> None:
+    """Python numbers become float32, int64, complex64 and bool."""
+    for value, dtype in ((1.0, tc.float32), (1, tc.int64), (True, tc.bool)):
+        expect_equal(tc.asarray(value).dtype, dtype, f"the dtype of asarray({value})")
+        expect_equal(tc.asarray([value]).dtype, dtype, f"the dtype of asarray([{value}])")
+        expect_equal(tc.full((2,), value).dtype, dtype, f"the dtype of full((2,), {value})")
+    if tc.complex64 in _dtypes(target):
+        expect_equal(tc.asarray(1j).dtype, tc.complex64, "the dtype of asarray(1j)")
+    expect_equal(tc.zeros(2).dtype, tc.float32, "the dtype of zeros(2)")
+    expect_equal(tc.linspace(0, 1, 3).dtype, tc.float32, "the dtype of linspace")
+    expect_equal(tc.arange(3).dtype, tc.int64, "the dtype of arange(3)")
+
+
+@check("creation/copies")
+def creation_copies(target: Target) -> None:
+    """With `copy=True` an array shares no memory with what it was made of; numpy() shares none with it."""
+    own = np.array([1.0, 2.0])
+    x = tc.asarray(own, copy=True, backend=target.backend)
+    own[0] = 9.0
+    expect_equal(x.tolist(), [1.0, 2.0], "an array whose source was written to")
+    x.numpy()[0] = 9.0
+    expect_equal(x.tolist(), [1.0, 2.0], "an array whose numpy() was written to")
+
+
+@check("creation/random")
+def creation_random(target: Target) -> None:
+    """Random numbers are the same on every backend."""
+    plain = ArrayAPIBackend("reference", np)
+    for draw in (
+        lambda: tc.default_rng(7).uniform((3, 2), dtype="float64"),
+        lambda: tc.default_rng(7).normal((5,), dtype="float64"),
+        lambda: tc.default_rng(7).integers(0, 10, (4,)),
+        lambda: tc.default_rng(7).permutation(6),
+    ):
+        with tc.use_backend(plain):
+            expected = draw().numpy()
+        expect_close(draw().numpy(), expected, "a random number", 1e-12)
+
+
+# -- dtypes
+
+
+@check("dtype/required")
+def dtype_required(target: Target) -> None:
+    """The dtypes that ops and rules rely on are there."""
+    missing = [name for name in _REQUIRED if tc.dtypes.DTYPES[name] not in _dtypes(target)]
+    expect(not missing, f"the namespace has no {', '.join(missing)}")
+
+
+@check("dtype/round-trip")
+def dtype_round_trip(target: Target) -> None:
+    """A dtype goes to the library and back, and an array of it says so."""
+    for dtype in _dtypes(target):
+        raw = target.backend.raw_dtype(dtype)
+        expect(target.backend.dtype(raw) is dtype, f"{dtype} comes back as {target.backend.dtype(raw)}")
+        expect(tc.zeros(1, dtype=dtype).dtype is dtype, f"zeros(1, dtype={dtype}) is {tc.zeros(1, dtype=dtype).dtype}")
+    expect(target.backend.raw_dtype(None) is None, "raw_dtype(None) is not None")
+    _raises(TypeError, lambda: target.backend.raw_dtype("quaternion"))
+
+
+@check("dtype/promotion")
+def dtype_promotion(target: Target) -> None:
+    """The result of two dtypes is that of the standard."""
+    known = _dtypes(target)
+    for a in known:
+        for b in known:
+            try:
+                expected = tc.result_type(a, b)
+            except TypeError:
+                continue  # the standard does not define it
+            if expected not in known or tc.bool in (a, b):
+                continue
+            found = tc.add(tc.ones(2, dtype=a), tc.ones(2, dtype=b)).dtype
+            expect(found is expected, f"{a} + {b} is {found}, expected {expected}")
+
+
+@check("dtype/scalars")
+def dtype_scalars(target: Target) -> None:
+    """A Python scalar takes the dtype of the array; 0-d arrays promote like any other."""
+    for dtype in _dtypes(target):
+        if dtype.kind in ("real floating", "complex floating"):
+            for shape in ((), (2,)):
+                x = tc.ones(shape, dtype=dtype)
+                for result in (x + 1.0, 2.0 * x, x**2, 1 - x, x / 3, x * True if False else x * 1):
+                    expect(result.dtype is dtype, f"an operator of {dtype} and a Python scalar gives {result.dtype}")
+    narrow, wide = tc.ones(2, dtype="float32"), tc.ones((), dtype="float64")
+    expect_equal((narrow * wide).dtype, tc.float64, "the dtype of float32[2] * float64[]")
+
+
+@check("dtype/casts")
+def dtype_casts(target: Target) -> None:
+    """astype keeps values, in every pair of dtypes that can hold them."""
+    for a in _dtypes(target):
+        for b in _dtypes(target):
+            if a.kind == "complex floating" and b.kind != "complex floating":
+                continue
+            x = tc.astype(tc.asarray([0, 1], dtype=a), b)
+            expect(x.dtype is b, f"astype({a}, {b}) is {x.dtype}")
+            expect_close(x.numpy(), np.asarray([0, 1], b.name), f"astype({a}, {b})", 0)
+
+
+# -- devices
+
+
+@check("device/listed")
+def device_listed(target: Target) -> None:
+    """The default device is one of those present, and arrays say where they are."""
+    devices = target.backend.devices()
+    expect(bool(devices), "devices() is empty")
+    expect(all(isinstance(d, str) for d in devices), f"devices() are not all text: {devices}")
+    default = target.backend.default_device
+    expect(any(d == default or d.startswith(f"{default}:") for d in devices), f"{default!r} is not among {devices}")
+
+
+@check("device/placement")
+def device_placement(target: Target) -> None:
+    """Arrays are made where `device=` says, travel there, and their gradient comes back."""
+    for device in target.backend.devices():
+        x = tc.asarray([1.0, 2.0], device=device)
+        expect_equal(x.device, device, "the device of asarray(device=)")
+        expect_equal(tc.zeros(2, device=device).device, device, "the device of zeros(device=)")
+        expect_equal((x * 2 + tc.sum(x)).device, device, "the device of a result")
+        here = tc.asarray([1.0, 2.0])
+        with tc.GradientTape() as tape:
+            tape.watch(here)
+            y = here.to_device(device) ** 2
+        expect_equal(y.device, device, "the device of to_device")
+        gradient = tape.gradient(y, here)
+        expect_equal(gradient.device, here.device, "the device of the gradient through to_device")
+        expect_close(gradient.numpy(), [2.0, 4.0], "the gradient through to_device", 1e-6)
+
+
+@check("device/absent")
+def device_absent(target: Target) -> None:
+    """An absent device is an error that names those present."""
+    absent = "warp:42"
+    _raises(BackendError, lambda: tc.use_backend(target.backend, device=absent), absent, *target.backend.devices()[:1])
+    _raises(BackendError, lambda: tc.zeros(2, device=absent), absent)
+
+
+# -- conversion
+
+
+@check("conversion/values")
+def conversion_values(target: Target) -> None:
+    """Values come out as NumPy arrays, lists and Python scalars, and print."""
+    for dtype in _dtypes(target):
+        expected = np.asarray([[0, 1, 1]], dtype.name)
+        x = tc.asarray([[0, 1, 1]], dtype=dtype)
+        expect_equal(x.numpy().dtype, expected.dtype, f"the dtype of numpy() of {dtype}")
+        expect_close(x.numpy(), expected, f"numpy() of {dtype}", 0)
+        expect_close(np.asarray(x), expected, f"numpy.asarray of {dtype}", 0)
+        expect_equal(x.tolist(), expected.tolist(), f"tolist() of {dtype}")
+        item = x[0, 1].item()
+        expect(type(item) is type(expected[0, 1].item()), f"item() of {dtype} is a {type(item).__name__}")
+        expect(str(dtype) in repr(x), f"repr of {dtype} does not say so: {x!r}")
+    one = tc.asarray(2.5)
+    expect_equal((float(one), int(one), bool(one), complex(one)), (2.5, 2, True, 2.5), "conversions of a 0-d array")
+    expect_equal(list(range(9))[tc.asarray(3)], 3, "a 0-d integer array as an index")
+
+
+@check("conversion/array")
+def conversion_array(target: Target) -> None:
+    """`.array` is an array of the library, also of no dimension."""
+    for x in (tc.asarray(1.0), tc.sum(tc.ones(3)), tc.ones(3)[0], tc.ones((2, 2))):
+        expect(hasattr(x.array, "shape") and hasattr(x.array, "dtype"), f".array is {x.array!r}")
+        kind = type(tc.ones(3).array)
+        expect(isinstance(x.array, kind), f".array of shape {x.shape} is a {type(x.array)}, of shape (3,) a {kind}")
+
+
+@check("conversion/dlpack")
+def conversion_dlpack(target: Target) -> None:
+    """DLPack both ways."""
+    x = here(_VALUES)
+    try:
+        found = np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise Skipped(f"NumPy cannot read this device: {error}") from None
+    expect_close(found, _VALUES, "numpy.from_dlpack", 0)
+    expect_close(tc.from_dlpack(x).numpy(), _VALUES, "from_dlpack", 0)
+
+
+# -- errors
+
+
+@check("errors/mixed-backends")
+def errors_mixed_backends(target: Target) -> None:
+    """Two backends in one operation: an error that names both and how to convert."""
+    other = tc.ones(2, backend=ArrayAPIBackend("reference", np))
+    own = tc.ones(2)
+    for function in (lambda: own + other, lambda: tc.concat([own, other]), lambda: tc.where(own > 0, own, other)):
+        _raises(TypeError, function, target.backend.name, "reference", "asarray")
+
+
+@check("errors/shapes")
+def errors_shapes(target: Target) -> None:
+    """Shapes that do not fit: a ValueError that names the op and its operands."""
+    a, b = tc.ones((2, 3)), tc.ones((4,))
+    _raises(ValueError, lambda: a + b, "add", "[2, 3]", "[4]")
+    _raises(ValueError, lambda: a @ b, "matmul", "[2, 3]", "[4]")
+    _raises(ValueError, lambda: tc.concat([a, b]), "concat")
+    _raises(ValueError, lambda: tc.reshape(a, (4,)), "reshape")
+    _raises(IndexError, lambda: a[5], "getitem")
+    _raises(ValueError, lambda: tc.sum(a, axis=3), "sum")
+
+
+@check("errors/operands")
+def errors_operands(target: Target) -> None:
+    """Operands that are no arrays: a TypeError that names the argument."""
+    x: Any = tc.ones(2)
+    _raises(TypeError, lambda: tc.add(x, "three"), "add", "x2", "'three'")
+    _raises(TypeError, lambda: tc.sin([object()]), "sin")
+    _raises(TypeError, lambda: x + object())
+    _raises(TypeError, lambda: tc.zeros(2, dtype="quaternion"), "quaternion")
+
+
+# -- the backward pass
+
+
+@check("backward/quiet")
+def backward_quiet(target: Target) -> None:
+    """A backward pass does not warn: it would point at nobody's line."""
+    x = tc.asarray([0.0, 1.0])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = tc.sqrt(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = tape.gradient(y, x).numpy()
+    expect_close(found, [np.inf, 0.5], "the gradient of sqrt at 0", 1e-6)
+
+
+@check("backward/exclusive")
+def backward_exclusive(target: Target) -> None:
+    """`is_exclusive` never says so of an array that somebody else holds, or of a view."""
+    held = target.backend.asarray(np.ones(4))
+    also = [held]
+    expect(not target.backend.is_exclusive(held, 1), "an array that a list holds is said to be exclusive")
+    view = target.backend.xp.reshape(held, (2, 2))
+    expect(not target.backend.is_exclusive(view, 1), "a view is said to be exclusive")
+    del also
+
+
+@check("backward/scale")
+def backward_scale(target: Target) -> None:
+    """`scale` and `add_scaled` do what they say, in place where they are told to."""
+    backend = target.backend
+    if backend.array_class is None:
+        raise Skipped("the backend reuses no memory")
+    values = np.linspace(-1, 1, 100_000)
+    for shape in ((100_000,), (100, 1000)):
+        g, x = (backend.asarray(values.reshape(shape) * s) for s in (1.0, 2.0))
+        expected = values * np.cos(2 * values)
+        scaled = backend.scale(g, lambda xp, x: xp.cos(x), (x,), False)
+        expect_close(backend.numpy(scaled).reshape(-1), expected, "scale", 1e-12)
+        expect_close(backend.numpy(g).reshape(-1), values, "the cotangent after scale", 0)
+        total = backend.asarray(values.reshape(shape), copy=True)
+        backend.add_scaled(total, g, lambda xp, x: xp.cos(x), (x,))
+        expect_close(backend.numpy(total).reshape(-1), values + expected, "add_scaled", 1e-12)
+        same = backend.scale(g, lambda xp, x: xp.cos(x), (x,), True)
+        expect(same is g, "scale with in_place made another array")
+        expect_close(backend.numpy(g).reshape(-1), expected, "scale in place", 1e-12)

@@ -1,0 +1,323 @@
+"""What every op does on the backend, from the samples it carries."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tape_core as tc
+from tape_core.extend import Op, Refused
+from tape_core.tensor import wrap
+
+from tape_conformance import calculus, reference
+from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal
+from tape_conformance.samples import Case, Drawn, Leaf, drawn, here
+
+# float64 against float64: what different algorithms for one value may differ by.
+VALUE = 1e-9
+SLOPE = 5e-6
+CURVATURE = 5e-5
+SINGLE = 2e-3
+SAME = 1e-12
+
+
+def op_checks(op: Op, target: Target) -> Iterator[Check]:
+    """All checks of one op."""
+    samples = drawn(op)
+    found = samples.cases
+    yield Check(f"{op.name}/samples", lambda: check_samples(op, samples))
+    for case in found:
+        at = case.label
+        yield _check(f"{op.name}/value/{at}", check_value, case)
+        yield _check(f"{op.name}/mutation/{at}", check_mutation, case)
+        if case.leaves:
+            yield _check(f"{op.name}/layout/{at}", check_layout, case)
+            yield _check(f"{op.name}/float32/{at}", check_float32, case)
+        if op.differentiable and case.leaves:
+            for leaf in case.leaves:
+                yield _check(f"{op.name}/vjp/{leaf.name}/{at}", check_vjp, case, leaf, target)
+            yield _check(f"{op.name}/jvp/{at}", check_jvp, case)
+            yield _check(f"{op.name}/second/{at}", check_second, case)
+            if not op.sequence:
+                yield _check(f"{op.name}/memory/{at}", check_memory, case)
+    if op.elementwise and found:
+        yield _check(f"{op.name}/special", check_special, op, found[0])
+        if op.differentiable and (plain := _plain(found)):
+            yield _check(f"{op.name}/large", check_large, plain)
+    for case in samples.refused:
+        yield _check(f"{op.name}/refused/{case.label}", check_refused, case)
+
+
+def _check(id: str, function: Callable[..., None], *args: Any) -> Check:
+    return Check(id, lambda: function(*args))
+
+
+def check_samples(op: Op, samples: Drawn) -> None:
+    """The samples reach every input, so that no rule goes unchecked."""
+    if samples.error is not None:
+        raise AssertionError(f"the samples of op {op.name!r} cannot be drawn: {samples.error}") from samples.error
+    found = samples.cases
+    expect(bool(found), f"op {op.name!r} carries no samples: declare it with samples=")
+    expect(bool(op.function.__doc__), f"op {op.name!r} has no docstring")
+    if not op.differentiable:
+        expect(bool(op.reason), f"op {op.name!r} stops the gradient and does not say why: declare it with reason=")
+    reached = {case.op.inputs[0 if op.sequence else leaf.k] for case in found for leaf in case.leaves}
+    for k in op.compiled:
+        expect(op.inputs[k] in reached, f"no sample of op {op.name!r} gives a float array for {op.inputs[k]!r}")
+
+
+def check_value(case: Case) -> None:
+    """The value is that of a NumPy reference in float64."""
+    outs = case.call()
+    for k, (found, expected) in enumerate(zip(case.observed(outs), reference.results(case), strict=True)):
+        expect_close(found.numpy(), expected, f"result {k}", VALUE)
+
+
+def check_vjp(case: Case, leaf: Leaf, target: Target) -> None:
+    """The gradient for one input agrees with finite differences and is where and what the input is."""
+    loss = case.loss()
+    gradient = calculus.gradients(case, loss)[leaf.k]
+    expect_equal(gradient.shape, leaf.value.shape, "the gradient's shape")
+    expect_equal(gradient.dtype, leaf.value.dtype, "the gradient's dtype")
+    expect_equal(gradient.device, leaf.value.device, "the gradient's device")
+    expect(gradient.backend is target.backend, f"the gradient is on backend {gradient.backend.name!r}")
+    along = {leaf.k: case.directions(3)[leaf.k]}
+    expected = calculus.directional(lambda at: loss(case.call(at)), case, along)
+    found = calculus.inner(gradient, along[leaf.k])
+    expect_close(found, expected, "the derivative along a random direction", SLOPE)
+
+
+def check_jvp(case: Case) -> None:
+    """The tangent agrees with finite differences, and with the VJP: <g, J t> = <J* g, t>."""
+    loss = case.loss()
+    along = case.directions(4)
+    outs, tangents = calculus.pushed(case, along)
+    for out, tangent in zip(outs, tangents, strict=True):
+        if tangent is not None:
+            expect_equal(tangent.shape, out.shape, "the tangent's shape")
+            expect_equal(tangent.dtype, out.dtype, "the tangent's dtype")
+    pairs = [
+        (g, t) for g, t in zip(calculus.cotangents(outs, loss), tangents, strict=True) if g is not None and t is not None
+    ]
+    found = sum(calculus.inner(g, t.numpy()) for g, t in pairs)
+    expected = calculus.directional(lambda at: loss(case.call(at)), case, along)
+    expect_close(found, expected, "the JVP", SLOPE)
+    gradients = calculus.gradients(case, loss)
+    backward = sum(calculus.inner(gradients[k], direction) for k, direction in along.items())
+    expect_close(found, backward, "the dot-product test, <g, J t> against <J* g, t>,", 1e-8)
+
+
+def check_second(case: Case) -> None:
+    """A Hessian-vector product agrees with finite differences of the gradient."""
+    loss = case.loss()
+    weights = {leaf.k: here(d) for leaf, d in zip(case.leaves, case.directions(5).values(), strict=True)}
+
+    def slope(at: Any) -> Any:
+        total: Any = 0.0
+        for k, g in calculus.gradients(case, loss, at).items():
+            total = total + tc.sum(tc.real(g * weights[k]) if g.dtype.kind == "complex floating" else g * weights[k])
+        return total
+
+    values = {leaf.k: leaf.value for leaf in case.leaves}
+    with tc.GradientTape() as tape:
+        tape.watch(list(values.values()))
+        y = slope(values)
+    found = tape.gradient(y, list(values.values()), unconnected_gradients="zero")
+    for (k, along), gradient in zip(case.directions(6).items(), map(calculus.dense, found), strict=True):
+        expected = calculus.directional(slope, case, {k: along})
+        what = f"the second derivative for {case.name_of(k)} along a random direction"
+        expect_close(calculus.inner(gradient, along), expected, what, CURVATURE)
+
+
+def check_float32(case: Case) -> None:
+    """float32 in, float32 out, and so the gradient; complex64 likewise."""
+    narrow = {"float64": "float32", "complex128": "complex64"}
+    small = {leaf.k: tc.astype(leaf.value, narrow[leaf.value.dtype.name]) for leaf in case.leaves}
+    wide = {k: tc.astype(value, case.values[k].dtype) for k, value in small.items()}
+    others = [v for k, v in enumerate(case.values) if k not in small and isinstance(v, tc.Tensor) and v.dtype.inexact]
+    if others or case.parameter("dtype") is not None:
+        raise Skipped("the dtype of the result is not that of the inputs")
+    expected, found = case.call(wide), case.call(small)
+    for out, reference_out in zip(found, expected, strict=True):
+        name = reference_out.dtype.name
+        expect_equal(out.dtype.name, narrow.get(name, name), "the dtype of a result")
+    for out, reference_out in zip(case.observed(found), case.observed(expected), strict=True):
+        expect_close(out.numpy(), reference_out.numpy(), "a float32 result", SINGLE)
+    if not case.op.differentiable:
+        return
+    loss = case.loss()
+    exact = calculus.gradients(case, loss, wide)
+    for k, gradient in calculus.gradients(case, loss, small).items():
+        expect_equal(gradient.dtype, small[k].dtype, f"the dtype of the gradient for {case.name_of(k)}")
+        expect_close(gradient.numpy(), exact[k].numpy(), "the float32 gradient", 5 * SINGLE)
+
+
+def check_layout(case: Case) -> None:
+    """Arrays that are read-only, or lie in memory in steps, give the same."""
+    changes: dict[str, Callable[[Any], Any]] = {"strided": _strided, "read-only": _read_only}
+    loss = case.loss() if case.op.differentiable else None
+    expected = [o.numpy() for o in case.call()]
+    for what, change in changes.items():
+        laid = {leaf.k: change(leaf.value) for leaf in case.leaves}
+        for out, value in zip(case.call(laid), expected, strict=True):
+            expect_close(out.numpy(), value, f"a result of {what} arrays", SAME)
+        if loss is not None:
+            plain = calculus.gradients(case, loss)
+            for k, gradient in calculus.gradients(case, loss, laid).items():
+                expect_close(gradient.numpy(), plain[k].numpy(), f"the gradient of {what} arrays", SAME)
+
+
+def check_mutation(case: Case) -> None:
+    """Neither the op nor its backward pass writes to what it was given, nor to what it returned."""
+    arrays = [v for v in case.values if isinstance(v, tc.Tensor)]
+    before = [a.numpy() for a in arrays]
+    watched = [leaf.value for leaf in case.leaves]
+    with tc.GradientTape(persistent=True) as tape:
+        tape.watch(watched)
+        outs = case.call()
+    results = [o.numpy() for o in outs]
+    seeds = [g for g in calculus.cotangents(outs, case.loss()) if g is not None]
+    given = [g.numpy() for g in seeds]
+    if watched and seeds:
+        for _ in range(2):
+            tape.gradient([o for o in outs if o.dtype.inexact], watched, output_gradients=seeds)
+    for what, then, now in (("an input", before, arrays), ("a result", results, outs), ("a cotangent", given, seeds)):
+        for old, new in zip(then, now, strict=True):
+            expect(np.array_equal(old, new.numpy(), equal_nan=old.dtype.kind in "fc"), f"{what} was written to")
+
+
+def check_memory(case: Case) -> None:
+    """A record keeps alive what its rules name, and nothing else."""
+    fresh = {leaf.k: here(leaf.value.numpy() + 0) for leaf in case.leaves if leaf.value.shape}
+    if not fresh:
+        raise Skipped("no array to observe")
+    rules = {k: case.op.compiled[k] for k in fresh}
+    own = tc.get_backend().rules.get(case.op.name)
+    if own:
+        raise Skipped("the backend has rules of its own for this op")
+    with tc.GradientTape() as tape:
+        tape.watch(list(fresh.values()))
+        outs = case.call(fresh)
+    named = {k for rule in rules.values() for k in rule.keeps}
+    alive = {}
+    for k, value in fresh.items():
+        try:
+            alive[k] = weakref.ref(value._array)
+        except TypeError:
+            raise Skipped("the library's arrays cannot be referenced weakly") from None
+    views = any(_share_memory(out, value) for out in outs for value in fresh.values())
+    del outs, fresh, value
+    gc.collect()
+    if views:
+        raise Skipped("the result is a view of the input")
+    for k, reference_to in alive.items():
+        kept = reference_to() is not None
+        state = "is kept alive, though no rule names it" if kept else "is gone, though a rule names it"
+        expect(kept == (k in named), f"the input {case.name_of(k)!r} {state}")
+    del tape
+
+
+def check_special(op: Op, case: Case) -> None:
+    """At infinities, NaN and zeros the values, and what flows back, are the reference's."""
+    grid = np.asarray([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-300, 1e300, -1e300])
+    at = [k for k, v in enumerate(case.values) if isinstance(v, tc.Tensor) and v.dtype.kind == "real floating"]
+    if not at or case.is_complex:
+        raise Skipped("no real floating-point input")
+    grids = dict(zip(at, np.meshgrid(*[grid] * len(at), indexing="ij"), strict=True))
+    others = {
+        k: np.ones(grids[at[0]].shape, v.numpy().dtype)
+        for k, v in enumerate(case.values)
+        if isinstance(v, tc.Tensor) and k not in at
+    }
+    given = {k: here(v.copy()) for k, v in {**grids, **others}.items()}
+    with np.errstate(all="ignore"):
+        outs = case.call(given)
+        expected = reference.results(case, {**grids, **others})
+    expect_close(outs[0].numpy(), expected[0], "a special value", VALUE, atol=0)
+    if not op.differentiable:
+        return
+    leaves = {k: given[k] for k in at if case.rule_of(k) is not tc.extend.NONDIFF}
+    found = _ones_back(case, given, leaves)
+    own = reference.gradients(case, {**grids, **others}, list(leaves))
+    for k, gradient in zip(leaves, found, strict=True):
+        expect_close(gradient.numpy(), own[k], f"what flows back to {case.name_of(k)} at special values", VALUE, atol=0)
+
+
+def _ones_back(case: Case, given: dict[int, Any], leaves: dict[int, Any]) -> list[Any]:
+    with tc.GradientTape() as tape:
+        tape.watch(list(leaves.values()))
+        with np.errstate(all="ignore"):
+            outs = case.call(given)
+    found: list[Any] = tape.gradient(outs, list(leaves.values()), unconnected_gradients="zero")
+    return found
+
+
+def check_large(case: Case) -> None:
+    """Arrays large enough for memory to be reused have the gradient of small ones, and stay what they are."""
+    repeats = 2000
+    large = {leaf.k: tc.tile(leaf.value, (repeats,) + (1,) * (leaf.value.ndim - 1)) for leaf in case.leaves}
+    for k, v in enumerate(case.values):
+        if k not in large and isinstance(v, tc.Tensor) and v.shape:
+            large[k] = tc.tile(v, (repeats,) + (1,) * (v.ndim - 1))
+    before = {k: v.numpy() for k, v in large.items()}
+    leaves = [leaf.k for leaf in case.leaves]
+    with tc.GradientTape(persistent=True) as tape:
+        tape.watch([large[k] for k in leaves])
+        out = case.call(large)[0]
+        y = tc.sum(tc.real(out * out))
+    small = calculus.gradients(case, lambda outs: tc.sum(tc.real(outs[0] * outs[0])))
+    for _ in range(2):
+        found = tape.gradient(y, [large[k] for k in leaves], unconnected_gradients="zero")
+        for k, gradient in zip(leaves, found, strict=True):
+            expected = np.tile(small[k].numpy(), (repeats,) + (1,) * (gradient.ndim - 1))
+            expect_close(gradient.numpy(), expected, f"the gradient of a large {case.name_of(k)}", SAME)
+    for k, old in before.items():
+        expect(np.array_equal(old, large[k].numpy()), f"the input {case.name_of(k)!r} was written to")
+
+
+def check_refused(case: Case) -> None:
+    """A call that cannot be done raises, in the user's terms."""
+    sample = case.sample
+    assert isinstance(sample, Refused)
+    import re
+
+    try:
+        case.op.function(*sample.args, **sample.kwargs)
+    except sample.error as error:
+        expect(re.search(sample.match, str(error)) is not None, f"the message {str(error)!r} does not say {sample.match!r}")
+    except Exception as error:
+        raise AssertionError(f"it raised {error!r}, expected {sample.error.__name__}") from error
+    else:
+        raise AssertionError(f"it did not raise {sample.error.__name__}")
+
+
+def _plain(found: list[Case]) -> Case | None:
+    """A case all of whose arrays have one shape, not 0-d, not empty."""
+    for case in found:
+        shapes = {v.shape for v in case.values if isinstance(v, tc.Tensor)}
+        if len(shapes) == 1 and (shape := shapes.pop()) and 0 not in shape:
+            return case
+    return None
+
+
+def _strided(x: Any) -> Any:
+    """The same values, two elements apart."""
+    xp = x.backend.namespace
+    raw = x.backend.asarray(x.array, copy=True)
+    return wrap(xp.stack([raw, raw], axis=-1)[..., 0], x.backend)
+
+
+def _read_only(x: Any) -> Any:
+    """The same values in memory that refuses to be written to, where the library has such."""
+    raw = x.backend.asarray(x.array, copy=True)
+    if isinstance(raw, np.ndarray):
+        raw.flags.writeable = False
+    return wrap(raw, x.backend)
+
+
+def _share_memory(a: Any, b: Any) -> bool:
+    raw = [t.backend.numpy(t.array) for t in (a, b)]
+    return bool(np.shares_memory(*raw))

@@ -1,0 +1,98 @@
+"""What a backend cannot do, as it says itself: `expectations.toml` in its package, beside the plugin's module.
+
+    [[expected]]
+    id = "floor_divide/special"
+    reason = "NumPy gives NaN for inf // 1, the standard inf"
+
+An id may be a pattern with `*`. Each check that it matches must fail, and it must match one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import resources
+
+from tape_conformance.checking import Target
+
+FILE = "expectations.toml"
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """Reasons by id or pattern.
+
+    Attributes:
+        source: where they were read, for messages.
+        reasons: in the file's order.
+    """
+
+    source: str
+    reasons: dict[str, str]
+
+    @classmethod
+    def of(cls, target: Target) -> Expectations:
+        """Those of a plugin; none of a backend that is no plugin.
+
+        Raises:
+            ValueError: the file is not what it must be.
+        """
+        package = _package(target)
+        if package is None:
+            return cls("", {})
+        file = resources.files(package) / FILE
+        source = f"{package}/{FILE}"
+        return cls.parse(file.read_text(encoding="utf-8"), source) if file.is_file() else cls(source, {})
+
+    @classmethod
+    def parse(cls, text: str, source: str) -> Expectations:
+        """Read the text of a file.
+
+        Raises:
+            ValueError: it is not TOML, or an entry has no id or no reason, or an id stands twice.
+        """
+        try:
+            entries = tomllib.loads(text).get("expected", [])
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{source}: {error}") from None
+        reasons: dict[str, str] = {}
+        for k, entry in enumerate(entries, start=1):
+            if set(entry) != {"id", "reason"} or not all(isinstance(v, str) and v.strip() for v in entry.values()):
+                raise ValueError(f"{source}: entry {k} must have an id and a reason, both text; it is {entry}")
+            if entry["id"] in reasons:
+                raise ValueError(f"{source}: the id {entry['id']!r} stands there twice")
+            reasons[entry["id"]] = entry["reason"]
+        return cls(source, reasons)
+
+    def reason(self, id: str) -> str | None:
+        """Why a check is expected to fail; None if it is not."""
+        for pattern, reason in self.reasons.items():
+            if _matches(id, pattern):
+                return reason
+        return None
+
+    def unmatched(self, ids: Iterable[str]) -> list[str]:
+        """Patterns that match none of the ids."""
+        ids = list(ids)
+        return [pattern for pattern in self.reasons if not any(_matches(id, pattern) for id in ids)]
+
+
+def _matches(id: str, pattern: str) -> bool:
+    # An id may hold brackets, which fnmatch would read as a set.
+    return id == pattern or fnmatchcase(id, pattern.replace("[", "[[]"))
+
+
+def _package(target: Target) -> str | None:
+    """The package that the entry point of an installed backend names."""
+    from tape_core.backends.discovery import installed
+
+    found = installed().get(target.plugin or "")
+    if found is None:
+        return None
+    module = found.entry_points[0].module
+    from importlib.util import find_spec
+
+    spec = find_spec(module)
+    return module if spec is not None and spec.submodule_search_locations is not None else None

@@ -1,0 +1,75 @@
+"""The pytest plugin: `--tape-backend` and `--tape-report`, from any directory. It is light until one is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tape_conformance.report import Outcome, Result
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the suite."""
+    group = parser.getgroup("tape", "tape-conformance: pytest --pyargs tape_conformance --tape-backend=NAME")
+    group.addoption("--tape-backend", metavar="NAME", help="the backend to check, as TAPE_BACKEND: numpy, torch:cuda:0")
+    group.addoption("--tape-report", metavar="FILE", help="write the support matrix, as FILE.md and FILE.html")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a run without a backend, or with one that cannot be used, before anything is collected."""
+    name = config.getoption("--tape-backend")
+    if name is None:
+        if config.getoption("--tape-report") is not None or "tape_conformance" in config.args:
+            raise pytest.UsageError("tape_conformance: name the backend to check: --tape-backend=NAME")
+        return
+    from tape_core.backends import BackendError
+
+    from tape_conformance.suite import target_of
+
+    try:
+        target = target_of(name)
+    except BackendError as error:
+        raise pytest.UsageError(f"--tape-backend={name}: {error}") from None
+    file = config.getoption("--tape-report")
+    if file is not None and not hasattr(config, "workerinput"):  # with pytest-xdist the first process writes
+        config.pluginmanager.register(ReportWriter(target.backend.name, file), "tape-report")
+
+
+class ReportWriter:
+    """Collects what came of the checks, and writes the matrix when all have run."""
+
+    def __init__(self, backend: str, file: str) -> None:
+        self.backend = backend
+        self.file = file
+        self.results: dict[str, Result] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the outcome of a check; that of its call comes after that of its set-up."""
+        from tape_conformance.report import Result
+
+        id = dict(report.user_properties).get("tape-check")
+        if id is None or (report.when != "call" and report.passed):
+            return
+        outcome: Outcome = "passed"
+        detail = ""
+        if hasattr(report, "wasxfail"):
+            outcome, detail = "expected", report.wasxfail.removeprefix("reason: ")
+        elif report.failed:
+            outcome, detail = "failed", getattr(report.longrepr, "reprcrash", report.longrepr)
+            detail = getattr(detail, "message", str(detail))
+        elif report.skipped:
+            outcome = "skipped"
+        self.results[str(id)] = Result(str(id), outcome, detail)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the matrix."""
+        from tape_conformance.report import Report
+
+        # In the order of the ids: parallel processes end in any.
+        self.written = Report(self.backend, sorted(self.results.values(), key=lambda r: r.id)).write(self.file)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say where it is."""
+        terminalreporter.write_line(f"support matrix: {' and '.join(map(str, self.written))}")

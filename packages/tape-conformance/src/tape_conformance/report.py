@@ -1,0 +1,146 @@
+"""What came of a run: the results by id, and the support matrix of ops and checks, as Markdown and HTML."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Literal
+
+Outcome = Literal["passed", "failed", "expected", "skipped"]
+
+KINDS = ("value", "float32", "vjp", "jvp", "second", "complex", "special", "layout", "large", "mutation", "memory", "refused")
+"""The columns of the matrix: kinds of checks of an op; `complex` are those of samples with complex inputs."""
+
+_MARKS = {"passed": "✓", "failed": "✗", "expected": "~", "skipped": ""}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one check; `detail` is a message or a reason."""
+
+    id: str
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The results of a run on one backend."""
+
+    backend: str
+    results: Sequence[Result]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed but what was expected to."""
+        return not self.failed
+
+    @property
+    def failed(self) -> list[Result]:
+        """The results that must not be."""
+        return [result for result in self.results if result.outcome == "failed"]
+
+    def __str__(self) -> str:
+        lines = [f"{self.backend}: {self._counts()}"]
+        lines += [f"  {result.id}: {result.detail}" for result in self.failed]
+        return "\n".join(lines)
+
+    def _counts(self) -> str:
+        counts = Counter(result.outcome for result in self.results)
+        words = {"passed": "passed", "failed": "failed", "expected": "fail as expected", "skipped": "skipped"}
+        return ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
+
+    def matrix(self) -> dict[str, dict[str, str]]:
+        """By op and kind of check a mark: ✓ all pass, ✗ one fails, ~ one fails as expected; nothing where none ran."""
+        found: dict[str, dict[str, list[Outcome]]] = {}
+        for result in self.results:
+            op, _, rest = result.id.partition("/")
+            if op in ("contract", "tape", "suite"):
+                continue
+            kind, _, label = rest.partition("/")
+            row = found.setdefault(op, {})
+            row.setdefault(kind, []).append(result.outcome)
+            if "complex:" in label:
+                row.setdefault("complex", []).append(result.outcome)
+        return {op: {kind: _mark(outcomes) for kind, outcomes in row.items()} for op, row in sorted(found.items())}
+
+    def groups(self) -> dict[str, str]:
+        """The mark of each check that is not of an op."""
+        return {
+            result.id: _MARKS[result.outcome]
+            for result in self.results
+            if result.id.partition("/")[0] in ("contract", "tape", "suite")
+        }
+
+    def _notes(self) -> list[tuple[str, str]]:
+        return [(r.id, r.detail) for r in self.results if r.outcome in ("failed", "expected")]
+
+    def to_markdown(self) -> str:
+        """The support matrix as Markdown."""
+        lines = [f"# Support matrix: {self.backend}", "", f"{self._counts()}.", ""]
+        lines += ["✓ passes, ✗ fails, ~ fails as the backend says it does; empty: there is nothing to check.", ""]
+        lines += [f"| op | {' | '.join(KINDS)} |", f"|---|{'|'.join(':-:' for _ in KINDS)}|"]
+        lines += [
+            f"| `{op}` | {' | '.join(row.get(kind, '') for kind in KINDS)} |" for op, row in self.matrix().items()
+        ]
+        lines += ["", "| backend and tape | |", "|---|:-:|"]
+        lines += [f"| `{id}` | {mark} |" for id, mark in self.groups().items()]
+        if notes := self._notes():
+            lines += ["", "| check | why |", "|---|---|"]
+            lines += [f"| `{id}` | {' '.join(detail.split()).replace('|', chr(92) + '|')} |" for id, detail in notes]
+        return "\n".join(lines) + "\n"
+
+    def to_html(self) -> str:
+        """The support matrix as a page of its own."""
+        head = "".join(f"<th>{kind}</th>" for kind in KINDS)
+        rows = "".join(
+            f"<tr><th><code>{escape(op)}</code></th>{''.join(_cell(row.get(kind, '')) for kind in KINDS)}</tr>\n"
+            for op, row in self.matrix().items()
+        )
+        groups = "".join(f"<tr><th><code>{escape(i)}</code></th>{_cell(m)}</tr>\n" for i, m in self.groups().items())
+        notes = "".join(
+            f"<tr><th><code>{escape(id)}</code></th><td class=note>{escape(detail)}</td></tr>\n"
+            for id, detail in self._notes()
+        )
+        title = f"Support matrix: {escape(self.backend)}"
+        return (
+            f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{title}</title>\n<style>{_STYLE}</style>\n"
+            f"<h1>{title}</h1>\n<p>{self._counts()}. ✓ passes, ✗ fails, ~ fails as the backend says it does.</p>\n"
+            f"<table><thead><tr><th>op</th>{head}</tr></thead>\n{rows}</table>\n"
+            f"<h2>Backend and tape</h2>\n<table>{groups}</table>\n"
+            + (f"<h2>Why</h2>\n<table>{notes}</table>\n" if notes else "")
+            + "</html>\n"
+        )
+
+    def write(self, file: str | Path) -> list[Path]:
+        """Write both forms beside each other, as `file` with the endings .md and .html; returns their paths."""
+        base = Path(file)
+        base.parent.mkdir(parents=True, exist_ok=True)
+        written = []
+        for suffix, text in ((".md", self.to_markdown()), (".html", self.to_html())):
+            path = base.with_suffix(suffix)
+            path.write_text(text, encoding="utf-8")
+            written.append(path)
+        return written
+
+
+_STYLE = (
+    "body{font:15px/1.4 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}"
+    "table{border-collapse:collapse}td,th{border-bottom:1px solid #ddd;padding:.15rem .6rem;text-align:center}"
+    "tbody th,tr>th:first-child{text-align:left;font-weight:normal}thead th{position:sticky;top:0;background:#fff}"
+    ".passed{color:#1a7f37}.failed{background:#ffd7d5;color:#a40e26}.expected{background:#fff3c4}.note{text-align:left}"
+)
+
+
+def _mark(outcomes: Iterable[Outcome]) -> str:
+    """The worst outcome of several, as a mark."""
+    present = set(outcomes)
+    return next((_MARKS[o] for o in ("failed", "expected", "passed") if o in present), "")
+
+
+def _cell(mark: str) -> str:
+    name = next((outcome for outcome, own in _MARKS.items() if own == mark), "")
+    return f"<td class={name}>{mark}</td>" if mark else "<td></td>"

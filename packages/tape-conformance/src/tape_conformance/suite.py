@@ -1,0 +1,113 @@
+"""The suite: every check of a backend, and running them without pytest."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr
+from fnmatch import fnmatchcase
+from io import StringIO
+
+from tape_core.backends import Backend
+from tape_core.backends.selection import select, use_backend
+from tape_core.extend import registry
+
+from tape_conformance.checking import Check, Skipped, Target, expect
+from tape_conformance.checks import contract, semantics
+from tape_conformance.checks.ops import op_checks
+from tape_conformance.expectations import Expectations
+from tape_conformance.report import Report, Result
+
+
+def target_of(spec: str | Backend) -> Target:
+    """The backend that `spec` names, as `TAPE_BACKEND` would: `"torch"`, `"torch:cuda:0"`; or a Backend.
+
+    Raises:
+        BackendError: there is none of that name, or it cannot be used.
+    """
+    return Target(spec, select(spec))
+
+
+def checks(spec: str | Backend) -> list[Check]:
+    """Every check of a backend, in the order in which they run. Ids are unique."""
+    target = target_of(spec)
+    expectations = Expectations.of(target)
+    found: list[Check] = []
+    with use_backend(target.backend, target.selection.device):
+        found += contract.GROUP.checks(target)
+        found += semantics.GROUP.checks(target)
+        # An op that a plugin adds is there by now: its backend is loaded.
+        for op in list(registry.values()):
+            found += op_checks(op, target)
+    ids = [check.id for check in found]
+    found += [Check("suite/complete", lambda: _complete(ids)), Check("suite/expectations", lambda: _known(expectations, ids))]
+    return [Check(check.id, _on(target, check.function)) for check in found]
+
+
+def _on(target: Target, function: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        # What a library warns of where a value is infinite or NaN is its own affair.
+        with use_backend(target.backend, target.selection.device), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            function()
+
+    return run
+
+
+def _complete(ids: list[str]) -> None:
+    """Every op and every group was collected: a check that is missing cannot fail."""
+    for name, op in registry.items():
+        expect(f"{name}/samples" in ids, f"op {name!r} is not checked")
+        for k in op.compiled:
+            start = f"{name}/vjp/{op.inputs[k]}"
+            expect(any(id.startswith(start) for id in ids), f"nothing checks the rule of op {name!r} for {op.inputs[k]!r}")
+    for group in (contract.GROUP, semantics.GROUP):
+        expect(any(id.startswith(f"{group.prefix}/") for id in ids), f"no check of the group {group.prefix!r}")
+    expect(len(set(ids)) == len(ids), "two checks have one id")
+
+
+def _known(expectations: Expectations, ids: list[str]) -> None:
+    """No expectation is stale."""
+    stale = expectations.unmatched(ids)
+    expect(not stale, f"{expectations.source} expects failures of checks that are not there: {', '.join(stale)}")
+
+
+def check_backend(backend: str | Backend, *, only: str | Iterable[str] = "*") -> Report:
+    """Run the suite without pytest.
+
+    >>> report = check_backend("numpy", only="multiply/*")
+    >>> report.ok
+    True
+    >>> [result.id for result in report.results][:2]
+    ['multiply/samples', 'multiply/value/2x3,2x3']
+
+    Args:
+        backend: a name, as `TAPE_BACKEND` takes it, or a Backend.
+        only: patterns of check ids, with `*` for anything.
+
+    Raises:
+        BackendError: there is no such backend, or it cannot be used.
+        ValueError: no check is selected.
+    """
+    patterns = [only] if isinstance(only, str) else list(only)
+    target = target_of(backend)
+    expectations = Expectations.of(target)
+    chosen = [c for c in checks(backend) if any(fnmatchcase(c.id, pattern) for pattern in patterns)]
+    if not chosen:
+        raise ValueError(f"check_backend: only={only!r} selects no check")
+    return Report(target.backend.name, [_run(check, expectations.reason(check.id)) for check in chosen])
+
+
+def _run(check: Check, expected: str | None) -> Result:
+    try:
+        with redirect_stderr(StringIO()):
+            check.function()
+    except Skipped as skipped:
+        return Result(check.id, "skipped", str(skipped))
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises is a finding
+        if expected is not None:
+            return Result(check.id, "expected", expected)
+        return Result(check.id, "failed", f"{type(error).__name__}: {error}")
+    if expected is not None:
+        return Result(check.id, "failed", f"it passes, but is expected to fail: {expected}; remove the expectation")
+    return Result(check.id, "passed", "")

@@ -1,0 +1,34 @@
+"""What pytest collects: `pytest --pyargs tape_conformance --tape-backend=NAME`. Each check is a test of its id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tape_conformance.checking import Check, Skipped
+from tape_conformance.expectations import Expectations
+from tape_conformance.suite import checks, target_of
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each check; those that the backend says it cannot do must fail."""
+    name = metafunc.config.getoption("--tape-backend")
+    if name is None:
+        raise pytest.UsageError("tape_conformance: name the backend to check: --tape-backend=NAME")
+    expectations = Expectations.of(target_of(name))
+    metafunc.parametrize("check", [_param(check, expectations.reason(check.id)) for check in checks(name)])
+
+
+def _param(check: Check, reason: str | None) -> Any:
+    marks = [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
+    return pytest.param(check, id=check.id, marks=marks)
+
+
+def test(check: Check, record_property: Any) -> None:
+    """The backend does what the check says."""
+    record_property("tape-check", check.id)
+    try:
+        check.function()
+    except Skipped as skipped:
+        pytest.skip(str(skipped))
