@@ -158,9 +158,11 @@ from tape_core.ops.nn import (
     softmax,
     softplus,
 )
+from tape_core.ops.scatter import at
 from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, diff, nonzero, searchsorted
+from tape_core.ops.segments import segment_max, segment_mean, segment_min, segment_prod, segment_sum
 from tape_core.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
-from tape_core.ops.sorting import argsort, sort
+from tape_core.ops.sorting import argsort, sort, top_k
 from tape_core.ops.special import erf
 from tape_core.ops.statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var
 from tape_core.random import Generator, default_rng, set_seed
@@ -198,6 +200,7 @@ __all__ = [
     "asin",
     "asinh",
     "astype",
+    "at",
     "atan",
     "atan2",
     "atanh",
@@ -317,6 +320,11 @@ __all__ = [
     "roll",
     "round",
     "searchsorted",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
     "set_backend",
     "set_default_dtype",
     "set_seed",
@@ -344,6 +352,7 @@ __all__ = [
     "tanh",
     "tensordot",
     "tile",
+    "top_k",
     "tril",
     "triu",
     "trunc",

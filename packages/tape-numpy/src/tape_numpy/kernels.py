@@ -14,32 +14,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from tape_core.backends import check_labels, get_default_dtype
 
+from tape_numpy import indexing
+
 # The reductions without the Python layers of np.sum and its like.
 _add: Any = np.add.reduce
 _maximum: Any = np.maximum.reduce
 _minimum: Any = np.minimum.reduce
-
-
-def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
-    out = np.zeros(shape, dtype=values.dtype)
-    parts = key if isinstance(key, tuple) else (key,)
-    if any(isinstance(part, np.ndarray) and part.dtype != bool for part in parts):
-        np.add.at(out, key, values)
-    else:
-        out[key] = values
-    return out
-
-
-def _setitem(x: Any, values: Any, key: Any) -> Any:
-    out = np.array(x)
-    out[key] = values
-    return out if out.shape else out[()]
-
-
-def _add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
-    out = x if in_place else x.copy()
-    np.add.at(out, indices, rows)
-    return out
 
 
 def _gather(params: Any, indices: Any) -> Any:
@@ -238,9 +218,15 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "eigvals": _eigvals,
     "sort": _sort,
     "argsort": _argsort,
-    "scatter": _scatter,
-    "setitem": _setitem,
-    "add_rows": _add_rows,
+    "getitem": operator.getitem,
+    "scatter": indexing.scatter,
+    "setitem": indexing.setitem,
+    "scatter_add": indexing.updater(np.add),
+    "scatter_multiply": indexing.updater(np.multiply),
+    "scatter_min": indexing.updater(np.minimum),
+    "scatter_max": indexing.updater(np.maximum),
+    "add_rows": indexing.add_rows,
+    "top_k": indexing.top_k,
     "gather": _gather,
     "one_hot": _one_hot,
     "relu": lambda x: np.maximum(x, 0),

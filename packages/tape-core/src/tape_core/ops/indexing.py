@@ -9,12 +9,14 @@ from typing import Any
 from tape_core import dtypes
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.op import NONDIFF, linear, registry, transpose
+from tape_core.ops import keys
+from tape_core.ops.keys import has_integer_arrays, is_array
 from tape_core.ops.manipulation import sum_to
 from tape_core.samples import Draw, Refused, Sample, with_complex
 from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
 
 
-def _keys(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:
+def key_samples(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Shapes and keys of each kind of indexing."""
     yield (2, 3), 1
     yield (2, 3), (slice(None, None, 2), -1)
@@ -27,43 +29,23 @@ def _keys(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:
 
 
 def _get_samples(draw: Draw) -> Iterator[Sample]:
-    for shape, key in _keys(draw):
+    for shape, key in key_samples(draw):
         yield Sample(draw(*shape), key)
     yield Refused(IndexError, "getitem", draw(2, 3), 2)
 
 
 def _scatter_samples(draw: Draw) -> Iterator[Sample]:
-    for shape, key in _keys(draw):
+    for shape, key in key_samples(draw):
         yield Sample(draw(*shape)[key], key, shape)
 
 
-def has_integer_arrays(key: Any) -> bool:
-    """Whether a key may name an element more than once."""
-    parts = key if isinstance(key, tuple) else (key,)
-    return any(hasattr(part, "dtype") and part.shape != () and "bool" not in str(part.dtype) for part in parts)
-
-
 def _scatter_kernel(xp: Any, values: Any, key: Any, shape: tuple[int, ...]) -> Any:
-    out = xp.zeros_beside(values, shape, dtype=values.dtype)
-    if not has_integer_arrays(key):
-        out[key] = values
-        return out
-    # The standard cannot assign through integer arrays. Number the elements, let the key pick numbers, and add
-    # element by element: slow and right; a backend with a scatter of its own overrides this kernel.
-    size = 1
-    for length in shape:
-        size *= length
-    places = xp.reshape(xp.reshape(xp.arange_beside(values, size), shape)[key], (-1,))
-    flat, values = xp.reshape(out, (-1,)), xp.reshape(values, (-1,))
-    for k in range(places.shape[0]):
-        i = int(places[k])
-        flat[i] = flat[i] + values[k]
-    return xp.reshape(flat, shape)
+    return keys.update(xp, xp.add, 0, xp.zeros_beside(values, shape, dtype=values.dtype), values, key)
 
 
 @linear(
     x=transpose(lambda xp, g, x_spec, key: xp.scatter(g, key, x_spec.shape)),
-    kernel=lambda xp, x, key: x[key],
+    kernel=keys.read,
     samples=with_complex(_get_samples),
 )
 def getitem(x: ArrayLike, /, key: Any) -> Tensor:
@@ -97,7 +79,7 @@ def raw_key(key: Any, tensor: Tensor) -> Any:
 
 
 def _set_samples(draw: Draw) -> Iterator[Sample]:
-    for shape, key in _keys(draw):
+    for shape, key in key_samples(draw):
         yield Sample(draw(*shape), draw(*draw(*shape)[key].shape), key)
     yield Sample(draw(2, 3), draw(3), slice(None))
     yield Sample(draw(2, 3), draw(), (0, 1))
@@ -108,11 +90,9 @@ def _set_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _set_kernel(xp: Any, x: Any, values: Any, key: Any) -> Any:
-    out = xp.asarray(x, copy=True)
-    if hasattr(values, "dtype") and values.dtype != out.dtype:
-        values = xp.astype(values, out.dtype)
-    out[key] = values
-    return out
+    if is_array(values) and values.dtype != x.dtype:
+        values = xp.astype(values, x.dtype)
+    return keys.update(xp, lambda earlier, later: later, None, x, values, key)
 
 
 def _set_values_transpose(xp: Any, g: Any, values_spec: Any, key: Any) -> Any:
@@ -152,19 +132,27 @@ def scatter_with_key(values: Tensor, key: Any, shape: tuple[int, ...]) -> Tensor
     return _scatter(values, raw_key(key, values), shape)
 
 
-def setitem_with_key(x: Tensor, values: Any, key: Any) -> Tensor:
-    """`setitem` for a key that may hold Tensors.
+def updated(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, Any]:
+    """The operands of an update of elements.
 
     Raises:
         TypeError: the values' kind of dtype is above that of `x`, as complex is above floating.
     """
-    x, values = read(x, "setitem: x"), read(values, "setitem: values")
+    x, values = read(x, f"{name}: x"), read(values, f"{name}: values")
+    if type(x) in SCALARS:
+        raise TypeError(f"{name}: x must be an array; got {x!r}")
     result = dtypes.default_for(type(values)) if type(values) in SCALARS else values.dtype
     if dtypes.RANKS[result.kind] > dtypes.RANKS[x.dtype.kind]:
         raise TypeError(
-            f"setitem: values of dtype {result} do not fit into elements of dtype {x.dtype}; convert one of them with "
+            f"{name}: values of dtype {result} do not fit into elements of dtype {x.dtype}; convert one of them with "
             f"tape_core.astype"
         )
+    return x, values
+
+
+def setitem_with_key(x: Tensor, values: Any, key: Any) -> Tensor:
+    """`setitem` for a key that may hold Tensors."""
+    x, values = updated("setitem", x, values)
     return _setitem(x, values, raw_key(key, x))
 
 
@@ -196,7 +184,7 @@ def _along_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(4), draw.rng.integers(0, 4, (3,)))
 
 
-def _take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int) -> Any:
+def take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int) -> Any:
     n = len(x_spec.shape)
     grid = [
         indices if k == axis % n else xp.reshape(xp.arange_beside(g, g.shape[k]), (1,) * k + (-1,) + (1,) * (n - k - 1))
@@ -205,7 +193,7 @@ def _take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis:
     return xp.scatter(g, tuple(grid), x_spec.shape)
 
 
-@linear(x=transpose(_take_along_axis_transpose), indices=NONDIFF, samples=with_complex(_along_samples))
+@linear(x=transpose(take_along_axis_transpose), indices=NONDIFF, samples=with_complex(_along_samples))
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """For each line along `axis` the elements at that line of `indices`."""
 

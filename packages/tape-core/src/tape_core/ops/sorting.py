@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from tape_core.backends.checks import check_top_k
 from tape_core.op import NONDIFF, op, vjp
+from tape_core.ops.indexing import take_along_axis_transpose
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import ArrayLike, Tensor
 
@@ -34,3 +36,57 @@ def sort(x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: b
 @op(x=NONDIFF, samples=_samples, reason=A_PLACE)
 def argsort(x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The places along `axis` of the elements in order."""
+
+
+class TopKResult(NamedTuple):
+    """What :func:`top_k` gives."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _top_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw.distinct(4), 2)
+    yield Sample(draw.distinct(2, 3), 1, axis=0)
+    yield Sample(draw.distinct(2, 3, 2), 2, axis=1, largest=False)
+    yield Sample(draw.distinct(3, 2), 2, axis=-1)
+    yield Sample(draw.distinct(2, 3), 0)
+    yield Sample(draw(0, 2), 1)
+    yield Refused(ValueError, "k must be between 0 and the length of axis -1, which is 3, got 4", draw(2, 3), 4)
+    yield Refused(ValueError, "k must be between", draw(3), -1)
+    yield Refused(TypeError, "k must be an integer", draw(3), 1.5)
+    yield Refused(IndexError, "no axis 1", draw(3), 1, axis=1)
+    yield Refused(TypeError, "no order", draw.complex(3), 1)
+
+
+def _top_k_kernel(xp: Any, x: Any, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
+    k = check_top_k(x, k, axis, xp.isdtype(x.dtype, "complex floating"))
+    order = xp.argsort(x, axis=axis, descending=largest, stable=True)
+    indices = order[(slice(None),) * (axis % len(x.shape)) + (slice(k), ...)]
+    return xp.take_along_axis(x, indices, axis=axis), indices
+
+
+def _top_k_vjp(xp: Any, g: Any, x_spec: Any, out: Any, axis: int) -> Any:
+    return take_along_axis_transpose(xp, g[0], x_spec, out[1], axis)
+
+
+@op(x=vjp(_top_k_vjp), kernel=_top_k_kernel, samples=_top_samples, result=TopKResult)
+def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> TopKResult:
+    """The `k` largest elements along `axis`, or the smallest, in order, and their places.
+
+    >>> import tape_core as tc
+    >>> x = tc.asarray([3.0, 1.0, 4.0, 1.0, 5.0])
+    >>> values, indices = tc.top_k(x, 2)
+    >>> values.tolist(), indices.tolist()
+    ([5.0, 4.0], [4, 2])
+    >>> tc.top_k(x, 2, largest=False).indices.tolist()
+    [1, 3]
+
+    Of equal elements the first come first, and the gradient goes to those that are taken. NaN is larger than all
+    numbers.
+
+    Raises:
+        ValueError: `k` is negative or more than there are elements along `axis`.
+        IndexError: `x` has no such axis.
+        TypeError: `x` is complex, or `k` not an integer.
+    """
