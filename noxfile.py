@@ -1,6 +1,6 @@
 """Everything that a contributor or CI runs.
 
-    python -m nox               lint, types, docs, wheels, tests
+    python -m nox               lint, types, docs, wheels, conformance, tests
     python -m nox -s demo       train the digits example
     python -m nox -s bench      measure against the peers
     python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
@@ -24,7 +24,10 @@ nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
 BACKENDS = ["numpy"]
-PACKAGES = ["tape-core", "tape-numpy", "tape-nn"]
+PACKAGES = ["tape-core", "tape-numpy", "tape-nn", "tape-conformance"]
+# The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
+# party's: a package that is not in packages/.
+PLUGINS = {"numpy": "packages/tape-numpy", "strict": "tests/plugins/tape-strict"}
 DEMO = ["scikit-learn", "matplotlib", "tqdm"]  # what docs/examples/digits.py imports
 
 # The tests run in parallel processes, the benchmarks compare single threads, and for the small
@@ -88,12 +91,29 @@ def wheels(session: nox.Session) -> None:
     session.run(python, "-m", "tape_core", external=True)
 
 
+@nox.session
+@nox.parametrize("backend", list(PLUGINS), ids=list(PLUGINS))
+def conformance(session: nox.Session, backend: str) -> None:
+    """Run the conformance suite on one backend, alone in its environment, and write its support matrix for the docs."""
+    session.install("hatchling", "editables")
+    editable = ["packages/tape-core", "packages/tape-conformance", PLUGINS[backend]]
+    arguments = [argument for path in editable for argument in ("-e", path)]
+    session.install("--no-build-isolation", "-c", "constraints.txt", *arguments, "pytest-xdist")
+    session.chdir(session.create_tmp())  # as a plugin's author runs it: from anywhere
+    session.run(
+        "pytest",
+        *("--pyargs", "tape_conformance", f"--tape-backend={backend}"),
+        *(session.posargs or ["-n", "auto", "-q", f"--tape-report={ROOT / 'docs' / 'support' / backend}"]),
+        env=ONE_THREAD,
+    )
+
+
 # Last of the default sessions: its closing line ends the output.
 @nox.session
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
     """Run all tests, and the code in the docstrings and the documentation, on one backend."""
-    tools = ["pytest", "pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat"]
+    tools = ["pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat"]
     install(session, *tools, *DEMO)
     session.run(
         "pytest",

@@ -9,11 +9,10 @@ import numpy as np
 import tape_core as tc
 from tape_core.forward import push_forward
 
-from tape_conformance.samples import Case, here
+from tape_conformance.samples import NOTHING, Case, Replaced, here
 
-Loss = Callable[[tuple[Any, ...]], Any]
 STEP = 1e-6
-"""Of central differences in float64: their error is about 1e-10 of the third derivative, plus 1e-10 of the value."""
+"""Of central differences in float64: their error is about 1e-10 of the value, and as much of the third derivative."""
 
 
 def dense(gradient: Any) -> Any:
@@ -21,25 +20,61 @@ def dense(gradient: Any) -> Any:
     return gradient.densify() if isinstance(gradient, tc.IndexedSlices) else gradient
 
 
-def gradients(case: Case, loss: Loss, at: Mapping[int, Any] = {}) -> dict[int, Any]:
+def loss(case: Case, weights: list[Any], at: Replaced = NOTHING) -> float:
+    """The real function of the leaves whose derivatives are compared."""
+    seen = case.observed(case.call(at))
+    return sum(inner(w, out.numpy()) for out, w in zip(seen, weights, strict=True) if w is not None)
+
+
+def gradients(case: Case, weights: list[Any], at: Replaced = NOTHING) -> dict[int, Any]:
     """The gradient of the loss for each leaf, the leaves being as they are or as `at` says."""
     values = {leaf.k: at.get(leaf.k, leaf.value) for leaf in case.leaves}
     with tc.GradientTape() as tape:
         tape.watch(list(values.values()))
-        y = loss(case.call(values))
-    found = tape.gradient(y, list(values.values()), unconnected_gradients="zero")
+        seen = case.observed(case.call(values))
+    return _back(tape, seen, weights, values)
+
+
+def cotangents(case: Case, weights: list[Any], outs: tuple[Any, ...]) -> list[Any]:
+    """The gradient of the loss for each result of the op, None where it has none."""
+    flowing = {k: o for k, o in enumerate(outs) if o.dtype.inexact}
+    with tc.GradientTape() as tape:
+        tape.watch(list(flowing.values()))
+        seen = case.observed(outs)
+    found = _back(tape, seen, weights, flowing)
+    return [found.get(k) for k in range(len(outs))]
+
+
+def curvature(case: Case, weights: list[Any], directions: Mapping[int, Any]) -> dict[int, Any]:
+    """The gradient, for each leaf, of the gradient's inner product with directions."""
+    values = {leaf.k: leaf.value for leaf in case.leaves}
+    with tc.GradientTape() as tape:
+        tape.watch(list(values.values()))
+        slopes = gradients(case, weights, values)
+    along = [here(directions[k]) for k in slopes]
+    found = tape.gradient(
+        list(slopes.values()), list(values.values()), output_gradients=along, unconnected_gradients="zero"
+    )
     return dict(zip(values, map(dense, found), strict=True))
 
 
-def directional(f: Callable[[Mapping[int, Any]], Any], case: Case, directions: Mapping[int, Any]) -> float:
+def _back(tape: Any, seen: tuple[Any, ...], weights: list[Any], sources: Mapping[int, Any]) -> dict[int, Any]:
+    pairs = [(out, here(w)) for out, w in zip(seen, weights, strict=True) if w is not None]
+    targets, seeds = [out for out, _ in pairs], [tc.astype(w, out.dtype) for out, w in pairs]
+    given = list(sources.values())
+    found = tape.gradient(targets, given, output_gradients=seeds, unconnected_gradients="zero")
+    return dict(zip(sources, map(dense, found), strict=True))
+
+
+def directional(f: Callable[[Replaced], float], case: Case, directions: Mapping[int, Any]) -> float:
     """The derivative of a real function of the leaves along directions, by central differences."""
     above, below = (f(case.moved(directions, step)) for step in (STEP, -STEP))
-    return float((above - below).item()) / (2 * STEP)
+    return (above - below) / (2 * STEP)
 
 
-def inner(gradient: Any, direction: Any) -> float:
-    """The real inner product: for a complex x the gradient of a real f is df/dRe + i df/dIm."""
-    return float(np.sum(np.real(np.conj(gradient.numpy()) * direction)))
+def inner(a: Any, b: Any) -> float:
+    """The real inner product of NumPy arrays: the gradient of a real f of a complex x is df/dRe + i df/dIm."""
+    return float(np.sum(np.real(np.conj(a) * b)))
 
 
 def pushed(case: Case, directions: Mapping[int, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -47,13 +82,3 @@ def pushed(case: Case, directions: Mapping[int, Any]) -> tuple[tuple[Any, ...], 
     tangents = {k: here(direction) for k, direction in directions.items()}
     out, tangent = push_forward(case.op, case.sample.args, case.sample.kwargs, tangents)
     return (tuple(out), tuple(tangent)) if isinstance(out, tuple | list) else ((out,), (tangent,))
-
-
-def cotangents(outs: tuple[Any, ...], loss: Loss) -> list[Any]:
-    """The gradient of the loss for each result, None where it has none."""
-    flowing = [o for o in outs if o.dtype.inexact]
-    with tc.GradientTape() as tape:
-        tape.watch(flowing)
-        y = loss(outs)
-    found = iter(tape.gradient(y, flowing, unconnected_gradients="zero"))
-    return [next(found) if o.dtype.inexact else None for o in outs]

@@ -57,8 +57,8 @@ class ReportWriter:
         if hasattr(report, "wasxfail"):
             outcome, detail = "expected", report.wasxfail.removeprefix("reason: ")
         elif report.failed:
-            outcome, detail = "failed", getattr(report.longrepr, "reprcrash", report.longrepr)
-            detail = getattr(detail, "message", str(detail))
+            crash: Any = getattr(report.longrepr, "reprcrash", None)
+            outcome, detail = "failed", str(report.longrepr) if crash is None else crash.message
         elif report.skipped:
             outcome = "skipped"
         self.results[str(id)] = Result(str(id), outcome, detail)

@@ -17,9 +17,10 @@ import tape_core as tc
 from tape_core.backends import ArrayAPIBackend
 
 from tape_conformance import references
-from tape_conformance.samples import Case
+from tape_conformance.references import standard
+from tape_conformance.samples import NOTHING, Case, Replaced
 
-PLAIN = ArrayAPIBackend("reference", np, array_types=("numpy:ndarray", "numpy:generic"))
+PLAIN = ArrayAPIBackend("reference", np, array_types=("numpy:ndarray", "numpy:generic"), kernels=standard.REFERENCES)
 
 
 @cache
@@ -31,7 +32,7 @@ def functions() -> dict[str, Callable[..., Any]]:
     return found
 
 
-def results(case: Case, replaced: Mapping[int, Any] = {}) -> list[Any]:
+def results(case: Case, replaced: Replaced = NOTHING) -> list[Any]:
     """What is observed of the op's results, as NumPy arrays; `replaced` stands in place of inputs."""
     function = functions().get(case.op.name)
     values = [replaced.get(k, v) for k, v in enumerate(case.values)]

@@ -11,7 +11,20 @@ from typing import Literal
 
 Outcome = Literal["passed", "failed", "expected", "skipped"]
 
-KINDS = ("value", "float32", "vjp", "jvp", "second", "complex", "special", "layout", "large", "mutation", "memory", "refused")
+KINDS = (
+    "value",
+    "float32",
+    "vjp",
+    "jvp",
+    "second",
+    "complex",
+    "special",
+    "layout",
+    "large",
+    "mutation",
+    "memory",
+    "refused",
+)
 """The columns of the matrix: kinds of checks of an op; `complex` are those of samples with complex inputs."""
 
 _MARKS = {"passed": "✓", "failed": "✗", "expected": "~", "skipped": ""}
@@ -50,8 +63,9 @@ class Report:
 
     def _counts(self) -> str:
         counts = Counter(result.outcome for result in self.results)
-        words = {"passed": "passed", "failed": "failed", "expected": "fail as expected", "skipped": "skipped"}
-        return ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
+        words: dict[Outcome, str] = {"expected": "fail as expected"}
+        outcomes: tuple[Outcome, ...] = ("passed", "failed", "expected", "skipped")
+        return ", ".join(f"{counts[o]} {words.get(o, o)}" for o in outcomes if counts[o])
 
     def matrix(self) -> dict[str, dict[str, str]]:
         """By op and kind of check a mark: ✓ all pass, ✗ one fails, ~ one fails as expected; nothing where none ran."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import tape_core as tc
@@ -13,6 +13,8 @@ from tape_core.extend import NONDIFF, Draw, Op, Refused, Sample
 
 Replaced = Mapping[int, Any]
 """By the number of the input, or of the element where the input is a sequence, what stands in its place."""
+
+NOTHING: Final[Replaced] = {}
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Case:
         """Whether an input is complex."""
         return any(isinstance(v, tc.Tensor) and v.dtype.kind == "complex floating" for v in self.values)
 
-    def call(self, replaced: Replaced = {}) -> tuple[Any, ...]:
+    def call(self, replaced: Replaced = NOTHING) -> tuple[Any, ...]:
         """The op's results."""
         values = [replaced.get(k, v) for k, v in enumerate(self.values)]
         rest = self.sample.args[1:] if self.op.sequence else self.sample.args[len(values) :]
@@ -80,24 +82,19 @@ class Case:
         seen = self.sample.observed(tc, *outs)
         return tuple(seen) if isinstance(seen, tuple | list) else (seen,)
 
-    def loss(self) -> Callable[[tuple[Any, ...]], Any]:
-        """A real function of the op's results, in which every element observed counts."""
-        draw = Draw(2)
-        weights = []
+    def weights(self) -> list[Any]:
+        """A NumPy array for each result observed, with which it counts in the loss; None for what has no derivative.
+
+        The loss is the sum of the real parts of the results' products with the conjugates of the weights, so that the
+        weights are its cotangents. It is summed by NumPy: ops that are checked must not be what checks them.
+        """
+        rng = np.random.default_rng(2)
+        found: list[Any] = []
         for out in self.observed(self.call()):
-            w = draw(*out.shape)
-            weights.append(w * (1 - 0.5j) if out.dtype.kind == "complex floating" else w)
-
-        def loss(outs: tuple[Any, ...]) -> Any:
-            total: Any = tc.asarray(0.0, dtype="float64")
-            for out, w in zip(self.observed(outs), weights, strict=True):
-                if out.dtype.kind == "complex floating":
-                    total = total + tc.sum(tc.real(out * w))
-                elif out.dtype.inexact:
-                    total = total + tc.sum(out * w)
-            return total
-
-        return loss
+            w = rng.uniform(-2, 2, out.shape)
+            is_complex = out.dtype.kind == "complex floating"
+            found.append(None if not out.dtype.inexact else w * (1 - 0.5j) if is_complex else w)
+        return found
 
     def directions(self, seed: int) -> dict[int, Any]:
         """For each leaf a direction, a NumPy array, in which it may be changed."""
@@ -113,9 +110,7 @@ class Case:
     def moved(self, directions: Mapping[int, Any], step: float) -> dict[int, Any]:
         """The leaves, moved along directions."""
         return {
-            leaf.k: here(leaf.value.numpy() + step * directions[leaf.k])
-            for leaf in self.leaves
-            if leaf.k in directions
+            leaf.k: here(leaf.value.numpy() + step * directions[leaf.k]) for leaf in self.leaves if leaf.k in directions
         }
 
 

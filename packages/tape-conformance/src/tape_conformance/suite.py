@@ -28,8 +28,11 @@ def target_of(spec: str | Backend) -> Target:
     return Target(spec, select(spec))
 
 
-def checks(spec: str | Backend) -> list[Check]:
-    """Every check of a backend, in the order in which they run. Ids are unique."""
+def checks(spec: str | Backend, only: Iterable[str] = ("*",)) -> list[Check]:
+    """The checks of a backend whose ids match a pattern, in the order in which they run. Ids are unique."""
+    patterns = list(only)
+    chapters = [pattern.partition("/")[0] for pattern in patterns]
+    everything = any(fnmatchcase("suite", chapter) for chapter in chapters)
     target = target_of(spec)
     expectations = Expectations.of(target)
     found: list[Check] = []
@@ -38,10 +41,19 @@ def checks(spec: str | Backend) -> list[Check]:
         found += semantics.GROUP.checks(target)
         # An op that a plugin adds is there by now: its backend is loaded.
         for op in list(registry.values()):
-            found += op_checks(op, target)
+            if everything or any(fnmatchcase(op.name, chapter) for chapter in chapters):
+                found += op_checks(op, target)
     ids = [check.id for check in found]
-    found += [Check("suite/complete", lambda: _complete(ids)), Check("suite/expectations", lambda: _known(expectations, ids))]
-    return [Check(check.id, _on(target, check.function)) for check in found]
+    found += [
+        Check("suite/complete", lambda: _complete(ids)),
+        Check("suite/expectations", lambda: _known(expectations, ids)),
+    ]
+    chosen = [check for check in found if any(_selects(pattern, check.id) for pattern in patterns)]
+    return [Check(check.id, _on(target, check.function)) for check in chosen]
+
+
+def _selects(pattern: str, id: str) -> bool:
+    return pattern in ("*", id) or fnmatchcase(id, pattern)
 
 
 def _on(target: Target, function: Callable[[], None]) -> Callable[[], None]:
@@ -60,7 +72,9 @@ def _complete(ids: list[str]) -> None:
         expect(f"{name}/samples" in ids, f"op {name!r} is not checked")
         for k in op.compiled:
             start = f"{name}/vjp/{op.inputs[k]}"
-            expect(any(id.startswith(start) for id in ids), f"nothing checks the rule of op {name!r} for {op.inputs[k]!r}")
+            expect(
+                any(id.startswith(start) for id in ids), f"nothing checks the rule of op {name!r} for {op.inputs[k]!r}"
+            )
     for group in (contract.GROUP, semantics.GROUP):
         expect(any(id.startswith(f"{group.prefix}/") for id in ids), f"no check of the group {group.prefix!r}")
     expect(len(set(ids)) == len(ids), "two checks have one id")
@@ -92,7 +106,7 @@ def check_backend(backend: str | Backend, *, only: str | Iterable[str] = "*") ->
     patterns = [only] if isinstance(only, str) else list(only)
     target = target_of(backend)
     expectations = Expectations.of(target)
-    chosen = [c for c in checks(backend) if any(fnmatchcase(c.id, pattern) for pattern in patterns)]
+    chosen = checks(backend, patterns)
     if not chosen:
         raise ValueError(f"check_backend: only={only!r} selects no check")
     return Report(target.backend.name, [_run(check, expectations.reason(check.id)) for check in chosen])

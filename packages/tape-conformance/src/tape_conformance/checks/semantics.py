@@ -36,7 +36,7 @@ def gradient(target: Target) -> None:
 @check("structures")
 def structures(target: Target) -> None:
     """Sources and targets are pytrees, and gradients have the sources' structure."""
-    sources = {"w": tc.asarray([1.0, 2.0]), "b": (tc.asarray(3.0), [tc.asarray(4.0)])}
+    sources: Any = {"w": tc.asarray([1.0, 2.0]), "b": (tc.asarray(3.0), [tc.asarray(4.0)])}
     with tc.GradientTape() as tape:
         tape.watch(sources)
         targets = [tc.sum(sources["w"]) * sources["b"][0], {"y": sources["b"][1][0] ** 2}]
@@ -178,7 +178,9 @@ def mixed_dtypes(target: Target) -> None:
 def where(target: Target) -> None:
     """Nothing comes back from the branch not taken, not even NaN."""
     x = tc.asarray([0.0, 4.0])
-    expect_equal(_gradient(lambda x: tc.where(x > 0, tc.sqrt(x), 0.0), x).tolist(), [0.0, 0.25], "the gradient of where")
+    expect_equal(
+        _gradient(lambda x: tc.where(x > 0, tc.sqrt(x), 0.0), x).tolist(), [0.0, 0.25], "the gradient of where"
+    )
 
 
 @check("gather")

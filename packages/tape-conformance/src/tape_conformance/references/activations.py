@@ -16,7 +16,9 @@ def _gelu(x: Any, *, approximate: bool = False) -> Any:
 
 
 def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
-    lines = np.moveaxis(special.log_softmax(logits, axis=axis), axis, -1) if logits.size else np.moveaxis(logits, axis, -1)
+    lines = (
+        np.moveaxis(special.log_softmax(logits, axis=axis), axis, -1) if logits.size else np.moveaxis(logits, axis, -1)
+    )
     out = np.empty(labels.shape)
     for place in np.ndindex(*labels.shape):
         out[place] = -lines[place][labels[place]]

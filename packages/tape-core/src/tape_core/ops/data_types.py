@@ -36,7 +36,7 @@ def _device_samples(draw: Draw) -> Iterator[Sample]:
     kernel=lambda xp, x, device, origin: x.to_device(xp.raw_device(device)) if hasattr(x, "to_device") else x,
     samples=_device_samples,
 )
-def to_device(x: ArrayLike, /, device: str, origin: str) -> Tensor:
+def to_device(x: ArrayLike, /, device: str, origin: str = "") -> Tensor:
     """`x` on another device; the gradient travels back to `origin`."""
 
 

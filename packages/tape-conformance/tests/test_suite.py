@@ -1,0 +1,202 @@
+"""Running the suite: with pytest, without it; what a backend says it cannot do; the support matrix."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tape_conformance import Report, Result, check_backend, checks, suite
+from tape_conformance.expectations import Expectations
+from tape_core.backends import BackendNotFoundError
+from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.extend import Draw, Sample, elementwise, registry
+
+
+@pytest.fixture
+def _ops_are_forgotten() -> Iterator[None]:
+    """Ops that a test declares go with it."""
+    before = set(registry), set(DEFAULT_KERNELS)
+    yield
+    for name in set(registry) - before[0]:
+        registry._ops.pop(name)
+    for name in set(DEFAULT_KERNELS) - before[1]:
+        DEFAULT_KERNELS.pop(name)
+
+
+def expecting(monkeypatch: pytest.MonkeyPatch, reasons: dict[str, str]) -> None:
+    monkeypatch.setattr(suite.Expectations, "of", lambda target: Expectations("plugin/expectations.toml", reasons))
+
+
+# -- with pytest
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a folder and a process of its own, as a plugin's author runs it."""
+    # -p: the plugin's entry point is there only where the package is installed.
+    command = [sys.executable, "-m", "pytest", "-p", "tape_conformance.plugin", "-p", "no:cacheprovider"]
+    return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_run_names_its_backend(tmp_path: Path) -> None:
+    run = run_pytest(tmp_path, "--pyargs", "tape_conformance")
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "name the backend to check: --tape-backend=NAME" in run.stderr
+
+
+def test_a_backend_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    run = run_pytest(tmp_path, "--pyargs", "tape_conformance", "--tape-backend=numpi")
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "no backend named 'numpi' is installed" in run.stderr
+    assert "Did you mean 'numpy'?" in run.stderr
+
+
+@pytest.mark.parametrize("parallel", [(), ("-n", "2")], ids=["one process", "two processes"])
+def test_each_check_is_a_test_and_the_matrix_is_written(tmp_path: Path, parallel: tuple[str, ...]) -> None:
+    selected = ("-k", "hypot or stop-recording")
+    options = ("--tape-backend=numpy", "--tape-report=out/matrix", "-v", *parallel)
+    run = run_pytest(tmp_path, "--pyargs", "tape_conformance", *options, *selected)
+    assert run.returncode == 0, run.stdout
+    assert "test[hypot/vjp/x1/broadcast:2x3,3]" in run.stdout
+    assert "test[tape/stop-recording]" in run.stdout
+    text = (tmp_path / "out" / "matrix.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| `hypot` \| ✓ \| ✓ \| ✓ \| ✓ \| ✓ \|  \| ✓ ", text, re.MULTILINE)
+    assert "| `tape/stop-recording` | ✓ |" in text
+    assert "<code>hypot</code>" in (tmp_path / "out" / "matrix.html").read_text(encoding="utf-8")
+
+
+# -- without pytest
+
+
+def test_check_backend_runs_what_is_selected() -> None:
+    report = check_backend("numpy", only=["sqrt/value/*", "tape/persistent"])
+    assert report.ok
+    labels = ["2x3", "0-d:()", "empty:0x2", "complex:2x3", "complex:0-d:()"]
+    assert [r.id for r in report.results] == ["tape/persistent", *(f"sqrt/value/{label}" for label in labels)]
+
+
+def test_what_selects_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="selects no check"):
+        check_backend("numpy", only="sqrd/*")
+    with pytest.raises(BackendNotFoundError):
+        check_backend("numpi")
+
+
+def test_ids_are_unique_and_every_op_is_there() -> None:
+    ids = [check.id for check in checks("numpy")]
+    assert len(set(ids)) == len(ids)
+    assert {f"{name}/samples" for name in registry} <= set(ids)
+    assert check_backend("numpy", only="suite/*").ok
+
+
+@pytest.mark.usefixtures("_ops_are_forgotten")
+def test_an_op_without_samples_fails() -> None:
+    @elementwise(x=lambda xp, x: xp.cos(x), kernel=lambda xp, x: xp.sin(x))
+    def unsampled(x: Any, /) -> Any:
+        """An op."""
+
+    (failed,) = check_backend("numpy", only="unsampled/*").failed
+    assert failed.id == "unsampled/samples"
+    assert "carries no samples" in failed.detail
+    assert not check_backend("numpy", only="suite/complete").ok
+
+
+@pytest.mark.usefixtures("_ops_are_forgotten")
+def test_an_input_that_no_sample_differentiates_fails() -> None:
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(draw(2), 2.0)
+
+    @elementwise(x1=1, x2=1, kernel=lambda xp, x1, x2: x1 + x2, samples=samples)
+    def half_sampled(x1: Any, x2: Any, /) -> Any:
+        """An op."""
+
+    failed = {result.id: result.detail for result in check_backend("numpy", only="half_sampled/*").failed}
+    assert "'x2'" in failed["half_sampled/samples"]
+
+
+@pytest.mark.usefixtures("_ops_are_forgotten")
+def test_an_op_of_somebody_else_is_checked_like_any_other() -> None:
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(draw(2, 3))
+
+    @elementwise(x=lambda xp, x: 2.5 * x, kernel=lambda xp, x: x * x, samples=samples)
+    def wrong_square(x: Any, /) -> Any:
+        """An op."""
+
+    failed = {result.id for result in check_backend("numpy", only="wrong_square/*").failed}
+    assert {"wrong_square/vjp/x/2x3", "wrong_square/jvp/2x3"} <= failed
+    assert "wrong_square/value/2x3" not in failed
+
+
+# -- expectations
+
+
+def test_an_expected_failure_is_none_and_gives_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry["sqrt"].__dict__, "samples", None)
+    expecting(monkeypatch, {"sqrt/samples": "nobody knows"})
+    report = check_backend("numpy", only="sqrt/*")
+    assert report.ok
+    assert report.results == [Result("sqrt/samples", "expected", "nobody knows")]
+
+
+def test_a_check_that_passes_against_expectation_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    expecting(monkeypatch, {"sqrt/value/*": "it cannot"})
+    report = check_backend("numpy", only="sqrt/value/2x3")
+    assert "it passes, but is expected to fail: it cannot" in report.failed[0].detail
+
+
+def test_a_stale_expectation_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    expecting(monkeypatch, {"sqrt/valeu/*": "it cannot"})
+    (failed,) = check_backend("numpy", only="suite/expectations").failed
+    assert "plugin/expectations.toml" in failed.detail
+    assert "sqrt/valeu/*" in failed.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[expected]]\nid = "a"', "entry 1 must have an id and a reason"),
+        ('[[expected]]\nid = "a"\nreason = " "', "entry 1 must have an id and a reason"),
+        ('[[expected]]\nid = "a"\nreason = "b"\n' * 2, "'a' stands there twice"),
+        ("expected =", "plugin/expectations.toml: "),
+    ],
+    ids=["no reason", "empty reason", "twice", "not TOML"],
+)
+def test_a_file_that_is_not_right_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Expectations.parse(text, "plugin/expectations.toml")
+
+
+def test_an_id_with_brackets_is_matched_as_it_is() -> None:
+    expectations = Expectations.parse('[[expected]]\nid = "concat/*/[2x3,1x3]"\nreason = "r"', "file")
+    assert expectations.reason("concat/value/[2x3,1x3]") == "r"
+    assert expectations.reason("concat/value/2") is None
+
+
+# -- the matrix
+
+
+def test_the_matrix_shows_the_worst_outcome_of_each_kind() -> None:
+    report = Report(
+        "mylib",
+        [
+            Result("exp/value/2", "passed", ""),
+            Result("exp/value/3", "failed", "AssertionError: a | b"),
+            Result("exp/vjp/x/complex:2", "expected", "not yet"),
+            Result("exp/memory/2", "skipped", "a view"),
+            Result("tape/gradient", "passed", ""),
+        ],
+    )
+    assert report.matrix() == {"exp": {"value": "✗", "vjp": "~", "complex": "~", "memory": ""}}
+    text = report.to_markdown()
+    assert "1 failed, 1 fail as expected, 1 skipped" in text
+    assert "| `exp` | ✗ |  | ~ |  |  | ~ |  |  |  |  |  |  |" in text
+    assert "| `exp/value/3` | AssertionError: a \\| b |" in text
+    assert "| `exp/vjp/x/complex:2` | not yet |" in text
+    assert "<td class=note>not yet</td>" in report.to_html()
+    assert not report.ok
+    assert "exp/value/3: AssertionError" in str(report)
