@@ -101,7 +101,7 @@ def _created(dtype: tc.DType) -> dict[str, tuple[Any, Any]]:
         "asarray-numpy": (here(np.asarray([1, 0], d)), np.asarray([1, 0], d)),
     }
     if dtype.kind in ("signed integer", "unsigned integer", "real floating"):
-        made["arange"] = (tc.arange(1, 7, 2, dtype=dtype), np.arange(1, 7, 2, d))
+        made["arange"] = (tc.arange(1, 7, 2, dtype=dtype), np.arange(1, 7, 2).astype(d))
     if dtype.kind in ("real floating", "complex floating"):
         made["linspace"] = (tc.linspace(0, 1, 5, dtype=dtype), np.linspace(0, 1, 5, dtype=d))
     if dtype.kind != "bool":
