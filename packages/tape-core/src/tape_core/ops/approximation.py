@@ -17,19 +17,20 @@ def is_array(x: Any) -> bool:
     return type(x) not in SCALARS
 
 
+_FLOATING = ("real floating", "complex floating")
+
+
 def floats(xp: Any, *values: Any) -> list[Any]:
     """The operands with integers as floats: of the dtype of the first that has one, else of the default dtype."""
-    dtype = next((v.dtype for v in values if is_array(v) and xp.isdtype(v.dtype, ("real floating", "complex floating"))), None)
+    mixed = [k for k, v in enumerate(values) if is_array(v) and not xp.isdtype(v.dtype, _FLOATING)]
+    if not mixed:
+        return list(values)
+    dtype = next((v.dtype for k, v in enumerate(values) if is_array(v) and k not in mixed), None)
     if dtype is None:
         dtype = getattr(xp, dtypes.get_default_dtype().name)
     elif xp.isdtype(dtype, "complex floating"):
         dtype = xp.float64 if dtype == xp.complex128 else xp.float32
-    return [
-        xp.astype(v, dtype)
-        if is_array(v) and not xp.isdtype(v.dtype, ("real floating", "complex floating"))
-        else v
-        for v in values
-    ]
+    return [xp.astype(v, dtype) if k in mixed else v for k, v in enumerate(values)]
 
 
 def check_real(xp: Any, *values: Any) -> None:

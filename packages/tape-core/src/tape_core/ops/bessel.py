@@ -114,9 +114,7 @@ def _i0e_kernel(xp: Any, x: Any) -> Any:
     return _scaled(xp, xp.abs(x), _I0, _I0_FAR, False)
 
 
-@elementwise(
-    x=lambda xp, x, out: -xp.sign(x) * out * _gap(xp, xp.abs(x)), kernel=_i0e_kernel, samples=unary(-14, 14)
-)
+@elementwise(x=lambda xp, x, out: -xp.sign(x) * out * _gap(xp, xp.abs(x)), kernel=_i0e_kernel, samples=unary(-14, 14))
 def i0e(x: ArrayLike, /) -> Tensor:
     """`exp(-abs(x)) * i0(x)`, also where the two overflow and underflow. At 0 the derivative is 0.
 

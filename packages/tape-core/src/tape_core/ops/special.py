@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from tape_core.op import elementwise
 from tape_core.ops.approximation import by_interval, check_real, floats, in_double, polynomial
 from tape_core.samples import Draw, Refused, Sample, Samples, unary
 from tape_core.tensor import ArrayLike, Tensor
-from collections.abc import Iterator
 
 # The coefficients of fdlibm's s_erf.c (Sun Microsystems, 1993): rational approximations of erf and erfc on four
 # intervals, each with an error below 1 ulp in double precision.
