@@ -116,7 +116,8 @@ def _gammaln_kernel(xp: Any, x: Any) -> Any:
     pole = xp.logical_or(a == 0, xp.logical_and(x < 0, sine == 0))
     reflected = xp.log(math.pi / (inner * xp.where(sine == 0, 1, sine))) - size
     size = xp.where(xp.logical_and(x < 0, a > 1e-20), reflected, size)
-    return xp.where(xp.logical_or(pole, a > _LOG_OVERFLOWS), xp.where(x == -math.inf, -math.inf, math.inf), size)
+    size = xp.where(xp.logical_or(pole, a > _LOG_OVERFLOWS), math.inf, size)
+    return xp.where(x == -math.inf, x, size)
 
 
 @elementwise(x=lambda xp, x: xp.digamma(x), kernel=_gammaln_kernel, samples=unary(0.2, 9))

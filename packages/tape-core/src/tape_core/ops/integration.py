@@ -15,9 +15,9 @@ from tape_core.tensor import ArrayLike, Tensor
 # -- trapezoid
 
 
-def _from(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
+def _from(axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
     """The key of a part along an axis."""
-    return (*[slice(None)] * axis, slice(start, stop))
+    return (*[slice(None)] * axis, slice(start, stop), ...)
 
 
 def _differences(a: Any, axis: int) -> Any:
@@ -60,11 +60,13 @@ def _trapezoid_kernel(xp: Any, y: Any, x: Any = None, *, dx: float = 1.0, axis: 
     axis = _normal_axis(y, axis)
     if x is None:
         (y,) = floats(xp, y)
-        return 0.5 * dx * xp.sum(_sums(y, axis), axis=axis)
+        return 0.5 * dx * xp.sum(_sums(y, axis) if y.shape[axis] else y, axis=axis)
     if not is_array(x):
         raise TypeError(f"x must be an array, got {x!r}; a constant spacing is dx")
     _check_points(x, y, axis)
     y, x = floats(xp, y, x)
+    if y.shape[axis] == 0:
+        return xp.sum(y, axis=axis)
     return 0.5 * xp.sum(_differences(_points(xp, x, y, axis), axis) * _sums(y, axis), axis=axis)
 
 
@@ -77,14 +79,14 @@ def _pad(xp: Any, a: Any, axis: int) -> tuple[Any, Any]:
 def _trapezoid_y(xp: Any, g: Any, x: Any, y_spec: Any, dx: float, axis: int) -> Any:
     axis = axis % len(y_spec.shape)
     shape = y_spec.shape
+    if 0 in shape:
+        return xp.zeros_beside(g, shape, dtype=g.dtype)
     parts = tuple(max(n - 1, 0) if k == axis else n for k, n in enumerate(shape))
     g = xp.expand_dims(0.5 * g, axis=axis)
     if x is None:
         parts = xp.broadcast_to(g * dx, parts)
     else:
         parts = xp.broadcast_to(g * _differences(_points(xp, x, y_spec, axis), axis), parts)
-    if 0 in shape:
-        return xp.zeros_beside(g, shape, dtype=g.dtype)
     after, before = _pad(xp, parts, axis)
     return after + before
 
@@ -155,15 +157,17 @@ def _pick(xp: Any, a: Any, places: Any) -> Any:
 def _place(xp: Any, x: Any, xs: Any) -> tuple[Any, Any, Any, Any]:
     """The interval that holds each `x`, or is next to it: the places of its ends, its width, how far `x` is in it."""
     last = xs.shape[0] - 1
+    before = x < xs[0]
     x = xp.minimum(xp.maximum(x, xs[0]), xs[last])
     after = xp.reshape(xp.search_in_order(xs, xp.reshape(x, (-1,)), side="right"), tuple(x.shape))
-    low = xp.clip(after - 1, 0, max(last - 1, 0))
+    low = xp.where(before, 0, xp.clip(after - 1, 0, max(last - 1, 0)))
     high = xp.clip(low + 1, 0, last)
     start = _pick(xp, xs, low)
     width = _pick(xp, xs, high) - start
-    # Only at the end can an interval have no width, where the last points are equal: the last one counts.
+    # An interval has no width only where the first points are equal, or the last: the outermost counts.
     flat = width == 0
-    return low, high, width, xp.where(flat, x - start + 1, (x - start) / xp.where(flat, 1, width))
+    inside = (x - start) / xp.where(flat, 1, width)
+    return low, high, width, xp.where(xp.logical_and(flat, xp.logical_not(before)), inside + 1, inside)
 
 
 def _slope(xp: Any, low: Any, high: Any, width: Any, ys: Any) -> Any:

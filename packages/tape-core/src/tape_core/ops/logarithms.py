@@ -155,7 +155,7 @@ def _rel_entr_kernel(xp: Any, x: Any, y: Any) -> Any:
     apart = xp.abs(distance) > 700  # the quotient might overflow
     close = xp.logical_and(0.5 * p < q, 0.5 * q < p)
     a, b = xp.where(apart, 1, p), xp.where(apart, 1, q)
-    quotient = xp.where(close, xp.log1p((a - b) / b), xp.log(a / b))
+    quotient = xp.where(close, xp.log1p(xp.where(close, (a - b) / b, 0)), xp.log(a / b))
     value = p * xp.where(apart, distance, quotient)
     valid = xp.logical_and(x >= 0, y >= 0)
     known = xp.logical_and(x == x, y == y)
@@ -206,6 +206,8 @@ def _back(xp: Any, a: Any, g: Any) -> Any:
 
 
 def _recurrence_vjp_a(xp: Any, g: Any, a: Any, out: Any) -> Any:
+    if a.shape[-1] == 0:
+        return g
     before = xp.concat([xp.zeros_like(out[..., :1]), out[..., :-1]], axis=-1)
     return _back(xp, a, g) * before
 
@@ -262,6 +264,8 @@ def _logcumsumexp_kernel(xp: Any, x: Any, *, axis: int | None = None, include_in
 
 def _logcumsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, include_initial: bool) -> Any:
     axis = _one_axis(len(x.shape), axis)
+    if x.shape[axis] == 0:
+        return xp.zeros_like(x)
     g, x, out = (xp.moveaxis(v, axis, -1) for v in (g, x, out))
     if include_initial:
         g, out = g[..., 1:], out[..., 1:]
