@@ -32,6 +32,24 @@ def plain() -> ArrayAPIBackend:
 # -- kernels agree with the defaults they replace
 
 
+@pytest.mark.parametrize("shape", [(3, 7001), (20_000,)], ids=str)
+def test_special_functions_in_blocks(shape: tuple[int, ...], backend: Any, plain: Any) -> None:
+    x = np.abs(RNG.standard_normal(shape)) + 0.01
+    assert np.array_equal(backend.xp.gammaln(x), plain.xp.gammaln(x))
+    assert np.array_equal(backend.xp.betaln(x, x.T.copy().T), plain.xp.betaln(x, x))
+    assert np.array_equal(backend.xp.betaln(2.0, x), plain.xp.betaln(2.0, x))
+    assert np.array_equal(backend.xp.betaln(x[:1], x), plain.xp.betaln(x[:1], x))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("kwargs", [{"axis": 0}, {"axis": -1, "include_initial": True}], ids=str)
+def test_logcumsumexp(dtype: str, kwargs: Any, backend: Any, plain: Any) -> None:
+    x = (RNG.standard_normal((3, 40)) * 100).astype(dtype)
+    found, expected = backend.xp.logcumsumexp(x, **kwargs), plain.xp.logcumsumexp(x, **kwargs)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6 if found.dtype == np.float32 else 1e-14)
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (4, 40), (2, 3, 4), (7,), (0, 3)], ids=str)
 @pytest.mark.parametrize("axis", [-1, 0])
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])

@@ -35,6 +35,7 @@ from tape_core.dtypes import (
 from tape_core.dtypes import bool_ as bool
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.ops import operators as _operators  # noqa: F401 - attaches the operators to Tensor
+from tape_core.ops.bessel import i0, i0e, i1, i1e
 from tape_core.ops.creation import (
     arange,
     asarray,
@@ -104,9 +105,12 @@ from tape_core.ops.elementwise import (
     trunc,
     where,
 )
+from tape_core.ops.gamma import betaln, digamma, gamma, gammaln, polygamma
 from tape_core.ops.indexing import gather, take, take_along_axis
 from tape_core.ops.inspection import __array_namespace_info__
+from tape_core.ops.integration import interp, trapezoid
 from tape_core.ops.linalg import matmul, matrix_transpose, outer, tensordot, vecdot
+from tape_core.ops.logarithms import entr, expit, logcumsumexp, logit, rel_entr, xlog1py, xlogy
 from tape_core.ops.logic import (
     bitwise_and,
     bitwise_invert,
@@ -163,7 +167,7 @@ from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, dif
 from tape_core.ops.segments import segment_max, segment_mean, segment_min, segment_prod, segment_sum
 from tape_core.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
 from tape_core.ops.sorting import argsort, sort, top_k
-from tape_core.ops.special import erf
+from tape_core.ops.special import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
 from tape_core.ops.statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var
 from tape_core.random import Generator, default_rng, set_seed
 from tape_core.tape import GradientTape
@@ -204,6 +208,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "betaln",
     "bfloat16",
     "bitwise_and",
     "bitwise_invert",
@@ -230,14 +235,21 @@ __all__ = [
     "cumulative_sum",
     "default_rng",
     "diff",
+    "digamma",
     "divide",
     "e",
     "empty",
     "empty_like",
+    "entr",
     "equal",
     "erf",
+    "erfc",
+    "erfcinv",
+    "erfcx",
+    "erfinv",
     "exp",
     "expand_dims",
+    "expit",
     "expm1",
     "extend",
     "eye",
@@ -252,6 +264,8 @@ __all__ = [
     "from_dlpack",
     "full",
     "full_like",
+    "gamma",
+    "gammaln",
     "gather",
     "gelu",
     "get_backend",
@@ -259,6 +273,10 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
     "iinfo",
     "imag",
     "inf",
@@ -266,6 +284,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "interp",
     "isdtype",
     "isfinite",
     "isinf",
@@ -278,12 +297,15 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "log_ndtr",
     "log_softmax",
     "logaddexp",
+    "logcumsumexp",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logit",
     "logsumexp",
     "matmul",
     "matrix_transpose",
@@ -296,6 +318,8 @@ __all__ = [
     "moveaxis",
     "multiply",
     "nan",
+    "ndtr",
+    "ndtri",
     "negative",
     "newaxis",
     "nextafter",
@@ -307,11 +331,13 @@ __all__ = [
     "outer",
     "permute_dims",
     "pi",
+    "polygamma",
     "positive",
     "pow",
     "prod",
     "real",
     "reciprocal",
+    "rel_entr",
     "relu",
     "remainder",
     "repeat",
@@ -353,6 +379,7 @@ __all__ = [
     "tensordot",
     "tile",
     "top_k",
+    "trapezoid",
     "tril",
     "triu",
     "trunc",
@@ -369,6 +396,8 @@ __all__ = [
     "var",
     "vecdot",
     "where",
+    "xlog1py",
+    "xlogy",
     "zeros",
     "zeros_like",
 ]

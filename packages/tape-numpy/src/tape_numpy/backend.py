@@ -12,6 +12,7 @@ from tape_core.backends import Backend
 
 from tape_numpy import allocator
 from tape_numpy.kernels import KERNELS, RULES
+from tape_numpy.special import special_kernels
 
 # From 3.14 on, and without the GIL, a reference may exist that the count does not show.
 _COUNTS_REFERENCES = (
@@ -33,6 +34,7 @@ class NumPyBackend(Backend):
             rules=RULES,
             version=np.__version__,
         )
+        self.kernels.update(special_kernels(self.xp))
         self.scalar_types = frozenset(
             {np.float16, np.float32, np.float64, np.complex64, np.complex128, np.bool_, np.int32, np.int64}
         )

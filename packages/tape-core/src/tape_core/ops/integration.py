@@ -1,0 +1,272 @@
+"""Integration and interpolation over points of a line, beyond the standard, with kernels composed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tape_core.op import AxisError, op, vjp
+from tape_core.ops.approximation import check_real, floats, is_array
+from tape_core.ops.manipulation import sum_to
+from tape_core.ops.sorting import sort
+from tape_core.samples import Draw, Refused, Sample
+from tape_core.tensor import ArrayLike, Tensor
+
+# -- trapezoid
+
+
+def _from(axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
+    """The key of a part along an axis."""
+    return (*[slice(None)] * axis, slice(start, stop), ...)
+
+
+def _differences(a: Any, axis: int) -> Any:
+    return a[_from(axis, 1, None)] - a[_from(axis, None, -1)]
+
+
+def _sums(a: Any, axis: int) -> Any:
+    return a[_from(axis, 1, None)] + a[_from(axis, None, -1)]
+
+
+def _normal_axis(y: Any, axis: int) -> int:
+    ndim = len(y.shape)
+    if not -ndim <= axis < ndim:
+        raise AxisError(f"y has no axis {axis}: its shape is {tuple(y.shape)}")
+    return axis % ndim
+
+
+def _points(xp: Any, x: Any, y: Any, axis: int) -> Any:
+    """`x` with as many dimensions as `y`: a vector lies along the axis."""
+    ndim = len(y.shape)
+    if len(x.shape) == 1:
+        return xp.reshape(x, (*(1,) * axis, -1, *(1,) * (ndim - axis - 1)))
+    return xp.reshape(x, (*(1,) * (ndim - len(x.shape)), *x.shape))
+
+
+def _check_points(x: Any, y: Any, axis: int) -> None:
+    n, shape = y.shape[axis], tuple(x.shape)
+    if len(shape) == 1:
+        if shape[0] != n:
+            raise ValueError(f"x must have one point for each of the {n} values of y along axis {axis}, got {shape[0]}")
+        return
+    pairs = zip(shape[::-1], y.shape[::-1], strict=False)
+    if not 1 <= len(shape) <= len(y.shape) or any(k not in (1, m) for k, m in pairs):
+        raise ValueError(f"x must be a vector or broadcast to the shape of y, {tuple(y.shape)}; got shape {shape}")
+    if len(shape) < len(y.shape) - axis or shape[axis - len(y.shape)] != n:
+        raise ValueError(f"x must have the length of y along axis {axis}, {n}; got shape {shape}")
+
+
+def _trapezoid_kernel(xp: Any, y: Any, x: Any = None, *, dx: float = 1.0, axis: int = -1) -> Any:
+    axis = _normal_axis(y, axis)
+    if x is None:
+        (y,) = floats(xp, y)
+        return 0.5 * dx * xp.sum(_sums(y, axis) if y.shape[axis] else y, axis=axis)
+    if not is_array(x):
+        raise TypeError(f"x must be an array, got {x!r}; a constant spacing is dx")
+    _check_points(x, y, axis)
+    y, x = floats(xp, y, x)
+    if y.shape[axis] == 0:
+        return xp.sum(y, axis=axis)
+    return 0.5 * xp.sum(_differences(_points(xp, x, y, axis), axis) * _sums(y, axis), axis=axis)
+
+
+def _pad(xp: Any, a: Any, axis: int) -> tuple[Any, Any]:
+    """`a` with a zero after it and before it."""
+    zero = xp.zeros_beside(a, tuple(1 if k == axis else n for k, n in enumerate(a.shape)), dtype=a.dtype)
+    return xp.concat([a, zero], axis=axis), xp.concat([zero, a], axis=axis)
+
+
+def _trapezoid_y(xp: Any, g: Any, x: Any, y_spec: Any, dx: float, axis: int) -> Any:
+    axis = axis % len(y_spec.shape)
+    shape = y_spec.shape
+    if 0 in shape:
+        return xp.zeros_beside(g, shape, dtype=g.dtype)
+    parts = tuple(max(n - 1, 0) if k == axis else n for k, n in enumerate(shape))
+    g = xp.expand_dims(0.5 * g, axis=axis)
+    if x is None:
+        parts = xp.broadcast_to(g * dx, parts)
+    else:
+        parts = xp.broadcast_to(g * _differences(_points(xp, x, y_spec, axis), axis), parts)
+    after, before = _pad(xp, parts, axis)
+    return after + before
+
+
+def _trapezoid_x(xp: Any, g: Any, y: Any, x_spec: Any, axis: int) -> Any:
+    axis = axis % len(y.shape)
+    if 0 in y.shape:
+        return xp.zeros_beside(g, x_spec.shape, dtype=g.dtype)
+    after, before = _pad(xp, xp.expand_dims(0.5 * g, axis=axis) * _sums(y, axis), axis)
+    shape = x_spec.shape
+    if len(shape) == 1:
+        shape = (*(1,) * axis, *shape, *(1,) * (len(y.shape) - axis - 1))
+    return xp.reshape(sum_to(xp, before - after, shape), x_spec.shape)
+
+
+def _trapezoid_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(5))
+    yield Sample(draw(2, 3), dx=0.5, axis=0)
+    yield Sample(draw(4), draw(4))
+    yield Sample(draw(3, 2), draw(3), axis=0)
+    yield Sample(draw(2, 3, 2), draw(2, 3, 2), axis=1)
+    yield Sample(draw(2, 3), draw(1, 3))
+    yield Sample(draw(1), draw(1))
+    yield Sample(draw(0))
+    yield Sample(draw(0, 3), draw(3))
+    yield Sample(draw.complex(3), draw.complex(3))
+    yield Refused(ValueError, "y has no axis 1", draw(3), axis=1)
+    yield Refused(ValueError, "y has no axis -1", draw())
+    yield Refused(ValueError, "one point for each of the 3 values", draw(2, 3), draw(2))
+    yield Refused(ValueError, "broadcast to the shape of y", draw(3), draw(2, 3))
+    yield Refused(TypeError, "x must be an array", draw(3), 0.5)
+
+
+@op(y=vjp(_trapezoid_y), x=vjp(_trapezoid_x), kernel=_trapezoid_kernel, samples=_trapezoid_samples)
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, *, dx: float = 1.0, axis: int = -1) -> Tensor:
+    """The integral of `y` along `axis` by the trapezoidal rule.
+
+    >>> import tape_core as tc
+    >>> tc.trapezoid(tc.asarray([1.0, 2.0, 4.0]), tc.asarray([0.0, 1.0, 3.0])).item()
+    7.5
+
+    Args:
+        y: the values.
+        x: the points, a vector along `axis` or of a shape that broadcasts to that of `y`; evenly spaced by default.
+        dx: the spacing where there is no `x`, a number.
+
+    Raises:
+        ValueError: `y` has no such axis, or the shapes do not fit.
+    """
+
+
+# -- interp
+
+
+def _check_table(xs: Any, ys: Any) -> None:
+    if not is_array(xs) or not is_array(ys) or len(xs.shape) != 1 or tuple(ys.shape) != tuple(xs.shape):
+        shapes = [tuple(v.shape) if is_array(v) else () for v in (xs, ys)]
+        raise ValueError(f"xs and ys must be vectors of one length, got shapes {shapes[0]} and {shapes[1]}")
+    if xs.shape[0] == 0:
+        raise ValueError("xs and ys are empty; there is nothing to interpolate")
+
+
+def _pick(xp: Any, a: Any, places: Any) -> Any:
+    """`a[places]` of a vector, for places of any shape."""
+    return xp.reshape(xp.take(a, xp.reshape(places, (-1,)), axis=0), tuple(places.shape))
+
+
+def _place(xp: Any, x: Any, xs: Any) -> tuple[Any, Any, Any, Any]:
+    """The interval that holds each `x`, or is next to it: the places of its ends, its width, how far `x` is in it."""
+    last = xs.shape[0] - 1
+    before = x < xs[0]
+    x = xp.minimum(xp.maximum(x, xs[0]), xs[last])
+    after = xp.reshape(xp.search_in_order(xs, xp.reshape(x, (-1,)), side="right"), tuple(x.shape))
+    low = xp.where(before, 0, xp.clip(after - 1, 0, max(last - 1, 0)))
+    high = xp.clip(low + 1, 0, last)
+    start = _pick(xp, xs, low)
+    width = _pick(xp, xs, high) - start
+    # An interval has no width only where the first points are equal, or the last: the outermost counts.
+    flat = width == 0
+    inside = (x - start) / xp.where(flat, 1, width)
+    return low, high, width, xp.where(xp.logical_and(flat, xp.logical_not(before)), inside + 1, inside)
+
+
+def _slope(xp: Any, low: Any, high: Any, width: Any, ys: Any) -> Any:
+    flat = width == 0
+    rise = _pick(xp, ys, high) - _pick(xp, ys, low)
+    return xp.where(flat, 0, rise / xp.where(flat, 1, width))
+
+
+def _interp_kernel(xp: Any, x: Any, xs: Any, ys: Any, left: float | None = None, right: float | None = None) -> Any:
+    _check_table(xs, ys)
+    check_real(xp, x, xs)
+    x, xs, ys = _table(xp, x, xs, ys)
+    low, high, _, t = _place(xp, x, xs)
+    first, second = _pick(xp, ys, low), _pick(xp, ys, high)
+    rise = second - first
+    # Counted from the nearer end, so that both ends are exact.
+    value = xp.where(t < 0.5, first + rise * t, second - rise * (1 - t))
+    if left is not None:
+        value = xp.where(x < xs[0], left, value)
+    return value if right is None else xp.where(x > xs[-1], right, value)
+
+
+def _table(xp: Any, x: Any, xs: Any, ys: Any) -> list[Any]:
+    x, xs, ys = floats(xp, x, xs, ys)
+    return [x if is_array(x) else xp.zeros_beside(xs, (), dtype=xs.dtype) + x, xs, ys]
+
+
+def _outside(xp: Any, x: Any, xs: Any) -> Any:
+    return xp.logical_or(x < xs[0], x > xs[-1])
+
+
+def _interp_x(xp: Any, g: Any, x: Any, xs: Any, ys: Any) -> Any:
+    x, xs, ys = _table(xp, x, xs, ys)
+    low, high, width, _ = _place(xp, x, xs)
+    return xp.where(_outside(xp, x, xs), 0, g * _slope(xp, low, high, width, ys))
+
+
+def _spread(xp: Any, low: Any, high: Any, at_low: Any, at_high: Any, shape: tuple[int, ...]) -> Any:
+    """The transpose of picking at both ends."""
+    low, high, at_low, at_high = (xp.reshape(v, (-1,)) for v in (low, high, at_low, at_high))
+    return xp.scatter(at_low, (low,), shape) + xp.scatter(at_high, (high,), shape)
+
+
+def _interp_xs(xp: Any, g: Any, x: Any, xs: Any, ys: Any) -> Any:
+    x, xs, ys = _table(xp, x, xs, ys)
+    low, high, width, t = _place(xp, x, xs)
+    d = xp.where(_outside(xp, x, xs), 0, -g * _slope(xp, low, high, width, ys))
+    return _spread(xp, low, high, d * (1 - t), d * t, tuple(xs.shape))
+
+
+def _interp_ys(xp: Any, g: Any, x: Any, xs: Any, ys_spec: Any, left: Any, right: Any) -> Any:
+    x, xs, g = _table(xp, x, xs, g)
+    low, high, _, t = _place(xp, x, xs)
+    if left is not None:
+        g = xp.where(x < xs[0], 0, g)
+    if right is not None:
+        g = xp.where(x > xs[-1], 0, g)
+    return _spread(xp, low, high, g * (1 - t), g * t, ys_spec.shape)
+
+
+def _interp_samples(draw: Draw) -> Iterator[Sample]:
+    def points(n: int) -> Any:
+        return sort(draw.distinct(n))
+
+    yield Sample(draw(5, low=-1, high=1), points(6), draw(6))
+    yield Sample(draw(2, 3), points(4), draw(4), -1.0, right=2.0)
+    yield Sample(draw(), points(3), draw(3), right=0.5)
+    yield Sample(draw(0), points(3), draw(3))
+    yield Sample(0.3, points(7), draw(7))
+    yield Sample(draw(3), points(1), draw(1))
+    yield Sample(draw(3), points(4), draw.complex(4))
+    yield Refused(ValueError, "vectors of one length, got shapes .3,. and .4,.", draw(2), draw(3), draw(4))
+    yield Refused(ValueError, "vectors of one length", draw(2), draw(2, 2), draw(2, 2))
+    yield Refused(ValueError, "nothing to interpolate", draw(2), draw(0), draw(0))
+    yield Refused(TypeError, "real numbers", draw.complex(2), draw(3), draw(3))
+
+
+@op(
+    x=vjp(_interp_x),
+    xs=vjp(_interp_xs),
+    ys=vjp(_interp_ys),
+    kernel=_interp_kernel,
+    samples=_interp_samples,
+)
+def interp(x: ArrayLike, xs: ArrayLike, ys: ArrayLike, left: float | None = None, right: float | None = None) -> Tensor:
+    """Piecewise linear interpolation at `x` between the points (`xs`, `ys`), as `numpy.interp`.
+
+    At a point of the table the derivative is that of the interval on its right, at the last point of that on its left.
+
+    >>> import tape_core as tc
+    >>> tc.interp(tc.asarray([0.5, 9.0]), tc.asarray([0.0, 1.0, 2.0]), tc.asarray([0.0, 10.0, 30.0])).tolist()
+    [5.0, 30.0]
+
+    Args:
+        x: where, of any shape.
+        xs: a vector in ascending order, which is not checked.
+        ys: the values at `xs`.
+        left, right: numbers for `x` below and above the table; by default its first and last value.
+
+    Raises:
+        ValueError: `xs` and `ys` are empty, or no vectors of one length.
+    """

@@ -1,0 +1,58 @@
+"""Special functions: the default kernels, block by block, so that their many temporaries stay in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+from tape_core.backends import get_default_dtype
+from tape_core.backends.kernels import DEFAULT_KERNELS
+
+_BLOCK = 1 << 13  # elements
+_NAMES = (
+    "betaln", "digamma", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "gamma", "gammaln", "i0", "i0e", "i1", "i1e",
+    "log_ndtr", "ndtr", "ndtri",
+)  # fmt: skip
+
+
+def special_kernels(xp: Any) -> dict[str, Callable[..., Any]]:
+    """Kernels by op name."""
+    return {**{name: _in_blocks(name, xp) for name in _NAMES}, "logcumsumexp": _logcumsumexp}
+
+
+def _in_blocks(name: str, xp: Any) -> Callable[..., Any]:
+    def kernel(*values: Any) -> Any:
+        default = DEFAULT_KERNELS[name]
+        first = next((v for v in values if type(v) is np.ndarray), None)
+        if first is None or first.size <= _BLOCK:
+            return default(xp, *values)
+        if any([type(v) is np.ndarray and v.shape != first.shape for v in values]):
+            return default(xp, *values)
+        flat = [v.reshape(-1) if type(v) is np.ndarray else v for v in values]
+        parts = [
+            default(xp, *[v[start : start + _BLOCK] if type(v) is np.ndarray else v for v in flat])
+            for start in range(0, first.size, _BLOCK)
+        ]
+        return np.concatenate(parts).reshape(first.shape)
+
+    return kernel
+
+
+def _logcumsumexp(x: Any, *, axis: int | None = None, include_initial: bool = False) -> Any:
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
+        axis = 0
+    axis = normalize_axis_index(axis, x.ndim)
+    if x.dtype.kind == "c":
+        raise TypeError("it takes real numbers, not complex ones")
+    dtype = x.dtype if x.dtype.kind == "f" else np.dtype(get_default_dtype().name)
+    with np.errstate(invalid="ignore"):  # NumPy warns of NaN
+        out = np.logaddexp.accumulate(x, axis=axis, dtype=np.float64).astype(dtype)
+    if include_initial:
+        shape = list(x.shape)
+        shape[axis] = 1
+        out = np.concatenate([np.full(shape, -np.inf, dtype), out], axis=axis)
+    return out
