@@ -35,6 +35,7 @@ from tape_core.dtypes import (
 from tape_core.dtypes import bool_ as bool
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.ops import operators as _operators  # noqa: F401 - attaches the operators to Tensor
+from tape_core.ops.convolution import conv, conv_transpose, convolve
 from tape_core.ops.creation import (
     arange,
     asarray,
@@ -158,11 +159,13 @@ from tape_core.ops.nn import (
     softmax,
     softplus,
 )
+from tape_core.ops.padding import pad
 from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, diff, nonzero, searchsorted
 from tape_core.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
 from tape_core.ops.sorting import argsort, sort
 from tape_core.ops.special import erf
 from tape_core.ops.statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var
+from tape_core.ops.windows import add_windows, sliding_windows
 from tape_core.random import Generator, default_rng, set_seed
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor
@@ -188,6 +191,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "add_windows",
     "all",
     "any",
     "arange",
@@ -218,6 +222,9 @@ __all__ = [
     "complex128",
     "concat",
     "conj",
+    "conv",
+    "conv_transpose",
+    "convolve",
     "copysign",
     "cos",
     "cosh",
@@ -302,6 +309,7 @@ __all__ = [
     "ones",
     "ones_like",
     "outer",
+    "pad",
     "permute_dims",
     "pi",
     "positive",
@@ -326,6 +334,7 @@ __all__ = [
     "silu",
     "sin",
     "sinh",
+    "sliding_windows",
     "softmax",
     "softplus",
     "sort",

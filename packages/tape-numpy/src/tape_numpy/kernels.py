@@ -14,6 +14,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from tape_core.backends import check_labels, get_default_dtype
 
+from tape_numpy import windows
+
 # The reductions without the Python layers of np.sum and its like.
 _add: Any = np.add.reduce
 _maximum: Any = np.maximum.reduce
@@ -248,6 +250,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "log_softmax": _log_softmax,
     "cross_entropy": _cross_entropy,
     "cross_entropy_vjp": _cross_entropy_vjp,
+    **windows.KERNELS,
 }
 
 RULES: dict[str, dict[str, Any]] = {

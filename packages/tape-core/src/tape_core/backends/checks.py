@@ -17,3 +17,13 @@ def check_labels(logits: Any, labels: Any, axis: int, integral: bool) -> None:
         )
     if not integral:
         raise TypeError(f"labels must be integers (class numbers), not {labels.dtype}")
+
+
+def check_convolve(a: Any, v: Any, mode: str) -> None:
+    """Raise for what `convolve` does not take."""
+    for name, x in (("a", a), ("v", v)):
+        shape = tuple(getattr(x, "shape", ()))
+        if len(shape) != 1 or shape[0] == 0:
+            raise ValueError(f"{name} must be 1-d and not empty, got shape {shape}")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"mode must be 'full', 'same' or 'valid', got {mode!r}")
