@@ -35,6 +35,18 @@ from tape_core.dtypes import (
 from tape_core.dtypes import bool_ as bool
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.ops import operators as _operators  # noqa: F401 - attaches the operators to Tensor
+from tape_core.ops.activations import (
+    elu,
+    glu,
+    hard_sigmoid,
+    hard_silu,
+    leaky_relu,
+    log_sigmoid,
+    mish,
+    relu6,
+    selu,
+)
+from tape_core.ops.attention import scaled_dot_product_attention
 from tape_core.ops.convolution import conv, conv_transpose, convolve
 from tape_core.ops.creation import (
     arange,
@@ -55,6 +67,7 @@ from tape_core.ops.creation import (
     zeros_like,
 )
 from tape_core.ops.data_types import astype, can_cast, finfo, iinfo, isdtype, result_type, stop_gradient
+from tape_core.ops.dropout import dropout
 from tape_core.ops.elementwise import (
     abs,
     acos,
@@ -159,7 +172,9 @@ from tape_core.ops.nn import (
     softmax,
     softplus,
 )
+from tape_core.ops.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from tape_core.ops.padding import pad
+from tape_core.ops.pooling import avg_pool, max_pool
 from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, diff, nonzero, searchsorted
 from tape_core.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
 from tape_core.ops.sorting import argsort, sort
@@ -205,6 +220,8 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "avg_pool",
+    "batch_norm",
     "bfloat16",
     "bitwise_and",
     "bitwise_invert",
@@ -235,7 +252,9 @@ __all__ = [
     "default_rng",
     "diff",
     "divide",
+    "dropout",
     "e",
+    "elu",
     "empty",
     "empty_like",
     "equal",
@@ -260,12 +279,17 @@ __all__ = [
     "gelu",
     "get_backend",
     "get_default_dtype",
+    "glu",
     "greater",
     "greater_equal",
+    "group_norm",
+    "hard_sigmoid",
+    "hard_silu",
     "hypot",
     "iinfo",
     "imag",
     "inf",
+    "instance_norm",
     "int8",
     "int16",
     "int32",
@@ -274,6 +298,8 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "layer_norm",
+    "leaky_relu",
     "less",
     "less_equal",
     "linalg",
@@ -282,6 +308,7 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "log_sigmoid",
     "log_softmax",
     "logaddexp",
     "logical_and",
@@ -292,11 +319,13 @@ __all__ = [
     "matmul",
     "matrix_transpose",
     "max",
+    "max_pool",
     "maximum",
     "mean",
     "meshgrid",
     "min",
     "minimum",
+    "mish",
     "moveaxis",
     "multiply",
     "nan",
@@ -318,13 +347,17 @@ __all__ = [
     "real",
     "reciprocal",
     "relu",
+    "relu6",
     "remainder",
     "repeat",
     "reshape",
     "result_type",
+    "rms_norm",
     "roll",
     "round",
+    "scaled_dot_product_attention",
     "searchsorted",
+    "selu",
     "set_backend",
     "set_default_dtype",
     "set_seed",
