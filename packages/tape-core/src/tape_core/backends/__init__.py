@@ -5,7 +5,7 @@ from tape_core.backends.checks import check_convolve, check_labels
 from tape_core.backends.errors import BackendError, BackendLoadError, BackendNotFoundError
 from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, hookimpl
 from tape_core.backends.protocol import Backend
-from tape_core.backends.windows import Windows, normal_axes, spatial_axes, windows
+from tape_core.backends.windows import Windows, normal_axes, pool_windows, spatial_axes, windows
 from tape_core.dtypes import get_default_dtype
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "get_default_dtype",
     "hookimpl",
     "normal_axes",
+    "pool_windows",
     "spatial_axes",
     "windows",
 ]

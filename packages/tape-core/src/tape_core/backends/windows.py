@@ -192,3 +192,19 @@ def spatial_axes(x: Any, layout: Layout, name: str = "x") -> tuple[int, ...]:
     if not 3 <= len(shape) <= 5:
         raise ValueError(f"{name} must have 3 to 5 dimensions: examples, channels and 1 to 3 more, got shape {shape}")
     return tuple(range(1, len(shape) - 1) if layout == "channels_last" else range(2, len(shape)))
+
+
+def pool_windows(x: Any, window: Ints, stride: Ints | None, padding: Padding, layout: Layout) -> Windows:
+    """The windows of a pooling of `x`, of which only shape counts.
+
+    Raises:
+        ValueError: an argument is not what it must be, or a window would see nothing but padding.
+    """
+    sizes = [x.shape[a] for a in spatial_axes(x, layout)]
+    seen = windows(sizes, window, window if stride is None else stride, padding)
+    if 0 in seen.sizes or any(max(pair) >= k for pair, k in zip(seen.pads, seen.window, strict=True)):
+        raise ValueError(
+            f"each window must see an element: padding {seen.pads} must be less than the window {seen.window}, and the "
+            f"lengths {seen.sizes} must not be 0"
+        )
+    return seen

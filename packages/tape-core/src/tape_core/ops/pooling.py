@@ -10,26 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tape_core.backends.checks import check_inexact
-from tape_core.backends.windows import Ints, Layout, Padding, Windows, spatial_axes, windows
+from tape_core.backends.windows import Ints, Layout, Padding, Windows, pool_windows, spatial_axes
 from tape_core.op import NONDIFF, linear, op, transpose, vjp
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import ArrayLike, Tensor
-
-
-def pool_windows(x: Any, window: Ints, stride: Ints | None, padding: Padding, layout: Layout) -> Windows:
-    """The windows of a pooling of `x`, of which only shape counts.
-
-    Raises:
-        ValueError: an argument is not what it must be, or a window would see nothing but padding.
-    """
-    sizes = [x.shape[a] for a in spatial_axes(x, layout)]
-    seen = windows(sizes, window, window if stride is None else stride, padding)
-    if 0 in seen.sizes or any(max(pair) >= k for pair, k in zip(seen.pads, seen.window, strict=True)):
-        raise ValueError(
-            f"each window must see an element: padding {seen.pads} must be less than the window {seen.window}, and the "
-            f"lengths {seen.sizes} must not be 0"
-        )
-    return seen
 
 
 def _widths(ndim: int, axes: tuple[int, ...], seen: Windows) -> tuple[tuple[int, int], ...]:
@@ -71,6 +55,8 @@ def _max_pool_kernel(
     padding: Padding = "valid",
     layout: Layout = "channels_last",
 ) -> Any:
+    if not xp.isdtype(x.dtype, ("real floating", "integral")):
+        raise TypeError(f"x must be of a real numeric dtype, not {x.dtype}")
     seen = pool_windows(x, window, stride, padding, layout)
     axes = spatial_axes(x, layout)
     if seen.padded != seen.sizes:
@@ -153,6 +139,7 @@ def _max_pool_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "does not fit", draw(1, 2, 2), 3)
     yield Refused(ValueError, "must see an element", draw(1, 2, 2), 2, padding=2)
     yield Refused(ValueError, "window must", draw(1, 2, 2), (2, 2))
+    yield Refused(TypeError, "x must be of a real", draw.complex(1, 2, 2), 2)
 
 
 def _max_pool_vjp_samples(draw: Draw) -> Iterator[Sample]:
@@ -200,6 +187,7 @@ def max_pool(
         padding, layout: as for :func:`conv`. What is added at the ends is never the greatest.
 
     Raises:
+        TypeError: `x` is of a complex or boolean dtype.
         ValueError: a window does not fit, sees nothing but padding, or a parameter is not what it must be.
     """
 
