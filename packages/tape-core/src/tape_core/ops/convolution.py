@@ -92,7 +92,8 @@ def _rows(xp: Any, x: Any, seen: Windows, groups: int) -> Iterator[tuple[slice, 
     """Pieces of the examples, and what is in their windows: (groups, windows, elements of a window)."""
     n, channels, m = x.shape[0], x.shape[-1], len(seen.window)
     each, size, count = channels // groups, math.prod(seen.window), math.prod(seen.counts)
-    x = xp.pad(x, ((0, 0), *seen.pads, (0, 0)))
+    if seen.padded != seen.sizes:
+        x = xp.pad(x, ((0, 0), *seen.pads, (0, 0)))
     space, inside = range(1, m + 1), range(m + 2, 2 * m + 2)
     for piece in _chunks(n, n * count * size * channels):
         part = xp.sliding_windows(
