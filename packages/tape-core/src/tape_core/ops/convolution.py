@@ -61,7 +61,7 @@ def _kernel_sizes(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     return tuple(shape[:-2] if layout == "channels_last" else shape[2:])
 
 
-def _check(x: Any, w: Any, groups: int, layout: Layout, *, transposed: bool = False) -> None:
+def _check(x: Any, w: Any, groups: Any, layout: Layout, *, transposed: bool = False) -> None:
     """Raise where the shapes of `x` and `w` do not go together."""
     spatial_axes(x, layout)
     if len(w.shape) != len(x.shape):

@@ -7,6 +7,7 @@ from typing import Any
 
 from tape_core.backends.checks import check_inexact
 from tape_core.op import NONDIFF, elementwise, vjp
+from tape_core.ops.creation import asarray
 from tape_core.random import Generator, global_rng
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import ArrayLike, Tensor, read
@@ -14,8 +15,8 @@ from tape_core.tensor import ArrayLike, Tensor, read
 
 def _drop_kernel(xp: Any, x: Any, keep: Any, *, rate: float) -> Any:
     check_inexact(xp, "x", x)
-    # Not a product: what is dropped is 0, also where it is infinite or NaN.
-    return xp.where(keep, x * (0.0 if rate == 1 else 1 / (1 - rate)), 0)
+    # Not a product with the mask: what is dropped is 0, also where it is infinite or NaN.
+    return xp.where(keep, x, 0) * (0.0 if rate == 1 else 1 / (1 - rate))
 
 
 def _drop_samples(draw: Draw) -> Iterator[Sample]:
@@ -70,16 +71,14 @@ def dropout(
     """
     if not 0 <= rate <= 1:
         raise ValueError(f"dropout: rate must be from 0 to 1, got {rate}")
-    x = read(x, "dropout: x")
-    if not isinstance(x, Tensor):
-        from tape_core.ops.creation import asarray
-
-        x = asarray(x)
-    shape = x.shape if noise_shape is None else tuple(noise_shape)
-    if len(shape) > x.ndim or any(n not in (1, m) for n, m in zip(shape[::-1], x.shape[::-1], strict=False)):
-        raise ValueError(f"dropout: noise_shape {shape} must broadcast to the shape of x, {x.shape}")
+    value = read(x, "dropout: x")
+    tensor: Tensor = value if isinstance(value, Tensor) else asarray(value)
+    shape = tensor.shape if noise_shape is None else tuple(noise_shape)
+    if len(shape) > tensor.ndim or any(n not in (1, m) for n, m in zip(shape[::-1], tensor.shape[::-1], strict=False)):
+        raise ValueError(f"dropout: noise_shape {shape} must broadcast to the shape of x, {tensor.shape}")
     if not training or rate == 0:
-        return x
+        return tensor
     rng = global_rng() if rng is None else rng
-    keep = rng.uniform(shape, dtype="float64", backend=x.backend, device=x.device) >= rate
-    return drop(x, keep, rate=rate)
+    device = None if tensor.device == tensor.backend.default_device else tensor.device
+    keep = rng.uniform(shape, dtype="float64", backend=tensor.backend, device=device) >= rate
+    return drop(tensor, keep, rate=rate)

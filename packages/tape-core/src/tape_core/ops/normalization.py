@@ -253,7 +253,7 @@ def group_norm(
     shape = x.shape
     last = layout == "channels_last"
     n = shape[-1] if last else shape[1]
-    if not isinstance(groups, int) or groups < 1 or n % groups:
+    if type(groups) is not int or groups < 1 or n % groups:
         raise ValueError(f"group_norm: groups must be a positive integer that divides the {n} channels, got {groups!r}")
     channels = (groups, n // groups)
     scale, offset = (

@@ -23,13 +23,14 @@ def _pairs(pad_width: Any, ndim: int) -> Pairs:
         widths = (widths,) * ndim
     elif len(widths) == 1:
         widths = tuple(widths) * ndim
-    pairs: Pairs = tuple([tuple(w) if isinstance(w, tuple | list) else (w,) for w in widths])  # type: ignore[misc]
+    pairs: Any = tuple([tuple(w) if isinstance(w, tuple | list) else (w,) for w in widths])
     if len(pairs) != ndim or not all(len(p) == 2 and all(isinstance(w, int) and w >= 0 for w in p) for p in pairs):
         raise ValueError(
             f"pad_width must be an integer of at least 0, a pair (before, after), or such a pair for each of {ndim} "
             f"axes, got {pad_width!r}"
         )
-    return pairs
+    checked: Pairs = pairs
+    return checked
 
 
 def _place(i: int, n: int, mode: Mode) -> int:
@@ -67,7 +68,7 @@ def _runs_of(n: int, before: int, after: int, mode: Mode) -> tuple[list[Run], li
 
 
 def _cut(x: Any, axis: int, start: int, length: int) -> Any:
-    return x[(slice(None),) * axis + (slice(start, start + length),)]
+    return x[(*(slice(None),) * axis, slice(start, start + length), ...)]
 
 
 def _take_run(xp: Any, x: Any, axis: int, run: Run) -> Any:
