@@ -47,7 +47,7 @@ from tape_core.ops.activations import (
     selu,
 )
 from tape_core.ops.attention import scaled_dot_product_attention
-from tape_core.ops.convolution import conv, conv_transpose, convolve
+from tape_core.ops.convolution import conv, conv_transpose
 from tape_core.ops.creation import (
     arange,
     asarray,
@@ -177,6 +177,7 @@ from tape_core.ops.padding import pad
 from tape_core.ops.pooling import avg_pool, max_pool
 from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, diff, nonzero, searchsorted
 from tape_core.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
+from tape_core.ops.signal import convolve
 from tape_core.ops.sorting import argsort, sort
 from tape_core.ops.special import erf
 from tape_core.ops.statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var

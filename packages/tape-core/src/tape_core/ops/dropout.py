@@ -52,9 +52,9 @@ def dropout(
     The numbers drawn are the same on every backend. The gradient has the same elements dropped.
 
     >>> import tape_core as tc
-    >>> x = tc.ones((2, 4))
+    >>> x = tc.ones((2, 3))
     >>> tc.dropout(x, 0.5, rng=tc.default_rng(1)).tolist()
-    [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    [[0.0, 0.0, 2.0], [2.0, 2.0, 0.0]]
     >>> tc.dropout(x, 0.5, training=False) is x
     True
 

@@ -107,8 +107,8 @@ def layer_norm(
     """`x` less its mean, divided by its standard deviation, over `axis`; times `scale`, plus `offset`.
 
     >>> import tape_core as tc
-    >>> tc.layer_norm(tc.asarray([[1.0, 3.0], [2.0, 2.0]]), epsilon=0.0).shape
-    (2, 2)
+    >>> tc.layer_norm(tc.asarray([[1.0, 3.0], [2.0, 8.0]]), epsilon=0.0).tolist()
+    [[-1.0, 1.0], [-1.0, 1.0]]
     >>> tc.layer_norm(tc.asarray([1.0, 3.0]), 2.0, 10.0, epsilon=0.0).tolist()
     [8.0, 12.0]
 
