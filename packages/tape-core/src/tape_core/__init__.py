@@ -35,7 +35,20 @@ from tape_core.dtypes import (
 from tape_core.dtypes import bool_ as bool
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.ops import operators as _operators  # noqa: F401 - attaches the operators to Tensor
+from tape_core.ops.activations import (
+    elu,
+    glu,
+    hard_sigmoid,
+    hard_silu,
+    leaky_relu,
+    log_sigmoid,
+    mish,
+    relu6,
+    selu,
+)
+from tape_core.ops.attention import scaled_dot_product_attention
 from tape_core.ops.bessel import i0, i0e, i1, i1e
+from tape_core.ops.convolution import conv, conv_transpose
 from tape_core.ops.creation import (
     arange,
     asarray,
@@ -55,6 +68,7 @@ from tape_core.ops.creation import (
     zeros_like,
 )
 from tape_core.ops.data_types import astype, can_cast, finfo, iinfo, isdtype, result_type, stop_gradient
+from tape_core.ops.dropout import dropout
 from tape_core.ops.elementwise import (
     abs,
     acos,
@@ -162,13 +176,18 @@ from tape_core.ops.nn import (
     softmax,
     softplus,
 )
+from tape_core.ops.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from tape_core.ops.padding import pad
+from tape_core.ops.pooling import avg_pool, max_pool
 from tape_core.ops.scatter import at
 from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, diff, nonzero, searchsorted
 from tape_core.ops.segments import segment_max, segment_mean, segment_min, segment_prod, segment_sum
 from tape_core.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
+from tape_core.ops.signal import convolve
 from tape_core.ops.sorting import argsort, sort, top_k
 from tape_core.ops.special import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
 from tape_core.ops.statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var
+from tape_core.ops.windows import add_windows, sliding_windows
 from tape_core.random import Generator, default_rng, set_seed
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor
@@ -194,6 +213,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "add_windows",
     "all",
     "any",
     "arange",
@@ -208,6 +228,8 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "avg_pool",
+    "batch_norm",
     "betaln",
     "bfloat16",
     "bitwise_and",
@@ -226,6 +248,9 @@ __all__ = [
     "complex128",
     "concat",
     "conj",
+    "conv",
+    "conv_transpose",
+    "convolve",
     "copysign",
     "cos",
     "cosh",
@@ -237,7 +262,9 @@ __all__ = [
     "diff",
     "digamma",
     "divide",
+    "dropout",
     "e",
+    "elu",
     "empty",
     "empty_like",
     "entr",
@@ -270,8 +297,12 @@ __all__ = [
     "gelu",
     "get_backend",
     "get_default_dtype",
+    "glu",
     "greater",
     "greater_equal",
+    "group_norm",
+    "hard_sigmoid",
+    "hard_silu",
     "hypot",
     "i0",
     "i0e",
@@ -280,6 +311,7 @@ __all__ = [
     "iinfo",
     "imag",
     "inf",
+    "instance_norm",
     "int8",
     "int16",
     "int32",
@@ -289,6 +321,8 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "layer_norm",
+    "leaky_relu",
     "less",
     "less_equal",
     "linalg",
@@ -298,6 +332,7 @@ __all__ = [
     "log2",
     "log10",
     "log_ndtr",
+    "log_sigmoid",
     "log_softmax",
     "logaddexp",
     "logcumsumexp",
@@ -310,11 +345,13 @@ __all__ = [
     "matmul",
     "matrix_transpose",
     "max",
+    "max_pool",
     "maximum",
     "mean",
     "meshgrid",
     "min",
     "minimum",
+    "mish",
     "moveaxis",
     "multiply",
     "nan",
@@ -329,6 +366,7 @@ __all__ = [
     "ones",
     "ones_like",
     "outer",
+    "pad",
     "permute_dims",
     "pi",
     "polygamma",
@@ -339,18 +377,22 @@ __all__ = [
     "reciprocal",
     "rel_entr",
     "relu",
+    "relu6",
     "remainder",
     "repeat",
     "reshape",
     "result_type",
+    "rms_norm",
     "roll",
     "round",
+    "scaled_dot_product_attention",
     "searchsorted",
     "segment_max",
     "segment_mean",
     "segment_min",
     "segment_prod",
     "segment_sum",
+    "selu",
     "set_backend",
     "set_default_dtype",
     "set_seed",
@@ -360,6 +402,7 @@ __all__ = [
     "silu",
     "sin",
     "sinh",
+    "sliding_windows",
     "softmax",
     "softplus",
     "sort",

@@ -5,6 +5,7 @@ Each is the op of the same name in `tape_core`; only what is faster, or missing 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from tape_core.backends import check_labels, get_default_dtype
 
-from tape_numpy import indexing
+from tape_numpy import indexing, windows
 
 # The reductions without the Python layers of np.sum and its like.
 _add: Any = np.add.reduce
@@ -127,13 +128,21 @@ def _ones_like(x: Any, **kwargs: Any) -> Any:
 
 
 def _sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    if axis == 0 and dtype is None and not keepdims and x.ndim == 2 and x.dtype in _FLOATS:
-        # Over the rows of a matrix, as for the gradient of a bias, BLAS is more than twice as fast.
-        rows = len(x)
-        return (_ones if rows <= _FEW else np.ones)(rows, x.dtype).dot(x)
+    if axis is not None and dtype is None and x.ndim >= 2 and x.dtype in _FLOATS:
+        leading = 1 if axis == 0 else len(axis) if type(axis) is tuple and axis == _LEADING[: len(axis)] else 0
+        if 0 < leading < x.ndim and (x.ndim == 2 or (x.flags.c_contiguous and x.size)):
+            # Over the rows of a matrix, as for the gradient of a bias, BLAS is several times as fast.
+            shape = x.shape
+            flat = x if x.ndim == 2 else x.reshape(math.prod(shape[:leading]), -1)
+            rows = len(flat)
+            total = (_ones if rows <= _FEW else np.ones)(rows, x.dtype).dot(flat)
+            if keepdims:
+                return total.reshape((1,) * leading + shape[leading:])
+            return total if x.ndim == leading + 1 else total.reshape(shape[leading:])
     return _add(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
+_LEADING = tuple(range(8))
 _FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 _FEW = 4096  # rows; longer vectors of ones are not kept
 _ones = lru_cache(maxsize=32)(np.ones)
@@ -150,7 +159,7 @@ def _min(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 def _mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     if x.dtype.kind not in "fc" or x.dtype.itemsize < 4:
         return np.mean(x, axis=axis, keepdims=keepdims)
-    total = _add(x, axis=axis, keepdims=keepdims)
+    total = _sum(x, axis=axis, keepdims=keepdims)
     count = x.size // total.size if total.size else 0
     if count == 0:
         return np.mean(x, axis=axis, keepdims=keepdims)
@@ -234,6 +243,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "log_softmax": _log_softmax,
     "cross_entropy": _cross_entropy,
     "cross_entropy_vjp": _cross_entropy_vjp,
+    **windows.KERNELS,
 }
 
 RULES: dict[str, dict[str, Any]] = {

@@ -1,10 +1,11 @@
 """Backends: what a plugin author implements, and how backends are found and selected."""
 
 from tape_core.backends.array_api import ArrayAPIBackend
-from tape_core.backends.checks import check_labels, check_top_k
+from tape_core.backends.checks import check_convolve, check_labels, check_top_k
 from tape_core.backends.errors import BackendError, BackendLoadError, BackendNotFoundError
 from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, hookimpl
 from tape_core.backends.protocol import Backend
+from tape_core.backends.windows import Windows, normal_axes, pool_windows, spatial_axes, windows
 from tape_core.dtypes import get_default_dtype
 
 __all__ = [
@@ -15,8 +16,14 @@ __all__ = [
     "BackendInfo",
     "BackendLoadError",
     "BackendNotFoundError",
+    "Windows",
+    "check_convolve",
     "check_labels",
     "check_top_k",
     "get_default_dtype",
     "hookimpl",
+    "normal_axes",
+    "pool_windows",
+    "spatial_axes",
+    "windows",
 ]

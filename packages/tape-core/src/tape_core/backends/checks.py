@@ -31,3 +31,21 @@ def check_top_k(x: Any, k: Any, axis: int, is_complex: bool) -> int:
     if is_complex:
         raise TypeError("complex numbers have no order")
     return operator.index(k)
+
+
+def check_convolve(a: Any, v: Any, mode: str) -> None:
+    """Raise for what `convolve` does not take."""
+    for name, x in (("a", a), ("v", v)):
+        shape = tuple(getattr(x, "shape", ()))
+        if len(shape) != 1 or shape[0] == 0:
+            raise ValueError(f"{name} must be 1-d and not empty, got shape {shape}")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"mode must be 'full', 'same' or 'valid', got {mode!r}")
+
+
+def check_inexact(xp: Any, name: str, x: Any, *, real: bool = False) -> None:
+    """Raise for an array that is not of a floating dtype, or not of a real one."""
+    kinds = ("real floating",) if real else ("real floating", "complex floating")
+    if not xp.isdtype(x.dtype, kinds):
+        kind = "real floating" if real else "floating"
+        raise TypeError(f"{name} must be of a {kind} dtype, not {x.dtype}; convert it with tape_core.astype")

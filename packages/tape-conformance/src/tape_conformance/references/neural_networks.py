@@ -1,0 +1,324 @@
+"""Functions of neural networks beyond the standard, on NumPy arrays: loops written from the definitions, or NumPy's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+
+def _each(value: Any, n: int) -> tuple[Any, ...]:
+    return (value,) * n if isinstance(value, int) else tuple(value)
+
+
+def _pairs(padding: Any, sizes: Any, kernel: Any, stride: Any, dilation: Any) -> list[tuple[int, int]]:
+    """The zeros before and after, for each axis."""
+    pairs = []
+    for i, n in enumerate(sizes):
+        if padding == "valid":
+            pair = (0, 0)
+        elif padding == "same":
+            outputs = math.ceil(n / stride[i])
+            total = max(0, (outputs - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - n)
+            pair = (total // 2, total - total // 2)
+        else:
+            own = padding if isinstance(padding, int) else padding[i]
+            pair = (own, own) if isinstance(own, int) else tuple(own)
+        pairs.append(pair)
+    return pairs
+
+
+def _terms(
+    sizes: Any, outputs: Any, kernel: Any, stride: Any, dilation: Any, pads: Any
+) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """The places in x, in the kernel and in the result that a convolution multiplies and adds."""
+    for p in product(*map(range, outputs)):
+        for k in product(*map(range, kernel)):
+            at = tuple(a * s + b * d - lo for a, b, s, d, (lo, _) in zip(p, k, stride, dilation, pads, strict=True))
+            if all(0 <= i < n for i, n in zip(at, sizes, strict=True)):
+                yield at, k, p
+
+
+def _first(x: Any, layout: str) -> Any:
+    return np.moveaxis(x, -1, 1) if layout == "channels_last" else x
+
+
+def _back(x: Any, layout: str) -> Any:
+    return np.moveaxis(x, 1, -1) if layout == "channels_last" else x
+
+
+def _weights(w: Any, layout: str) -> Any:
+    """(out, in / groups, *kernel)."""
+    return np.moveaxis(w, (-1, -2), (0, 1)) if layout == "channels_last" else w
+
+
+def _outputs(sizes: Any, kernel: Any, stride: Any, dilation: Any, pads: Any) -> list[int]:
+    return [
+        (n + lo + hi - (k - 1) * d - 1) // s + 1
+        for n, k, s, d, (lo, hi) in zip(sizes, kernel, stride, dilation, pads, strict=True)
+    ]
+
+
+def conv(
+    x: Any,
+    w: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = "valid",
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "channels_last",
+) -> Any:
+    x, w = _first(x, layout), _weights(w, layout)
+    sizes, kernel = x.shape[2:], w.shape[2:]
+    stride, dilation = _each(stride, len(sizes)), _each(dilation, len(sizes))
+    pads = _pairs(padding, sizes, kernel, stride, dilation)
+    outputs = _outputs(sizes, kernel, stride, dilation, pads)
+    out: Any = np.zeros((x.shape[0], w.shape[0], *outputs), np.result_type(x, w))
+    each = w.shape[0] // groups
+    for at, k, p in _terms(sizes, outputs, kernel, stride, dilation, pads):
+        for o, c in product(range(w.shape[0]), range(w.shape[1])):
+            out[(slice(None), o, *p)] += w[(o, c, *k)] * x[(slice(None), o // each * w.shape[1] + c, *at)]
+    return _back(out, layout)
+
+
+def conv_transpose(
+    x: Any,
+    w: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = "valid",
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "channels_last",
+) -> Any:
+    x, w = _first(x, layout), _weights(w, layout)
+    outputs, kernel = x.shape[2:], w.shape[2:]
+    n = len(kernel)
+    stride, dilation, rest = _each(stride, n), _each(dilation, n), _each(output_padding, n)
+    if padding == "same":
+        sizes = [m * s for m, s in zip(outputs, stride, strict=True)]
+        pads = _pairs(padding, sizes, kernel, stride, dilation)
+    else:
+        pads = _pairs(padding, outputs, kernel, stride, dilation)
+        sizes = [
+            (m - 1) * s + (k - 1) * d + 1 + r - lo - hi
+            for m, s, k, d, r, (lo, hi) in zip(outputs, stride, kernel, dilation, rest, pads, strict=True)
+        ]
+    out = np.zeros((x.shape[0], w.shape[1] * groups, *sizes), np.result_type(x, w))
+    each = w.shape[0] // groups
+    for at, k, p in _terms(sizes, outputs, kernel, stride, dilation, pads):
+        for o, c in product(range(w.shape[0]), range(w.shape[1])):
+            out[(slice(None), o // each * w.shape[1] + c, *at)] += w[(o, c, *k)] * x[(slice(None), o, *p)]
+    return _back(out, layout)
+
+
+def conv_weight_vjp(
+    x: Any,
+    cotangent: Any,
+    size: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = "valid",
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "channels_last",
+) -> Any:
+    x, cotangent = _first(x, layout), _first(cotangent, layout)
+    sizes, outputs = x.shape[2:], cotangent.shape[2:]
+    stride, dilation = _each(stride, len(sizes)), _each(dilation, len(sizes))
+    pads = _pairs(padding, sizes, size, stride, dilation)
+    channels = x.shape[1] // groups
+    out = np.zeros((cotangent.shape[1], channels, *size), np.result_type(x, cotangent))
+    each = cotangent.shape[1] // groups
+    for at, k, p in _terms(sizes, outputs, size, stride, dilation, pads):
+        for o, c in product(range(out.shape[0]), range(channels)):
+            out[(o, c, *k)] += np.sum(cotangent[(slice(None), o, *p)] * x[(slice(None), o // each * channels + c, *at)])
+    return np.moveaxis(out, (0, 1), (-1, -2)) if layout == "channels_last" else out
+
+
+def _normal(axis: Any, ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim)) if axis is None else tuple(a % ndim for a in _each(axis, 1))
+
+
+def sliding_windows(x: Any, window: Any, *, axis: Any = None, stride: Any = 1, dilation: Any = 1) -> Any:
+    axes = _normal(axis, x.ndim)
+    n = len(axes)
+    window, stride, dilation = _each(window, n), _each(stride, n), _each(dilation, n)
+    spans = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
+    view = np.lib.stride_tricks.sliding_window_view(x, spans, axes)
+    key: list[Any] = [slice(None)] * view.ndim
+    for i, a in enumerate(axes):
+        key[a] = slice(None, None, stride[i])
+        key[x.ndim + i] = slice(None, None, dilation[i])
+    return view[tuple(key)].copy()
+
+
+def add_windows(parts: Any, shape: Any, *, axis: Any = None, stride: Any = 1, dilation: Any = 1) -> Any:
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    window = parts.shape[len(shape) :]
+    places = sliding_windows(numbers, window, axis=axis, stride=stride, dilation=dilation)
+    out = np.zeros(math.prod(shape), parts.dtype)
+    np.add.at(out, places.ravel(), parts.ravel())
+    return out.reshape(shape)
+
+
+def _pools(x: Any, window: Any, stride: Any, padding: Any, layout: str) -> Any:
+    """Channels first: x, the shape of the result, and for each of its places the slices of x that a window sees."""
+    x = _first(x, layout)
+    sizes = x.shape[2:]
+    window = _each(window, len(sizes))
+    stride = window if stride is None else _each(stride, len(sizes))
+    ones = (1,) * len(sizes)
+    pads = _pairs(padding, sizes, window, stride, ones)
+    outputs = _outputs(sizes, window, stride, ones, pads)
+    seen = {}
+    for p in product(*map(range, outputs)):
+        starts = [a * s - lo for a, s, (lo, _) in zip(p, stride, pads, strict=True)]
+        seen[p] = tuple(slice(max(0, i), min(n, i + k)) for i, k, n in zip(starts, window, sizes, strict=True))
+    return x, (*x.shape[:2], *outputs), seen, math.prod(window)
+
+
+def _flat(x: Any) -> Any:
+    return x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
+
+
+def max_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = "valid", layout: str = "channels_last") -> Any:
+    x, shape, seen, _ = _pools(x, window, stride, padding, layout)
+    out = np.zeros(shape, x.dtype)
+    for p, key in seen.items():
+        out[(..., *p)] = _flat(x[(..., *key)]).max(axis=-1)
+    return _back(out, layout)
+
+
+def _greatest(x: Any, window: Any, stride: Any, padding: Any, layout: str) -> Any:
+    """For each place of the result, by example and channel: where its first greatest element is in x."""
+    numbers = np.arange(x.size).reshape(_first(x, layout).shape)
+    x, shape, seen, _ = _pools(x, window, stride, padding, layout)
+    out = np.zeros(shape, np.int64)
+    for p, key in seen.items():
+        inside = _flat(x[(..., *key)])
+        at = inside.argmax(axis=-1)[..., None]
+        out[(..., *p)] = np.take_along_axis(numbers[(..., *key)].reshape(inside.shape), at, axis=-1)[..., 0]
+    return x, out
+
+
+def max_pool_vjp(
+    cotangent: Any,
+    x: Any,
+    window: Any,
+    *,
+    stride: Any = None,
+    padding: Any = "valid",
+    layout: str = "channels_last",
+) -> Any:
+    x, places = _greatest(x, window, stride, padding, layout)
+    out = np.zeros(x.size, cotangent.dtype)
+    np.add.at(out, places.ravel(), _first(cotangent, layout).ravel())
+    return _back(out.reshape(x.shape), layout)
+
+
+def max_pool_jvp(
+    tangent: Any,
+    x: Any,
+    window: Any,
+    *,
+    stride: Any = None,
+    padding: Any = "valid",
+    layout: str = "channels_last",
+) -> Any:
+    _, places = _greatest(x, window, stride, padding, layout)
+    return _back(_first(tangent, layout).ravel()[places], layout)
+
+
+def avg_pool(
+    x: Any,
+    window: Any,
+    *,
+    stride: Any = None,
+    padding: Any = "valid",
+    count_include_pad: bool = False,
+    layout: str = "channels_last",
+) -> Any:
+    x, shape, seen, size = _pools(x, window, stride, padding, layout)
+    out = np.zeros(shape, x.dtype)
+    for p, key in seen.items():
+        inside = _flat(x[(..., *key)])
+        out[(..., *p)] = inside.sum(axis=-1) / (size if count_include_pad else inside.shape[-1])
+    return _back(out, layout)
+
+
+def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
+    if x.ndim == 0:
+        return x
+    if mode == "constant":
+        return np.pad(x, pad_width, constant_values=constant_values)
+    return np.pad(x, pad_width, mode)  # type: ignore[call-overload]
+
+
+def normalize(x: Any, scale: Any = None, offset: Any = None, *, axis: Any, epsilon: float) -> Any:
+    mean, variance = x.mean(axis=axis), x.var(axis=axis)
+    out = (x - x.mean(axis=axis, keepdims=True)) / np.sqrt(x.var(axis=axis, keepdims=True) + epsilon)
+    return out * (1 if scale is None else scale) + (0 if offset is None else offset), mean, variance
+
+
+def rms_norm(x: Any, scale: Any = None, *, axis: Any = -1, epsilon: float = 1e-6) -> Any:
+    out = x / np.sqrt((x**2).mean(axis=axis, keepdims=True) + epsilon)
+    return out if scale is None else out * scale
+
+
+def attend(arrays: Any, *, is_causal: bool = False, scale: float | None = None) -> Any:
+    query, key, value = arrays[:3]
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = np.einsum("...ie,...je->...ij", query, key) * scale
+    allowed = np.ones(scores.shape, np.bool)
+    if is_causal:
+        allowed &= np.tri(*scores.shape[-2:], dtype=np.bool)
+    if len(arrays) > 3:
+        mask = arrays[3]
+        if mask.dtype == np.bool:
+            scores, allowed = np.broadcast_arrays(scores, allowed & mask)
+        else:
+            scores, allowed = np.broadcast_arrays(scores + mask, allowed)
+    weights = np.where(allowed, np.exp(scores), 0)
+    total = weights.sum(axis=-1)
+    with np.errstate(divide="ignore"):
+        logarithm = np.log(total)
+    shares = weights / np.where(total == 0, 1, total)[..., None]
+    return np.einsum("...ij,...jo->...io", shares, value), logarithm
+
+
+def drop(x: Any, keep: Any, *, rate: float) -> Any:
+    return np.where(keep, x / (1 - rate) if rate < 1 else 0, 0)
+
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "add_windows": add_windows,
+    "attend": attend,
+    "avg_pool": avg_pool,
+    "conv": conv,
+    "conv_transpose": conv_transpose,
+    "conv_weight_vjp": conv_weight_vjp,
+    "convolve": np.convolve,
+    "drop": drop,
+    "elu": lambda x, alpha=1.0: np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0)) - 1)),
+    "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
+    "hard_silu": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "leaky_relu": lambda x, slope=0.01: np.where(x > 0, x, slope * x),
+    "log_sigmoid": lambda x: -np.logaddexp(0, -x),
+    "max_pool": max_pool,
+    "max_pool_jvp": max_pool_jvp,
+    "max_pool_vjp": max_pool_vjp,
+    "mish": lambda x: x * np.tanh(np.logaddexp(0, x)),
+    "normalize": normalize,
+    "pad": pad,
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "rms_norm": rms_norm,
+    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * (np.exp(np.minimum(x, 0)) - 1)),
+    "sliding_windows": sliding_windows,
+}
+"""By the name of the op; each takes the op's own arguments."""

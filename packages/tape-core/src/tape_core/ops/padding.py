@@ -1,0 +1,177 @@
+"""Padding of arrays, as NumPy's `pad`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from tape_core.op import op, vjp
+from tape_core.samples import Draw, Refused, Sample
+from tape_core.tensor import ArrayLike, Tensor
+
+PadWidth = int | tuple[int, int] | Sequence[tuple[int, int]]
+Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
+
+Pairs = tuple[tuple[int, int], ...]
+Run = tuple[int, int, int]
+"""Where it starts, its length, and 1, -1 or 0: consecutive elements, backwards, or the same one again and again."""
+
+
+def _pairs(pad_width: Any, ndim: int) -> Pairs:
+    widths: Any = (pad_width, pad_width) if isinstance(pad_width, int) else tuple(pad_width)
+    if len(widths) == 2 and all(isinstance(w, int) for w in widths):
+        widths = (widths,) * ndim
+    elif len(widths) == 1:
+        widths = tuple(widths) * ndim
+    pairs: Any = tuple([tuple(w) if isinstance(w, tuple | list) else (w,) for w in widths])
+    if len(pairs) != ndim or not all(len(p) == 2 and all(isinstance(w, int) and w >= 0 for w in p) for p in pairs):
+        raise ValueError(
+            f"pad_width must be an integer of at least 0, a pair (before, after), or such a pair for each of {ndim} "
+            f"axes, got {pad_width!r}"
+        )
+    checked: Pairs = pairs
+    return checked
+
+
+def _place(i: int, n: int, mode: Mode) -> int:
+    """Which of n elements stands at i, which may be outside."""
+    if mode == "edge":
+        return min(max(i, 0), n - 1)
+    if mode == "wrap":
+        return i % n
+    period = 2 * n if mode == "symmetric" else max(2 * n - 2, 1)
+    i %= period
+    return i if i < n else period - (mode == "symmetric") - i
+
+
+def _runs(places: Sequence[int]) -> list[Run]:
+    runs: list[Run] = []
+    for place in places:
+        if runs:
+            start, length, step = runs[-1]
+            ahead = place - (start + step * (length - 1))
+            if abs(ahead) <= 1 and (length == 1 or ahead == step):
+                runs[-1] = (start, length + 1, ahead)
+                continue
+        runs.append((place, 1, 1))
+    return runs
+
+
+def _runs_of(n: int, before: int, after: int, mode: Mode) -> tuple[list[Run], list[Run]]:
+    """What stands before and after n elements."""
+    if n == 0 and before + after:
+        raise ValueError(f"an axis of length 0 has nothing to pad with in mode {mode!r}")
+    return (
+        _runs([_place(i, n, mode) for i in range(-before, 0)]),
+        _runs([_place(i, n, mode) for i in range(n, n + after)]),
+    )
+
+
+def _cut(x: Any, axis: int, start: int, length: int) -> Any:
+    return x[(*(slice(None),) * axis, slice(start, start + length), ...)]
+
+
+def _take_run(xp: Any, x: Any, axis: int, run: Run) -> Any:
+    start, length, step = run
+    if step == 0:
+        shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+        return xp.broadcast_to(_cut(x, axis, start, 1), shape)
+    if step == 1:
+        return _cut(x, axis, start, length)
+    return xp.flip(_cut(x, axis, start - length + 1, length), axis=axis)
+
+
+def _put_run(xp: Any, g: Any, axis: int, run: Run, n: int) -> Any:
+    """The transpose of `_take_run`, from an axis of length n."""
+    start, length, step = run
+    if step == 0:
+        g, length = xp.sum(g, axis=axis, keepdims=True), 1
+    elif step == -1:
+        g, start = xp.flip(g, axis=axis), start - length + 1
+    widths = [(start, n - start - length) if a == axis else (0, 0) for a in range(len(g.shape))]
+    return xp.pad(g, tuple(widths))
+
+
+def _pad_kernel(xp: Any, x: Any, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: complex = 0) -> Any:
+    shape = tuple(x.shape)
+    pairs = _pairs(pad_width, len(shape))
+    if mode == "constant":
+        target = tuple(n + before + after for n, (before, after) in zip(shape, pairs, strict=True))
+        key = tuple(slice(before, before + n) for n, (before, _) in zip(shape, pairs, strict=True))
+        if constant_values == 0:
+            return xp.scatter(x, key, target)
+        return xp.setitem(xp.full_like(xp.zeros_beside(x, target, dtype=x.dtype), constant_values), x, key)
+    if mode not in ("edge", "reflect", "symmetric", "wrap"):
+        raise ValueError(f"mode must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap', got {mode!r}")
+    for axis, (before, after) in enumerate(pairs):
+        if before or after:
+            ahead, behind = _runs_of(shape[axis], before, after, mode)
+            pieces = [
+                *(_take_run(xp, x, axis, run) for run in ahead),
+                x,
+                *(_take_run(xp, x, axis, run) for run in behind),
+            ]
+            x = xp.concat(pieces, axis=axis)
+    return x
+
+
+def _pad_vjp(xp: Any, g: Any, x_spec: Any, pad_width: PadWidth, mode: Mode) -> Any:
+    shape = x_spec.shape
+    pairs = _pairs(pad_width, len(shape))
+    if mode == "constant":
+        return g[tuple(slice(before, before + n) for n, (before, _) in zip(shape, pairs, strict=True))]
+    for axis, (before, after) in reversed(list(enumerate(pairs))):
+        if before or after:
+            n = shape[axis]
+            ahead, behind = _runs_of(n, before, after, mode)
+            d = _cut(g, axis, before, n)
+            for at, runs in ((0, ahead), (before + n, behind)):
+                for run in runs:
+                    d = d + _put_run(xp, _cut(g, axis, at, run[1]), axis, run, n)
+                    at += run[1]
+            g = d
+    return g
+
+
+def _pad_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), 1)
+    yield Sample(draw(2, 3), (1, 2), constant_values=0.5)
+    yield Sample(draw.complex(2, 3), ((0, 1), (2, 0)), constant_values=1j)
+    yield Sample(draw(0, 2), 1)
+    yield Sample(draw(), 1)
+    for mode in ("edge", "reflect", "symmetric", "wrap"):
+        yield Sample(draw(3, 4), ((1, 2), (0, 3)), mode)
+        yield Sample(draw(2), (5, 7), mode=mode)
+        yield Sample(draw.complex(1), (1, 2), mode=mode)
+        yield Sample(draw(0, 2), ((0, 0), (1, 1)), mode=mode)
+        yield Refused(ValueError, "length 0", draw(0, 2), 1, mode=mode)
+    yield Refused(ValueError, "pad_width", draw(2, 3), -1)
+    yield Refused(ValueError, "pad_width", draw(2, 3), ((1, 1), (1, 1), (1, 1)))
+    yield Refused(ValueError, "mode", draw(2), 1, mode="mirror")
+
+
+@op(x=vjp(_pad_vjp), kernel=_pad_kernel, samples=_pad_samples)
+def pad(x: ArrayLike, /, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: complex = 0) -> Tensor:
+    """`x` with elements added at both ends of its axes, as by `numpy.pad`.
+
+    >>> import tape_core as tc
+    >>> x = tc.asarray([1, 2, 3])
+    >>> tc.pad(x, 2).tolist(), tc.pad(x, (1, 0), constant_values=9).tolist()
+    ([0, 0, 1, 2, 3, 0, 0], [9, 1, 2, 3])
+    >>> for mode in ("edge", "reflect", "symmetric", "wrap"):
+    ...     print(tc.pad(x, 2, mode).tolist())
+    [1, 1, 1, 2, 3, 3, 3]
+    [3, 2, 1, 2, 3, 2, 1]
+    [2, 1, 1, 2, 3, 3, 2]
+    [2, 3, 1, 2, 3, 1, 2]
+
+    Args:
+        pad_width: how many, at each end of each axis; a pair (before, after) for each axis; or one such pair for all.
+        mode: what stands there: `constant_values`; the nearest element ("edge"); the mirror image without or with the
+            element at the end ("reflect", "symmetric"); or what stands at the other end ("wrap"). More than the array
+            has goes on in the same way.
+
+    Raises:
+        ValueError: a width is negative, their number is not that of the axes, the mode is unknown, or there is nothing
+            to take elements from.
+    """
