@@ -131,6 +131,7 @@ from tape_core.ops.logic import (
 )
 from tape_core.ops.manipulation import (
     broadcast_arrays,
+    broadcast_shapes,
     broadcast_to,
     concat,
     expand_dims,
@@ -161,7 +162,7 @@ from tape_core.ops.nn import (
 from tape_core.ops.scatter import at
 from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, diff, nonzero, searchsorted
 from tape_core.ops.segments import segment_max, segment_mean, segment_min, segment_prod, segment_sum
-from tape_core.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
+from tape_core.ops.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from tape_core.ops.sorting import argsort, sort, top_k
 from tape_core.ops.special import erf
 from tape_core.ops.statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var
@@ -213,6 +214,7 @@ __all__ = [
     "bitwise_xor",
     "bool",
     "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
     "can_cast",
     "ceil",
@@ -268,6 +270,7 @@ __all__ = [
     "int64",
     "isdtype",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "less",
