@@ -149,6 +149,7 @@ from tape_core.ops.logic import (
 )
 from tape_core.ops.manipulation import (
     broadcast_arrays,
+    broadcast_shapes,
     broadcast_to,
     concat,
     expand_dims,
@@ -182,7 +183,7 @@ from tape_core.ops.pooling import avg_pool, max_pool
 from tape_core.ops.scatter import at
 from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, diff, nonzero, searchsorted
 from tape_core.ops.segments import segment_max, segment_mean, segment_min, segment_prod, segment_sum
-from tape_core.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
+from tape_core.ops.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from tape_core.ops.signal import convolve
 from tape_core.ops.sorting import argsort, sort, top_k
 from tape_core.ops.special import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
@@ -240,6 +241,7 @@ __all__ = [
     "bitwise_xor",
     "bool",
     "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
     "can_cast",
     "ceil",
@@ -319,6 +321,7 @@ __all__ = [
     "interp",
     "isdtype",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "layer_norm",

@@ -27,15 +27,21 @@ def setitem(x: Any, values: Any, key: Any) -> Any:
     return out if out.shape else out[()]
 
 
+_QUIET = (np.minimum, np.maximum)  # they warn of NaN in `at`, though nowhere else
+
+
 def updater(ufunc: Any) -> Callable[..., Any]:
     """The kernel of the op that combines by `ufunc`."""
 
     def kernel(x: Any, values: Any, key: Any) -> Any:
         out = np.array(x)
-        if _repeats(key):
-            _at(ufunc, out, values, key)
-        else:
+        if not _repeats(key):
             out[key] = ufunc(out[key], values)
+        elif ufunc in _QUIET:
+            with np.errstate(invalid="ignore"):
+                _at(ufunc, out, values, key)
+        else:
+            _at(ufunc, out, values, key)
         return out if out.shape else out[()]
 
     return kernel

@@ -225,6 +225,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "min": _min,
     "eig": _eig,
     "eigvals": _eigvals,
+    "isin": lambda x1, x2, *, invert=False: np.isin(x1, x2, invert=invert)[()],
     "sort": _sort,
     "argsort": _argsort,
     "getitem": operator.getitem,

@@ -41,12 +41,38 @@ def squeeze(x: ArrayLike, /, axis: Shape) -> Tensor:
 def _expand_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3), axis=1)
     yield Sample(draw(), axis=-1)
+    yield Sample(draw(2, 3), axis=(-1, 0, 2))
+    yield Sample(draw(2), axis=())
     yield Refused(IndexError, "axis", draw(2), axis=3)
+    yield Refused(IndexError, "axis", draw(2), axis=(0, -4))
+    yield Refused(ValueError, "axis .* twice", draw(2), axis=(0, -3))
 
 
-@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=with_complex(_expand_samples))
-def expand_dims(x: ArrayLike, /, axis: int = 0) -> Tensor:
-    """With a new dimension of length 1 at `axis`."""
+def _expand_kernel(xp: Any, x: Any, axis: Shape = 0) -> Any:
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    n = len(x.shape) + len(axes)
+    for a in axes:
+        if not -n <= a < n:
+            raise IndexError(f"axis {a} is out of bounds for a result of {n} dimensions")
+    places = {a % n for a in axes}
+    if len(places) < len(axes):
+        raise ValueError(f"axis {axis} names a dimension twice")
+    lengths = iter(x.shape)
+    return xp.reshape(x, tuple(1 if k in places else next(lengths) for k in range(n)))
+
+
+@linear(
+    x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)),
+    kernel=_expand_kernel,
+    samples=with_complex(_expand_samples),
+)
+def expand_dims(x: ArrayLike, /, axis: Shape = 0) -> Tensor:
+    """With a new dimension of length 1 at `axis`, or several: where they are in the result.
+
+    >>> import tape_core as tc
+    >>> tc.expand_dims(tc.zeros((2, 3)), axis=(0, -1)).shape
+    (1, 2, 3, 1)
+    """
 
 
 def _permute_samples(draw: Draw) -> Iterator[Sample]:
@@ -99,6 +125,26 @@ def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
 @linear(x=transpose(lambda xp, g, x_spec: sum_to(xp, g, x_spec.shape)), samples=with_complex(_broadcast_samples))
 def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new dimensions and along those of length 1 until it has `shape`."""
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to; of none, that of a 0-d array.
+
+    >>> import tape_core as tc
+    >>> tc.broadcast_shapes((2, 1), (3,), ())
+    (2, 3)
+
+    Raises:
+        ValueError: they do not broadcast.
+    """
+    n = builtins.max(map(len, shapes), default=0)
+    out = []
+    for k in range(-n, 0):
+        lengths = {shape[k] for shape in shapes if len(shape) >= -k} - {1}
+        if len(lengths) > 1:
+            raise ValueError(f"broadcast_shapes: shapes {', '.join(map(str, shapes))} do not broadcast")
+        out.append(lengths.pop() if lengths else 1)
+    return tuple(out)
 
 
 def broadcast_arrays(*arrays: ArrayLike) -> list[Tensor]:

@@ -14,12 +14,12 @@ from typing import Any
 from tape_core.op import NONDIFF, linear, op, registry, transpose, vjp
 from tape_core.ops import elementwise as ew
 from tape_core.ops import keys
-from tape_core.ops.creation import asarray, ones_like
+from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype
 from tape_core.ops.indexing import getitem_with_key, key_samples, raw_key, setitem_with_key, updated
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.samples import Draw, Refused, Sample, Samples
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, wrap
 
 
 def _samples(name: str, *, ordered: bool = False) -> Samples:
@@ -158,6 +158,12 @@ def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callab
     return function
 
 
+def filled(x: Tensor, shape: tuple[int, ...], value: Any) -> Tensor:
+    """A number as a constant of a shape, on the backend and device and in the dtype of `x`."""
+    xp, array = x.backend.xp, x._array
+    return wrap(xp.zeros_beside(array, shape, dtype=array.dtype) + value, x.backend)
+
+
 scatter_add_with_key = _with_key(scatter_add)
 scatter_multiply_with_key = _with_key(scatter_multiply)
 scatter_min_with_key = _with_key(scatter_min, ordered=True)
@@ -228,8 +234,14 @@ class at:
         x, key = self._named()
         x, values = updated("at.subtract", x, values)
         if type(values) in SCALARS:
-            values = asarray(values, dtype=x.dtype, device=x.device, backend=x.backend)
-        return scatter_add_with_key(x, ew.negative(astype(values, x.dtype)), key)
+            values = filled(x, (), values)
+        values = astype(values, x.dtype)
+        if x.dtype.kind == "unsigned integer":
+            # In an array, since NumPy warns of a scalar that wraps around.
+            opposite = reshape(ew.negative(reshape(values, (-1,))), values.shape)
+        else:
+            opposite = ew.negative(values)
+        return scatter_add_with_key(x, opposite, key)
 
     def multiply(self, values: ArrayLike, /) -> Tensor:
         """The elements multiplied with `values`. The derivative is exact where factors are 0."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tape_core.op import NONDIFF, op
 from tape_core.ops.indexing import take
+from tape_core.ops.keys import is_array
 from tape_core.ops.manipulation import concat
 from tape_core.ops.sorting import A_PLACE, sort
 from tape_core.ops.statistical import Axis, reductions
@@ -52,12 +53,19 @@ def _searchsorted_samples(draw: Draw) -> Iterator[Sample]:
     ordered = sort(draw(4))
     yield Sample(ordered, draw(3))
     yield Sample(ordered, draw(2, 2), side="right")
+    yield Sample(ordered, 0.5)
+
+
+def _searchsorted_kernel(xp: Any, x1: Any, x2: Any, *, side: Literal["left", "right"] = "left") -> Any:
+    if not is_array(x2):
+        x2 = xp.zeros_beside(x1, (), dtype=x1.dtype) + x2
+    return xp.searchsorted(x1, x2, side=side)
 
 
 @op(
     x1=NONDIFF,
     x2=NONDIFF,
-    kernel=lambda xp, x1, x2, side="left": xp.searchsorted(x1, x2, side=side),
+    kernel=_searchsorted_kernel,
     samples=_searchsorted_samples,
     reason=A_PLACE,
 )
@@ -71,6 +79,7 @@ def searchsorted(
     """Where each element of `x2` would have to be inserted into the ordered vector `x1` to keep it in order.
 
     Args:
+        x2: an array or a Python scalar.
         side: before or after elements that are equal.
         sorter: what brings `x1` into order, as from :func:`argsort`; by default it is in order.
     """

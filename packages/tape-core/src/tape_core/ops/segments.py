@@ -7,11 +7,11 @@ from typing import Any
 
 from tape_core import dtypes
 from tape_core.ops import elementwise as ew
-from tape_core.ops.creation import full, ones_like
+from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype, iinfo
 from tape_core.ops.indexing import scatter_with_key
 from tape_core.ops.manipulation import reshape
-from tape_core.ops.scatter import scatter_max_with_key, scatter_min_with_key, scatter_multiply_with_key
+from tape_core.ops.scatter import filled, scatter_max_with_key, scatter_min_with_key, scatter_multiply_with_key
 from tape_core.ops.statistical import max as largest
 from tape_core.ops.statistical import min as smallest
 from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
@@ -88,7 +88,7 @@ def segment_prod(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | No
     The derivative is exact where elements are 0.
     """
     x, ids, shape = _checked("segment_prod", x, segment_ids, num_segments)
-    return scatter_multiply_with_key(_filled(x, shape, 1), x, ids)
+    return scatter_multiply_with_key(filled(x, shape, 1), x, ids)
 
 
 def segment_max(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
@@ -97,7 +97,7 @@ def segment_max(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | Non
     That of none is -inf, or the smallest integer of the dtype, as in JAX. Rows that tie share the gradient equally.
     """
     x, ids, shape = _checked("segment_max", x, segment_ids, num_segments)
-    return scatter_max_with_key(_filled(x, shape, -math.inf if x.dtype.inexact else _limits(x).min), x, ids)
+    return scatter_max_with_key(filled(x, shape, -math.inf if x.dtype.inexact else _limits(x).min), x, ids)
 
 
 def segment_min(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
@@ -106,11 +106,7 @@ def segment_min(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | Non
     That of none is inf, or the largest integer of the dtype, as in JAX. Rows that tie share the gradient equally.
     """
     x, ids, shape = _checked("segment_min", x, segment_ids, num_segments)
-    return scatter_min_with_key(_filled(x, shape, math.inf if x.dtype.inexact else _limits(x).max), x, ids)
-
-
-def _filled(x: Tensor, shape: tuple[int, ...], value: Any) -> Tensor:
-    return full(shape, value, dtype=x.dtype, device=x.device, backend=x.backend)
+    return scatter_min_with_key(filled(x, shape, math.inf if x.dtype.inexact else _limits(x).max), x, ids)
 
 
 def _limits(x: Tensor) -> Any:

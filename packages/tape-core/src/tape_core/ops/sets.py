@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tape_core.op import NONDIFF, op
+from tape_core.ops.keys import is_array
 from tape_core.samples import Draw, Sample, Samples
 from tape_core.tensor import ArrayLike, Tensor
 
@@ -85,3 +86,45 @@ def unique_inverse(x: ArrayLike, /) -> UniqueInverseResult:
 @op(x=NONDIFF, samples=_seen(lambda xp, values: xp.sort(values)), reason=A_SET)
 def unique_values(x: ArrayLike, /) -> Tensor:
     """The different elements of `x`, in no order."""
+
+
+def _isin_samples(draw: Draw) -> Iterator[Sample]:
+    integers = draw.rng.integers
+    yield Sample(integers(0, 9, (2, 3)), integers(0, 9, (4,)))
+    yield Sample(integers(0, 9, ()), integers(0, 9, (2, 2)), invert=True)
+    yield Sample(integers(0, 3, (4,)), 1)
+    yield Sample(1, integers(0, 3, (4,)))
+    yield Sample(integers(0, 3, (4,)), integers(0, 3, (0,)))
+
+
+def _isin_kernel(xp: Any, x1: Any, x2: Any, *, invert: bool = False) -> Any:
+    if not is_array(x1) or not is_array(x2):
+        found = xp.any(x1 == x2) if is_array(x2) else x1 == x2
+    elif 0 in x2.shape:
+        found = xp.zeros_beside(x1, tuple(x1.shape), dtype=xp.bool)
+    else:
+        dtype = xp.result_type(x1, x2)
+        x1, x2 = xp.astype(x1, dtype), xp.sort(xp.astype(xp.reshape(x2, (-1,)), dtype))
+        at = xp.reshape(xp.searchsorted(x2, xp.reshape(x1, (-1,))), tuple(x1.shape))
+        last = x2.shape[0] - 1
+        nearest = xp.take(x2, xp.reshape(xp.where(at > last, last, at), (-1,)))
+        found = xp.reshape(nearest, tuple(x1.shape)) == x1
+    return xp.logical_not(found) if invert else found
+
+
+@op(
+    x1=NONDIFF,
+    x2=NONDIFF,
+    kernel=_isin_kernel,
+    samples=_isin_samples,
+    reason="the result is a truth value",
+)
+def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: bool = False) -> Tensor:
+    """Whether each element of `x1` equals an element of `x2`; with `invert`, whether it equals none.
+
+    >>> import tape_core as tc
+    >>> tc.isin(tc.asarray([1, 2, 3]), tc.asarray([3, 1])).tolist()
+    [True, False, True]
+
+    One of them may be a Python scalar. NaN equals nothing.
+    """
