@@ -41,9 +41,6 @@ class Tensor:
     _slots: dict[int, int]
     backend: Backend
 
-    # NumPy arrays and scalars on the left of an operator leave the operation to the Tensor.
-    __array_ufunc__ = None
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError("Tensor is not made by calling it; use tape_core.asarray(values, dtype=...)")
 
@@ -109,6 +106,19 @@ class Tensor:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         values = self.backend.numpy(self.array)
         return values.astype(dtype) if dtype is not None and dtype != values.dtype else values.copy()
+
+    # NumPy's own functions, also where an array or a NumPy scalar is on the left of an operator. What answers them is
+    # imported at the first call and takes the place of these two.
+
+    def __array_ufunc__(self, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+        from tape_core import numpy_protocol
+
+        return numpy_protocol.ufunc(self, ufunc, method, *inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from tape_core import numpy_protocol
+
+        return numpy_protocol.function(self, func, types, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         import tape_core
