@@ -69,6 +69,13 @@ def _conj(x: Any) -> Any:
     return tc.conj(x) if x.dtype.kind == "complex floating" else x
 
 
+def _beside(other: Any, x: Any) -> Any:
+    """`x` as a Tensor; a number where the other one is."""
+    if isinstance(x, tc.Tensor) or hasattr(x, "shape"):
+        return tc.asarray(x)
+    return tc.asarray(x, backend=getattr(other, "backend", None))
+
+
 # -- shapes
 
 
@@ -141,7 +148,7 @@ def column_stack(arrays: Any, /) -> Any:
 
 
 def append(arr: Any, values: Any, /, axis: int | None = None) -> Any:
-    return tc.concat([tc.asarray(arr), tc.asarray(values)], axis=axis)
+    return tc.concat([_beside(values, arr), _beside(arr, values)], axis=axis)
 
 
 def split(ary: Any, /, indices_or_sections: Any, axis: int = 0) -> Any:
@@ -160,7 +167,7 @@ def array_split(ary: Any, /, indices_or_sections: Any, axis: int = 0) -> Any:
         places = list(indices_or_sections)
     edges = [None, *places, None]
     before = (slice(None),) * (axis % ary.ndim)
-    return [ary[(*before, slice(start, stop))] for start, stop in itertools.pairwise(edges)]
+    return [ary[(*before, slice(start, stop), ...)] for start, stop in itertools.pairwise(edges)]
 
 
 def hsplit(ary: Any, /, indices_or_sections: Any) -> Any:
@@ -195,7 +202,7 @@ def tile(A: Any, /, reps: Any) -> Any:
 
 def pad(array: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
     if mode != "constant" or not isinstance(constant_values, int | float | complex):
-        raise TypeError("numpy.pad takes Tensors with mode='constant' and one value only")
+        raise TypeError("numpy.pad takes Tensors only with mode='constant' and one value")
     widths = np.broadcast_to(pad_width, (array.ndim, 2)).tolist()
     shape = tuple(before + n + after for n, (before, after) in zip(array.shape, widths, strict=True))
     out = tc.full(shape, constant_values, dtype=array.dtype, device=array.device, backend=array.backend)
@@ -223,7 +230,7 @@ def clip(a: Any, /, a_min: Any = None, a_max: Any = None, *, min: Any = None, ma
 
 def diff(a: Any, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: Any = None) -> Any:
     def edge(x: Any) -> Any:
-        if x is None or (x := tc.asarray(x)).ndim:
+        if x is None or (x := _beside(a, x)).ndim:
             return x
         return tc.broadcast_to(x, tuple(1 if k == axis % a.ndim else m for k, m in enumerate(a.shape)))
 
@@ -240,6 +247,10 @@ def unique(ar: Any, /, return_index: bool = False, return_inverse: bool = False,
 
 
 # -- numbers
+
+
+def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, *, dtype: Any = None) -> Any:
+    return tc.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
 
 
 def round(a: Any, /, decimals: int = 0) -> Any:
@@ -281,7 +292,7 @@ def ptp(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 def average(a: Any, /, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Any:
     if weights is None:
         return tc.mean(a, axis=axis, keepdims=keepdims)
-    weights = tc.asarray(weights)
+    weights = _beside(a, weights)
     if weights.shape != a.shape:
         weights = tc.reshape(weights, tuple(n if k == axis % a.ndim else 1 for k, n in enumerate(a.shape)))
     total = tc.sum(tc.broadcast_to(weights, a.shape), axis=axis, keepdims=keepdims)
@@ -291,7 +302,7 @@ def average(a: Any, /, axis: Any = None, weights: Any = None, *, keepdims: bool 
 def trapezoid(y: Any, /, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     y = tc.moveaxis(y, axis, -1)
     if x is not None:
-        x = tc.asarray(x)
+        x = _beside(y, x)
         dx = tc.diff(x if x.ndim == 1 else tc.moveaxis(x, axis, -1))
     return tc.sum(dx * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
 
@@ -310,7 +321,7 @@ def nanmean(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def polyval(p: Any, x: Any, /) -> Any:
-    p, x = tc.asarray(p), tc.asarray(x)
+    p, x = _beside(x, p), _beside(p, x)
     y = tc.zeros_like(x)
     for coefficient in p:
         y = y * x + coefficient
@@ -321,7 +332,7 @@ def polyval(p: Any, x: Any, /) -> Any:
 
 
 def dot(a: Any, b: Any, /) -> Any:
-    a, b = tc.asarray(a), tc.asarray(b)
+    a, b = _beside(b, a), _beside(a, b)
     if a.ndim == 0 or b.ndim == 0:
         return a * b
     if b.ndim <= 2:
@@ -330,7 +341,7 @@ def dot(a: Any, b: Any, /) -> Any:
 
 
 def inner(a: Any, b: Any, /) -> Any:
-    a, b = tc.asarray(a), tc.asarray(b)
+    a, b = _beside(b, a), _beside(a, b)
     return a * b if a.ndim == 0 or b.ndim == 0 else tc.tensordot(a, b, axes=([-1], [-1]))
 
 
@@ -349,7 +360,7 @@ def tensordot(a: Any, b: Any, /, axes: Any = 2) -> Any:
 
 
 def kron(a: Any, b: Any, /) -> Any:
-    a, b = tc.asarray(a), tc.asarray(b)
+    a, b = _beside(b, a), _beside(a, b)
     n = builtins.max(a.ndim, b.ndim)
     shape1, shape2 = (1,) * (n - a.ndim) + a.shape, (1,) * (n - b.ndim) + b.shape
     left = tc.reshape(a, tuple(m for length in shape1 for m in (length, 1)))
@@ -369,10 +380,9 @@ def diag(v: Any, /, k: int = 0) -> Any:
     if v.ndim == 2:
         return tc.linalg.diagonal(v, offset=k)
     n = v.shape[0] + abs(k)
-    out = tc.zeros((n, n), dtype=v.dtype, device=v.device, backend=v.backend)
-    places = tc.arange(v.shape[0], device=v.device, backend=v.backend)
-    out[places + builtins.max(-k, 0), places + builtins.max(k, 0)] = v
-    return out
+    place: dict[str, Any] = {"device": v.device, "backend": v.backend}
+    v = tc.concat([v, tc.zeros(abs(k), dtype=v.dtype, **place)])
+    return tc.where(tc.eye(n, k=k, dtype=tc.bool, **place), v[:, None] if k > 0 else v, 0)
 
 
 def diagflat(v: Any, /, k: int = 0) -> Any:

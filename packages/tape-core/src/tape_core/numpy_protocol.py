@@ -62,6 +62,7 @@ UFUNCS = {
     "invert": "bitwise_invert",
     "left_shift": "bitwise_left_shift",
     "power": "pow",
+    "psi": "digamma",
     "radians": "deg2rad",
     "right_shift": "bitwise_right_shift",
     "rint": "round",
@@ -175,8 +176,8 @@ def _unusual(self: Tensor, ufunc: Any, method: str, inputs: tuple[Any, ...], kwa
     label = _label(ufunc)
     if kwargs.get("out") is not None:
         raise TypeError(
-            f"{label}: out= writes into an array, as `array += t` does, and no tape sees what is written; write "
-            f"`array = array + t` for a Tensor, or use t.numpy() if no gradient is needed"
+            f"{label}: out=, and so `array += t`, writes into an array, which no tape sees; write "
+            f"`array = array + t` for a Tensor, or use t.numpy() where no gradient is needed"
         )
     given = {k: v for k, v in kwargs.items() if k not in _UNSET or v is not _UNSET[k]}
     if method == "__call__":
@@ -295,7 +296,7 @@ def _created(func: Any, like: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         dtype = rest[0] if rest else kwargs.get("dtype")
         if len(rest) <= 1 and _holds_tensor(obj):
             return asarray(obj, dtype=_parameter("dtype", dtype, like.backend), copy=kwargs.get("copy"))
-    return asarray(func(*_values(args), **_values(kwargs)), backend=like.backend)
+    return asarray(func(*_values(args), **_values(kwargs)), backend=like.backend, device=like.device)
 
 
 # -- arguments
@@ -356,7 +357,9 @@ def _wrapped(value: Any, like: Tensor) -> Any:
     """Tensors in place of NumPy arrays."""
     if type(value) is tuple:
         return tuple([_wrapped(v, like) for v in value])
-    return asarray(value, backend=like.backend) if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, np.ndarray | np.generic):
+        return asarray(value, backend=like.backend, device=like.device)
+    return value
 
 
 # -- what there is not
@@ -368,10 +371,11 @@ def _label(ufunc: Any) -> str:
 
 
 def refuse(label: str, argument: str | None = None) -> NoReturn:
-    """Raise the TypeError for a function, or an argument of one, that Tensors cannot be given to."""
-    what = f"{label} takes no Tensors" if argument is None else f"{label} takes no Tensors with {argument}="
+    """Raise the TypeError for a function, or an argument of one, that has no counterpart."""
+    what = label if argument is None else f"{label} with {argument}="
     raise TypeError(
-        f"{what}: their gradient would be lost. Give it t.numpy() where none is needed; else use functions of tape_core"
+        f"{what} has no counterpart for Tensors, and no gradient would flow through NumPy's own: give it t.numpy() "
+        f"where none is needed, or use functions of tape_core"
     )
 
 

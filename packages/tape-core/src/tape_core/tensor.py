@@ -143,7 +143,14 @@ class Tensor:
         return device
 
     def __bool__(self) -> bool:
-        return bool(self._array)
+        try:
+            return bool(self._array)
+        except (TypeError, ValueError) as error:
+            if self.size == 1:
+                raise
+            raise ValueError(
+                f"the truth value of a tensor of shape {self.shape} is ambiguous; use tape_core.any or tape_core.all"
+            ) from error
 
     def __int__(self) -> int:
         return int(self._array)
@@ -184,6 +191,9 @@ class Tensor:
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         memo[id(self)] = twin = self.__copy__()
         return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.backend.numpy(self.array), self.backend.name, self.device)
 
     # -- printing
 
@@ -240,6 +250,13 @@ class Tensor:
         def __pos__(self) -> Tensor: ...
         def __abs__(self) -> Tensor: ...
         def __invert__(self) -> Tensor: ...
+
+
+def _unpickled(values: Any, backend: str, device: str) -> Tensor:
+    """What a pickled Tensor becomes: its values, where they were. Tapes are not pickled, nor what they know of it."""
+    from tape_core.ops.creation import asarray
+
+    return asarray(values, backend=backend, device=device)
 
 
 _new = object.__new__

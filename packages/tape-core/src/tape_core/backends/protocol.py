@@ -104,7 +104,10 @@ class Backend:
 
     def raw_device(self, device: str | None) -> Any:
         """The library's object for a `device=` argument."""
-        return device
+        info = getattr(self.namespace, "__array_namespace_info__", None)
+        if device is None or info is None:
+            return device
+        return next((d for d in info().devices() if str(d) == device), device)
 
     def device(self, array: Raw) -> str:
         """Where a raw array lives."""

@@ -137,7 +137,7 @@ def _pieces(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
     """Consecutive pieces of these sizes along a non-negative axis."""
     pieces, start = [], 0
     for size in sizes:
-        pieces.append(x[(slice(None),) * axis + (slice(start, start + size),)])
+        pieces.append(x[(slice(None),) * axis + (slice(start, start + size), ...)])
         start += size
     return pieces
 

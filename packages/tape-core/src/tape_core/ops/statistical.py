@@ -155,7 +155,7 @@ def _suffix_sums(xp: Any, g: Any, axis: int) -> Any:
 
 def _tail(g: Any, axis: int) -> Any:
     """All but the first along an axis."""
-    return g[(slice(None),) * axis + (slice(1, None),)]
+    return g[(slice(None),) * axis + (slice(1, None), ...)]
 
 
 def _cumulative_sum_transpose(xp: Any, g: Any, x_spec: Any, axis: int | None, include_initial: bool) -> Any:
