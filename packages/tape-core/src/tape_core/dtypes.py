@@ -31,6 +31,13 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
+    @property
+    def __numpy_dtype__(self) -> Any:
+        """What NumPy, from 2.4 on, takes this for: `np.zeros(3, dtype=t.dtype)`."""
+        import numpy as np
+
+        return np.dtype(self.name)
+
     def __reduce__(self) -> str:
         return "bool_" if self.name == "bool" else self.name
 

@@ -41,9 +41,6 @@ class Tensor:
     _slots: dict[int, int]
     backend: Backend
 
-    # NumPy arrays and scalars on the left of an operator leave the operation to the Tensor.
-    __array_ufunc__ = None
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError("Tensor is not made by calling it; use tape_core.asarray(values, dtype=...)")
 
@@ -110,6 +107,19 @@ class Tensor:
         values = self.backend.numpy(self.array)
         return values.astype(dtype) if dtype is not None and dtype != values.dtype else values.copy()
 
+    # NumPy's own functions, also where an array or a NumPy scalar is on the left of an operator. What answers them is
+    # imported at the first call and takes the place of these two.
+
+    def __array_ufunc__(self, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+        from tape_core import numpy_protocol
+
+        return numpy_protocol.ufunc(self, ufunc, method, *inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from tape_core import numpy_protocol
+
+        return numpy_protocol.function(self, func, types, args, kwargs)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         import tape_core
 
@@ -133,7 +143,14 @@ class Tensor:
         return device
 
     def __bool__(self) -> bool:
-        return bool(self._array)
+        try:
+            return bool(self._array)
+        except (TypeError, ValueError) as error:
+            if self.size == 1:
+                raise
+            raise ValueError(
+                f"the truth value of a tensor of shape {self.shape} is ambiguous; use tape_core.any or tape_core.all"
+            ) from error
 
     def __int__(self) -> int:
         return int(self._array)
@@ -174,6 +191,9 @@ class Tensor:
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         memo[id(self)] = twin = self.__copy__()
         return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.backend.numpy(self.array), self.backend.name, self.device)
 
     # -- printing
 
@@ -230,6 +250,13 @@ class Tensor:
         def __pos__(self) -> Tensor: ...
         def __abs__(self) -> Tensor: ...
         def __invert__(self) -> Tensor: ...
+
+
+def _unpickled(values: Any, backend: str, device: str) -> Tensor:
+    """What a pickled Tensor becomes: its values, where they were. Tapes are not pickled, nor what they know of it."""
+    from tape_core.ops.creation import asarray
+
+    return asarray(values, backend=backend, device=device)
 
 
 _new = object.__new__

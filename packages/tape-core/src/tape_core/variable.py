@@ -165,6 +165,9 @@ class Variable(Tensor):
         memo[id(self)] = twin = self.__copy__()
         return twin
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (wrap(self._array, self.backend), self.trainable, self.name)
+
     def _refuse(self, other: Any) -> NoReturn:
         raise RuntimeError(
             "`variable += value` and the like would replace the Variable by a Tensor; use variable.assign_add(value), "
@@ -179,3 +182,7 @@ class Variable(Tensor):
             "`variable[key] = value` is not an assignment that tapes see; make the new value and assign it: "
             "new = variable.value; new[key] = value; variable.assign(new)"
         )
+
+
+def _unpickled(value: Tensor, trainable: bool, name: str | None) -> Variable:
+    return Variable(value, trainable=trainable, name=name)

@@ -15,7 +15,7 @@ from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
 from tape_core.ops.data_types import astype, to_device
 from tape_core.ops.elementwise import where
-from tape_core.ops.manipulation import reshape, stack
+from tape_core.ops.manipulation import broadcast_to, reshape, stack
 from tape_core.tensor import SCALARS, ArrayLike, Tensor, wrap
 
 BackendLike = str | Backend | None
@@ -175,15 +175,27 @@ def empty(
 
 def full(
     shape: int | tuple[int, ...],
-    fill_value: complex,
+    fill_value: complex | Tensor,
     *,
     dtype: Any = None,
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
-    """`fill_value` everywhere, in the dtype that a Python scalar like it has by default."""
+    """`fill_value` everywhere, in its dtype, or that which a Python scalar like it has by default.
+
+    The gradient of a Tensor of no dimension is the sum over all places.
+    """
+    if isinstance(fill_value, Tensor):
+        return _filled(fill_value, shape, dtype, device, backend)
     dtype = dtype or dtypes.default_for(type(fill_value))
     return _made("full", shape, fill_value, dtype=dtype, device=device, backend=backend)
+
+
+def _filled(value: Tensor, shape: Any, dtype: Any, device: str | None, backend: BackendLike) -> Tensor:
+    if value.ndim:
+        raise ValueError(f"full: fill_value must have no dimensions, got shape {value.shape}")
+    value = asarray(value, dtype=dtype, device=device, backend=backend)
+    return broadcast_to(value, shape if isinstance(shape, tuple) else (shape,))
 
 
 def eye(
@@ -219,8 +231,8 @@ def arange(
 
 
 def linspace(
-    start: complex,
-    stop: complex,
+    start: complex | Tensor,
+    stop: complex | Tensor,
     /,
     num: int,
     *,
@@ -229,7 +241,14 @@ def linspace(
     endpoint: bool = True,
     backend: BackendLike = None,
 ) -> Tensor:
-    """`num` evenly spaced values from `start` to `stop`, float32 by default."""
+    """`num` evenly spaced values from `start` to `stop`, float32 by default, or in the dtype of Tensors given."""
+    if isinstance(start, Tensor) or isinstance(stop, Tensor):
+        known = start if isinstance(start, Tensor) else stop
+        place = known.backend if backend is None else backend  # type: ignore[union-attr]
+        start, stop = (asarray(x, dtype=dtype, device=device, backend=place) for x in (start, stop))
+        last = num - 1 if endpoint else num
+        share = asarray([k / last if last else 0.0 for k in range(num)], dtype=(start + stop).dtype, backend=place)
+        return start + share * (stop - start)
     dtype = dtype or dtypes.default_for(complex if complex in (type(start), type(stop)) else float)
     return _made("linspace", start, stop, num=num, endpoint=endpoint, dtype=dtype, device=device, backend=backend)
 
@@ -258,8 +277,11 @@ def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None)
     return _like("empty_like", x, dtype=dtype, device=device)
 
 
-def full_like(x: ArrayLike, /, fill_value: complex, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def full_like(x: ArrayLike, /, fill_value: complex | Tensor, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """`fill_value` everywhere, in the shape, dtype and device of `x`."""
+    if isinstance(fill_value, Tensor):
+        x = asarray(x)
+        return _filled(fill_value, x.shape, dtype or x.dtype, device or x.device, x.backend)
     return _like("full_like", x, fill_value, dtype=dtype, device=device)
 
 

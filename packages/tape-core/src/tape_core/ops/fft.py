@@ -47,7 +47,7 @@ def _resize(xp: Any, x: Any, length: int, axis: int) -> Any:
         return x
     axis %= len(x.shape)
     if given > length:
-        return x[(slice(None),) * axis + (slice(0, length),)]
+        return x[(slice(None),) * axis + (slice(0, length), ...)]
     missing = (*x.shape[:axis], length - given, *x.shape[axis + 1 :])
     return xp.concat([x, xp.zeros_beside(x, missing, dtype=x.dtype)], axis=axis)
 

@@ -116,7 +116,7 @@ def diff(
     before = (slice(None),) * (axis % x.ndim)
     result: Tensor = x
     for _ in range(n):
-        result = result[(*before, slice(1, None))] - result[(*before, slice(None, -1))]
+        result = result[(*before, slice(1, None), ...)] - result[(*before, slice(None, -1), ...)]
     return result
 
 

@@ -1,0 +1,429 @@
+"""Functions of NumPy that tape_core spells otherwise, under NumPy's names and with NumPy's parameters.
+
+What is positional-only here are the arrays. `tape_core.numpy_protocol` hands the arguments on: arrays as Tensors, NumPy
+arrays or Python scalars; parameters as Python's numbers and tuples; what was left at its default not at all.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tape_core as tc
+
+# -- ufuncs
+
+
+def deg2rad(x: Any, /) -> Any:
+    return x * (math.pi / 180)
+
+
+def rad2deg(x: Any, /) -> Any:
+    return x * (180 / math.pi)
+
+
+def divmod(x1: Any, x2: Any, /) -> Any:
+    return tc.floor_divide(x1, x2), tc.remainder(x1, x2)
+
+
+def exp2(x: Any, /) -> Any:
+    return tc.pow(2.0, x)
+
+
+def fmax(x1: Any, x2: Any, /) -> Any:
+    return tc.where(tc.isnan(x1), x2, tc.where(tc.isnan(x2), x1, tc.maximum(x1, x2)))
+
+
+def fmin(x1: Any, x2: Any, /) -> Any:
+    return tc.where(tc.isnan(x1), x2, tc.where(tc.isnan(x2), x1, tc.minimum(x1, x2)))
+
+
+def heaviside(x1: Any, x2: Any, /) -> Any:
+    step = tc.astype(x1 > 0, tc.asarray(x1).dtype)
+    return tc.where(x1 == 0, x2, tc.where(tc.isnan(x1), x1, step))
+
+
+def logaddexp2(x1: Any, x2: Any, /) -> Any:
+    return tc.logaddexp(x1 * math.log(2), x2 * math.log(2)) / math.log(2)
+
+
+def modf(x: Any, /) -> Any:
+    whole = tc.trunc(x)
+    return tc.where(tc.isinf(x), 0, x - whole), whole
+
+
+def matvec(x1: Any, x2: Any, /) -> Any:
+    return tc.matmul(x1, tc.asarray(x2)[..., None])[..., 0]
+
+
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    return tc.matmul(_conj(tc.asarray(x1))[..., None, :], x2)[..., 0, :]
+
+
+def _conj(x: Any) -> Any:
+    return tc.conj(x) if x.dtype.kind == "complex floating" else x
+
+
+def _beside(other: Any, x: Any) -> Any:
+    """`x` as a Tensor; a number where the other one is."""
+    if isinstance(x, tc.Tensor) or hasattr(x, "shape"):
+        return tc.asarray(x)
+    return tc.asarray(x, backend=getattr(other, "backend", None))
+
+
+# -- shapes
+
+
+def ravel(a: Any, /) -> Any:
+    return tc.reshape(a, (-1,))
+
+
+def copy(a: Any, /) -> Any:
+    return tc.asarray(a, copy=True)
+
+
+def transpose(a: Any, /, axes: Any = None) -> Any:
+    return tc.permute_dims(a, tuple(range(a.ndim))[::-1] if axes is None else axes)
+
+
+def swapaxes(a: Any, /, axis1: int, axis2: int) -> Any:
+    order = list(range(a.ndim))
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    return tc.permute_dims(a, tuple(order))
+
+
+def squeeze(a: Any, /, axis: Any = None) -> Any:
+    return tc.squeeze(a, axis=tuple(k for k, n in enumerate(a.shape) if n == 1) if axis is None else axis)
+
+
+def expand_dims(a: Any, /, axis: Any) -> Any:
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    for k in sorted(k % (a.ndim + len(axes)) for k in axes):
+        a = tc.expand_dims(a, axis=k)
+    return a
+
+
+def atleast_1d(*arrays: Any) -> Any:
+    return _each(lambda a: tc.reshape(a, (1,)) if a.ndim == 0 else a, arrays)
+
+
+def atleast_2d(*arrays: Any) -> Any:
+    return _each(lambda a: tc.reshape(a, (1, -1)) if a.ndim < 2 else a, arrays)
+
+
+def atleast_3d(*arrays: Any) -> Any:
+    return _each(lambda a: atleast_2d(a)[..., None] if a.ndim < 3 else a, arrays)
+
+
+def _each(function: Callable[[Any], Any], arrays: Sequence[Any]) -> Any:
+    results = tuple(function(tc.asarray(a)) for a in arrays)
+    return results[0] if len(results) == 1 else results
+
+
+def broadcast_arrays(*arrays: Any) -> Any:
+    return tuple(tc.broadcast_arrays(*arrays))
+
+
+def vstack(arrays: Any, /) -> Any:
+    return tc.concat([atleast_2d(a) for a in arrays])
+
+
+def hstack(arrays: Any, /) -> Any:
+    arrays = [atleast_1d(a) for a in arrays]
+    return tc.concat(arrays, axis=0 if arrays[0].ndim == 1 else 1)
+
+
+def dstack(arrays: Any, /) -> Any:
+    return tc.concat([atleast_3d(a) for a in arrays], axis=2)
+
+
+def column_stack(arrays: Any, /) -> Any:
+    columns = [atleast_1d(a) for a in arrays]
+    return tc.concat([a[:, None] if a.ndim == 1 else a for a in columns], axis=1)
+
+
+def append(arr: Any, values: Any, /, axis: int | None = None) -> Any:
+    return tc.concat([_beside(values, arr), _beside(arr, values)], axis=axis)
+
+
+def split(ary: Any, /, indices_or_sections: Any, axis: int = 0) -> Any:
+    n = indices_or_sections
+    if isinstance(n, int) and (n < 1 or ary.shape[axis] % n):
+        raise ValueError(f"numpy.split: axis {axis} of length {ary.shape[axis]} has no {n} equal parts")
+    return array_split(ary, n, axis)
+
+
+def array_split(ary: Any, /, indices_or_sections: Any, axis: int = 0) -> Any:
+    length = ary.shape[axis]
+    if isinstance(n := indices_or_sections, int):
+        sizes = [length // n + (k < length % n) for k in range(n)]
+        places = [builtins.sum(sizes[: k + 1]) for k in range(n - 1)]
+    else:
+        places = list(indices_or_sections)
+    edges = [None, *places, None]
+    before = (slice(None),) * (axis % ary.ndim)
+    return [ary[(*before, slice(start, stop), ...)] for start, stop in itertools.pairwise(edges)]
+
+
+def hsplit(ary: Any, /, indices_or_sections: Any) -> Any:
+    return split(ary, indices_or_sections, axis=0 if ary.ndim == 1 else 1)
+
+
+def vsplit(ary: Any, /, indices_or_sections: Any) -> Any:
+    return split(ary, indices_or_sections, axis=0)
+
+
+def dsplit(ary: Any, /, indices_or_sections: Any) -> Any:
+    return split(ary, indices_or_sections, axis=2)
+
+
+def fliplr(m: Any, /) -> Any:
+    return tc.flip(m, axis=1)
+
+
+def flipud(m: Any, /) -> Any:
+    return tc.flip(m, axis=0)
+
+
+def rot90(m: Any, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    for _ in range(k % 4):
+        m = tc.flip(swapaxes(m, *axes), axis=axes[0])
+    return m
+
+
+def tile(A: Any, /, reps: Any) -> Any:
+    return tc.tile(A, reps)
+
+
+def pad(array: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+    if mode != "constant" or not isinstance(constant_values, int | float | complex):
+        raise TypeError("numpy.pad takes Tensors only with mode='constant' and one value")
+    widths = np.broadcast_to(pad_width, (array.ndim, 2)).tolist()
+    shape = tuple(before + n + after for n, (before, after) in zip(array.shape, widths, strict=True))
+    out = tc.full(shape, constant_values, dtype=array.dtype, device=array.device, backend=array.backend)
+    out[tuple(slice(before, before + n) for n, (before, _) in zip(array.shape, widths, strict=True))] = array
+    return out
+
+
+# -- choosing
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    return tc.nonzero(condition) if x is None and y is None else tc.where(condition, x, y)
+
+
+def select(condlist: Any, choicelist: Any, /, default: Any = 0) -> Any:
+    result = default
+    for condition, choice in reversed([*zip(condlist, choicelist, strict=True)]):
+        result = tc.where(condition, choice, result)
+    return result
+
+
+def clip(a: Any, /, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    return tc.clip(a, a_min if min is None else min, a_max if max is None else max)
+
+
+def diff(a: Any, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: Any = None) -> Any:
+    def edge(x: Any) -> Any:
+        if x is None or (x := _beside(a, x)).ndim:
+            return x
+        return tc.broadcast_to(x, tuple(1 if k == axis % a.ndim else m for k, m in enumerate(a.shape)))
+
+    return tc.diff(a, n=n, axis=axis, prepend=edge(prepend), append=edge(append))
+
+
+def unique(ar: Any, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The values by a `take`, so that they have a gradient."""
+    found = tc.unique_all(ar)
+    results = [tc.take(ravel(ar), found.indices)]
+    wanted = (return_index, found.indices), (return_inverse, found.inverse_indices), (return_counts, found.counts)
+    results += [result for asked, result in wanted if asked]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+# -- numbers
+
+
+def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, *, dtype: Any = None) -> Any:
+    return tc.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
+
+
+def round(a: Any, /, decimals: int = 0) -> Any:
+    return tc.round(a) if decimals == 0 else tc.round(a * 10.0**decimals) / 10.0**decimals
+
+
+around = round
+
+
+def fix(x: Any, /) -> Any:
+    return tc.trunc(x)
+
+
+def imag(val: Any, /) -> Any:
+    return tc.imag(val) if val.dtype.kind == "complex floating" else tc.zeros_like(val)
+
+
+def angle(z: Any, /, deg: bool = False) -> Any:
+    result = tc.atan2(imag(z), tc.real(z))
+    return rad2deg(result) if deg else result
+
+
+def sinc(x: Any, /) -> Any:
+    y = math.pi * tc.where(x == 0, 1, x)
+    return tc.where(x == 0, 1, tc.sin(y) / y)
+
+
+def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+    limits = tc.finfo(x.dtype)
+    x = tc.where(tc.isnan(x), nan, x)
+    x = tc.where(x == math.inf, limits.max if posinf is None else posinf, x)
+    return tc.where(x == -math.inf, limits.min if neginf is None else neginf, x)
+
+
+def ptp(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    return tc.max(a, axis=axis, keepdims=keepdims) - tc.min(a, axis=axis, keepdims=keepdims)
+
+
+def average(a: Any, /, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Any:
+    if weights is None:
+        return tc.mean(a, axis=axis, keepdims=keepdims)
+    weights = _beside(a, weights)
+    if weights.shape != a.shape:
+        weights = tc.reshape(weights, tuple(n if k == axis % a.ndim else 1 for k, n in enumerate(a.shape)))
+    total = tc.sum(tc.broadcast_to(weights, a.shape), axis=axis, keepdims=keepdims)
+    return tc.sum(a * weights, axis=axis, keepdims=keepdims) / total
+
+
+def trapezoid(y: Any, /, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    y = tc.moveaxis(y, axis, -1)
+    if x is not None:
+        x = _beside(y, x)
+        dx = tc.diff(x if x.ndim == 1 else tc.moveaxis(x, axis, -1))
+    return tc.sum(dx * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
+
+
+def nansum(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    return tc.sum(tc.where(tc.isnan(a), 0, a), axis=axis, keepdims=keepdims)
+
+
+def nanprod(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    return tc.prod(tc.where(tc.isnan(a), 1, a), axis=axis, keepdims=keepdims)
+
+
+def nanmean(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    count = tc.sum(tc.astype(~tc.isnan(a), a.dtype), axis=axis, keepdims=keepdims)
+    return nansum(a, axis=axis, keepdims=keepdims) / count
+
+
+def polyval(p: Any, x: Any, /) -> Any:
+    p, x = _beside(x, p), _beside(p, x)
+    y = tc.zeros_like(x)
+    for coefficient in p:
+        y = y * x + coefficient
+    return y
+
+
+# -- products
+
+
+def dot(a: Any, b: Any, /) -> Any:
+    a, b = _beside(b, a), _beside(a, b)
+    if a.ndim == 0 or b.ndim == 0:
+        return a * b
+    if b.ndim <= 2:
+        return tc.matmul(a, b)
+    return tc.tensordot(a, b, axes=([-1], [-2]))
+
+
+def inner(a: Any, b: Any, /) -> Any:
+    a, b = _beside(b, a), _beside(a, b)
+    return a * b if a.ndim == 0 or b.ndim == 0 else tc.tensordot(a, b, axes=([-1], [-1]))
+
+
+def vdot(a: Any, b: Any, /) -> Any:
+    return tc.vecdot(ravel(a), ravel(b))
+
+
+def outer(a: Any, b: Any, /) -> Any:
+    return tc.outer(ravel(a), ravel(b))
+
+
+def tensordot(a: Any, b: Any, /, axes: Any = 2) -> Any:
+    if not isinstance(axes, int):
+        axes = tuple((k,) if isinstance(k, int) else k for k in axes)
+    return tc.tensordot(a, b, axes=axes)
+
+
+def kron(a: Any, b: Any, /) -> Any:
+    a, b = _beside(b, a), _beside(a, b)
+    n = builtins.max(a.ndim, b.ndim)
+    shape1, shape2 = (1,) * (n - a.ndim) + a.shape, (1,) * (n - b.ndim) + b.shape
+    left = tc.reshape(a, tuple(m for length in shape1 for m in (length, 1)))
+    right = tc.reshape(b, tuple(m for length in shape2 for m in (1, length)))
+    return tc.reshape(left * right, tuple(m1 * m2 for m1, m2 in zip(shape1, shape2, strict=True)))
+
+
+def trace(a: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return tc.linalg.trace(tc.moveaxis(a, (axis1, axis2), (-2, -1)), offset=offset)
+
+
+def diagonal(a: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return tc.linalg.diagonal(tc.moveaxis(a, (axis1, axis2), (-2, -1)), offset=offset)
+
+
+def diag(v: Any, /, k: int = 0) -> Any:
+    if v.ndim == 2:
+        return tc.linalg.diagonal(v, offset=k)
+    n = v.shape[0] + abs(k)
+    place: dict[str, Any] = {"device": v.device, "backend": v.backend}
+    v = tc.concat([v, tc.zeros(abs(k), dtype=v.dtype, **place)])
+    return tc.where(tc.eye(n, k=k, dtype=tc.bool, **place), v[:, None] if k > 0 else v, 0)
+
+
+def diagflat(v: Any, /, k: int = 0) -> Any:
+    return diag(ravel(v), k)
+
+
+def linalg_multi_dot(arrays: Any, /) -> Any:
+    result = arrays[0]
+    for array in arrays[1:]:
+        result = tc.matmul(result, array)
+    return result
+
+
+def linalg_svd(a: Any, /, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    return tc.linalg.svd(a, full_matrices=full_matrices) if compute_uv else tc.linalg.svdvals(a)
+
+
+def linalg_norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    axes = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if ord is None or len(axes) == 1:
+        return tc.linalg.vector_norm(x, ord=2 if ord is None else ord, axis=axis, keepdims=keepdims)
+    if len(axes) != 2:
+        raise ValueError(f"numpy.linalg.norm: ord={ord!r} needs one axis or two, got {axes}")
+    norm = tc.linalg.matrix_norm(tc.moveaxis(x, axes, (-2, -1)), ord=ord)
+    return expand_dims(norm, tuple(k % x.ndim for k in axes)) if keepdims else norm
+
+
+# -- Fourier transforms of two dimensions
+
+
+def fft_fft2(a: Any, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
+    return tc.fft.fftn(a, s=s, axes=axes, norm=norm)
+
+
+def fft_ifft2(a: Any, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
+    return tc.fft.ifftn(a, s=s, axes=axes, norm=norm)
+
+
+def fft_rfft2(a: Any, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
+    return tc.fft.rfftn(a, s=s, axes=axes, norm=norm)
+
+
+def fft_irfft2(a: Any, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
+    return tc.fft.irfftn(a, s=s, axes=axes, norm=norm)
