@@ -299,8 +299,8 @@ def logcumsumexp(x: ArrayLike, /, *, axis: int | None = None, include_initial: b
     Where everything so far is -inf, so is the result, and the derivative is 0.
 
     >>> import tape_core as tc
-    >>> [f"{value:.4f}" for value in tc.logcumsumexp(tc.asarray([1000.0, 1000.0, -float("inf")]))]
-    ['1000.0000', '1000.6931', '1000.6931']
+    >>> [f"{value:.2f}" for value in tc.logcumsumexp(tc.asarray([1000.0, 1000.0, -float("inf")]))]
+    ['1000.00', '1000.69', '1000.69']
 
     Args:
         include_initial: begin with the logarithm of the empty sum, -inf.

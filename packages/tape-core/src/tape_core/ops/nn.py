@@ -30,7 +30,7 @@ def _sigmoid_kernel(xp: Any, x: Any) -> Any:
 
 @elementwise(x=lambda xp, out: out * (1 - out), kernel=_sigmoid_kernel, samples=unary())
 def sigmoid(x: ArrayLike, /) -> Tensor:
-    """`1 / (1 + exp(-x))`, exact far out on both sides."""
+    """`1 / (1 + exp(-x))`, exact far out on both sides; also called `expit`."""
 
 
 @elementwise(
