@@ -5,7 +5,7 @@ Everything else in Tape is private to it. A backend's hooks are in `tape_core.ba
 
 from tape_core.op import NONDIFF, TODO, Op, elementwise, linear, op, registry, transpose, vjp
 from tape_core.rules import Spec
-from tape_core.samples import Draw, Refused, Sample
+from tape_core.samples import Draw, Refused, Sample, with_complex
 
 __all__ = [
     "NONDIFF",
@@ -21,4 +21,5 @@ __all__ = [
     "registry",
     "transpose",
     "vjp",
+    "with_complex",
 ]
