@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tape_conformance import Report, Result, check_backend, checks, suite
 from tape_conformance.expectations import Expectations
+from tape_conformance.reference import functions
 from tape_core.backends import BackendNotFoundError
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.extend import Draw, Sample, elementwise, registry
@@ -130,6 +131,13 @@ def test_an_op_of_somebody_else_is_checked_like_any_other() -> None:
     failed = {result.id for result in check_backend("numpy", only="wrong_square/*").failed}
     assert {"wrong_square/vjp/x/2x3", "wrong_square/jvp/2x3"} <= failed
     assert "wrong_square/value/2x3" not in failed
+
+
+def test_every_op_beyond_the_standard_has_a_reference_of_its_own() -> None:
+    """Its default kernel would be compared with itself."""
+    beyond = [op.name for op in registry.values() if op.kernel is not None]
+    assert not set(beyond) - set(functions())
+    assert not set(functions()) - set(registry)
 
 
 # -- expectations
