@@ -194,6 +194,7 @@ CONSTANT = [
     *calls("argmax argsort all count_nonzero", C, axis=1),
     *calls("ones_like zeros_like imag round around", A),
     call("round", A, 1),
+    *[call("round", np.arange(0, 60, 7), decimals) for decimals in (0, 1, -1)],
     call("full_like", A, 2.0, dtype=np.float32),
     call("searchsorted", np.sort(V), B[0], "right"),
     call("digitize", V, [0.3, 0.6]),
@@ -423,6 +424,20 @@ def test_lists_among_tensors_are_what_numpy_makes_of_them() -> None:
     assert np.add(x, [0.5, 0.25]).dtype is tc.float64
     assert np.concatenate([x, [3, 4]]).tolist() == [1.0, 2.0, 3.0, 4.0]
     assert np.add(tc.asarray([1.0], backend=STRICT), [1.0]).backend is STRICT
+
+
+def test_numbers_lose_nothing_beside_float64() -> None:
+    x = tc.asarray(V)
+    for function in (np.dot, np.outer, np.kron, np.inner, np.multiply):
+        assert_exact(function(0.1, x), function(0.1, V))
+    assert_exact(np.hstack([x, 0.1]), np.hstack([V, 0.1]))
+    assert_exact(np.stack([x[0], 0.1]), np.stack([V[0], 0.1]))
+    assert_exact(np.diff(x, prepend=0.1), np.diff(V, prepend=0.1))
+    assert_exact(np.where(x > 0.5, x, 0.1), np.where(V > 0.5, V, 0.1))
+
+
+def assert_exact(found: Any, expected: Any) -> None:
+    assert found.numpy().tolist() == expected.tolist()
 
 
 def test_a_list_of_tensors_is_recorded_where_numpy_asks() -> None:

@@ -70,10 +70,14 @@ def _conj(x: Any) -> Any:
 
 
 def _beside(other: Any, x: Any) -> Any:
-    """`x` as a Tensor; a number where the other one is."""
+    """`x` as a Tensor; a number in the dtype that NumPy gives it, where the other one is."""
     if isinstance(x, tc.Tensor) or hasattr(x, "shape"):
         return tc.asarray(x)
-    return tc.asarray(x, backend=getattr(other, "backend", None))
+    return tc.asarray(np.asarray(x), backend=getattr(other, "backend", None))
+
+
+def _both(a: Any, b: Any) -> Any:
+    return _beside(b, a), _beside(a, b)
 
 
 # -- shapes
@@ -148,7 +152,7 @@ def column_stack(arrays: Any, /) -> Any:
 
 
 def append(arr: Any, values: Any, /, axis: int | None = None) -> Any:
-    return tc.concat([_beside(values, arr), _beside(arr, values)], axis=axis)
+    return tc.concat(_both(arr, values), axis=axis)
 
 
 def split(ary: Any, /, indices_or_sections: Any, axis: int = 0) -> Any:
@@ -254,7 +258,10 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, *, 
 
 
 def round(a: Any, /, decimals: int = 0) -> Any:
-    return tc.round(a) if decimals == 0 else tc.round(a * 10.0**decimals) / 10.0**decimals
+    if decimals == 0:
+        return tc.round(a)
+    scale = 10.0**decimals
+    return tc.astype(tc.round(a * scale) / scale, a.dtype)
 
 
 around = round
@@ -321,7 +328,7 @@ def nanmean(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def polyval(p: Any, x: Any, /) -> Any:
-    p, x = _beside(x, p), _beside(p, x)
+    p, x = _both(p, x)
     y = tc.zeros_like(x)
     for coefficient in p:
         y = y * x + coefficient
@@ -332,7 +339,7 @@ def polyval(p: Any, x: Any, /) -> Any:
 
 
 def dot(a: Any, b: Any, /) -> Any:
-    a, b = _beside(b, a), _beside(a, b)
+    a, b = _both(a, b)
     if a.ndim == 0 or b.ndim == 0:
         return a * b
     if b.ndim <= 2:
@@ -341,15 +348,17 @@ def dot(a: Any, b: Any, /) -> Any:
 
 
 def inner(a: Any, b: Any, /) -> Any:
-    a, b = _beside(b, a), _beside(a, b)
+    a, b = _both(a, b)
     return a * b if a.ndim == 0 or b.ndim == 0 else tc.tensordot(a, b, axes=([-1], [-1]))
 
 
 def vdot(a: Any, b: Any, /) -> Any:
+    a, b = _both(a, b)
     return tc.vecdot(ravel(a), ravel(b))
 
 
 def outer(a: Any, b: Any, /) -> Any:
+    a, b = _both(a, b)
     return tc.outer(ravel(a), ravel(b))
 
 
@@ -360,7 +369,7 @@ def tensordot(a: Any, b: Any, /, axes: Any = 2) -> Any:
 
 
 def kron(a: Any, b: Any, /) -> Any:
-    a, b = _beside(b, a), _beside(a, b)
+    a, b = _both(a, b)
     n = builtins.max(a.ndim, b.ndim)
     shape1, shape2 = (1,) * (n - a.ndim) + a.shape, (1,) * (n - b.ndim) + b.shape
     left = tc.reshape(a, tuple(m for length in shape1 for m in (length, 1)))

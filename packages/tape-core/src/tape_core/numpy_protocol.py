@@ -263,9 +263,9 @@ class Call:
         for k, (name, value) in enumerate(given.items()):
             parameter = self.signature.parameters[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
-                inputs += [_operand(x, backend) for x in value]
+                inputs += [_item(x, backend) for x in value]
             elif k == 0 and self.sequence:
-                inputs.append([_operand(x, backend) for x in value])
+                inputs.append([_item(x, backend) for x in value])
             elif k < self.inputs:
                 inputs.append((_parameter if name in PARAMETERS else _array)(name, value, backend))
             else:
@@ -318,6 +318,11 @@ def _operand(value: Any, backend: Backend) -> Any:
     if _holds_tensor(value):
         return asarray(value)
     return asarray(np.asarray(value), backend=backend) if isinstance(value, list | tuple) else value
+
+
+def _item(value: Any, backend: Backend) -> Any:
+    """One of several array arguments: a number is an array, too."""
+    return asarray(np.asarray(value), backend=backend) if type(value) in SCALARS else _operand(value, backend)
 
 
 def _holds_tensor(value: Any) -> bool:
