@@ -113,7 +113,7 @@ def conformance(session: nox.Session, backend: str) -> None:
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
     """Run all tests, and the code in the docstrings and the documentation, on one backend."""
-    tools = ["pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat"]
+    tools = ["pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat", "array-api-extra"]
     install(session, *tools, *DEMO)
     session.run(
         "pytest",
