@@ -14,6 +14,13 @@ from tape_core.ops.decompositions import (
     svd,
     svdvals,
 )
+from tape_core.ops.factorizations import (
+    LUResult,
+    cho_solve,
+    lu_factor,
+    lu_solve,
+    solve_triangular,
+)
 from tape_core.ops.linalg import (
     matmul,
     matrix_transpose,
@@ -40,9 +47,11 @@ from tape_core.ops.matrices import (
 __all__ = [
     "EigResult",
     "EighResult",
+    "LUResult",
     "QRResult",
     "SVDResult",
     "SlogdetResult",
+    "cho_solve",
     "cholesky",
     "cross",
     "det",
@@ -52,6 +61,8 @@ __all__ = [
     "eigvals",
     "eigvalsh",
     "inv",
+    "lu_factor",
+    "lu_solve",
     "matmul",
     "matrix_norm",
     "matrix_power",
@@ -62,6 +73,7 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_triangular",
     "svd",
     "svdvals",
     "tensordot",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tape_core.backends import Backend
 
-from tape_numpy import allocator
+from tape_numpy import allocator, linalg
 from tape_numpy.kernels import KERNELS, RULES
 
 # From 3.14 on, and without the GIL, a reference may exist that the count does not show.
@@ -33,6 +33,7 @@ class NumPyBackend(Backend):
             rules=RULES,
             version=np.__version__,
         )
+        self.kernels.update(linalg.kernels(self.xp))
         self.scalar_types = frozenset(
             {np.float16, np.float32, np.float64, np.complex64, np.complex128, np.bool_, np.int32, np.int64}
         )
