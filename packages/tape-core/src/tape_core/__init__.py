@@ -54,6 +54,7 @@ from tape_core.ops.creation import (
     zeros_like,
 )
 from tape_core.ops.data_types import astype, can_cast, finfo, iinfo, isdtype, result_type, stop_gradient
+from tape_core.ops.einsum import einsum
 from tape_core.ops.elementwise import (
     abs,
     acos,
@@ -146,6 +147,7 @@ from tape_core.ops.manipulation import (
     tile,
     unstack,
 )
+from tape_core.ops.matrix_functions import kron
 from tape_core.ops.nn import (
     cross_entropy,
     gelu,
@@ -229,6 +231,7 @@ __all__ = [
     "diff",
     "divide",
     "e",
+    "einsum",
     "empty",
     "empty_like",
     "equal",
@@ -267,6 +270,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "kron",
     "less",
     "less_equal",
     "linalg",

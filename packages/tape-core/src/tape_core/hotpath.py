@@ -296,7 +296,7 @@ def general_call(op: Op) -> Callable[..., Any]:
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
     optional = op.optional
-    keeping = None if op.keeping is None else f"{op.name}_keeping"
+    keeping = "" if op.keeping is None else f"{op.name}_keeping"
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) < n or (kwargs and not has_parameters):
@@ -344,7 +344,7 @@ def general_call(op: Op) -> Callable[..., Any]:
         except KeyError:
             kernel, plans = op.bind(backend)
         kept: Any = ()
-        keeps = keeping is not None and any([s and tape._key in s for s in slots_of for tape in active])
+        keeps = keeping != "" and any([s and tape._key in s for s in slots_of for tape in active])
         try:
             if keeps:
                 out, kept = getattr(backend.xp, keeping)(*arrays, *params, **kwargs)

@@ -1,4 +1,4 @@
-"""Linear algebra, as in the `linalg` extension of the Array API standard; differentiable."""
+"""Linear algebra: the `linalg` extension of the Array API standard, and what is beyond it; differentiable."""
 
 from tape_core.ops.decompositions import (
     EighResult,
@@ -43,6 +43,8 @@ from tape_core.ops.matrices import (
     trace,
     vector_norm,
 )
+from tape_core.ops.matrix_functions import expm, multi_dot
+from tape_core.ops.sparse import csr_matmul
 
 __all__ = [
     "EigResult",
@@ -54,12 +56,14 @@ __all__ = [
     "cho_solve",
     "cholesky",
     "cross",
+    "csr_matmul",
     "det",
     "diagonal",
     "eig",
     "eigh",
     "eigvals",
     "eigvalsh",
+    "expm",
     "inv",
     "lu_factor",
     "lu_solve",
@@ -68,6 +72,7 @@ __all__ = [
     "matrix_power",
     "matrix_rank",
     "matrix_transpose",
+    "multi_dot",
     "outer",
     "pinv",
     "qr",

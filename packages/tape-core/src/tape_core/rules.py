@@ -8,6 +8,7 @@ what it names is kept until the backward pass:
 `x1`                  that input of the op
 `out`                 the op's result
 `x1_spec`             shape and dtype of that input (a :class:`Spec`): keeps nothing
+`arrays_watched`      of an input that is a sequence: for each array, whether its cotangent is wanted
 `axis`, `keepdims`    a parameter of the op
 `common`              what `op(common=...)` computes for several rules
 `kept`                what the kernel of `op(keeping=...)` left for them
@@ -231,6 +232,8 @@ class Parameters:
             at, place = slot_at(len(self.inputs)) + 2, self.places.get(name)
             by_name = f"rec[{at + 1}].get({name!r}, defaults[{name!r}])"
             return by_name if place is None else f"(rec[{at}][{place}] if len(rec[{at}]) > {place} else {by_name})"
+        if self.sequence and name == f"{self.inputs[0]}_watched":
+            return f"[i is not None for i in rec[{slot_at(0)}]]"
         if name == "kept" and self.keeping:
             at = slot_at(len(self.inputs)) + (4 if self.defaults else 2)
             return f"lift(rec[{at}], ())" if lifted else f"rec[{at}]"  # constants: none, where a sweep is recorded
