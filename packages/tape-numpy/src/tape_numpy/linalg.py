@@ -1,4 +1,4 @@
-"""Linear algebra by LAPACK, where SciPy is installed: NumPy has no triangular solver, and keeps no factors.
+"""Linear algebra by SciPy, where it is installed: NumPy has no triangular solver, keeps no factors, is dense only.
 
 SciPy is looked for when the first of these kernels runs. Without it the ops' own kernels do, and NumPy's functions.
 """
@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
+from tape_core.backends import check_csr
 from tape_core.backends.kernels import DEFAULT_KERNELS
 
 _BLOCK = 48  # unknowns: so far substitution is faster than matrix products
@@ -41,6 +42,17 @@ def _routines() -> dict[np.dtype[Any], Routines] | None:
         )
         for dtype, letter in (("float32", "s"), ("float64", "d"), ("complex64", "c"), ("complex128", "z"))
     }
+
+
+@lru_cache(maxsize=1)
+def _sparse() -> Any:
+    try:
+        return import_module("scipy.sparse").csr_array
+    except ImportError:
+        return None
+
+
+_FLOATS = frozenset(np.dtype(dtype) for dtype in ("float32", "float64", "complex64", "complex128"))
 
 
 def _find(*arrays: Any) -> tuple[Routines, list[Any]] | None:
@@ -133,7 +145,31 @@ def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
             raise np.linalg.LinAlgError("Singular matrix")
         return routines.getrs(lu, pivots, x2)[0], (lu, _permutation(pivots, len(lu)))
 
+    def csr_matmul(data: Any, indices: Any, indptr: Any, dense: Any) -> Any:
+        if dense.ndim == 0 or dense.dtype != data.dtype:
+            return DEFAULT_KERNELS["csr_matmul"](xp, data, indices, indptr, dense)
+        columns = dense.shape[-2 if dense.ndim > 1 else 0]
+        check_csr(xp, data, indices, indptr, columns)
+        rows = len(indptr) - 1
+        if dense.ndim <= 2 and data.dtype in _FLOATS and (csr_array := _sparse()) is not None:
+            return csr_array((data, indices, indptr), shape=(rows, columns)) @ dense
+        matrices = dense if dense.ndim > 1 else dense[:, None]
+        products = data[:, None] * matrices.take(indices, axis=-2)
+        out = np.zeros((*matrices.shape[:-2], rows, matrices.shape[-1]), products.dtype)
+        filled = indptr[1:] > indptr[:-1]
+        if filled.any():
+            out[..., filled, :] = np.add.reduceat(products, indptr[:-1][filled], axis=-2)
+        return out if dense.ndim > 1 else out[:, 0]
+
+    def csr_transposed_matmul(data: Any, indices: Any, indptr: Any, dense: Any, columns: int) -> Any:
+        fits = dense.ndim <= 2 and dense.dtype == data.dtype and data.dtype in _FLOATS
+        if not fits or (csr_array := _sparse()) is None:
+            return DEFAULT_KERNELS["csr_transposed_matmul"](xp, data, indices, indptr, dense, columns)
+        return csr_array((data, indices, indptr), shape=(len(indptr) - 1, columns)).T @ dense
+
     return {
+        "csr_matmul": csr_matmul,
+        "csr_transposed_matmul": csr_transposed_matmul,
         "solve_triangular": solve_triangular,
         "lu_factor": lu_factor,
         "lu_solve": lu_solve,

@@ -1,7 +1,7 @@
 """Backends: what a plugin author implements, and how backends are found and selected."""
 
 from tape_core.backends.array_api import ArrayAPIBackend
-from tape_core.backends.checks import check_labels
+from tape_core.backends.checks import check_csr, check_labels
 from tape_core.backends.errors import BackendError, BackendLoadError, BackendNotFoundError
 from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, hookimpl
 from tape_core.backends.protocol import Backend
@@ -15,6 +15,7 @@ __all__ = [
     "BackendInfo",
     "BackendLoadError",
     "BackendNotFoundError",
+    "check_csr",
     "check_labels",
     "get_default_dtype",
     "hookimpl",

@@ -56,7 +56,7 @@ def _triangle(xp: Any, a: Any, lower: bool, unit_diagonal: bool) -> Any:
     """The triangle that counts, zeros elsewhere."""
     k = 1 if unit_diagonal else 0
     a = xp.tril(a, k=-k) if lower else xp.triu(a, k=k)
-    return a + on_diagonal(xp, xp.ones_like(a[..., :1, :1]), a.shape) if unit_diagonal else a
+    return a + on_diagonal(xp, xp.ones_like(a), tuple(a.shape)) if unit_diagonal else a
 
 
 def _by_halves(xp: Any, a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
@@ -223,7 +223,10 @@ def _lu_of_line(xp: Any, x: Any) -> Any:
     numbers = xp.arange_beside(x, m)
     if m == 1:
         return x, xp.broadcast_to(numbers, (*x.shape[:-2], 1))
-    pivot = xp.argmax(xp.abs(x[..., 0]), axis=-1, keepdims=True)
+    size = x[..., 0]
+    if xp.isdtype(x.dtype, "complex floating"):  # in LAPACK's way, which needs no root
+        size = xp.abs(xp.real(size)) + xp.abs(xp.imag(size))
+    pivot = xp.argmax(xp.abs(size), axis=-1, keepdims=True)
     permutation = xp.where(numbers == 0, pivot, xp.where(numbers == pivot, 0, numbers))
     x = rows(xp, x, permutation)
     top = x[..., :1, :]

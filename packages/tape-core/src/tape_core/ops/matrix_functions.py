@@ -67,7 +67,7 @@ def _expm_kernel(xp: Any, x: Any) -> Any:
 def _pade(xp: Any, x: Any, degree: int) -> Any:
     """The quotient (V - U)^-1 (V + U) of the even and odd parts of the approximant."""
     c = _coefficients(degree)
-    one = on_diagonal(xp, xp.ones_like(x[..., :1, :1]), x.shape)
+    one = on_diagonal(xp, xp.ones_like(x), tuple(x.shape))
     x2 = xp.matmul(x, x)
     if degree < _LARGEST:
         power, even, odd = one, c[0] * one, c[1] * one

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core.backends.checks import check_csr
 from tape_core.op import NONDIFF, op, vjp
 from tape_core.ops.creation import asarray
 from tape_core.samples import Draw, Refused, Sample
@@ -28,39 +29,28 @@ def _csr_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "dense must have a dimension", draw(6), indices, indptr, draw())
 
 
-def check_csr(xp: Any, data: Any, indices: Any, indptr: Any, columns: int) -> None:
-    """Refuse arrays that describe no matrix of so many columns.
-
-    Raises:
-        TypeError: indices are not integers.
-        ValueError: a shape is wrong, or `indptr` is no partition.
-        IndexError: an element is in a column that is not there.
-    """
-    for name, x in (("indices", indices), ("indptr", indptr)):
-        if not xp.isdtype(x.dtype, "integral"):
-            raise TypeError(f"{name} must be integers, got {x.dtype}")
-    n = data.shape[0] if len(data.shape) == 1 else -1
-    if tuple(indices.shape) != (n,):
-        raise ValueError(
-            f"data and indices must have one dimension and one length, got {tuple(data.shape)} and {tuple(indices.shape)}"
-        )
-    if len(indptr.shape) != 1 or indptr.shape[0] == 0 or int(indptr[0]) != 0 or int(indptr[-1]) != n:
-        raise ValueError(f"indptr must begin with 0 and end with {n}, the number of elements; got {indptr}")
-    if xp.any(indptr[1:] < indptr[:-1]):
-        raise ValueError(f"indptr must not fall, got {indptr}")
-    if n and (int(xp.min(indices)) < 0 or int(xp.max(indices)) >= columns):
-        raise IndexError(f"indices must be from 0 to {columns - 1}, the columns of the sparse matrix")
-
-
 def _rows(xp: Any, indptr: Any) -> Any:
     """The row of each element."""
     return xp.repeat(xp.arange_beside(indptr, indptr.shape[0] - 1), indptr[1:] - indptr[:-1])
 
 
-def _add_up(xp: Any, products: Any, places: Any, n: int) -> Any:
-    """Zeros of n rows, to which each row of `products` is added at its place."""
-    batch = tuple(products.shape[:-2])
-    return xp.scatter(products, (slice(None),) * len(batch) + (places,), (*batch, n, products.shape[-1]))
+def _sums(xp: Any, products: Any, indptr: Any) -> Any:
+    """The sums of consecutive rows, in steps of doubled length: each row takes in one of its own that far ahead.
+
+    (Differences of cumulative sums would lose digits, and carry what is not finite from row to row.)
+    """
+    owners, counts = _rows(xp, indptr), indptr[1:] - indptr[:-1]
+    n, shape = products.shape[-2], tuple(products.shape)
+    longest = int(xp.max(counts)) if n else 0
+    step = 1
+    while step < longest:
+        same = (owners[step:] == owners[: n - step])[:, None]
+        taken = products[..., : n - step, :] + xp.where(same, products[..., step:, :], 0)
+        products = xp.concat([taken, products[..., n - step :, :]], axis=-2)
+        step *= 2
+    nothing = xp.zeros_beside(products, (*shape[:-2], 1, shape[-1]), dtype=products.dtype)
+    firsts = xp.where(counts > 0, indptr[:-1], n)
+    return xp.take(xp.concat([products, nothing], axis=-2), firsts, axis=-2)
 
 
 def _csr_kernel(xp: Any, data: Any, indices: Any, indptr: Any, dense: Any) -> Any:
@@ -70,7 +60,7 @@ def _csr_kernel(xp: Any, data: Any, indices: Any, indptr: Any, dense: Any) -> An
         return _csr_kernel(xp, data, indices, indptr, dense[:, None])[:, 0]
     check_csr(xp, data, indices, indptr, dense.shape[-2])
     products = data[:, None] * xp.take(dense, indices, axis=-2)
-    return _add_up(xp, products, _rows(xp, indptr), indptr.shape[0] - 1)
+    return _sums(xp, products, indptr)
 
 
 def _csr_data(xp: Any, g: Any, data: Any, indices: Any, indptr: Any, dense: Any) -> Any:
@@ -94,10 +84,10 @@ def _csr_data(xp: Any, g: Any, data: Any, indices: Any, indptr: Any, dense: Any)
     samples=_csr_samples,
 )
 def csr_matmul(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, dense: ArrayLike, /) -> Tensor:
-    """A sparse matrix times a dense one. The sparse one is given by its compressed rows, as in `scipy.sparse.csr_array`.
+    """A sparse matrix, given by its compressed rows, times a dense one; the arrays are those of SciPy's `csr_array`.
 
-    Row i has the elements `data[indptr[i]:indptr[i + 1]]`, in the columns `indices[indptr[i]:indptr[i + 1]]`; what is in
-    one place twice adds up. The gradient of `data` has only these elements: no dense matrix is made.
+    Row i has the elements `data[indptr[i]:indptr[i + 1]]`, in the columns `indices[indptr[i]:indptr[i + 1]]`; what is
+    in one place twice adds up. The gradient of `data` has only these elements: no dense matrix is made.
 
     >>> import tape_core as tc
     >>> data, indices = tc.Variable([1.0, 2.0, 3.0]), tc.asarray([0, 2, 1])
@@ -124,8 +114,11 @@ def csr_matmul(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, dense: Ar
 def _csr_transposed_kernel(xp: Any, data: Any, indices: Any, indptr: Any, dense: Any, columns: int) -> Any:
     if len(dense.shape) == 1:
         return _csr_transposed_kernel(xp, data, indices, indptr, dense[:, None], columns)[:, 0]
-    products = data[:, None] * xp.take(dense, _rows(xp, indptr), axis=-2)
-    return _add_up(xp, products, indices, columns)
+    # As the rows of the transpose, in their order.
+    order = xp.argsort(indices)
+    starts = xp.searchsorted(xp.take(indices, order), xp.arange_beside(indices, columns + 1))
+    sources = xp.take(_rows(xp, indptr), order)
+    return _sums(xp, xp.take(data, order)[:, None] * xp.take(dense, sources, axis=-2), starts)
 
 
 def _csr_transposed_samples(draw: Draw) -> Iterator[Sample]:
