@@ -109,3 +109,82 @@ def test_a_call_that_does_not_fit_shows_how_the_op_is_called() -> None:
         "keepdims=False)"
     )
     assert repr(registry["sum"]) == "<op sum(x, /, *, axis=None, dtype=None, keepdims=False)>"
+
+
+# -- what rules share, and what kernels leave them
+
+
+def test_what_rules_share_is_computed_once_and_only_if_it_is_needed() -> None:
+    computed: list[str] = []
+
+    def shared(xp: Any, g: Any, x2: Any) -> Any:
+        computed.append("shared")
+        return g * x2
+
+    @op(
+        x1=vjp(lambda xp, g, common: common),
+        x2=vjp(lambda xp, g, x1, common, x2: x1 * common / x2),
+        common=shared,
+        kernel=lambda xp, x1, x2: x1 * x2,
+    )
+    def product_for_test(x1, x2, /):  # type: ignore[no-untyped-def]
+        """The product."""
+
+    x, y = tc.asarray([3.0]), tc.asarray([5.0])
+    for sources in ([x, y], [x], [y]):
+        computed.clear()
+        with tc.GradientTape() as tape:
+            tape.watch(sources)
+            z = product_for_test(x, y)
+        found = [g.tolist() for g in tape.gradient(z, sources)]
+        assert found == [[5.0] if source is x else [3.0] for source in sources]
+        assert computed == ["shared"]
+    with tc.GradientTape() as outer:
+        outer.watch([x, y])
+        with tc.GradientTape() as inner:
+            inner.watch([x, y])
+            z = product_for_test(x, y)
+        gx, gy = inner.gradient(z, [x, y])
+        both = gx * gy
+    assert [g.tolist() for g in outer.gradient(both, [x, y])] == [[5.0], [3.0]]
+
+
+def test_a_kernel_keeps_for_its_rule_where_a_tape_watches_and_no_sweep_is_recorded() -> None:
+    calls: list[Any] = []
+
+    def keeping(xp: Any, x: Any) -> Any:
+        calls.append("keeping")
+        y = xp.exp(x)
+        return y, (y,)
+
+    def rule(xp: Any, g: Any, x: Any, kept: Any) -> Any:
+        calls.append(len(kept))
+        return g * (kept[0] if kept else xp.exp(x))
+
+    @op(x=vjp(rule), keeping=keeping, kernel=lambda xp, x: xp.exp(x))
+    def exp_for_test(x, /):  # type: ignore[no-untyped-def]
+        """The exponential."""
+
+    x = tc.asarray([0.0])
+    with tc.GradientTape():
+        exp_for_test(x)
+    assert calls == []
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = exp_for_test(x)
+    assert tape.gradient(y, x).tolist() == [1.0]
+    assert calls == ["keeping", 1]
+    with tc.GradientTape() as outer:
+        outer.watch(x)
+        with tc.GradientTape() as inner:
+            inner.watch(x)
+            y = exp_for_test(x)
+        g = inner.gradient(y, x)
+    assert outer.gradient(g, x).tolist() == [1.0]
+    assert calls == ["keeping", 1, "keeping", 0]
+
+
+def test_common_and_kept_mean_nothing_where_there_is_none() -> None:
+    for name in ("common", "kept", "x_watched"):
+        with pytest.raises(TypeError, match=f"asks for '{name}'"):
+            declare_bad(op, "x, /", x=eval(f"vjp(lambda xp, g, {name}: g)", {"vjp": vjp}))

@@ -69,6 +69,7 @@ from tape_core.ops.creation import (
 )
 from tape_core.ops.data_types import astype, can_cast, finfo, iinfo, isdtype, result_type, stop_gradient
 from tape_core.ops.dropout import dropout
+from tape_core.ops.einsum import einsum
 from tape_core.ops.elementwise import (
     abs,
     acos,
@@ -165,6 +166,7 @@ from tape_core.ops.manipulation import (
     tile,
     unstack,
 )
+from tape_core.ops.matrix_functions import kron
 from tape_core.ops.nn import (
     cross_entropy,
     gelu,
@@ -266,6 +268,7 @@ __all__ = [
     "divide",
     "dropout",
     "e",
+    "einsum",
     "elu",
     "empty",
     "empty_like",
@@ -324,6 +327,7 @@ __all__ = [
     "isin",
     "isinf",
     "isnan",
+    "kron",
     "layer_norm",
     "leaky_relu",
     "less",

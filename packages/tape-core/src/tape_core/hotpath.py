@@ -298,6 +298,7 @@ def general_call(op: Op) -> Callable[..., Any]:
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
     optional = op.optional
+    keeping = "" if op.keeping is None else f"{op.name}_keeping"
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) < n or (kwargs and not has_parameters):
@@ -344,11 +345,16 @@ def general_call(op: Op) -> Callable[..., Any]:
             kernel, plans = bindings[backend]
         except KeyError:
             kernel, plans = op.bind(backend)
+        kept: Any = ()
+        keeps = keeping != "" and any([s and tape._key in s for s in slots_of for tape in active])
         try:
-            out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
+            if keeps:
+                out, kept = getattr(backend.xp, keeping)(*arrays, *params, **kwargs)
+            else:
+                out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, values, params, kwargs)
-        return finish(op, active, plans, backend, slots_of, arrays, out, params, kwargs)
+        return finish(op, active, plans, backend, slots_of, arrays, out, params, kwargs, kept)
 
     return call
 
@@ -372,6 +378,7 @@ def finish(
     out: Any,
     params: tuple[Any, ...],
     kwargs: dict[str, Any],
+    kept: tuple[Any, ...] = (),
 ) -> Any:
     """The result or results of a kernel as Tensors, recorded on the tapes that watch an operand."""
     several = type(out) is tuple or type(out) is list
@@ -410,7 +417,7 @@ def finish(
                 if i is not None and records[i] is not None:
                     tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
         slots[key] = base = len(records)
-        records.append(plan.record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs))
+        records.append(plan.record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
         # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
         for k, part in enumerate(parts):
             part[key] = len(records)

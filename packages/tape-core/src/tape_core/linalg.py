@@ -1,4 +1,4 @@
-"""Linear algebra, as in the `linalg` extension of the Array API standard; differentiable."""
+"""Linear algebra: the `linalg` extension of the Array API standard, and what is beyond it; differentiable."""
 
 from tape_core.ops.decompositions import (
     EighResult,
@@ -13,6 +13,13 @@ from tape_core.ops.decompositions import (
     qr,
     svd,
     svdvals,
+)
+from tape_core.ops.factorizations import (
+    LUResult,
+    cho_solve,
+    lu_factor,
+    lu_solve,
+    solve_triangular,
 )
 from tape_core.ops.linalg import (
     matmul,
@@ -36,32 +43,42 @@ from tape_core.ops.matrices import (
     trace,
     vector_norm,
 )
+from tape_core.ops.matrix_functions import expm, multi_dot
+from tape_core.ops.sparse import csr_matmul
 
 __all__ = [
     "EigResult",
     "EighResult",
+    "LUResult",
     "QRResult",
     "SVDResult",
     "SlogdetResult",
+    "cho_solve",
     "cholesky",
     "cross",
+    "csr_matmul",
     "det",
     "diagonal",
     "eig",
     "eigh",
     "eigvals",
     "eigvalsh",
+    "expm",
     "inv",
+    "lu_factor",
+    "lu_solve",
     "matmul",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
     "matrix_transpose",
+    "multi_dot",
     "outer",
     "pinv",
     "qr",
     "slogdet",
     "solve",
+    "solve_triangular",
     "svd",
     "svdvals",
     "tensordot",

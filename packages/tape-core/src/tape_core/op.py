@@ -54,6 +54,8 @@ class Op:
         extension: str | None = None,
         result: Callable[..., Any] | None = None,
         materialize: bool = True,
+        common: Callable[..., Any] | None = None,
+        keeping: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
@@ -68,8 +70,9 @@ class Op:
         self.result = result
         self.materialize = materialize
         self.sequence = sequence
+        self.keeping = keeping
         self.rules = dict(rules)
-        self.parameters = Parameters(name, self.signature, list(rules), sequence)
+        self.parameters = Parameters(name, self.signature, list(rules), sequence, common, keeping is not None)
         self.inputs = self.parameters.inputs
         self.compiled = compile_rules(name, form, self.parameters, rules)
         self.has_parameters = bool(self.parameters.defaults)
@@ -96,14 +99,14 @@ class Op:
         return bool(self.compiled)
 
     def _call_path(self) -> Callable[..., Any]:
-        plain = not (self.has_parameters or self.sequence or self.sparse or self.masks or self.result)
+        plain = not (self.has_parameters or self.sequence or self.sparse or self.masks or self.result or self.keeping)
         if plain and len(self.inputs) <= 2 and not self.compiled:
             return constant_call(self)
         if plain and len(self.inputs) == 1 and self.elementwise:
             return unary_call(self)
         if plain and len(self.inputs) == 2:
             return binary_call(self)
-        if len(self.inputs) == 1 and not (self.sequence or self.sparse or self.masks or self.optional):
+        if len(self.inputs) == 1 and not (self.sequence or self.sparse or self.masks or self.optional or self.keeping):
             return single_call(self)
         return general_call(self)
 
@@ -238,6 +241,8 @@ class Registry(Mapping[str, Op]):
             raise ValueError(f"op {op.name!r} is registered already, as {self._ops[op.name]!r}")
         if op.kernel is not None:
             DEFAULT_KERNELS[op.name] = op.kernel
+        if op.keeping is not None:
+            DEFAULT_KERNELS[f"{op.name}_keeping"] = op.keeping
         if op.extension is not None:
             EXTENSIONS[op.name] = op.extension
         self._ops[op.name] = op
@@ -322,12 +327,18 @@ def op(
     extension: str | None = None,
     result: Callable[..., Any] | None = None,
     materialize: bool = True,
+    common: Callable[..., Any] | None = None,
+    keeping: Callable[..., Any] | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two.
 
     `result` makes what users get of several results, such as a named tuple. The rule of an op of several results gets a
     tuple of cotangents; for results that nothing used they are zeros, or with `materialize=False` None.
+
+    `common`, a function of `xp`, `g` and what it names, computes what several rules need; they name it `common`, and it
+    runs once for all of them. `keeping` is a kernel that runs where an input is watched: it gives the result, and a
+    tuple of arrays that rules get as `kept`. That is empty where the backward pass is itself recorded.
     """
     return _declare(
         form="op",
@@ -339,4 +350,6 @@ def op(
         extension=extension,
         result=result,
         materialize=materialize,
+        common=common,
+        keeping=keeping,
     )

@@ -7,7 +7,7 @@ two to three times as fast as a loop over rules.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.cotangents import accumulate_each, checked, project, unpoisoned
@@ -118,14 +118,25 @@ def _record_source(op: Op, plan: Plan) -> str:
         fields += ["(tuple(map(spec_of, arrays)),)", "tuple(at)", arrays, "tuple(slots_of)"]
     else:
         flowing = {rule.k for rule in plan.rules}
-        specs = [f"(arrays[{k}].shape, arrays[{k}].dtype)" if k in flowing else "None" for k in range(plan.n)]
+        asked = " ".join(argument for rule in plan.rules for argument in rule.arguments)
+        specs = [
+            f"(arrays[{k}].shape, arrays[{k}].dtype)"
+            if k in flowing
+            else f"spec_of(arrays[{k}])"
+            if f"rec[1][{k}]" in asked
+            else "None"
+            for k in range(plan.n)
+        ]
         fields += [f"({', '.join(specs)},)"]
         for k in range(plan.n):
             fields += [f"at[{k}]", *([f"arrays[{k}]", f"slots_of[{k}]"] if k in plan.keeps else ["None", "None"])]
     fields += ["out" if plan.keep_out else "None", "slots"]
     if op.has_parameters:
         fields += ["params", "kwargs"]
-    return f"def record(plan, arrays, slots_of, at, out, slots, params, kwargs):\n    return ({', '.join(fields)})"
+    if op.keeping:
+        fields += ["kept" if any(rule.keeps_kept for rule in plan.rules) else "()"]
+    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=()):"
+    return f"{header}\n    return ({', '.join(fields)},)"
 
 
 def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
@@ -139,12 +150,16 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
         lines += ["    specs = rec[1]"]
     else:
         lines += ["    if type(g) is Parts:", f"        g = g.complete(xp, {op.materialize})"]
+    shares = [(rule, rule.shared) for rule in rules if rule.shared is not None]
+    if len(shares) > 1:
+        rule, shared = shares[0]
+        lines += [f"    common = compute_common(xp, g, {_list(rule.arguments[: shared.n])})"]
     for j, rule in enumerate(rules):
         k, slot = rule.k, f"rec[{slot_at(rule.k)}]"
         if rule.kind == UNWRITTEN:
             lines += [f"    raise unwritten(rules[{j}])"]
             break
-        body = _cotangent_source(j, rule, reuse, last=j == len(rules) - 1)
+        body = _cotangent_source(j, rule, reuse, last=j == len(rules) - 1, shared=len(shares) > 1)
         if op.sequence:
             lines += [*body, f"    accumulate_each(xp, d, {slot}, rec[1][0], grads, rules[{j}])"]
             continue
@@ -179,8 +194,12 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
     return "\n".join(lines if rules else [*lines, "    pass"])
 
 
-def _cotangent_source(j: int, rule: Rule, reuse: bool, last: bool) -> list[str]:
+def _cotangent_source(j: int, rule: Rule, reuse: bool, last: bool, shared: bool) -> list[str]:
     """Lines that compute `d`, the cotangent of one input."""
+    if shared and rule.shared is not None:
+        arguments = list(rule.arguments[rule.shared.n :])
+        arguments.insert(rule.shared.place, "common")
+        return [f"    d = shared{j}(xp, g, {_list(arguments)})"]
     if rule.kind == ONE or (rule.kind == CONSTANT and rule.fn == -1):
         return ["    d = g"]
     if rule.kind == VJP:
@@ -195,7 +214,11 @@ def _cotangent_source(j: int, rule: Rule, reuse: bool, last: bool) -> list[str]:
 
 
 def _arguments(rule: Rule) -> str:
-    return "".join(f"{argument}, " for argument in rule.arguments)
+    return _list(rule.arguments)
+
+
+def _list(arguments: Iterable[str]) -> str:
+    return "".join(f"{argument}, " for argument in arguments)
 
 
 def _lifted_source(rule: Rule) -> str:
@@ -216,7 +239,9 @@ def _generate(plan: Plan, source: str) -> Callable[..., Any]:
         "rules": plan.rules,
         "spec_of": spec_of,
         "unwritten": unwritten,
+        "compute_common": plan.op.parameters.common,
         **{f"rule{j}": rule.fn for j, rule in enumerate(plan.rules)},
+        **{f"shared{j}": rule.shared.rule for j, rule in enumerate(plan.rules) if rule.shared is not None},
     }
     inputs = ", ".join(rule.input for rule in plan.rules)
     name = f"<tape_core: {source[4 : source.index(':')]} of {plan.op.name} for {inputs}>"

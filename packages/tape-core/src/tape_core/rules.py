@@ -8,7 +8,10 @@ what it names is kept until the backward pass:
 `x1`                  that input of the op
 `out`                 the op's result
 `x1_spec`             shape and dtype of that input (a :class:`Spec`): keeps nothing
+`arrays_watched`      of an input that is a sequence: for each array, whether its cotangent is wanted
 `axis`, `keepdims`    a parameter of the op
+`common`              what `op(common=...)` computes for several rules
+`kept`                what the kernel of `op(keeping=...)` left for them
 ====================  =========================================================
 
 A rule does not conjugate: it maps `g` by the plain transpose of the derivative, as JAX's do. A sweep conjugates
@@ -76,8 +79,8 @@ UNWRITTEN: Final = 4  # TODO
 
 # A record is a flat tuple:
 #   (plan, specs, slot, array, slots of the array, <the same three for each further input>, out, slots of out,
-#    positional parameters, keyword parameters)
-# An array that no rule names is None. The last two are there where the op has parameters.
+#    positional parameters, keyword parameters, what the kernel kept)
+# An array that no rule names is None. The last three are there where the op has parameters, and a kernel that keeps.
 FIRST_INPUT: Final = 2
 
 
@@ -89,7 +92,19 @@ def slot_at(k: int) -> int:
 class Rule:
     """A checked rule of one op for one of its inputs."""
 
-    __slots__ = ("arguments", "fn", "input", "k", "keeps", "keeps_out", "kind", "lifted", "where")
+    __slots__ = (
+        "arguments",
+        "fn",
+        "input",
+        "k",
+        "keeps",
+        "keeps_kept",
+        "keeps_out",
+        "kind",
+        "lifted",
+        "shared",
+        "where",
+    )
 
     def __init__(self, op: str, parameters: Parameters, k: int, rules: Mapping[str, RuleSpec]) -> None:
         self.k = k
@@ -97,6 +112,8 @@ class Rule:
         self.input = parameters.inputs[k]
         self.keeps: frozenset[int] = frozenset()
         self.keeps_out = False
+        self.keeps_kept = False
+        self.shared: Shared | None = None
         # Python expressions for what the rule is given, after `xp` (and `g`): raw arrays, or lifted ones.
         self.arguments: tuple[str, ...] = ()
         self.lifted: tuple[str, ...] = ()
@@ -124,11 +141,37 @@ class Rule:
         flowing = [n for n in parameters.inputs if rules[n] is not NONDIFF]
         if isinstance(spec, transpose) and (kept := [n for n in names if n in flowing or n == "out"]):
             raise TypeError(f"{self.where} is a transpose and cannot depend on {', '.join(kept)}; use vjp(...)")
+        if "common" in names and (common := parameters.common) is not None:
+            if not takes_g:
+                raise TypeError(f"{self.where} asks for 'common' and must be vjp(...)")
+            before = parameter_names(common)[2:]
+            self.shared = Shared(common, len(before), fn, names.index("common"))
+            self.fn = self.shared.apart
+            names = [*before, *(name for name in names if name != "common")]
         self.arguments = tuple(parameters.expression(name, self.where) for name in names)
         self.lifted = tuple(parameters.expression(name, self.where, lifted=True) for name in names)
         self.keeps = frozenset(parameters.inputs.index(n) for n in names if n in parameters.inputs)
         self.keeps_out = "out" in names
+        self.keeps_kept = "kept" in names
         self.kind = VJP if takes_g else PARTIAL
+
+
+class Shared:
+    """A rule that names `common`: `apart` is the rule with it computed on the spot, from the first `n` arguments."""
+
+    __slots__ = ("common", "n", "place", "rule")
+
+    def __init__(self, common: Callable[..., Any], n: int, rule: Callable[..., Any], place: int) -> None:
+        self.common = common
+        self.n = n
+        self.rule = rule
+        self.place = place
+
+    def apart(self, xp: Any, g: Any, *arguments: Any) -> Any:
+        """The cotangent."""
+        own = list(arguments[self.n :])
+        own.insert(self.place, self.common(xp, g, *arguments[: self.n]))
+        return self.rule(xp, g, *own)
 
 
 def parameter_names(fn: Callable[..., Any]) -> list[str]:
@@ -144,8 +187,18 @@ def parameter_names(fn: Callable[..., Any]) -> list[str]:
 class Parameters:
     """The inputs and parameters of an op's signature, and how a record answers for each name."""
 
-    def __init__(self, op: str, signature: inspect.Signature, inputs: Sequence[str], sequence: bool) -> None:
+    def __init__(
+        self,
+        op: str,
+        signature: inspect.Signature,
+        inputs: Sequence[str],
+        sequence: bool,
+        common: Callable[..., Any] | None = None,
+        keeping: bool = False,
+    ) -> None:
         names = list(signature.parameters)
+        self.common = common
+        self.keeping = keeping
         if unknown := [name for name in inputs if name not in names]:
             raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its signature is {op}{signature}")
         if not inputs:
@@ -179,6 +232,11 @@ class Parameters:
             at, place = slot_at(len(self.inputs)) + 2, self.places.get(name)
             by_name = f"rec[{at + 1}].get({name!r}, defaults[{name!r}])"
             return by_name if place is None else f"(rec[{at}][{place}] if len(rec[{at}]) > {place} else {by_name})"
+        if self.sequence and name == f"{self.inputs[0]}_watched":
+            return f"[i is not None for i in rec[{slot_at(0)}]]"
+        if name == "kept" and self.keeping:
+            at = slot_at(len(self.inputs)) + (4 if self.defaults else 2)
+            return f"lift(rec[{at}], ())" if lifted else f"rec[{at}]"  # constants: none, where a sweep is recorded
         known = [*self.inputs, "out", *(f"{i}_spec" for i in self.inputs), *self.defaults]
         raise TypeError(f"{where} asks for {name!r}; it can have {', '.join(known)}")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tape_core.backends import Backend
 
-from tape_numpy import allocator
+from tape_numpy import allocator, linalg
 from tape_numpy.kernels import KERNELS, RULES
 from tape_numpy.special import special_kernels
 
@@ -35,6 +35,7 @@ class NumPyBackend(Backend):
             version=np.__version__,
         )
         self.kernels.update(special_kernels(self.xp))
+        self.kernels.update(linalg.kernels(self.xp))
         self.scalar_types = frozenset(
             {np.float16, np.float32, np.float64, np.complex64, np.complex128, np.bool_, np.int32, np.int64}
         )

@@ -1,7 +1,7 @@
 """Backends: what a plugin author implements, and how backends are found and selected."""
 
 from tape_core.backends.array_api import ArrayAPIBackend
-from tape_core.backends.checks import check_convolve, check_labels, check_top_k
+from tape_core.backends.checks import check_convolve, check_csr, check_labels, check_top_k
 from tape_core.backends.errors import BackendError, BackendLoadError, BackendNotFoundError
 from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, hookimpl
 from tape_core.backends.protocol import Backend
@@ -18,6 +18,7 @@ __all__ = [
     "BackendNotFoundError",
     "Windows",
     "check_convolve",
+    "check_csr",
     "check_labels",
     "check_top_k",
     "get_default_dtype",

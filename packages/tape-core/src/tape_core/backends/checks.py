@@ -49,3 +49,28 @@ def check_inexact(xp: Any, name: str, x: Any, *, real: bool = False) -> None:
     if not xp.isdtype(x.dtype, kinds):
         kind = "real floating" if real else "floating"
         raise TypeError(f"{name} must be of a {kind} dtype, not {x.dtype}; convert it with tape_core.astype")
+
+
+def check_csr(xp: Any, data: Any, indices: Any, indptr: Any, columns: int) -> None:
+    """Refuse arrays that describe no matrix of so many columns.
+
+    Raises:
+        TypeError: indices are not integers.
+        ValueError: a shape is wrong, or `indptr` is no partition.
+        IndexError: an element is in a column that is not there.
+    """
+    for name, x in (("indices", indices), ("indptr", indptr)):
+        if not xp.isdtype(x.dtype, "integral"):
+            raise TypeError(f"{name} must be integers, got {x.dtype}")
+    n = data.shape[0] if len(data.shape) == 1 else -1
+    if tuple(indices.shape) != (n,):
+        raise ValueError(
+            f"data and indices must have one dimension and one length, got {tuple(data.shape)} and "
+            f"{tuple(indices.shape)}"
+        )
+    if len(indptr.shape) != 1 or indptr.shape[0] == 0 or int(indptr[0]) != 0 or int(indptr[-1]) != n:
+        raise ValueError(f"indptr must begin with 0 and end with {n}, the number of elements; got {indptr}")
+    if xp.any(indptr[1:] < indptr[:-1]):
+        raise ValueError(f"indptr must not fall, got {indptr}")
+    if n and (int(xp.min(indices)) < 0 or int(xp.max(indices)) >= columns):
+        raise IndexError(f"indices must be from 0 to {columns - 1}, the columns of the sparse matrix")

@@ -53,14 +53,15 @@ def _hermitian(x: Any) -> Any:
     return (x + x.conj().mT) / 2
 
 
-def _over_gaps(xp: Any, numerators: Any, gaps: Any, cotangent: Any) -> Any:
-    """`numerators / gaps` off the diagonal, where a gap of 0 makes NaN; 0 on it.
+def _over_gaps(xp: Any, numerators: Any, gaps: Any, cotangent: Any, values: Any) -> Any:
+    """`numerators / gaps` off the diagonal, where a gap of 0 makes NaN; `values`, or zeros for None, on it.
 
     The diagonal of a complex numerator is what a change of phase does; NaN if that is more than rounding errors.
     """
     shape = tuple(gaps.shape)
-    quotients = numerators / (gaps + on_diagonal(xp, xp.ones_like(gaps), shape))
-    quotients = quotients - on_diagonal(xp, quotients, shape)
+    diagonal = xp.arange_beside(gaps, shape[-2])[:, None] == xp.arange_beside(gaps, shape[-1])
+    values = 0 if values is None else values[..., None, :]
+    quotients = xp.where(diagonal, values, numerators / xp.where(diagonal, 1, gaps))
     if 0 in shape or not xp.isdtype(numerators.dtype, "complex floating"):
         return quotients
     rounding = 1e-4 * xp.max(xp.abs(cotangent), axis=(-2, -1), keepdims=True)
@@ -83,11 +84,32 @@ def _cholesky_samples(draw: Draw) -> Iterator[Sample]:
 def _cholesky_vjp(xp: Any, g: Any, out: Any, upper: bool) -> Any:
     # Murray, "Differentiation of the Cholesky decomposition", arXiv:1602.07527, section 3.1.
     lower, g = (adjoint(xp, out), g.mT) if upper else (out, conj(xp, g))
-    product = xp.tril(xp.matmul(adjoint(xp, lower), g))
-    product = product - on_diagonal(xp, product / 2, product.shape)
-    right = adjoint(xp, xp.solve(adjoint(xp, lower), adjoint(xp, product)))
-    d = xp.solve(adjoint(xp, lower), right)
-    return conj(xp, d + adjoint(xp, d)) / 2
+    across = adjoint(xp, lower)
+    d = xp.solve_triangular(across, adjoint(xp, _halfway(xp, across, g)))
+    return conj(xp, d + adjoint(xp, d))
+
+
+def _halfway(xp: Any, upper: Any, g: Any) -> Any:
+    """`upper^-1 P^H`, where 4 P is the lower triangle of `upper @ g`, twice below the diagonal.
+
+    By halves, for the result is upper triangular and of `g` only the lower triangle counts.
+    """
+    n = upper.shape[-2]
+    if n < 200:
+        return xp.solve_triangular(upper, adjoint(xp, _quarter(xp, upper, g)))
+    k = n // 2
+    above = _quarter(xp, upper[..., :k, :], g[..., :k])
+    below = xp.matmul(upper[..., k:, k:], g[..., k:, :k]) * 0.5
+    corner = _halfway(xp, upper[..., k:, k:], g[..., k:, k:])
+    right = adjoint(xp, below) - xp.matmul(upper[..., :k, k:], corner)
+    top = xp.solve_triangular(upper[..., :k, :k], xp.concat([adjoint(xp, above), right], axis=-1))
+    zeros = xp.zeros_beside(below, tuple(below.shape), dtype=below.dtype)
+    return xp.concat([top, xp.concat([zeros, corner], axis=-1)], axis=-2)
+
+
+def _quarter(xp: Any, upper: Any, g: Any) -> Any:
+    product = xp.matmul(upper, g)
+    return (xp.tril(product) + xp.tril(product, k=-1)) * 0.25
 
 
 @op(x=vjp(_cholesky_vjp), extension="linalg", samples=_cholesky_samples)
@@ -118,9 +140,8 @@ def _eigh_vjp(xp: Any, g: Any, out: Any) -> Any:
     if gv is None:
         return xp.matmul(conj(xp, v) * gw[..., None, :], v.mT)
     product = xp.matmul(adjoint(xp, v), conj(xp, gv))
-    inner = _over_gaps(xp, (product - adjoint(xp, product)) / 2, w[..., None, :] - w[..., :, None], gv)
-    if gw is not None:
-        inner = inner + on_diagonal(xp, gw[..., None, :], inner.shape)
+    w = 2 * w
+    inner = _over_gaps(xp, product - adjoint(xp, product), w[..., None, :] - w[..., :, None], gv, gw)
     return conj(xp, xp.matmul(xp.matmul(v, inner), adjoint(xp, v)))
 
 
@@ -169,9 +190,8 @@ def _eig_vjp(xp: Any, g: Any, out: Any) -> Any:
     product = xp.matmul(vh, conj(xp, gv))
     lengths = xp.sum(on_diagonal(xp, xp.real(product), product.shape), axis=-2, keepdims=True)
     gaps = conj(xp, w[..., None, :] - w[..., :, None])
-    inner = _over_gaps(xp, product - xp.matmul(vh, v) * lengths, gaps, gv)
-    if gw is not None:
-        inner = inner + on_diagonal(xp, conj(xp, gw)[..., None, :], inner.shape)
+    gw = None if gw is None else conj(xp, gw)
+    inner = _over_gaps(xp, product - xp.matmul(vh, v) * lengths, gaps, gv, gw)
     return conj(xp, xp.solve(vh, xp.matmul(inner, vh)))
 
 
@@ -285,9 +305,7 @@ def _svd_vjp(xp: Any, g: Any, x: Any, out: Any, full_matrices: bool) -> Any:
     a, b = xp.matmul(uh, gu), xp.matmul(vh, adjoint(xp, gvh))
     a, b = a - adjoint(xp, a), b - adjoint(xp, b)
     column, row = s[..., None, :], s[..., :, None]
-    inner = _over_gaps(xp, (a + b) / 2, column - row, gu) + (a - b) / 2 / (column + row)
-    if gs is not None:
-        inner = inner + on_diagonal(xp, gs[..., None, :], inner.shape)
+    inner = _over_gaps(xp, (a + b) / 2, column - row, gu, gs) + (a - b) / 2 / (column + row)
     d = xp.matmul(xp.matmul(u, inner), vh)
     if m > k:
         d = d + xp.matmul((gu - xp.matmul(u, xp.matmul(uh, gu))) / column, vh)

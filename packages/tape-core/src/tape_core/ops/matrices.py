@@ -92,19 +92,28 @@ def _solve_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "solve", draw(2, 2), draw(3))
 
 
-def _solve_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
-    if len(x2_spec.shape) == 1:
-        return sum_to(xp, xp.solve(x1.mT, g[..., None])[..., 0], x2_spec.shape)
-    return sum_to(xp, xp.solve(x1.mT, g), x2_spec.shape)
+def _solve_common(xp: Any, g: Any, x1: Any, x2_spec: Any, kept: Any) -> Any:
+    g = g[..., None] if len(x2_spec.shape) == 1 else g
+    return xp.lu_solve(*kept, g, transposed=True) if kept else xp.solve(x1.mT, g)
 
 
-def _solve_x1(xp: Any, g: Any, x1: Any, x2_spec: Any, out: Any) -> Any:
-    if len(x2_spec.shape) == 1:
-        g, out = g[..., None], out[..., None]
-    return sum_to(xp, -xp.matmul(xp.solve(x1.mT, g), out.mT), tuple(x1.shape))
+def _solve_x1(xp: Any, g: Any, common: Any, x1_spec: Any, x2_spec: Any, out: Any) -> Any:
+    out = out[..., None] if len(x2_spec.shape) == 1 else out
+    return sum_to(xp, -xp.matmul(common, out.mT), x1_spec.shape)
 
 
-@op(x1=vjp(_solve_x1), x2=vjp(_solve_x2), extension="linalg", samples=_solve_samples)
+def _solve_x2(xp: Any, g: Any, common: Any, x2_spec: Any) -> Any:
+    return sum_to(xp, common[..., 0] if len(x2_spec.shape) == 1 else common, x2_spec.shape)
+
+
+@op(
+    x1=vjp(_solve_x1),
+    x2=vjp(_solve_x2),
+    common=_solve_common,
+    keeping=lambda xp, x1, x2: (xp.solve(x1, x2), ()),  # a backend may keep what `lu_factor` gives
+    extension="linalg",
+    samples=_solve_samples,
+)
 def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The x with `x1 @ x == x2`: `x2` is a vector, or a stack of matrices that broadcasts against `x1`."""
 

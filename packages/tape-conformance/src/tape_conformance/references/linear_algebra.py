@@ -1,0 +1,90 @@
+"""Linear algebra beyond the standard, on NumPy arrays: SciPy's functions, and loops written from the definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+
+def _stacked(function: Callable[..., Any], *matrices: Any) -> Any:
+    """`function` of each set of matrices of stacks that broadcast."""
+    batch = np.broadcast_shapes(*[x.shape[:-2] for x in matrices])
+    matrices = tuple(np.broadcast_to(x, batch + x.shape[-2:]) for x in matrices)
+    results = [function(*[x[k] for x in matrices]) for k in np.ndindex(batch)]
+    if not results:
+        shape = function(*[np.eye(*x.shape[-2:]) for x in matrices]).shape
+        return np.zeros(batch + shape)
+    return np.stack(results).reshape(batch + results[0].shape)
+
+
+def _with_columns(function: Callable[..., Any], a: Any, b: Any) -> Any:
+    """For a vector `b`, as for a matrix of one column."""
+    return _stacked(function, a, b[:, None])[..., 0] if b.ndim == 1 else _stacked(function, a, b)
+
+
+def _solve_triangular(a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
+    def solve(a: Any, b: Any) -> Any:
+        a = np.tril(a) if lower else np.triu(a)
+        if unit_diagonal:
+            a = a - np.diag(np.diag(a)) + np.eye(len(a))
+        return np.linalg.solve(a, b)
+
+    return _with_columns(solve, a, b)
+
+
+def _lu_factor(x: Any) -> tuple[Any, Any]:
+    m, n = x.shape[-2:]
+    lu, permutation = np.array(x), np.zeros(x.shape[:-1], np.int64)
+    for k in np.ndindex(x.shape[:-2]):
+        a, order = lu[k], np.arange(m)
+        for j in range(min(m, n)):
+            pivot = j + int(np.argmax(np.abs(a[j:, j].real) + np.abs(a[j:, j].imag)))  # as LAPACK compares
+            a[[j, pivot]], order[[j, pivot]] = a[[pivot, j]], order[[pivot, j]]
+            if a[j, j] != 0:
+                a[j + 1 :, j] /= a[j, j]
+            a[j + 1 :, j + 1 :] -= np.outer(a[j + 1 :, j], a[j, j + 1 :])
+        permutation[k] = order
+    return lu, permutation
+
+
+def _lu_solve(lu: Any, permutation: Any, b: Any, *, transposed: bool = False) -> Any:
+    n = lu.shape[-1]
+    product = (np.tril(lu, -1) + np.eye(n)) @ np.triu(lu)
+    a = np.take_along_axis(product, np.argsort(permutation, axis=-1)[..., None], axis=-2)
+    return _with_columns(np.linalg.solve, a.mT if transposed else a, b)
+
+
+def _expm_derivative(x: Any, direction: Any) -> Any:
+    def one(x: Any, direction: Any) -> Any:
+        return scipy.linalg.expm_frechet(x, direction, compute_expm=False) if x.size else x
+
+    return _stacked(one, x, direction)
+
+
+def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> Any:
+    a = np.zeros((len(indptr) - 1, columns), data.dtype)
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            a[i, indices[k]] += data[k]
+    return a
+
+
+def _csr_matmul(data: Any, indices: Any, indptr: Any, dense: Any) -> Any:
+    return _csr(data, indices, indptr, dense.shape[-2 if dense.ndim > 1 else 0]) @ dense
+
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "einsum": lambda arrays, expression: np.einsum(expression, *arrays),
+    "solve_triangular": _solve_triangular,
+    "lu_factor": _lu_factor,
+    "lu_solve": _lu_solve,
+    "expm": lambda x: scipy.linalg.expm(x) if x.size else x,
+    "expm_derivative": _expm_derivative,
+    "csr_matmul": _csr_matmul,
+    "csr_transposed_matmul": lambda data, indices, indptr, dense, columns: (
+        _csr(data, indices, indptr, columns).T @ dense
+    ),
+}

@@ -1,0 +1,185 @@
+"""Linear algebra by SciPy, where it is installed: NumPy has no triangular solver, keeps no factors, is dense only.
+
+SciPy is looked for when the first of these kernels runs. Without it the ops' own kernels do, and NumPy's functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from tape_core.backends import check_csr
+from tape_core.backends.kernels import DEFAULT_KERNELS
+
+_BLOCK = 48  # unknowns: so far substitution is faster than matrix products
+_SMALL = 24  # for stacks of matrices up to this size a loop over them costs more than NumPy's own
+
+
+class Routines(NamedTuple):
+    """BLAS and LAPACK for one dtype."""
+
+    gemm: Callable[..., Any]
+    trsm: Callable[..., Any]
+    getrf: Callable[..., Any]
+    getrs: Callable[..., Any]
+
+
+@lru_cache(maxsize=1)
+def _routines() -> dict[np.dtype[Any], Routines] | None:
+    try:
+        blas, lapack = import_module("scipy.linalg.blas"), import_module("scipy.linalg.lapack")
+    except ImportError:
+        return None
+    return {
+        np.dtype(dtype): Routines(
+            getattr(blas, f"{letter}gemm"),
+            getattr(blas, f"{letter}trsm"),
+            getattr(lapack, f"{letter}getrf"),
+            getattr(lapack, f"{letter}getrs"),
+        )
+        for dtype, letter in (("float32", "s"), ("float64", "d"), ("complex64", "c"), ("complex128", "z"))
+    }
+
+
+@lru_cache(maxsize=1)
+def _sparse() -> Any:
+    try:
+        return import_module("scipy.sparse").csr_array
+    except ImportError:
+        return None
+
+
+_FLOATS = frozenset(np.dtype(dtype) for dtype in ("float32", "float64", "complex64", "complex128"))
+
+
+def _find(*arrays: Any) -> tuple[Routines, list[Any]] | None:
+    """The routines for these arrays, and the arrays in their common dtype; None where NumPy is to do it."""
+    routines = _routines()
+    if routines is None or any([x.dtype not in routines or 0 in x.shape for x in arrays]):
+        return None
+    dtype = np.result_type(*arrays)
+    return routines[dtype], [x.astype(dtype, copy=False) for x in arrays]
+
+
+def _each(function: Callable[..., Any], a: Any, b: Any) -> Any:
+    """`function` of each pair of matrices of two stacks, which broadcast."""
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = np.broadcast_to(a, batch + a.shape[-2:]), np.broadcast_to(b, batch + b.shape[-2:])
+    out = np.empty(b.shape, b.dtype)
+    for k in np.ndindex(batch):
+        out[k] = function(a[k], b[k])
+    return out
+
+
+def _substitute(routines: Routines, a: Any, x: Any, lower: bool, unit: bool) -> None:
+    """Solve `a @ y == x` for matrices, in the memory of `x`, which is contiguous: half of `a`, then the other half."""
+    n = len(a)
+    # What is in C's order is, transposed, in Fortran's.
+    if n <= _BLOCK:
+        routines.trsm(1.0, a.T, x.T, side=1, lower=not lower, diag=unit, overwrite_b=1)
+        return
+    k = n // 2
+    first, second = (slice(None, k), slice(k, None)) if lower else (slice(k, None), slice(None, k))
+    _substitute(routines, a[first, first], x[first], lower, unit)
+    routines.gemm(-1.0, x[first].T, a[second, first].T, beta=1.0, c=x[second].T, overwrite_c=1)
+    _substitute(routines, a[second, second], x[second], lower, unit)
+
+
+def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
+    """The kernels, for the namespace `xp` of the backend."""
+
+    def solve_triangular(a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
+        found = _find(a, b)
+        stacked = a.ndim > 2 or b.ndim > 2
+        if found is None or a.ndim < 2 or (stacked and a.shape[-1] <= _SMALL):
+            return DEFAULT_KERNELS["solve_triangular"](xp, a, b, lower=lower, unit_diagonal=unit_diagonal)
+        n, m = a.shape[-2:]
+        if n != m or n != b.shape[-2 if b.ndim > 1 else -1] or not (unit_diagonal or np.diagonal(a, 0, -2, -1).all()):
+            return DEFAULT_KERNELS["solve_triangular"](xp, a, b, lower=lower, unit_diagonal=unit_diagonal)  # refuses it
+        routines, (a, b) = found
+
+        def solve(a: Any, b: Any) -> Any:
+            x = np.array(b, order="C")
+            _substitute(routines, a, x, lower, unit_diagonal)
+            return x
+
+        x = b[:, None] if b.ndim == 1 else b
+        x = _each(solve, a, x) if stacked else solve(a, x)
+        return x[..., 0] if b.ndim == 1 else x
+
+    def lu_factor(x: Any) -> Any:
+        found = _find(x)
+        if found is None or x.ndim != 2:
+            return DEFAULT_KERNELS["lu_factor"](xp, x)
+        routines, (x,) = found
+        lu, pivots, _ = routines.getrf(x)
+        return lu, _permutation(pivots, len(x))
+
+    def lu_solve(lu: Any, permutation: Any, b: Any, *, transposed: bool = False) -> Any:
+        found = _find(lu, b)
+        if found is None or not lu.ndim == b.ndim == 2 or len(b) != len(lu) or not np.diagonal(lu).all():
+            return DEFAULT_KERNELS["lu_solve"](xp, lu, permutation, b, transposed=transposed)
+        routines, (lu, b) = found
+        if not transposed:
+            x = b.take(permutation, axis=0)
+            _substitute(routines, lu, x, True, True)
+            _substitute(routines, lu, x, False, False)
+            return x
+        x = np.array(b, order="C")
+        _substitute(routines, lu.T, x, True, False)
+        _substitute(routines, lu.T, x, False, True)
+        out = np.empty_like(x)
+        out[permutation] = x
+        return out
+
+    def solve_keeping(x1: Any, x2: Any) -> Any:
+        found = _find(x1, x2)
+        if found is None or x1.ndim != 2 or x2.ndim > 2 or x1.shape[0] != x1.shape[1] or len(x1) != len(x2):
+            return xp.solve(x1, x2), ()
+        routines, (x1, x2) = found
+        lu, pivots, info = routines.getrf(x1)
+        if info > 0:
+            raise np.linalg.LinAlgError("Singular matrix")
+        return routines.getrs(lu, pivots, x2)[0], (lu, _permutation(pivots, len(lu)))
+
+    def csr_matmul(data: Any, indices: Any, indptr: Any, dense: Any) -> Any:
+        if dense.ndim == 0 or dense.dtype != data.dtype:
+            return DEFAULT_KERNELS["csr_matmul"](xp, data, indices, indptr, dense)
+        columns = dense.shape[-2 if dense.ndim > 1 else 0]
+        check_csr(xp, data, indices, indptr, columns)
+        rows = len(indptr) - 1
+        if dense.ndim <= 2 and data.dtype in _FLOATS and (csr_array := _sparse()) is not None:
+            return csr_array((data, indices, indptr), shape=(rows, columns)) @ dense
+        matrices = dense if dense.ndim > 1 else dense[:, None]
+        products = data[:, None] * matrices.take(indices, axis=-2)
+        out = np.zeros((*matrices.shape[:-2], rows, matrices.shape[-1]), products.dtype)
+        filled = indptr[1:] > indptr[:-1]
+        if filled.any():
+            out[..., filled, :] = np.add.reduceat(products, indptr[:-1][filled], axis=-2)
+        return out if dense.ndim > 1 else out[:, 0]
+
+    def csr_transposed_matmul(data: Any, indices: Any, indptr: Any, dense: Any, columns: int) -> Any:
+        fits = dense.ndim <= 2 and dense.dtype == data.dtype and data.dtype in _FLOATS
+        if not fits or (csr_array := _sparse()) is None:
+            return DEFAULT_KERNELS["csr_transposed_matmul"](xp, data, indices, indptr, dense, columns)
+        return csr_array((data, indices, indptr), shape=(len(indptr) - 1, columns)).T @ dense
+
+    return {
+        "csr_matmul": csr_matmul,
+        "csr_transposed_matmul": csr_transposed_matmul,
+        "solve_triangular": solve_triangular,
+        "lu_factor": lu_factor,
+        "lu_solve": lu_solve,
+        "solve_keeping": solve_keeping,
+    }
+
+
+def _permutation(pivots: Any, n: int) -> Any:
+    """The order of the rows after LAPACK's swaps."""
+    order = list(range(n))
+    for k, pivot in enumerate(pivots.tolist()):
+        order[k], order[pivot] = order[pivot], order[k]
+    return np.array(order)
