@@ -307,7 +307,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "drop": drop,
     "elu": lambda x, alpha=1.0: np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0)) - 1)),
     "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
-    "hard_silu": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "hard_silu": lambda x: np.where(x <= -3, 0, x * np.clip(x / 6 + 0.5, 0, 1)),
     "leaky_relu": lambda x, slope=0.01: np.where(x > 0, x, slope * x),
     "log_sigmoid": lambda x: -np.logaddexp(0, -x),
     "max_pool": max_pool,

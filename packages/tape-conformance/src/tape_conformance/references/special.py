@@ -25,6 +25,24 @@ def _linear_recurrence(a: Any, b: Any) -> Any:
     return out
 
 
+# SciPy's values at these points are not the limits there.
+
+
+def _i0(x: Any) -> Any:
+    return np.where(np.isinf(x), np.inf, special.i0(x))
+
+
+def _i1(x: Any) -> Any:
+    return np.where(np.isinf(x), x, special.i1(x))
+
+
+def _betaln(a: Any, b: Any) -> Any:
+    out = special.betaln(a, b)
+    out = np.where((np.maximum(a, b) == np.inf) & (np.minimum(a, b) > 0), -np.inf, out)
+    poles = np.logical_or(*((v <= 0) & (v == np.floor(v)) for v in (a, b)))
+    return np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(poles, np.inf, out))
+
+
 def _trapezoid(y: Any, x: Any = None, *, dx: float = 1.0, axis: int = -1) -> Any:
     return np.trapezoid(y, x, dx, axis)
 
@@ -33,10 +51,13 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **{
         name: getattr(special, name)
         for name in (
-            "betaln", "digamma", "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "gamma", "gammaln", "i0", "i0e",
-            "i1", "i1e", "log_ndtr", "logit", "ndtr", "ndtri", "polygamma", "rel_entr", "xlog1py", "xlogy",
+            "digamma", "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "gamma", "gammaln", "i0e", "i1e",
+            "log_ndtr", "logit", "ndtr", "ndtri", "polygamma", "rel_entr", "xlog1py", "xlogy",
         )
     },
+    "betaln": _betaln,
+    "i0": _i0,
+    "i1": _i1,
     "interp": np.interp,
     "linear_recurrence": _linear_recurrence,
     "logcumsumexp": _logcumsumexp,
