@@ -15,6 +15,7 @@ from tape_core.backends import check_csr
 from tape_core.backends.kernels import DEFAULT_KERNELS
 
 _BLOCK = 48  # unknowns: so far substitution is faster than matrix products
+_FEW = 16  # columns: LAPACK solves for them at once
 _SMALL = 24  # for stacks of matrices up to this size a loop over them costs more than NumPy's own
 
 
@@ -88,6 +89,16 @@ def _substitute(routines: Routines, a: Any, x: Any, lower: bool, unit: bool) -> 
     _substitute(routines, a[second, second], x[second], lower, unit)
 
 
+def _by_factors(routines: Routines, lu: Any, x: Any, transposed: bool) -> Any:
+    """Solve for matrices by factors, rows in their new order; the memory of `x` may be used."""
+    if x.shape[1] <= _FEW:
+        return routines.getrs(lu, np.arange(len(lu), dtype=np.int32), x, trans=int(transposed))[0]
+    lu = lu.T if transposed else lu
+    _substitute(routines, lu, x, True, not transposed)
+    _substitute(routines, lu, x, False, transposed)
+    return x
+
+
 def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
     """The kernels, for the namespace `xp` of the backend."""
 
@@ -124,13 +135,8 @@ def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
             return DEFAULT_KERNELS["lu_solve"](xp, lu, permutation, b, transposed=transposed)
         routines, (lu, b) = found
         if not transposed:
-            x = b.take(permutation, axis=0)
-            _substitute(routines, lu, x, True, True)
-            _substitute(routines, lu, x, False, False)
-            return x
-        x = np.array(b, order="C")
-        _substitute(routines, lu.T, x, True, False)
-        _substitute(routines, lu.T, x, False, True)
+            return _by_factors(routines, lu, b.take(permutation, axis=0), False)
+        x = _by_factors(routines, lu, np.array(b, order="C"), True)
         out = np.empty_like(x)
         out[permutation] = x
         return out
@@ -138,12 +144,15 @@ def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
     def solve_keeping(x1: Any, x2: Any) -> Any:
         found = _find(x1, x2)
         if found is None or x1.ndim != 2 or x2.ndim > 2 or x1.shape[0] != x1.shape[1] or len(x1) != len(x2):
-            return xp.solve(x1, x2), ()
+            return np.linalg.solve(x1, x2), ()
         routines, (x1, x2) = found
         lu, pivots, info = routines.getrf(x1)
         if info > 0:
             raise np.linalg.LinAlgError("Singular matrix")
-        return routines.getrs(lu, pivots, x2)[0], (lu, _permutation(pivots, len(lu)))
+        permutation = _permutation(pivots, len(lu))
+        x = x2.take(permutation, axis=0)
+        x = _by_factors(routines, lu, x[:, None] if x.ndim == 1 else x, False)
+        return x[:, 0] if x2.ndim == 1 else x, (lu, permutation)
 
     def csr_matmul(data: Any, indices: Any, indptr: Any, dense: Any) -> Any:
         if dense.ndim == 0 or dense.dtype != data.dtype:
@@ -173,6 +182,7 @@ def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
         "solve_triangular": solve_triangular,
         "lu_factor": lu_factor,
         "lu_solve": lu_solve,
+        "solve": lambda x1, x2: solve_keeping(x1, x2)[0],
         "solve_keeping": solve_keeping,
     }
 

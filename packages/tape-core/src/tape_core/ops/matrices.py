@@ -98,7 +98,8 @@ def _solve_common(xp: Any, g: Any, x1: Any, x2_spec: Any, kept: Any) -> Any:
 
 
 def _solve_x1(xp: Any, g: Any, common: Any, x1_spec: Any, x2_spec: Any, out: Any) -> Any:
-    out = out[..., None] if len(x2_spec.shape) == 1 else out
+    if len(x2_spec.shape) == 1:
+        return sum_to(xp, -common * out[..., None, :], x1_spec.shape)
     return sum_to(xp, -xp.matmul(common, out.mT), x1_spec.shape)
 
 
