@@ -38,8 +38,7 @@ def expecting(monkeypatch: pytest.MonkeyPatch, reasons: dict[str, str]) -> None:
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """In a folder and a process of its own, as a plugin's author runs it."""
-    # -p: the plugin's entry point is there only where the package is installed.
-    command = [sys.executable, "-m", "pytest", "-p", "tape_conformance.plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
     return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 

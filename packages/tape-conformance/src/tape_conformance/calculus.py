@@ -31,7 +31,7 @@ def gradients(case: Case, weights: list[Any], at: Replaced = NOTHING) -> dict[in
     values = {leaf.k: at.get(leaf.k, leaf.value) for leaf in case.leaves}
     with tc.GradientTape() as tape:
         tape.watch(list(values.values()))
-        seen = case.observed(case.call(values))
+        seen = case.observed(case.call({**at, **values}))
     return _back(tape, seen, weights, values)
 
 

@@ -40,7 +40,13 @@ def _scatter_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _scatter_kernel(xp: Any, values: Any, key: Any, shape: tuple[int, ...]) -> Any:
-    return keys.update(xp, xp.add, 0, xp.zeros_beside(values, shape, dtype=values.dtype), values, key)
+    # Through a plain key no two values meet, and truth values could not be added.
+    combine = _later if keys.is_plain(key) else xp.add
+    return keys.update(xp, combine, 0, xp.zeros_beside(values, shape, dtype=values.dtype), values, key)
+
+
+def _later(earlier: Any, later: Any) -> Any:
+    return later
 
 
 @linear(
@@ -92,7 +98,7 @@ def _set_samples(draw: Draw) -> Iterator[Sample]:
 def _set_kernel(xp: Any, x: Any, values: Any, key: Any) -> Any:
     if is_array(values) and values.dtype != x.dtype:
         values = xp.astype(values, x.dtype)
-    return keys.update(xp, lambda earlier, later: later, None, x, values, key)
+    return keys.update(xp, _later, None, x, values, key)
 
 
 def _set_values_transpose(xp: Any, g: Any, values_spec: Any, key: Any) -> Any:
