@@ -140,7 +140,7 @@ def array_api(session: nox.Session, backend: str) -> None:
         *(options or ["--max-examples", "8"]),
         env={
             "ARRAY_API_TESTS_MODULE": "tape_core",
-            "ARRAY_API_TESTS_VERSION": "2024.12",
+            "ARRAY_API_TESTS_VERSION": "2025.12",
             "TAPE_BACKEND": backend,
             **ONE_THREAD,
         },

@@ -159,7 +159,7 @@ def test_the_namespace_says_what_it_can_do() -> None:
     assert info.dtypes(kind="complex floating") == {"complex64": tc.complex64, "complex128": tc.complex128}
     assert list(info.dtypes(kind=("bool", "signed integer"))) == ["bool", "int8", "int16", "int32", "int64"]
     assert tc.ones(1).__array_namespace__() is tc
-    assert tc.__array_api_version__ == "2024.12"
+    assert tc.__array_api_version__ == "2025.12"
 
 
 def test_dlpack_both_ways() -> None:

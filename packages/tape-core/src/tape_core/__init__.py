@@ -201,7 +201,7 @@ inf = _math.inf
 nan = _math.nan
 newaxis = None
 pi = _math.pi
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 
 __all__ = [
     "DType",

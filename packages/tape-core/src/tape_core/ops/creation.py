@@ -285,7 +285,7 @@ def full_like(x: ArrayLike, /, fill_value: complex | Tensor, *, dtype: Any = Non
     return _like("full_like", x, fill_value, dtype=dtype, device=device)
 
 
-def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     """The coordinates of a grid, from the 1-d coordinates along each axis."""
     from tape_core.ops.manipulation import broadcast_arrays
 
@@ -296,10 +296,8 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
     axes = list(range(n))
     if indexing == "xy" and n > 1:
         axes[0], axes[1] = 1, 0
-    return list(
-        broadcast_arrays(
-            *(reshape(t, (1,) * axis + (-1,) + (1,) * (n - axis - 1)) for t, axis in zip(tensors, axes, strict=True))
-        )
+    return broadcast_arrays(
+        *(reshape(t, (1,) * axis + (-1,) + (1,) * (n - axis - 1)) for t, axis in zip(tensors, axes, strict=True))
     )
 
 

@@ -31,9 +31,9 @@ class Info:
         chosen = selection.select()
         return chosen.device or chosen.backend.default_device
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """The devices of the selected backend."""
-        return list(selection.select().backend.devices())
+        return selection.select().backend.devices()
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """The dtypes of arrays made of Python scalars."""

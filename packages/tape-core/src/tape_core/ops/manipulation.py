@@ -147,13 +147,13 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def broadcast_arrays(*arrays: ArrayLike) -> list[Tensor]:
+def broadcast_arrays(*arrays: ArrayLike) -> tuple[Tensor, ...]:
     """All of them in the shape they broadcast to."""
     tensors = [read(a, f"broadcast_arrays: arrays[{k}]") for k, a in enumerate(arrays)]
     shape: tuple[int, ...] = ()
     for tensor in tensors:
         shape = broadcast_shape(shape, tensor.shape)
-    return [broadcast_to(tensor, shape) for tensor in tensors]
+    return tuple([broadcast_to(tensor, shape) for tensor in tensors])
 
 
 def _concat_samples(draw: Draw) -> Iterator[Sample]:
