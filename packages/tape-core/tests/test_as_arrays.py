@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 import array_api_strict
+import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.backends import ArrayAPIBackend
@@ -82,3 +83,19 @@ def test_what_is_made_beside_an_array_finds_its_device() -> None:
     x = tc.ones((2, 2), backend=STRICT)
     assert tc.tril(x).tolist() == [[1.0, 0.0], [1.0, 1.0]]
     assert tc.zeros(1, device=x.device, backend=STRICT).device == x.device
+
+
+def test_an_array_made_of_a_recorded_value_warns() -> None:
+    """SciPy and others call numpy.asarray on their way: the gradient would be cut, or wrong, in silence."""
+    x = tc.asarray([1.0, 2.0])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = x * 2
+        with pytest.warns(UserWarning, match=r"of shape \(2,\) that a tape is recording: no gradient comes back"):
+            np.asarray(y)
+        y.numpy()
+        np.asarray(tc.stop_gradient(y))
+        np.asarray(tc.asarray([3.0]) * 2)
+        with tape.stop_recording():
+            np.asarray(y)
+    np.asarray(y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import sys
 from typing import Any
 
 import numpy as np
@@ -173,3 +174,23 @@ def test_a_copy_has_the_value_and_its_path_and_is_another_handle(copied: Any) ->
         z = twin * 3
     assert y.tolist() == [1.0, 4.0]
     assert tape.gradient(z, x).tolist() == [6.0, 12.0]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the reference count does not tell")
+@pytest.mark.parametrize("assign", ["x[1:][0] = 5.0", "x[1:][0] += 5.0", "(x + 1)[0] = 5.0"])
+def test_assignment_to_a_value_that_nobody_holds_is_refused(assign: str) -> None:
+    """It would change nothing, silently: indexing makes values, not views."""
+    x = tc.asarray([1.0, 2.0, 3.0])
+    with pytest.raises(TypeError, match=r"x\[i\]\[j\] = value changes nothing"):
+        exec(assign, {"x": x})
+    assert x.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_assignment_to_what_somebody_holds_is_not_refused() -> None:
+    held = {"x": tc.asarray([1.0, 2.0])}
+    holder = [held["x"]]
+    held["x"][0] = 5.0
+    holder[0][1] = 6.0
+    part = held["x"][:1]
+    part[0] = 7.0
+    assert (held["x"].tolist(), part.tolist()) == ([5.0, 6.0], [7.0])

@@ -204,14 +204,9 @@ def tile(A: Any, /, reps: Any) -> Any:
     return tc.tile(A, reps)
 
 
-def pad(array: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
-    if mode != "constant" or not isinstance(constant_values, int | float | complex):
-        raise TypeError("numpy.pad takes Tensors only with mode='constant' and one value")
+def pad(array: Any, /, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0) -> Any:
     widths = np.broadcast_to(pad_width, (array.ndim, 2)).tolist()
-    shape = tuple(before + n + after for n, (before, after) in zip(array.shape, widths, strict=True))
-    out = tc.full(shape, constant_values, dtype=array.dtype, device=array.device, backend=array.backend)
-    out[tuple(slice(before, before + n) for n, (before, _) in zip(array.shape, widths, strict=True))] = array
-    return out
+    return tc.pad(array, widths, mode, constant_values=constant_values)
 
 
 # -- choosing
@@ -307,11 +302,11 @@ def average(a: Any, /, axis: Any = None, weights: Any = None, *, keepdims: bool 
 
 
 def trapezoid(y: Any, /, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    y = tc.moveaxis(y, axis, -1)
-    if x is not None:
-        x = _beside(y, x)
-        dx = tc.diff(x if x.ndim == 1 else tc.moveaxis(x, axis, -1))
-    return tc.sum(dx * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
+    return tc.trapezoid(y, x, dx=dx, axis=axis)
+
+
+def interp(x: Any, xp: Any, fp: Any, /, left: Any = None, right: Any = None) -> Any:
+    return tc.interp(x, xp, fp, left, right)
 
 
 def nansum(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:

@@ -104,6 +104,8 @@ class Tensor:
         return self.backend.numpy(self.array).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if self._slots:
+            _warn_of_cut(self)
         values = self.backend.numpy(self.array)
         return values.astype(dtype) if dtype is not None and dtype != values.dtype else values.copy()
 
@@ -257,6 +259,19 @@ def _unpickled(values: Any, backend: str, device: str) -> Tensor:
     from tape_core.ops.creation import asarray
 
     return asarray(values, backend=backend, device=device)
+
+
+def _warn_of_cut(tensor: Tensor) -> None:
+    """Somebody made a NumPy array of a value that a tape is recording: numpy() says that it is meant, this does not."""
+    from tape_core.recording import ACTIVE
+
+    if any([tape._key in tensor._slots for tape in ACTIVE.get()]):
+        from tape_core.tape import warn_user
+
+        warn_user(
+            f"a NumPy array is made of a Tensor of shape {tensor.shape} that a tape is recording: no gradient comes "
+            f"back from what is computed with it; where that is meant, use its numpy(), or tape_core.stop_gradient"
+        )
 
 
 _new = object.__new__

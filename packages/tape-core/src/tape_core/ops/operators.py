@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,23 @@ def _attach(name: str, function: Any) -> None:
     setattr(Tensor, name, function)
 
 
+# How many references there are to a Tensor that only the assignment to it holds: the caller's stack, `self` below and
+# getrefcount's own. From Python 3.14 on, and without the GIL, the count does not tell.
+_TEMPORARY = (
+    3
+    if sys.implementation.name == "cpython"
+    and sys.version_info < (3, 14)
+    and getattr(sys, "_is_gil_enabled", lambda: True)()
+    else 0
+)
+
+
 def _set(self: Tensor, key: Any, value: Any) -> None:
+    if sys.getrefcount(self) <= _TEMPORARY:
+        raise TypeError(
+            "x[i][j] = value changes nothing: x[i] is a value of its own, not a view of x. Write x[i, j] = value, or "
+            "x = tape_core.at(x)[...].set(value)"
+        )
     self._rebind(setitem_with_key(self, value, key))
 
 
