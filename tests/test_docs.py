@@ -94,5 +94,12 @@ def test_pages_and_modules_are_found() -> None:
     assert "tape_core" in MODULES
 
 
+def test_the_plugin_that_a_page_builds_is_the_one_that_conformance_runs_on() -> None:
+    page = (ROOT / "docs" / "write-a-backend.md").read_text(encoding="utf-8")
+    plugin = ROOT / "tests" / "plugins" / "tape-strict" / "src" / "tape_strict"
+    assert (plugin / "__init__.py").read_text(encoding="utf-8") in page
+    assert (plugin / "expectations.toml").read_text(encoding="utf-8").partition("\n\n")[2] in page
+
+
 if __name__ == "__main__":
     sys.exit(run((ROOT / sys.argv[1]).read_text(encoding="utf-8"), sys.argv[1]) or 0)
