@@ -129,10 +129,6 @@ def _each(function: Callable[[Any], Any], arrays: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else results
 
 
-def broadcast_arrays(*arrays: Any) -> Any:
-    return tuple(tc.broadcast_arrays(*arrays))
-
-
 def vstack(arrays: Any, /) -> Any:
     return tc.concat([atleast_2d(a) for a in arrays])
 
@@ -364,12 +360,12 @@ def tensordot(a: Any, b: Any, /, axes: Any = 2) -> Any:
 
 
 def kron(a: Any, b: Any, /) -> Any:
-    a, b = _both(a, b)
-    n = builtins.max(a.ndim, b.ndim)
-    shape1, shape2 = (1,) * (n - a.ndim) + a.shape, (1,) * (n - b.ndim) + b.shape
-    left = tc.reshape(a, tuple(m for length in shape1 for m in (length, 1)))
-    right = tc.reshape(b, tuple(m for length in shape2 for m in (1, length)))
-    return tc.reshape(left * right, tuple(m1 * m2 for m1, m2 in zip(shape1, shape2, strict=True)))
+    return tc.kron(*_both(a, b))
+
+
+def convolve(a: Any, v: Any, /, mode: Any = "full") -> Any:
+    a, v = _both(a, v)
+    return tc.convolve(a, v, mode)
 
 
 def trace(a: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
@@ -391,13 +387,6 @@ def diag(v: Any, /, k: int = 0) -> Any:
 
 def diagflat(v: Any, /, k: int = 0) -> Any:
     return diag(ravel(v), k)
-
-
-def linalg_multi_dot(arrays: Any, /) -> Any:
-    result = arrays[0]
-    for array in arrays[1:]:
-        result = tc.matmul(result, array)
-    return result
 
 
 def linalg_svd(a: Any, /, full_matrices: bool = True, compute_uv: bool = True) -> Any:

@@ -81,14 +81,14 @@ ACCUMULATIONS = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
 
 FUNCTIONS = {
     **_words(
-        "all any argmax argmin argsort astype broadcast_to count_nonzero cumulative_prod cumulative_sum einsum "
-        "empty_like flip full_like matrix_transpose max mean meshgrid min moveaxis nonzero ones_like permute_dims prod "
-        "real repeat reshape roll searchsorted sort stack std sum take take_along_axis tril triu unique_all "
-        "unique_counts unique_inverse unique_values unstack var zeros_like "
-        "linalg.cholesky linalg.cross linalg.det linalg.diagonal linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh "
-        "linalg.inv linalg.matmul linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.matrix_transpose "
-        "linalg.outer linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.svdvals linalg.tensordot linalg.trace "
-        "linalg.vecdot linalg.vector_norm "
+        "all any argmax argmin argsort astype broadcast_arrays broadcast_to count_nonzero cumulative_prod "
+        "cumulative_sum einsum empty_like flip full_like i0 matrix_transpose max mean meshgrid min moveaxis "
+        "nonzero ones_like permute_dims prod real repeat reshape roll searchsorted sort stack std sum take "
+        "take_along_axis tril triu unique_all unique_counts unique_inverse unique_values unstack var zeros_like "
+        "linalg.cholesky linalg.cross linalg.det linalg.diagonal linalg.eig linalg.eigh linalg.eigvals "
+        "linalg.eigvalsh linalg.inv linalg.matmul linalg.matrix_norm linalg.matrix_power linalg.matrix_rank "
+        "linalg.matrix_transpose linalg.multi_dot linalg.outer linalg.pinv linalg.qr linalg.slogdet linalg.solve "
+        "linalg.svdvals linalg.tensordot linalg.trace linalg.vecdot linalg.vector_norm "
         "fft.fft fft.fftn fft.fftshift fft.hfft fft.ifft fft.ifftn fft.ifftshift fft.ihfft fft.irfft fft.irfftn "
         "fft.rfft fft.rfftn"
     ),

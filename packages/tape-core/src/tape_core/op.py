@@ -79,7 +79,6 @@ class Op:
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
         self.bindings: dict[Backend, tuple[Callable[..., Any], dict[int, Plan | None]]] = {}
-        self._plans: dict[int, dict[int, Plan | None]] = {}
         self.function = self._call_path()
         update_wrapper(self.function, function)
         self.function.op = self  # type: ignore[attr-defined]
