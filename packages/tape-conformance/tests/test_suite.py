@@ -14,19 +14,7 @@ from tape_conformance import Report, Result, check_backend, checks, suite
 from tape_conformance.expectations import Expectations
 from tape_conformance.reference import functions
 from tape_core.backends import BackendNotFoundError
-from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.extend import Draw, Sample, elementwise, registry
-
-
-@pytest.fixture
-def _ops_are_forgotten() -> Iterator[None]:
-    """Ops that a test declares go with it."""
-    before = set(registry), set(DEFAULT_KERNELS)
-    yield
-    for name in set(registry) - before[0]:
-        registry._ops.pop(name)
-    for name in set(DEFAULT_KERNELS) - before[1]:
-        DEFAULT_KERNELS.pop(name)
 
 
 def expecting(monkeypatch: pytest.MonkeyPatch, reasons: dict[str, str]) -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 from tape_core.backends import discovery, selection
-from tape_core.backends.kernels import DEFAULT_KERNELS
-from tape_core.extend import registry
 
 PLUGIN = """\
 from tape_core.backends import BackendInfo, hookimpl
@@ -103,14 +101,3 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
-
-
-@pytest.fixture
-def _ops_are_forgotten() -> Iterator[None]:
-    """Ops that a test declares go with it."""
-    before = set(registry), set(DEFAULT_KERNELS)
-    yield
-    for name in set(registry) - before[0]:
-        registry._ops.pop(name)
-    for name in set(DEFAULT_KERNELS) - before[1]:
-        DEFAULT_KERNELS.pop(name)

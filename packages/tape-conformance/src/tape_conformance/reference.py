@@ -30,7 +30,10 @@ def functions() -> dict[str, Callable[..., Any]]:
     """The reference function of each op that has one."""
     found: dict[str, Callable[..., Any]] = {}
     for module in pkgutil.iter_modules(references.__path__):
-        found |= import_module(f"{references.__name__}.{module.name}").REFERENCES
+        more = import_module(f"{references.__name__}.{module.name}").REFERENCES
+        if twice := found.keys() & more.keys():
+            raise ValueError(f"ops with two references: {', '.join(sorted(twice))}")
+        found |= more
     return found
 
 

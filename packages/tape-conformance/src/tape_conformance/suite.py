@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import redirect_stderr
 from fnmatch import fnmatchcase
-from io import StringIO
 
 from tape_core.backends import Backend
 from tape_core.backends.selection import select, use_backend
@@ -34,7 +32,6 @@ def checks(spec: str | Backend, only: Iterable[str] = ("*",)) -> list[Check]:
     chapters = [pattern.partition("/")[0] for pattern in patterns]
     everything = any(fnmatchcase("suite", chapter) for chapter in chapters)
     target = target_of(spec)
-    expectations = Expectations.of(target)
     found: list[Check] = []
     with use_backend(target.backend, target.selection.device):
         found += contract.GROUP.checks(target)
@@ -46,7 +43,7 @@ def checks(spec: str | Backend, only: Iterable[str] = ("*",)) -> list[Check]:
     ids = [check.id for check in found]
     found += [
         Check("suite/complete", lambda: _complete(ids)),
-        Check("suite/expectations", lambda: _known(expectations, ids)),
+        Check("suite/expectations", lambda: _known(Expectations.of(target), ids)),
     ]
     chosen = [check for check in found if any(_selects(pattern, check.id) for pattern in patterns)]
     return [Check(check.id, _on(target, check.function)) for check in chosen]
@@ -114,8 +111,7 @@ def check_backend(backend: str | Backend, *, only: str | Iterable[str] = "*") ->
 
 def _run(check: Check, expected: str | None) -> Result:
     try:
-        with redirect_stderr(StringIO()):
-            check.function()
+        check.function()
     except Skipped as skipped:
         return Result(check.id, "skipped", str(skipped))
     except Exception as error:  # noqa: BLE001 - whatever a backend raises is a finding

@@ -48,7 +48,6 @@ def _along(function: Callable[..., Any]) -> Callable[..., Any]:
 REFERENCES: dict[str, Callable[..., Any]] = {
     "cross_entropy": _cross_entropy,
     "cross_entropy_vjp": _cross_entropy_vjp,
-    "erf": special.erf,
     "gelu": _gelu,
     "log_softmax": _along(special.log_softmax),
     "logsumexp": _logsumexp,
