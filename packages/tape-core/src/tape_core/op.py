@@ -176,30 +176,24 @@ class Op:
             self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
         except TypeError as mismatch:
             raise TypeError(f"{self.name}: {mismatch}; its signature is {self.spelled}") from None
+        tensors = [v for v in values if isinstance(v, Tensor)]
+        apart = len({v.device for v in tensors}) > 1
         given = ", ".join(
-            f"{self._input_name(k)}: {v!r}"
-            if type(v) in SCALARS or v is None
-            else f"{self._input_name(k)}: {v.dtype}{list(v.shape)}"
+            f"{self._input_name(k)}: {v.dtype}{list(v.shape)}{f' on {v.device}' * apart}"
+            if isinstance(v, Tensor)
+            else f"{self._input_name(k)}: {v!r}"
             for k, v in enumerate(values)
         )
         extra = "".join(f", {v!r}" for v in args) + "".join(f", {k}={v!r}" for k, v in (kwargs or {}).items())
-        kind = next((k for k in (AxisError, ValueError, IndexError, TypeError) if _is_a(error, k)), None)
+        kind = tensors[0].backend.error_class(error)
         if kind is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         raise kind(f"{self.name}({given}{extra}): {error}") from error
 
 
-class AxisError(ValueError, IndexError):
-    """An axis that the array does not have: both, as in NumPy."""
-
-
 def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
     return tuple(kernel(*args, **kwargs))
-
-
-def _is_a(error: Exception, kind: type[Exception]) -> bool:
-    return all(isinstance(error, base) for base in kind.__bases__) if kind is AxisError else isinstance(error, kind)
 
 
 class Plans(dict[int, "Plan | None"]):

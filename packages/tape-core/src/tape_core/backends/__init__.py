@@ -2,7 +2,7 @@
 
 from tape_core.backends.array_api import ArrayAPIBackend
 from tape_core.backends.checks import check_convolve, check_csr, check_labels, check_top_k
-from tape_core.backends.errors import BackendError, BackendLoadError, BackendNotFoundError
+from tape_core.backends.errors import AxisError, BackendError, BackendLoadError, BackendNotFoundError
 from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, hookimpl
 from tape_core.backends.protocol import Backend
 from tape_core.backends.windows import Windows, normal_axes, pool_windows, spatial_axes, windows
@@ -11,6 +11,7 @@ from tape_core.dtypes import get_default_dtype
 __all__ = [
     "CONTRACT_VERSION",
     "ArrayAPIBackend",
+    "AxisError",
     "Backend",
     "BackendError",
     "BackendInfo",

@@ -30,6 +30,10 @@ class BackendLoadError(BackendError):
     problem: str = ""
 
 
+class AxisError(ValueError, IndexError):
+    """An axis that the array does not have: both, as in NumPy."""
+
+
 def listing(names: Iterable[str]) -> str:
     """Backend names as messages show them.
 

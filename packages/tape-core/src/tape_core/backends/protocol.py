@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tape_core import dtypes
+from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
 from tape_core.dtypes import DType
 
@@ -138,6 +139,12 @@ class Backend:
             return str(self.numpy(array))
         except ImportError:
             return str(array)
+
+    def error_class(self, error: Exception) -> type[Exception] | None:
+        """The class in which users get an error of a kernel, with the op and its inputs named; None: as it is."""
+        if isinstance(error, ValueError) and isinstance(error, IndexError):
+            return AxisError
+        return next((kind for kind in (ValueError, IndexError, TypeError) if isinstance(error, kind)), None)
 
     def quiet(self) -> AbstractContextManager[Any]:
         """Entered for a backward pass: floating-point warnings in it would point at nobody's line."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core.op import AxisError, op, vjp
+from tape_core.backends.errors import AxisError
+from tape_core.op import op, vjp
 from tape_core.ops.approximation import check_real, floats, is_array
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.sorting import sort

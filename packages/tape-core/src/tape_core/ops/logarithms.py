@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core.op import AxisError, elementwise, op, vjp
+from tape_core.backends.errors import AxisError
+from tape_core.op import elementwise, op, vjp
 from tape_core.ops.approximation import floats, in_double, is_array
 from tape_core.ops.nn import sigmoid
 from tape_core.samples import Draw, Refused, Sample, binary, unary

@@ -1,0 +1,75 @@
+"""The PyTorch backend: the standard's functions as array-api-compat has them, PyTorch's own where they are the same."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import array_api_compat.torch as namespace
+import torch
+from tape_core.backends import AxisError, Backend
+
+from tape_torch.conversion import as_torch_tensor
+from tape_torch.kernels import KERNELS
+
+
+_AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
+
+
+class TorchError(ValueError, RuntimeError):
+    """What PyTorch refuses: shapes that do not go together, devices that differ."""
+
+
+class TorchTypeError(TypeError, NotImplementedError):
+    """A dtype for which PyTorch has no function."""
+
+
+class TorchBackend(Backend):
+    """PyTorch on the CPU and on the accelerators it finds. New arrays are made on a CUDA device where there is one."""
+
+    def __init__(self) -> None:
+        super().__init__("torch", namespace, array_types=("torch:Tensor",), kernels=KERNELS, version=torch.__version__)
+        # Found once: asking for it takes longer than making an array.
+        self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    # -- devices
+
+    def devices(self) -> tuple[str, ...]:
+        """The CPU, each CUDA device, and Apple's `mps`."""
+        cuda = [f"cuda:{k}" for k in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+        return ("cpu", *cuda, *(["mps"] if torch.backends.mps.is_available() else []))
+
+    @property
+    def default_device(self) -> str:
+        """CUDA's current device where there is CUDA, else the CPU; `mps` must be asked for."""
+        device = self._default_device
+        return str(device) if device.type == "cpu" else f"cuda:{torch.cuda.current_device()}"
+
+    def raw_device(self, device: str | None) -> Any:
+        """A `torch.device`; None is the default one."""
+        return self._default_device if device is None else torch.device(device)
+
+    def device(self, array: Any) -> str:
+        """As PyTorch calls it."""
+        return str(array.device)
+
+    # -- arrays in and out
+
+    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+        """A tensor that records nothing for PyTorch's own autograd; of a tensor, on its device unless told otherwise."""
+        return as_torch_tensor(obj, dtype, None if device is None else torch.device(device), self._default_device, copy)
+
+    def error_class(self, error: Exception) -> type[Exception] | None:
+        """PyTorch's RuntimeError and IndexError also as what the standard's other libraries raise."""
+        if type(error) is RuntimeError:
+            return TorchError
+        if isinstance(error, NotImplementedError):
+            return TorchTypeError
+        if isinstance(error, IndexError) and _AXIS.search(str(error)):
+            return AxisError
+        return super().error_class(error)
+
+    def numpy(self, array: Any) -> Any:
+        """A copy where the values are on another device, or bfloat16, which NumPy does not have."""
+        array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
+        return array.resolve_conj().resolve_neg().numpy()

@@ -1,0 +1,112 @@
+"""Tensors of whatever holds values: other tensors, arrays of NumPy and others, buffers, nested lists."""
+
+from __future__ import annotations
+
+import sys
+from struct import calcsize
+from typing import Any
+
+import torch
+
+_FORMATS = {
+    "?": torch.bool,
+    "b": torch.int8,
+    "h": torch.int16,
+    "i": torch.int32,
+    "l": torch.int64 if calcsize("l") == 8 else torch.int32,
+    "q": torch.int64,
+    "B": torch.uint8,
+    "H": torch.uint16,
+    "I": torch.uint32,
+    "Q": torch.uint64,
+    "e": torch.float16,
+    "f": torch.float32,
+    "d": torch.float64,
+    "Zf": torch.complex64,
+    "Zd": torch.complex128,
+}
+
+
+def as_torch_tensor(obj: Any, dtype: Any, device: Any, default_device: Any, copy: bool | None) -> torch.Tensor:
+    """A tensor of `obj`.
+
+    Args:
+        obj: a tensor, an array, anything with DLPack or a buffer, or nested lists of numbers.
+        dtype: a `torch.dtype`; None keeps that of arrays, and takes float64 for floats.
+        device: a `torch.device`; None leaves tensors where they are, and puts the rest on `default_device`.
+        copy: True always copies, False refuses to, None copies where it must.
+    """
+    tensor, shared = _tensor_of(obj, dtype)
+    own = isinstance(obj, torch.Tensor)
+    place = device if device is not None else tensor.device if own else default_device
+    if place.type == "cuda" and tensor.device.type == "cpu":
+        # From pinned memory the copy goes on while Python does. What is not a tensor is pinned here; a tensor that is
+        # not pinned is somebody's, who may change it.
+        if not own and tensor.numel() >= _WORTH_PINNING:
+            tensor = tensor.pin_memory()
+        found = tensor.to(place, dtype or tensor.dtype, non_blocking=tensor.is_pinned())
+    else:
+        found = tensor.to(place, dtype or tensor.dtype)
+    if found is tensor and copy and shared:
+        return tensor.clone(memory_format=torch.contiguous_format)
+    if copy is False and (found is not tensor or not shared):
+        raise ValueError("copy=False, but a copy is needed for another dtype or device, or of what is no array")
+    return found
+
+
+_WORTH_PINNING = 1 << 14  # elements
+
+
+def _tensor_of(obj: Any, dtype: Any) -> tuple[torch.Tensor, bool]:
+    """A tensor of the values, and whether it shares their memory."""
+    if isinstance(obj, torch.Tensor):
+        return _detached(obj), True
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and isinstance(obj, numpy.ndarray | numpy.generic):
+        return _from_numpy(numpy, obj)
+    if isinstance(obj, bool | int | float | complex | list | tuple):
+        return _from_nested(numpy, obj, dtype), False
+    if hasattr(obj, "__dlpack__"):
+        return torch.from_dlpack(obj), True
+    if isinstance(obj, memoryview | bytes | bytearray) or hasattr(obj, "__buffer__") or hasattr(obj, "typecode"):
+        return _from_buffer(memoryview(obj))
+    return torch.asarray(obj), True
+
+
+def _detached(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+def _from_numpy(numpy: Any, obj: Any) -> tuple[torch.Tensor, bool]:
+    array = numpy.asarray(obj)
+    # PyTorch has no negative strides and no other byte order, and does not keep a read-only array from being written.
+    usable = array.flags.writeable and array.dtype.isnative and all(s >= 0 for s in array.strides)
+    if not usable:
+        array = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return torch.from_numpy(array), usable and array is obj
+
+
+def _from_buffer(view: memoryview) -> tuple[torch.Tensor, bool]:
+    dtype = _FORMATS.get(view.format.lstrip("@="))
+    if dtype is None:
+        raise TypeError(f"a buffer of format {view.format!r} is of no dtype that PyTorch has")
+    if 0 in view.shape:
+        return torch.empty(view.shape, dtype=dtype), False
+    shared = not view.readonly and view.c_contiguous
+    flat = torch.frombuffer(view if shared else bytearray(view.tobytes()), dtype=dtype)
+    return flat.reshape(view.shape), shared
+
+
+def _from_nested(numpy: Any, obj: Any, dtype: Any) -> torch.Tensor:
+    leaf = obj
+    while isinstance(leaf, list | tuple) and leaf:
+        leaf = leaf[0]
+    if isinstance(leaf, torch.Tensor):
+        return torch.stack([x if isinstance(x, torch.Tensor) else _from_nested(numpy, x, None) for x in obj])
+    if numpy is not None and hasattr(leaf, "dtype"):
+        return _from_numpy(numpy, numpy.asarray(obj))[0]
+    tensor = torch.tensor(obj, dtype=dtype)
+    if dtype is None and (tensor.is_floating_point() or tensor.is_complex()):
+        # Otherwise in PyTorch's default dtype, whatever Tape's is: it would be rounded twice.
+        return torch.tensor(obj, dtype=torch.complex128 if tensor.is_complex() else torch.float64)
+    return tensor
