@@ -29,7 +29,7 @@ from tape_core.hotpath import binary_call, constant_call, general_call, single_c
 from tape_core.plan import Plan
 from tape_core.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, transpose, vjp
 from tape_core.samples import Samples
-from tape_core.tensor import SCALARS, Tensor, read
+from tape_core.tensor import Tensor, read
 
 __all__ = ["NONDIFF", "TODO", "Op", "elementwise", "linear", "op", "registry", "transpose", "vjp"]
 

@@ -12,7 +12,6 @@ from tape_core.backends import AxisError, Backend
 from tape_torch.conversion import as_torch_tensor
 from tape_torch.kernels import KERNELS
 
-
 _AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
 
 
@@ -56,7 +55,7 @@ class TorchBackend(Backend):
     # -- arrays in and out
 
     def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
-        """A tensor that records nothing for PyTorch's own autograd; of a tensor, on its device unless told otherwise."""
+        """A tensor of which PyTorch records nothing; of another tensor, on its device unless told otherwise."""
         return as_torch_tensor(obj, dtype, None if device is None else torch.device(device), self._default_device, copy)
 
     def error_class(self, error: Exception) -> type[Exception] | None:

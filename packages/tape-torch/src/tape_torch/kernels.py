@@ -1,5 +1,6 @@
 from __future__ import annotations
-from typing import Any
+
 from collections.abc import Callable
+from typing import Any
 
 KERNELS: dict[str, Callable[..., Any]] = {}
