@@ -185,11 +185,12 @@ class Op:
             for k, v in enumerate(values)
         )
         extra = "".join(f", {v!r}" for v in args) + "".join(f", {k}={v!r}" for k, v in (kwargs or {}).items())
-        kind = tensors[0].backend.error_class(error)
-        if kind is None:
+        known = tensors[0].backend.user_error(error)
+        if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
-        raise kind(f"{self.name}({given}{extra}): {error}") from error
+        kind, text = known
+        raise kind(f"{self.name}({given}{extra}): {text}") from error
 
 
 def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:

@@ -9,9 +9,11 @@ import array_api_compat.torch as namespace
 import torch
 from tape_core.backends import AxisError, Backend
 
+from tape_torch import factorizations, indexing, special
 from tape_torch.conversion import as_torch_tensor
 from tape_torch.kernels import KERNELS
 
+_SIZES = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
 _AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
 
 
@@ -28,6 +30,8 @@ class TorchBackend(Backend):
 
     def __init__(self) -> None:
         super().__init__("torch", namespace, array_types=("torch:Tensor",), kernels=KERNELS, version=torch.__version__)
+        for module in (factorizations, indexing, special):
+            self.kernels.update(module.kernels(self.xp))
         # Found once: asking for it takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -58,15 +62,19 @@ class TorchBackend(Backend):
         """A tensor of which PyTorch records nothing; of another tensor, on its device unless told otherwise."""
         return as_torch_tensor(obj, dtype, None if device is None else torch.device(device), self._default_device, copy)
 
-    def error_class(self, error: Exception) -> type[Exception] | None:
-        """PyTorch's RuntimeError and IndexError also as what the standard's other libraries raise."""
+    def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
+        """PyTorch's RuntimeError and IndexError also as what other libraries raise, and in their words."""
+        text = str(error)
+        if type(error) is RuntimeError and "out of bounds" in text:
+            return IndexError, text
         if type(error) is RuntimeError:
-            return TorchError
+            # Some libraries say no more than this, and so it is what people look for.
+            return TorchError, f"the shapes do not broadcast: {text}" if text.startswith(_SIZES) else text
         if isinstance(error, NotImplementedError):
-            return TorchTypeError
-        if isinstance(error, IndexError) and _AXIS.search(str(error)):
-            return AxisError
-        return super().error_class(error)
+            return TorchTypeError, text
+        if isinstance(error, IndexError) and _AXIS.search(text):
+            return AxisError, text
+        return super().user_error(error)
 
     def numpy(self, array: Any) -> Any:
         """A copy where the values are on another device, or bfloat16, which NumPy does not have."""

@@ -7,6 +7,7 @@ from struct import calcsize
 from typing import Any
 
 import torch
+import torch.utils.dlpack
 
 _FORMATS = {
     "?": torch.bool,
@@ -67,7 +68,7 @@ def _tensor_of(obj: Any, dtype: Any) -> tuple[torch.Tensor, bool]:
     if isinstance(obj, bool | int | float | complex | list | tuple):
         return _from_nested(numpy, obj, dtype), False
     if hasattr(obj, "__dlpack__"):
-        return torch.from_dlpack(obj), True
+        return torch.utils.dlpack.from_dlpack(obj), True
     if isinstance(obj, memoryview | bytes | bytearray) or hasattr(obj, "__buffer__") or hasattr(obj, "typecode"):
         return _from_buffer(memoryview(obj))
     return torch.asarray(obj), True
@@ -87,14 +88,15 @@ def _from_numpy(numpy: Any, obj: Any) -> tuple[torch.Tensor, bool]:
 
 
 def _from_buffer(view: memoryview) -> tuple[torch.Tensor, bool]:
-    dtype = _FORMATS.get(view.format.lstrip("@="))
+    dtype = _FORMATS.get(str(view.format).lstrip("@="))
     if dtype is None:
         raise TypeError(f"a buffer of format {view.format!r} is of no dtype that PyTorch has")
-    if 0 in view.shape:
-        return torch.empty(view.shape, dtype=dtype), False
+    shape = tuple(view.shape or ())
+    if 0 in shape:
+        return torch.empty(shape, dtype=dtype), False
     shared = not view.readonly and view.c_contiguous
     flat = torch.frombuffer(view if shared else bytearray(view.tobytes()), dtype=dtype)
-    return flat.reshape(view.shape), shared
+    return flat.reshape(shape), shared
 
 
 def _from_nested(numpy: Any, obj: Any, dtype: Any) -> torch.Tensor:

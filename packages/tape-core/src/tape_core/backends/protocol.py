@@ -140,11 +140,12 @@ class Backend:
         except ImportError:
             return str(array)
 
-    def error_class(self, error: Exception) -> type[Exception] | None:
-        """The class in which users get an error of a kernel, with the op and its inputs named; None: as it is."""
+    def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
+        """The class and the text in which users get an error of a kernel, after op and inputs; None: as it is."""
         if isinstance(error, ValueError) and isinstance(error, IndexError):
-            return AxisError
-        return next((kind for kind in (ValueError, IndexError, TypeError) if isinstance(error, kind)), None)
+            return AxisError, str(error)
+        kind = next((kind for kind in (ValueError, IndexError, TypeError) if isinstance(error, kind)), None)
+        return None if kind is None else (kind, str(error))
 
     def quiet(self) -> AbstractContextManager[Any]:
         """Entered for a backward pass: floating-point warnings in it would point at nobody's line."""

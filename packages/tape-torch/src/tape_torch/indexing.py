@@ -1,0 +1,241 @@
+"""Indexing and updates of elements, as NumPy has them: PyTorch's own indexing differs in corners.
+
+A slice with a negative step becomes one with a positive step of the flipped array. An integer beside integer arrays is
+an array, which decides where their dimensions stand. Elements that a key may name twice are updated in the flat array,
+by their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tape_core.backends.kernels import DEFAULT_KERNELS
+from torch import Tensor
+
+_SIMPLE = frozenset({int, type(None), type(...)})
+
+
+def _prepared(x: Any, key: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """`x` and a key that PyTorch reads as NumPy does, and the axes along which `x` was flipped for it."""
+    parts = list(key) if type(key) is tuple else [key]
+    plain = True
+    for part in parts:
+        kind = type(part)
+        if not (kind in _SIMPLE or (kind is slice and (part.step is None or part.step > 0))):
+            plain = False
+            break
+    if plain:
+        return x, key, ()
+    parts = [_index(part, x) for part in parts]
+    arrays = [part for part in parts if type(part) is Tensor]
+    ndim = max([1 if part.dtype is torch.bool else part.ndim for part in arrays], default=0)
+    if ndim:
+        parts = [
+            torch.tensor(part, device=x.device).reshape((1,) * ndim) if _is_integer(part) else part for part in parts
+        ]
+    flipped = []
+    if any([type(part) is slice and part.step is not None and part.step < 0 for part in parts]):
+        used = sum([_dimensions(part) for part in parts])
+        axis = 0
+        for k, part in enumerate(parts):
+            if type(part) is slice and part.step is not None and part.step < 0:
+                n = x.shape[axis]
+                start, stop, step = part.indices(n)
+                parts[k] = slice(n - 1 - start, n - 1 - stop, -step)
+                flipped.append(axis)
+            axis += x.ndim - used if part is ... else _dimensions(part)
+    return torch.flip(x, flipped) if flipped else x, tuple(parts), tuple(flipped)
+
+
+def _index(part: Any, x: Any) -> Any:
+    """Index arrays as tensors of bool or int64."""
+    if type(part) is slice or type(part) in _SIMPLE:
+        return part
+    if hasattr(part, "dtype") and getattr(part, "shape", None) is not None:
+        array = part if isinstance(part, Tensor) else torch.as_tensor(part, device=x.device)
+        if array.dtype is torch.bool or array.dtype is torch.int64:
+            return array
+        if array.dtype.is_floating_point or array.dtype.is_complex:
+            raise IndexError(f"arrays used as indices must be of integers or bool, not {array.dtype}")
+        return array.to(torch.int64)  # PyTorch takes uint8 for a mask
+    if type(part) is not bool and hasattr(part, "__index__"):
+        return part.__index__()
+    return part
+
+
+def _is_integer(part: Any) -> bool:
+    return type(part) is int or (type(part) is Tensor and part.ndim == 0 and part.dtype is not torch.bool)
+
+
+def _dimensions(part: Any) -> int:
+    """How many dimensions of the array a part of a key uses."""
+    if part is None or part is ...:
+        return 0
+    return part.ndim if type(part) is Tensor and part.dtype is torch.bool else 1
+
+
+def _repeats(key: Any) -> bool:
+    """Whether a key may name an element more than once."""
+    parts = key if type(key) is tuple else (key,)
+    return any([hasattr(part, "dtype") and "bool" not in str(part.dtype) and len(part.shape) > 0 for part in parts])
+
+
+def getitem(x: Any, key: Any) -> Any:
+    if type(key) is int:
+        return x[key]
+    x, key, _ = _prepared(x, key)
+    return x[key]
+
+
+def _numbers(x: Any, key: Any) -> Any:
+    """For each element of `x[key]` its number in the flat array."""
+    if type(key) is Tensor and key.ndim and x.ndim == 1:
+        x[key]  # whose error is for an index out of bounds
+        return torch.where(key < 0, key + x.shape[0], key)
+    every = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    return getitem(every, key)
+
+
+def _assign(out: Any, key: Any, values: Any) -> Any:
+    """`out[key] = values`, in the memory of `out` if it is not flipped."""
+    turned, key, flipped = _prepared(out, key)
+    turned[key] = values
+    return torch.flip(turned, flipped) if flipped else turned
+
+
+def _spread(values: Any, shape: Any, x: Any) -> Any:
+    """`values` as a flat tensor, an element for each that a key picks."""
+    if type(values) is not Tensor:
+        values = torch.tensor(values, dtype=x.dtype, device=x.device)
+    extra = values.ndim - len(shape)
+    if extra > 0 and all(n == 1 for n in values.shape[:extra]):
+        values = values.reshape(values.shape[extra:])
+    return values.broadcast_to(shape).reshape(-1)
+
+
+def _rows_of(x: Any, key: Any) -> tuple[int, Any] | None:
+    """An axis and the places along it, where a key is one array of them: negative ones count from the end."""
+    parts = key if type(key) is tuple else (key,)
+    axis = len(parts) - 1
+    rows = parts[-1]
+    if type(rows) is not Tensor or rows.dtype is not torch.int64 or rows.ndim == 0 or x.ndim <= axis:
+        return None
+    if any([type(part) is not slice or part != _WHOLE for part in parts[:-1]]):
+        return None
+    return axis, rows if rows.numel() == 0 else torch.where(rows < 0, rows + x.shape[axis], rows)
+
+
+_WHOLE = slice(None)
+
+
+def _add(out: Any, key: Any, values: Any) -> Any:
+    """`values` added at `key`, in the memory of `out`; duplicates add up."""
+    found = _rows_of(out, key)
+    if found is not None:
+        axis, rows = found
+        before, after = out.shape[:axis], out.shape[axis + 1 :]
+        if type(values) is not Tensor:
+            values = torch.tensor(values, dtype=out.dtype, device=out.device)
+        values = values.broadcast_to((*before, *rows.shape, *after)).reshape(*before, rows.numel(), *after)
+        return out.index_add_(axis, rows.reshape(-1), values)
+    numbers = _numbers(out, key)
+    out.view(-1).index_add_(0, numbers.reshape(-1), _spread(values, numbers.shape, out))
+    return out
+
+
+def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    out = torch.zeros(shape, dtype=values.dtype, device=values.device)
+    return _add(out, key, values) if _repeats(key) else _assign(out, key, values)
+
+
+def scatter_add(x: Any, values: Any, key: Any) -> Any:
+    out = _copy(x)
+    if _repeats(key):
+        return _add(out, key, values)
+    return _assign(out, key, getitem(out, key) + values)
+
+
+def add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
+    return _add(x if in_place else _copy(x), indices, rows)
+
+
+def setitem(x: Any, values: Any, key: Any) -> Any:
+    out = _copy(x)
+    if type(values) is Tensor and values.dtype is not x.dtype:
+        values = values.to(x.dtype)
+    if not _repeats(key):
+        return _assign(out, key, values)
+    # PyTorch leaves open which of several values for one element stays. Here it is the last.
+    numbers = _numbers(out, key)
+    values = _spread(values, numbers.shape, out)
+    flat, order = numbers.reshape(-1), torch.arange(numbers.numel(), device=x.device)
+    last = torch.full((out.numel(),), -1, dtype=torch.int64, device=x.device)
+    last.scatter_reduce_(0, flat, order, "amax")
+    chosen = torch.cat([values, values.new_zeros(1)])[last]
+    return torch.where(last >= 0, chosen, out.view(-1)).reshape(out.shape)
+
+
+def _copy(x: Any) -> Any:
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+_REDUCED = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64})
+
+
+def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def kernel(xp: Any, x: Any, values: Any, key: Any) -> Any:
+        if x.dtype not in _REDUCED:
+            return DEFAULT_KERNELS[name](xp, x, values, key)
+        out = _copy(x)
+        if not _repeats(key):
+            if type(values) is not Tensor:
+                values = torch.tensor(values, dtype=x.dtype, device=x.device)
+            return _assign(out, key, combine(getitem(out, key), values))
+        numbers = _numbers(out, key)
+        out.view(-1).scatter_reduce_(0, numbers.reshape(-1), _spread(values, numbers.shape, out), how)
+        return out
+
+    return kernel
+
+
+_UPDATERS = {
+    "scatter_multiply": _updater("scatter_multiply", "prod", torch.mul),
+    "scatter_min": _updater("scatter_min", "amin", torch.minimum),
+    "scatter_max": _updater("scatter_max", "amax", torch.maximum),
+}
+
+
+def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
+        axis = 0
+    if not -x.ndim <= axis < x.ndim:
+        raise IndexError(f"Dimension out of range: axis {axis} of an array of {x.ndim} dimensions")
+    if indices.dtype is not torch.int64:
+        indices = indices.to(torch.int64)
+    return x[(slice(None),) * (axis % x.ndim) + (indices,)]
+
+
+def gather(params: Any, indices: Any) -> Any:
+    return params[indices if indices.dtype is torch.int64 else indices.to(torch.int64)]
+
+
+def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
+    """By op name, for the namespace `xp` of the backend."""
+
+    def bound(update: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x, values, key: update(xp, x, values, key)
+
+    return {
+        "getitem": getitem,
+        "scatter": scatter,
+        "scatter_add": scatter_add,
+        "setitem": setitem,
+        "add_rows": add_rows,
+        "take": take,
+        "gather": gather,
+        **{name: bound(update) for name, update in _UPDATERS.items()},
+    }

@@ -1,0 +1,59 @@
+"""Special functions that PyTorch has, where its own are as accurate as the ops' default kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tape_core.backends import AxisError
+from tape_core.backends.kernels import DEFAULT_KERNELS
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "digamma": torch.special.digamma,
+    "entr": torch.special.entr,
+    "erf": torch.special.erf,
+    "erfc": torch.special.erfc,
+    "erfcx": torch.special.erfcx,
+    "erfinv": torch.special.erfinv,
+    "gammaln": lambda x: torch.where(x == -math.inf, x, torch.special.gammaln(x)),
+    "i0": lambda x: torch.where(torch.isinf(x), math.inf, torch.special.i0(x)),
+    "i0e": torch.special.i0e,
+    "i1": lambda x: torch.where(torch.isinf(x), x, torch.special.i1(x)),
+    "i1e": torch.special.i1e,
+    "log_ndtr": torch.special.log_ndtr,
+    "ndtri": torch.special.ndtri,
+}
+
+_FLOATS = frozenset({torch.float32, torch.float64})
+
+
+def _logcumsumexp(x: Any, *, axis: int | None = None, include_initial: bool = False) -> Any:
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
+        axis = 0
+    if not -x.ndim <= axis < x.ndim:
+        raise AxisError(f"axis {axis} is out of bounds for an array of {x.ndim} dimensions")
+    out = torch.logcumsumexp(x, axis)
+    if include_initial:
+        shape = list(x.shape)
+        shape[axis] = 1
+        out = torch.cat([out.new_full(shape, -math.inf), out], axis)
+    return out
+
+
+def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
+    """By op name, for the namespace `xp` of the backend."""
+
+    def only_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        default = DEFAULT_KERNELS[name]
+
+        def kernel(x: Any, **kwargs: Any) -> Any:
+            return function(x, **kwargs) if x.dtype in _FLOATS else default(xp, x, **kwargs)
+
+        return kernel
+
+    found = {**_FUNCTIONS, "logcumsumexp": _logcumsumexp}
+    return {name: only_floats(name, function) for name, function in found.items()}
