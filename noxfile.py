@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import nox
 
@@ -23,26 +24,31 @@ nox.options.reuse_venv = "yes"
 nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
-BACKENDS = ["numpy"]
-PACKAGES = ["tape-core", "tape-numpy", "tape-nn", "tape-conformance"]
+BACKENDS = ["numpy", "torch"]
+PACKAGES = ["tape-core", "tape-numpy", "tape-torch", "tape-nn", "tape-conformance"]
+# What brings torch, which is large, is installed only where it is asked for.
+WITHOUT_TORCH = [name for name in PACKAGES if name != "tape-torch"]
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
 # party's: a package that is not in packages/.
-PLUGINS = {"numpy": "packages/tape-numpy", "strict": "tests/plugins/tape-strict"}
+PLUGINS = {"numpy": "packages/tape-numpy", "torch": "packages/tape-torch", "strict": "tests/plugins/tape-strict"}
 DEMO = ["scikit-learn", "matplotlib", "tqdm"]  # what docs/examples/digits.py imports
 
 # The tests run in parallel processes, the benchmarks compare single threads, and for the small
 # matrices of the demo a second thread costs more than it brings.
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
 
+# torch is installed with pip, not uv: its CPU build usually comes from where pip is configured to look.
+WITH_PIP: Any = {"venv_backend": "virtualenv"}
+
 os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
 # A backend chosen in the caller's shell must not change what is tested.
 os.environ.pop("TAPE_BACKEND", None)
 
 
-def install(session: nox.Session, *tools: str) -> None:
-    """Install the packages of this repository, editable, and tools."""
-    session.log(f"Installing {', '.join([*PACKAGES, *tools])}")
-    editable = [argument for name in PACKAGES for argument in ("-e", f"packages/{name}")]
+def install(session: nox.Session, *tools: str, packages: list[str] = WITHOUT_TORCH) -> None:
+    """Install packages of this repository, editable, and tools."""
+    session.log(f"Installing {', '.join([*packages, *tools])}")
+    editable = [argument for name in packages for argument in ("-e", f"packages/{name}")]
     # Once here, not once for each package's isolated build.
     session.install("hatchling", "editables")
     session.install("--no-build-isolation", "-c", "constraints.txt", *editable, *tools)
@@ -56,10 +62,10 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check")
 
 
-@nox.session
+@nox.session(**WITH_PIP)
 def typecheck(session: nox.Session) -> None:
     """Check the types of the packages' sources."""
-    install(session, "mypy")
+    install(session, "mypy", packages=PACKAGES)
     session.run("mypy", *session.posargs)
 
 
@@ -84,14 +90,17 @@ def wheels(session: nox.Session) -> None:
     empty = Path(session.create_tmp()).resolve() / "empty"
     session.run("virtualenv", "--quiet", "--clear", str(empty))
     python = str(empty / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
-    built = [str(wheel) for wheel in dist.glob("*.whl")]
-    session.run(python, "-m", "pip", "install", "--quiet", *built, external=True)
+    wheels = {wheel.name.split("-")[0]: str(wheel) for wheel in dist.glob("*.whl")}
+    torch = wheels.pop("tape_torch")
+    session.run(python, "-m", "pip", "install", "--quiet", *wheels.values(), external=True)
+    # Without PyTorch: a backend that cannot be used is in nobody's way.
+    session.run(python, "-m", "pip", "install", "--quiet", "--no-deps", torch, external=True)
     session.chdir(empty)  # nothing may be imported from the checkout
     session.run(python, str(ROOT / ".ci" / "smoke.py"), external=True)
     session.run(python, "-m", "tape_core", external=True)
 
 
-@nox.session
+@nox.session(**WITH_PIP)
 @nox.parametrize("backend", list(PLUGINS), ids=list(PLUGINS))
 def conformance(session: nox.Session, backend: str) -> None:
     """Run the conformance suite on one backend, alone in its environment, and write its support matrix for the docs."""
@@ -100,29 +109,44 @@ def conformance(session: nox.Session, backend: str) -> None:
     arguments = [argument for path in editable for argument in ("-e", path)]
     session.install("--no-build-isolation", "-c", "constraints.txt", *arguments, "pytest-xdist")
     session.chdir(session.create_tmp())  # as a plugin's author runs it: from anywhere
-    session.run(
-        "pytest",
-        *("--pyargs", "tape_conformance", f"--tape-backend={backend}"),
-        *(session.posargs or ["-n", "auto", "-q", f"--tape-report={ROOT / 'docs' / 'support' / backend}"]),
-        env=ONE_THREAD,
-    )
+    targets = {backend: backend}
+    if backend == "torch":
+        targets = {"torch": "torch:cpu"}
+        found = session.run("python", "-c", "import torch; print(torch.cuda.is_available())", silent=True)
+        if str(found).strip() == "True":
+            targets["torch-cuda"] = "torch:cuda"
+    for name, target in targets.items():
+        session.run(
+            "pytest",
+            *("--pyargs", "tape_conformance", f"--tape-backend={target}"),
+            *(session.posargs or ["-n", "auto", "-q", f"--tape-report={ROOT / 'docs' / 'support' / name}"]),
+            env=ONE_THREAD,
+        )
 
 
 # Last of the default sessions: its closing line ends the output.
-@nox.session
-@nox.parametrize("backend", BACKENDS, ids=BACKENDS)
+@nox.session(**WITH_PIP)
+@nox.parametrize("backend", ["torch", "numpy"], ids=["torch", "numpy"])
 def tests(session: nox.Session, backend: str) -> None:
-    """Run all tests, and the code in the docstrings and the documentation, on one backend."""
+    """Run all tests, and the code in the docstrings and the documentation; on torch what is about it, and the examples.
+
+    Without a choice of the caller's the tests on NumPy run where torch is not installed.
+    """
     tools = ["pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat", "array-api-extra"]
-    install(session, *tools, *DEMO)
+    if backend == "torch":
+        install(session, *tools, *DEMO, "expecttest", packages=PACKAGES)
+        paths = ["packages/tape-torch/tests", "tests/test_examples.py", "tests/test_seeds.py", "tests/test_docs.py"]
+    else:
+        install(session, *tools, *DEMO)
+        paths = []
     session.run(
         "pytest",
-        *(session.posargs or ["-n", "auto"]),
+        *(session.posargs or ["-n", "auto", *paths]),
         env={"TAPE_BACKEND": backend, **ONE_THREAD},
     )
 
 
-@nox.session(default=False)
+@nox.session(default=False, **WITH_PIP)
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def array_api(session: nox.Session, backend: str) -> None:
     """Run data-apis/array-api-tests, of which a checkout with its submodule is named after `--`."""
@@ -130,7 +154,8 @@ def array_api(session: nox.Session, backend: str) -> None:
         session.error("name a checkout: nox -s array_api -- PATH; git clone --recursive data-apis/array-api-tests")
     checkout, *options = session.posargs
     expected = ROOT / "tests" / "array_api" / f"{backend}.txt"
-    install(session, "pytest", "pytest-xdist", "pytest-json-report", "hypothesis", "ndindex")
+    tools = ["pytest", "pytest-xdist", "pytest-json-report", "hypothesis", "ndindex"]
+    install(session, *tools, packages=PACKAGES if backend == "torch" else WITHOUT_TORCH)
     session.chdir(checkout)
     session.run(
         "pytest",
@@ -150,14 +175,13 @@ def array_api(session: nox.Session, backend: str) -> None:
 @nox.session(default=False)
 def demo(session: nox.Session) -> None:
     """Train a network on handwritten digits: docs/examples/digits.py."""
-    install(session, *DEMO)
+    install(session, *DEMO, packages=["tape-core", "tape-numpy", "tape-nn"])
     session.run("python", "docs/examples/digits.py", *session.posargs, env=ONE_THREAD)
 
 
-# With pip, not uv: the CPU build of torch usually comes from where pip is configured to look.
-@nox.session(default=False, venv_backend="virtualenv")
+@nox.session(default=False, **WITH_PIP)
 def bench(session: nox.Session) -> None:
     """Measure against HIPS autograd, MyGrad, PyTorch and hand-written NumPy."""
     session.log("The first run installs torch, which takes minutes")
-    install(session, "autograd", "mygrad", "torch", "matplotlib")
+    install(session, "autograd", "mygrad", "matplotlib", packages=PACKAGES)
     session.run("python", "benchmarks/run.py", *session.posargs, env=ONE_THREAD)
