@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
+from tape_torch import standard
 
 KERNELS: dict[str, Callable[..., Any]] = {
-    "positive": torch.clone,  # torch.positive is the same tensor
+    **standard.KERNELS,
 }

@@ -1,0 +1,326 @@
+"""Elementwise functions of the standard: PyTorch's where both operands are of one dtype, and what it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tape_torch.promotion import (
+    FLOATING,
+    SIGNED,
+    bits,
+    cast,
+    common,
+    ordered,
+    together,
+    unbits,
+    unordered,
+)
+
+Kernel = Callable[..., Any]
+_REAL = frozenset({bool, int, float})
+
+
+# -- two operands
+
+
+def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool = True) -> Kernel:
+    """A function of PyTorch with the standard's promotion.
+
+    Args:
+        unsigned: what does it for unsigned integers of more than 8 bits; None if `function` does.
+        scalars: whether `function` takes a Python scalar on either side.
+    """
+
+    def kernel(x1: Any, x2: Any) -> Any:
+        if type(x1) is Tensor:
+            if type(x2) is Tensor:
+                if x1.dtype is x2.dtype:
+                    try:
+                        return function(x1, x2)
+                    except NotImplementedError:
+                        return apart(x1, x2)
+            elif scalars and type(x2) in _REAL and x1.is_floating_point():
+                return function(x1, x2)
+        elif scalars and type(x1) in _REAL and x2.is_floating_point():
+            return function(x1, x2)
+        return apart(x1, x2)
+
+    def apart(x1: Any, x2: Any) -> Any:
+        a, b = together(x1, x2)
+        if unsigned is not None and a.dtype in SIGNED:
+            return unsigned(a, b)
+        return function(a, b)
+
+    return kernel
+
+
+def _ring(function: Kernel) -> Kernel:
+    """For unsigned integers, on their bits."""
+    return _binary(function, lambda a, b: unbits(function(bits(a), bits(b)), a.dtype))
+
+
+def _comparison(function: Kernel, reflected: Kernel) -> Kernel:
+    def order(a: Any, b: Any) -> Any:
+        return function(ordered(a), ordered(b))
+
+    kernel = _binary(function, order, scalars=False)
+
+    def compare(x1: Any, x2: Any) -> Any:
+        # PyTorch compares with a Python scalar on the right only.
+        if type(x2) in _REAL:
+            if x1.is_floating_point():
+                return function(x1, x2)
+        elif type(x1) in _REAL and x2.is_floating_point():
+            return reflected(x2, x1)
+        return kernel(x1, x2)
+
+    return compare
+
+
+def _extremum(function: Kernel, clamp: Kernel) -> Kernel:
+    def order(a: Any, b: Any) -> Any:
+        return unordered(function(ordered(a), ordered(b)), a.dtype)
+
+    kernel = _binary(function, order, scalars=False)
+
+    def choose(x1: Any, x2: Any) -> Any:
+        # Where a bound is NaN, clamp does nothing.
+        if type(x2) in _REAL:
+            if x1.is_floating_point() and x2 == x2:
+                return clamp(x1, x2)
+        elif type(x1) in _REAL and x2.is_floating_point() and x1 == x1:
+            return clamp(x2, x1)
+        return kernel(x1, x2)
+
+    return choose
+
+
+def _divide(x1: Any, x2: Any) -> Any:
+    if type(x1) is Tensor and type(x2) is Tensor and x1.dtype is x2.dtype:
+        out = torch.divide(x1, x2)
+        return out if out.dtype is x1.dtype else torch.divide(x1.to(torch.float64), x2.to(torch.float64))
+    dtype = common((x1, x2))
+    if not (dtype.is_floating_point or dtype.is_complex):
+        dtype = torch.float64
+    beside = x1 if isinstance(x1, Tensor) else x2
+    if beside.dtype is dtype and not (isinstance(x1, Tensor) and isinstance(x2, Tensor)):
+        return torch.divide(x1, x2)
+    return torch.divide(cast(x1, dtype, beside), cast(x2, dtype, beside))
+
+
+def _unsigned_floor_divide(a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype is not torch.uint64:
+        return torch.floor_divide(a.to(torch.int64), b.to(torch.int64)).to(a.dtype)
+    # By half of it, for which signed integers do; the rest is then less than twice the divisor.
+    x, y = torch.broadcast_tensors(bits(a), bits(b))
+    large = y < 0
+    divisor = torch.where(large, 1, y)
+    q = torch.floor_divide((x >> 1) & torch.iinfo(torch.int64).max, divisor) << 1
+    rest = unbits(x - q * divisor, a.dtype)
+    q = q + (ordered(rest) >= ordered(unbits(divisor, a.dtype)))
+    return unbits(torch.where(large, (ordered(a) >= ordered(b)).to(torch.int64), q), a.dtype)
+
+
+def _unsigned_remainder(a: Tensor, b: Tensor) -> Tensor:
+    return unbits(bits(a) - bits(b) * bits(_unsigned_floor_divide(a, b)), a.dtype)
+
+
+def _unsigned_right_shift(a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype is not torch.uint64:
+        return torch.bitwise_right_shift(a.to(torch.int64), b.to(torch.int64)).to(a.dtype)
+    n = bits(b)
+    kept = torch.where(n == 0, -1, torch.bitwise_left_shift(1, 64 - n) - 1)  # without the copies of the first bit
+    return unbits((bits(a) >> n) & kept, a.dtype)
+
+
+def _unsigned_pow(a: Tensor, b: Tensor) -> Tensor:
+    power = torch.pow(a.to(torch.int64), b.to(torch.int64))
+    return power.to(a.dtype)
+
+
+def _remainder(x1: Any, x2: Any) -> Any:
+    out = torch.remainder(x1, x2)
+    if not out.is_floating_point():
+        return out
+    # It has the sign of the divisor; PyTorch gives 0 that of the dividend.
+    return torch.where(out == 0, torch.copysign(out, x2), out)
+
+
+def _logical(function: Kernel) -> Kernel:
+    def kernel(x1: Any, x2: Any) -> Any:
+        beside = x1 if isinstance(x1, Tensor) else x2
+        a, b = (cast(x, torch.bool, beside) for x in (x1, x2))
+        return function(a, b)
+
+    return kernel
+
+
+def _floating(function: Kernel) -> Kernel:
+    """Of two real floating operands; integers become those."""
+
+    def convert(x1: Any, x2: Any) -> Any:
+        if type(x1) is Tensor and type(x2) is Tensor and x1.dtype is x2.dtype and x1.is_floating_point():
+            return function(x1, x2)
+        a, b = together(x1, x2)
+        dtype = FLOATING[a.dtype]
+        return function(cast(a, dtype, a), cast(b, dtype, b))
+
+    return convert
+
+
+# -- one operand
+
+
+def _real(function: Kernel) -> Kernel:
+    """A function of real or complex numbers; integers become the floating dtype that NumPy gives them."""
+
+    def kernel(x: Any) -> Any:
+        if x.is_floating_point():
+            return function(x)
+        return function(x.to(FLOATING[x.dtype]))
+
+    return kernel
+
+
+def _on_bits(function: Kernel) -> Kernel:
+    def kernel(x: Any, *args: Any) -> Any:
+        try:
+            return function(x, *args)
+        except NotImplementedError:
+            if x.dtype not in SIGNED:
+                raise
+            return unbits(function(bits(x), *args), x.dtype)
+
+    return kernel
+
+
+def _abs(x: Tensor) -> Tensor:
+    return x.clone() if x.dtype in SIGNED else torch.abs(x)
+
+
+def _sign(x: Tensor) -> Tensor:
+    if x.is_floating_point():
+        return torch.where(torch.isnan(x), x, torch.sign(x))
+    if x.dtype in SIGNED:
+        return (x != 0).to(x.dtype)
+    return torch.sgn(x)
+
+
+def _round(x: Tensor) -> Tensor:
+    if x.is_complex():
+        return torch.complex(torch.round(x.real), torch.round(x.imag))
+    return torch.round(x)
+
+
+def _rounded(function: Kernel) -> Kernel:
+    def kernel(x: Tensor) -> Tensor:
+        return function(x) if x.is_floating_point() else x.clone()
+
+    return kernel
+
+
+def _imag(x: Tensor) -> Tensor:
+    return torch.imag(x) if x.is_complex() else torch.zeros_like(x)
+
+
+def _clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    bounds = [b for b in (min, max) if b is not None]
+    if not bounds:
+        return x.clone()
+    scalars = all([type(b) in _REAL for b in bounds])
+    if scalars and x.is_floating_point() and all([b == b for b in bounds]):
+        return torch.clamp(x, min, max)
+    if not x.is_floating_point() and not x.is_complex() and x.dtype is not torch.bool:
+        # A bound that the dtype cannot hold is none.
+        info = torch.iinfo(x.dtype)
+        min = None if type(min) is int and min <= info.min else min
+        max = None if type(max) is int and max >= info.max else max
+        if min is None and max is None:
+            return x.clone()
+    values = [x, *(b for b in (min, max) if b is not None)]
+    dtype = common(values)
+    low, high = (None if b is None else cast(b, dtype, x) for b in (min, max))
+    x = cast(x, dtype, x)
+    if dtype in SIGNED:
+        low, high = (None if b is None else ordered(b) for b in (low, high))
+        return unordered(torch.clamp(ordered(x), low, high), dtype)
+    return torch.clamp(x, low, high)  # type: ignore[call-overload,no-any-return]
+
+
+def _where(condition: Any, x1: Any, x2: Any) -> Tensor:
+    if type(condition) is not Tensor:
+        beside = x1 if isinstance(x1, Tensor) else x2
+        condition = cast(bool(condition), torch.bool, beside)
+    elif condition.dtype is not torch.bool:
+        condition = condition != 0
+    if type(x1) is Tensor:
+        if type(x2) is Tensor:
+            if x1.dtype is x2.dtype:
+                return torch.where(condition, x1, x2)
+        elif x1.is_floating_point() and type(x2) in _REAL:
+            return torch.where(condition, x1, x2)
+    elif type(x2) is Tensor and x2.is_floating_point() and type(x1) in _REAL:
+        return torch.where(condition, x1, x2)
+    dtype = common((x1, x2))
+    return torch.where(condition, cast(x1, dtype, condition), cast(x2, dtype, condition))
+
+
+def _invert(x: Tensor) -> Tensor:
+    return unbits(torch.bitwise_not(bits(x)), x.dtype) if x.dtype in SIGNED else torch.bitwise_not(x)
+
+
+KERNELS: dict[str, Kernel] = {
+    "add": _ring(torch.add),
+    "subtract": _ring(torch.subtract),
+    "multiply": _ring(torch.multiply),
+    "divide": _divide,
+    "floor_divide": _binary(torch.floor_divide, _unsigned_floor_divide),
+    "remainder": _binary(_remainder, _unsigned_remainder),
+    "pow": _binary(torch.pow, _unsigned_pow),
+    "equal": _comparison(torch.eq, torch.eq),
+    "not_equal": _comparison(torch.ne, torch.ne),
+    "less": _comparison(torch.lt, torch.gt),
+    "less_equal": _comparison(torch.le, torch.ge),
+    "greater": _comparison(torch.gt, torch.lt),
+    "greater_equal": _comparison(torch.ge, torch.le),
+    "maximum": _extremum(torch.maximum, torch.clamp_min),
+    "minimum": _extremum(torch.minimum, torch.clamp_max),
+    "atan2": _floating(torch.atan2),
+    "copysign": _floating(torch.copysign),
+    "hypot": _floating(torch.hypot),
+    "logaddexp": _floating(torch.logaddexp),
+    "nextafter": _floating(torch.nextafter),
+    "logical_and": _logical(torch.logical_and),
+    "logical_or": _logical(torch.logical_or),
+    "logical_xor": _logical(torch.logical_xor),
+    "logical_not": lambda x: torch.logical_not(x if x.dtype is torch.bool else x != 0),
+    "bitwise_and": _binary(torch.bitwise_and, scalars=False),
+    "bitwise_or": _binary(torch.bitwise_or, scalars=False),
+    "bitwise_xor": _binary(torch.bitwise_xor, scalars=False),
+    "bitwise_left_shift": _ring(torch.bitwise_left_shift),
+    "bitwise_right_shift": _binary(torch.bitwise_right_shift, _unsigned_right_shift),
+    "bitwise_invert": _invert,
+    **{
+        name: _real(getattr(torch, name))
+        for name in (
+            "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "reciprocal", "sin", "cos", "tan", "asin", "acos",
+            "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+        )
+    },
+    **{name: _rounded(getattr(torch, name)) for name in ("ceil", "floor", "trunc")},
+    "round": _round,
+    "negative": _on_bits(torch.negative),
+    "square": _on_bits(torch.square),
+    "positive": torch.positive,
+    "abs": _abs,
+    "sign": _sign,
+    "conj": torch.conj_physical,
+    "real": torch.real,
+    "imag": _imag,
+    "clip": _clip,
+    "where": _where,
+}  # fmt: skip

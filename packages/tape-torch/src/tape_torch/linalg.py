@@ -1,0 +1,154 @@
+"""Matrix products, linear algebra and Fourier transforms: PyTorch's, by the standard's names of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tape_torch.promotion import SIGNED, bits, together, unbits
+
+Kernel = Callable[..., Any]
+
+
+def _matmul(x1: Tensor, x2: Tensor) -> Tensor:
+    if x1.dtype is not x2.dtype:
+        x1, x2 = together(x1, x2)
+    try:
+        return torch.matmul(x1, x2)
+    except NotImplementedError:
+        return _whole_matmul(x1, x2)
+
+
+def _whole_matmul(x1: Tensor, x2: Tensor) -> Tensor:
+    """Of truth values, of unsigned integers, and of integers on devices that have no product of them."""
+    dtype = x1.dtype
+    if dtype is torch.bool:
+        return _matmul(x1.to(torch.int64), x2.to(torch.int64)) != 0
+    if dtype in SIGNED:
+        return unbits(_matmul(bits(x1), bits(x2)), dtype)
+    if dtype.is_floating_point or dtype.is_complex or x1.device.type == "cpu":
+        raise TypeError(f"PyTorch has no matrix product of {dtype}")
+    rows, columns = (x1[None] if x1.ndim == 1 else x1), (x2[:, None] if x2.ndim == 1 else x2)
+    out = torch.sum(rows[..., :, :, None] * columns[..., None, :, :], -2, dtype=dtype)
+    out = out[..., 0] if x2.ndim == 1 else out
+    return out[..., 0] if x1.ndim == 1 and x2.ndim == 1 else out[..., 0, :] if x1.ndim == 1 else out
+
+
+def _vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
+    if x1.shape[axis] != x2.shape[axis]:
+        raise ValueError(f"axis {axis} has the lengths {x1.shape[axis]} and {x2.shape[axis]}")
+    x1, x2 = together(x1, x2)
+    x1, x2 = x1.movedim(axis, -1), x2.movedim(axis, -1)
+    return _matmul(x1.conj()[..., None, :], x2[..., :, None])[..., 0, 0]
+
+
+def _cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
+    x1, x2 = together(x1, x2)
+    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise ValueError(f"axis {axis} must have the length 3, got {x1.shape[axis]} and {x2.shape[axis]}")
+    x1, x2 = torch.broadcast_tensors(x1, x2)
+    if x1.dtype in SIGNED:
+        return unbits(torch.linalg.cross(bits(x1), bits(x2), dim=axis), x1.dtype)
+    return torch.linalg.cross(x1, x2, dim=axis)
+
+
+def _solve(x1: Tensor, x2: Tensor) -> Tensor:
+    x1, x2 = together(x1, x2)
+    if x2.ndim == 1:
+        if x1.shape[-1] != len(x2):
+            raise ValueError(f"x2 must have the length {x1.shape[-1]}, got {len(x2)}")
+        return torch.linalg.solve(x1, x2[:, None])[..., 0]
+    # PyTorch takes some stacks of matrices for stacks of vectors.
+    if x1.ndim == x2.ndim + 1 and x1.shape[:-1] == x2.shape:
+        x2 = x2[None]
+    return torch.linalg.solve(x1, x2)
+
+
+def _trace(x: Tensor, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    from tape_torch.standard import KERNELS
+
+    return KERNELS["sum"](_diagonal(x, offset=offset), axis=-1, dtype=dtype)  # type: ignore[no-any-return]
+
+
+def _diagonal(x: Tensor, *, offset: int = 0) -> Tensor:
+    return torch.diagonal(x, offset, -2, -1)
+
+
+def _vector_norm(x: Tensor, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
+    if axis == ():
+        size = torch.abs(x)
+        return (size != 0).to(size.dtype) if ord == 0 else size
+    return torch.linalg.vector_norm(x, ord, axis, keepdims)
+
+
+def _relative(x: Tensor, rtol: Any) -> Any:
+    """How large, relative to the largest, a singular value must be to count."""
+    if rtol is None:
+        dtype = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(x.dtype, x.dtype)
+        return max(x.shape[-2:]) * torch.finfo(dtype).eps
+    return rtol
+
+
+def _matrix_rank(x: Tensor, *, rtol: Any = None) -> Tensor:
+    if x.ndim < 2:
+        raise ValueError(f"x must have two dimensions or more, got shape {tuple(x.shape)}")
+    values = torch.linalg.svdvals(x)
+    if 0 in values.shape[-1:]:
+        return torch.zeros(values.shape[:-1], dtype=torch.int64, device=x.device)
+    rtol = _relative(x, rtol)
+    rtol = rtol[..., None] if isinstance(rtol, Tensor) else rtol
+    return torch.sum(values > torch.amax(values, -1, keepdim=True) * rtol, -1)
+
+
+def _checked(function: Kernel) -> Kernel:
+    """A matrix that has no such decomposition is a ValueError, as it is elsewhere."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except torch.linalg.LinAlgError as error:
+            raise ValueError(str(error)) from error
+
+    return kernel
+
+
+def _one_axis(function: Kernel) -> Kernel:
+    def kernel(x: Tensor, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+        return function(x, n, axis, norm)  # type: ignore[no-any-return]
+
+    return kernel
+
+
+def _several_axes(function: Kernel) -> Kernel:
+    def kernel(x: Tensor, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
+        return function(x, s, axes, norm)  # type: ignore[no-any-return]
+
+    return kernel
+
+
+KERNELS: dict[str, Kernel] = {
+    "matmul": _matmul,
+    "matrix_transpose": lambda x: x.mT,
+    "vecdot": _vecdot,
+    "cross": _cross,
+    "solve": _checked(_solve),
+    "trace": _trace,
+    "diagonal": _diagonal,
+    "vector_norm": _vector_norm,
+    "matrix_rank": _matrix_rank,
+    "pinv": _checked(lambda x, *, rtol=None: torch.linalg.pinv(x, rtol=_relative(x, rtol))),
+    "cholesky": _checked(lambda x, *, upper=False: torch.linalg.cholesky(x, upper=upper)),
+    "qr": lambda x, *, mode="reduced": tuple(torch.linalg.qr(x, mode)),
+    "svd": _checked(lambda x, *, full_matrices=True: tuple(torch.linalg.svd(x, full_matrices))),
+    **{
+        name: _checked(getattr(torch.linalg, name))
+        for name in ("inv", "det", "slogdet", "eig", "eigvals", "eigh", "eigvalsh", "svdvals")
+    },
+    **{name: _one_axis(getattr(torch.fft, name)) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+    **{name: _several_axes(getattr(torch.fft, name)) for name in ("fftn", "ifftn", "rfftn", "irfftn")},
+    "fftshift": lambda x, *, axes=None: torch.fft.fftshift(x, axes),
+    "ifftshift": lambda x, *, axes=None: torch.fft.ifftshift(x, axes),
+}

@@ -1,0 +1,128 @@
+"""Which dtype an operation has: the standard's promotion, and NumPy's where the standard leaves it open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""Of the dtypes that PyTorch keeps but hardly computes with: signed integers of their size."""
+
+_UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_COMPLEX = (torch.complex64, torch.complex128)
+DTYPES = (torch.bool, *_UNSIGNED, *_INTEGERS, *_FLOATS, *_COMPLEX)
+
+
+def _as_float(dtype: torch.dtype) -> torch.dtype:
+    """The smallest floating dtype that NumPy takes an integer one into."""
+    return {1: torch.float16, 2: torch.float32}.get(dtype.itemsize, torch.float64)
+
+
+def _promote(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    if a is b or b is torch.bool:
+        return a
+    if a is torch.bool:
+        return b
+    if a in _COMPLEX or b in _COMPLEX:
+        wide = any(d in (torch.float64, torch.complex128) or (d in _WHOLE and d.itemsize > 2) for d in (a, b))
+        return torch.complex128 if wide else torch.complex64
+    if a in _FLOATS or b in _FLOATS:
+        if torch.bfloat16 in (a, b) and (a in _WHOLE or b in _WHOLE):
+            return torch.bfloat16
+        a, b = (d if d in _FLOATS else _as_float(d) for d in (a, b))
+        if a is b:
+            return a
+        return torch.float32 if a.itemsize == b.itemsize else max(a, b, key=_itemsize)
+    if (a in _UNSIGNED) == (b in _UNSIGNED):
+        return max(a, b, key=_itemsize)
+    unsigned, signed = (a, b) if a in _UNSIGNED else (b, a)
+    if signed.itemsize > unsigned.itemsize:
+        return signed
+    return {1: torch.int16, 2: torch.int32, 4: torch.int64}.get(unsigned.itemsize, torch.float64)
+
+
+def _itemsize(dtype: torch.dtype) -> int:
+    return dtype.itemsize
+
+
+_WHOLE = frozenset((*_UNSIGNED, *_INTEGERS))
+
+PROMOTED: dict[tuple[torch.dtype, torch.dtype], torch.dtype] = {(a, b): _promote(a, b) for a in DTYPES for b in DTYPES}
+"""The dtype of an operation on two; PyTorch's own promotion takes a 0-d tensor for a scalar."""
+
+FLOATING: dict[torch.dtype, torch.dtype] = {
+    d: d if d in _FLOATS or d in _COMPLEX else torch.float16 if d is torch.bool else _as_float(d) for d in DTYPES
+}
+"""The dtype of a function of real numbers, such as `exp`, of an array: PyTorch's is float32 for all integers."""
+
+_RANKS: dict[torch.dtype, int] = {
+    d: 0 if d is torch.bool else 1 if d in _WHOLE else 2 if d in _FLOATS else 3 for d in DTYPES
+}
+_SCALAR_RANKS = {bool: 0, int: 1, float: 2, complex: 3}
+_SCALAR_DTYPES = (torch.bool, torch.int64, torch.float64, torch.complex128)
+
+
+def with_scalar(dtype: torch.dtype, scalar: Any) -> torch.dtype:
+    """The dtype of an operation on an array and a Python scalar, which takes the array's unless of a higher kind."""
+    rank = _SCALAR_RANKS[type(scalar)]
+    if rank <= _RANKS[dtype]:
+        return dtype
+    if rank == 3 and dtype in _FLOATS:
+        return torch.complex128 if dtype is torch.float64 else torch.complex64
+    return _SCALAR_DTYPES[rank]
+
+
+def common(values: Any) -> torch.dtype:
+    """The dtype of an operation on arrays and Python scalars."""
+    found: Any = None
+    for x in values:
+        if isinstance(x, torch.Tensor):
+            found = x.dtype if found is None else PROMOTED[found, x.dtype]
+    scalars = [x for x in values if not isinstance(x, torch.Tensor)]
+    if found is None:
+        return _SCALAR_DTYPES[max(_SCALAR_RANKS[type(x)] for x in scalars)]
+    for x in scalars:
+        found = with_scalar(found, x)
+    return found  # type: ignore[no-any-return]
+
+
+def cast(x: Any, dtype: torch.dtype, beside: torch.Tensor) -> torch.Tensor:
+    """An array in a dtype; of a Python scalar a 0-d one on the device of `beside`."""
+    if isinstance(x, torch.Tensor):
+        return x if x.dtype is dtype else x.to(dtype)
+    return torch.full((), x, dtype=dtype, device=beside.device)
+
+
+def together(*values: Any) -> list[torch.Tensor]:
+    """Arrays and Python scalars, as arrays in their common dtype."""
+    beside = next(x for x in values if isinstance(x, torch.Tensor))
+    dtype = common(values)
+    return [cast(x, dtype, beside) for x in values]
+
+
+# PyTorch adds and multiplies no unsigned integers of more than 8 bits and does not compare them. Signed ones do in
+# their place: sums, products and bits are the same modulo 2**n, and with the first bit flipped so is the order.
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    """The same bits as signed integers."""
+    return x.view(SIGNED[x.dtype])
+
+
+def unbits(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Back from `bits`."""
+    return x.view(dtype)
+
+
+def ordered(x: torch.Tensor) -> torch.Tensor:
+    """Signed integers in the order of unsigned ones."""
+    signed = x.view(SIGNED[x.dtype])
+    return signed ^ torch.iinfo(signed.dtype).min
+
+
+def unordered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Back from `ordered`."""
+    return (x ^ torch.iinfo(x.dtype).min).view(dtype)

@@ -1,0 +1,455 @@
+"""Functions of the standard on whole arrays: reductions, order, sets, shapes and making arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tape_core.backends.kernels import DEFAULT_KERNELS
+from torch import Tensor
+
+from tape_torch import elementwise, linalg
+from tape_torch.promotion import PROMOTED, SIGNED, bits, common, ordered, together, unbits, unordered
+
+Kernel = Callable[..., Any]
+_UNSIGNED = frozenset({torch.uint8, *SIGNED})
+
+
+def _axes(x: Tensor, axis: Any) -> tuple[int, ...]:
+    """The axes of a reduction, not negative."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    for a in axes:
+        if not -x.ndim <= a < x.ndim:
+            raise IndexError(f"axis {a} is out of bounds for an array of {x.ndim} dimensions")
+    return tuple([a % x.ndim for a in axes])
+
+
+def _last(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """With the axes as one, the last: of functions that reduce only one."""
+    kept = [a for a in range(x.ndim) if a not in axes]
+    moved = x.permute((*kept, *axes))
+    return moved.reshape((*[x.shape[a] for a in kept], math.prod([x.shape[a] for a in axes])))
+
+
+def _kept(x: Tensor, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a reduction that keeps its axes as 1."""
+    return tuple([1 if a in axes else n for a, n in enumerate(x.shape)])
+
+
+# -- sums
+
+
+def _sum(x: Tensor, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    if dtype is None and (x.is_floating_point() or x.is_complex()):
+        if axis is None:
+            return torch.sum(x, (), keepdim=True) if keepdims else torch.sum(x)
+        if axis != ():  # for PyTorch that is all of them
+            return torch.sum(x, axis, keepdim=keepdims)
+        return x.clone()
+    if dtype is None:
+        dtype = torch.uint64 if x.dtype in _UNSIGNED else torch.int64
+    x, working = _for_sums(x, dtype)
+    total = x.clone() if axis == () else torch.sum(x, () if axis is None else axis, keepdim=keepdims, dtype=working)
+    return _from_sums(total, dtype)
+
+
+def _for_sums(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, torch.dtype]:
+    """What is summed for a sum of a dtype, and in which."""
+    working = torch.int64 if dtype in SIGNED else dtype
+    return (bits(x) if x.dtype is torch.uint64 is dtype else x.to(working)), working
+
+
+def _from_sums(total: Tensor, dtype: torch.dtype) -> Tensor:
+    return unbits(total, dtype) if dtype is torch.uint64 else total.to(dtype)
+
+
+def _prod(x: Tensor, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    if dtype is None:
+        if x.is_floating_point() or x.is_complex():
+            dtype = x.dtype
+        else:
+            dtype = torch.uint64 if x.dtype in _UNSIGNED else torch.int64
+    x, _ = _for_sums(x, dtype)
+    if axis is None and not keepdims:
+        return _from_sums(torch.prod(x), dtype)
+    axes = _axes(x, axis)
+    out = torch.prod(_last(x, axes), -1)
+    return _from_sums(out.reshape(_kept(x, axes)) if keepdims else out, dtype)
+
+
+def _mean(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(torch.float64)
+    if axis is None and not keepdims:
+        return torch.mean(x)
+    return x.clone() if axis == () else torch.mean(x, () if axis is None else axis, keepdim=keepdims)
+
+
+def _var(x: Tensor, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(torch.float64)
+    axes = _axes(x, axis)
+    n = math.prod([x.shape[a] for a in axes])
+    if n > correction and axes:
+        return torch.var(x, axes, correction=correction, keepdim=keepdims)
+    # PyTorch warns, or takes no axes for all.
+    apart = torch.abs(x - _mean(x, axis=axes, keepdims=True)) ** 2
+    total = _sum(apart, axis=axes, keepdims=keepdims)
+    return total / torch.full_like(total, max(n - correction, 0))
+
+
+def _std(x: Tensor, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    return torch.sqrt(_var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def _running(function: Kernel, first: int) -> Kernel:
+    def kernel(x: Tensor, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+        if axis is None:
+            if x.ndim != 1:
+                raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
+            axis = 0
+        if dtype is None:
+            if x.is_floating_point() or x.is_complex():
+                dtype = x.dtype
+            else:
+                dtype = torch.uint64 if x.dtype in _UNSIGNED else torch.int64
+        x, working = _for_sums(x, dtype)
+        out = function(x, axis, dtype=working)
+        if include_initial:
+            (axis,) = _axes(x, axis)
+            shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+            out = torch.cat([torch.full(shape, first, dtype=working, device=x.device), out], axis)
+        return _from_sums(out, dtype)
+
+    return kernel
+
+
+# -- extrema and truth
+
+
+def _extremum(function: Kernel) -> Kernel:
+    def kernel(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+        if axis == ():
+            return x.clone()
+        axes = () if axis is None else axis
+        if x.dtype in SIGNED:
+            return unordered(function(ordered(x), axes, keepdim=keepdims), x.dtype)
+        return function(x, axes, keepdim=keepdims)  # type: ignore[no-any-return]
+
+    return kernel
+
+
+def _place(function: Kernel) -> Kernel:
+    def kernel(x: Tensor, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        if x.dtype in SIGNED:
+            x = ordered(x)
+        elif x.dtype is torch.bool:
+            x = x.to(torch.uint8)
+        return function(x, axis, keepdim=keepdims)  # type: ignore[no-any-return]
+
+    return kernel
+
+
+def _truth(function: Kernel) -> Kernel:
+    def kernel(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+        if x.dtype is not torch.bool:
+            x = x != 0
+        if axis is None and not keepdims:
+            return function(x)  # type: ignore[no-any-return]
+        return x.clone() if axis == () else function(x, _axes(x, axis), keepdim=keepdims)
+
+    return kernel
+
+
+def _count_nonzero(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    return _sum(x != 0, axis=axis, keepdims=keepdims)
+
+
+def _nonzero(x: Tensor) -> tuple[Tensor, ...]:
+    if x.ndim == 0:
+        raise ValueError("an array of no dimensions has no indices")
+    return torch.nonzero(x if x.dtype is torch.bool else x != 0, as_tuple=True)
+
+
+# -- order
+
+
+def _sort(x: Tensor, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    return torch.sort(x, dim=axis, descending=descending, stable=stable)[0]
+
+
+def _argsort(x: Tensor, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    return torch.sort(x, dim=axis, descending=descending, stable=stable)[1]
+
+
+def _searchsorted(x1: Tensor, x2: Tensor, *, side: Any = "left", sorter: Any = None) -> Tensor:
+    if sorter is not None:
+        x1 = x1[sorter]
+    x1, x2 = together(x1, x2)
+    if x1.dtype in SIGNED:
+        x1, x2 = ordered(x1), ordered(x2)
+    elif x1.dtype is torch.bool:
+        x1, x2 = x1.to(torch.uint8), x2.to(torch.uint8)
+    return torch.searchsorted(x1.contiguous(), x2.contiguous(), side=side)
+
+
+# -- sets
+
+
+def _groups(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The elements in order, where each was, and which of them are other than the one before."""
+    flat = x.reshape(-1)
+    if flat.is_complex():
+        order = torch.sort(flat.imag, stable=True)[1]
+        order = order[torch.sort(flat.real[order], stable=True)[1]]
+        ordered = flat[order]
+    else:
+        ordered, order = torch.sort(flat, stable=True)
+    first = torch.ones(min(1, len(flat)), dtype=torch.bool, device=x.device)
+    return ordered, order, torch.cat([first, ordered[1:] != ordered[:-1]])
+
+
+def _inverse(x: Tensor, order: Tensor, new: Tensor) -> Tensor:
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.cumsum(new, 0) - 1
+    return inverse.reshape(x.shape)
+
+
+def _counts(new: Tensor) -> Tensor:
+    (starts,) = torch.nonzero(new, as_tuple=True)
+    return torch.diff(starts, append=torch.full((1,), len(new), dtype=starts.dtype, device=new.device))
+
+
+def _unique_all(x: Tensor) -> tuple[Tensor, ...]:
+    # PyTorch does not say where the elements are, and counts no NaN.
+    ordered, order, new = _groups(x)
+    return ordered[new], order[new], _inverse(x, order, new), _counts(new)
+
+
+def _unique_counts(x: Tensor) -> tuple[Tensor, ...]:
+    ordered, _, new = _groups(x)
+    return ordered[new], _counts(new)
+
+
+def _unique_inverse(x: Tensor) -> tuple[Tensor, ...]:
+    ordered, order, new = _groups(x)
+    return ordered[new], _inverse(x, order, new)
+
+
+def _unique_values(x: Tensor) -> Tensor:
+    ordered, _, new = _groups(x)
+    return ordered[new]
+
+
+def _isin(x1: Any, x2: Any, *, invert: bool = False) -> Tensor:
+    x1, x2 = together(x1, x2)
+    if x1.dtype in SIGNED:
+        x1, x2 = bits(x1), bits(x2)
+    elif x1.dtype is torch.bool:
+        x1, x2 = x1.to(torch.uint8), x2.to(torch.uint8)
+    elif x1.is_complex():
+        found = (x1[..., None] == x2.reshape(-1)).any(-1)
+        return ~found if invert else found
+    return torch.isin(x1, x2, invert=invert)
+
+
+# -- shapes
+
+
+def _reshape(x: Tensor, shape: Any, *, copy: bool | None = None) -> Tensor:
+    if copy is None:
+        return x.reshape(shape)
+    if copy:
+        return x.clone(memory_format=torch.contiguous_format).view(shape)
+    return x.view(shape)
+
+
+def _squeeze(x: Tensor, axis: Any) -> Tensor:
+    for a in _axes(x, axis):
+        if x.shape[a] != 1:
+            raise ValueError(f"axis {a} has the length {x.shape[a]}, not 1")
+    return torch.squeeze(x, axis)
+
+
+def _expand_dims(x: Tensor, axis: Any = 0) -> Tensor:
+    if type(axis) is int:
+        return torch.unsqueeze(x, axis)
+    return DEFAULT_KERNELS["expand_dims"](torch, x, axis)  # type: ignore[no-any-return]
+
+
+def _like_each_other(arrays: Any) -> Any:
+    """Arrays of a sequence in their common dtype."""
+    first = arrays[0]
+    if type(first) is Tensor:
+        dtype = first.dtype
+        if all([type(x) is Tensor and x.dtype is dtype for x in arrays]):
+            return arrays
+    return together(*arrays)
+
+
+def _concat(arrays: Any, *, axis: int | None = 0) -> Tensor:
+    arrays = _like_each_other(arrays)
+    if axis is None:
+        return torch.cat([x.reshape(-1) for x in arrays])
+    n = arrays[0].ndim
+    if any([x.ndim != n for x in arrays]):  # PyTorch passes over what has the shape (0,)
+        raise ValueError(
+            f"all must have as many dimensions, got shapes {', '.join(str(tuple(x.shape)) for x in arrays)}"
+        )
+    return torch.cat(arrays, axis)
+
+
+def _flip(x: Tensor, *, axis: Any = None) -> Tensor:
+    axes = _axes(x, axis)
+    return unbits(torch.flip(bits(x), axes), x.dtype) if x.dtype in SIGNED else torch.flip(x, axes)
+
+
+def _roll(x: Tensor, shift: Any, *, axis: Any = None) -> Tensor:
+    if isinstance(axis, tuple) and not isinstance(shift, tuple):
+        shift = (shift,) * len(axis)
+    elif isinstance(shift, tuple) and axis is not None and not isinstance(axis, tuple):
+        axis = (axis,) * len(shift)
+    return torch.roll(x, shift, axis)
+
+
+def _repeat(x: Tensor, repeats: Any, *, axis: int | None = None) -> Tensor:
+    if isinstance(repeats, Tensor):
+        repeats = repeats.to(torch.int64)
+    return torch.repeat_interleave(x, repeats, axis)
+
+
+def _triangle(function: Kernel) -> Kernel:
+    def kernel(x: Tensor, *, k: int = 0) -> Tensor:
+        return unbits(function(bits(x), k), x.dtype) if x.dtype in SIGNED else function(x, k)
+
+    return kernel
+
+
+# -- making arrays
+
+
+def _arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
+    if stop is None:
+        start, stop = 0, start
+    working = torch.int64 if dtype in SIGNED else dtype
+    if step != 0 and (stop - start) / step <= 0:
+        integers = all([isinstance(x, int) for x in (start, stop, step)])
+        working = working or (torch.int64 if integers else torch.get_default_dtype())
+        return torch.empty(0, dtype=dtype or working, device=device)
+    out = torch.arange(start, stop, step, dtype=working, device=device)
+    return out if working is dtype or dtype is None else out.to(dtype)
+
+
+def _linspace(
+    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+) -> Tensor:
+    whole = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
+    working = torch.float64 if whole else dtype
+    if endpoint:
+        out = torch.linspace(start, stop, num, dtype=working, device=device)
+    else:
+        out = torch.linspace(start, stop, num + 1, dtype=working, device=device)[:-1]
+    return out.floor().to(dtype) if whole else out
+
+
+def _eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
+    out = torch.zeros((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype, device=device)
+    if -n_rows < k < out.shape[1]:
+        out.diagonal(k).fill_(1)
+    return out
+
+
+def _full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    return torch.full((shape,) if isinstance(shape, int) else shape, fill_value, dtype=dtype, device=device)
+
+
+def _isdtype(dtype: Any, kind: Any) -> bool:
+    if kind == "complex floating":
+        return dtype.is_complex  # type: ignore[no-any-return]
+    if isinstance(kind, tuple):
+        return any([_isdtype(dtype, k) for k in kind])
+    if not isinstance(kind, str):
+        return bool(dtype is kind)
+    return dtype in _KINDS[kind]
+
+
+_SIGNED_INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+_FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_KINDS = {
+    "bool": frozenset({torch.bool}),
+    "signed integer": _SIGNED_INTEGERS,
+    "unsigned integer": _UNSIGNED,
+    "integral": _SIGNED_INTEGERS | _UNSIGNED,
+    "real floating": _FLOATS,
+    "numeric": _SIGNED_INTEGERS | _UNSIGNED | _FLOATS | {torch.complex64, torch.complex128},
+}
+
+
+def _result_type(*arrays_and_dtypes: Any) -> torch.dtype:
+    dtypes = [x for x in arrays_and_dtypes if isinstance(x, torch.dtype)]
+    found = (
+        [common([x for x in arrays_and_dtypes if not isinstance(x, torch.dtype)])]
+        if len(dtypes) < len(arrays_and_dtypes)
+        else []
+    )
+    result = (dtypes + found)[0]
+    for dtype in dtypes + found:
+        result = PROMOTED[result, dtype]
+    return result
+
+
+KERNELS: dict[str, Kernel] = {
+    **elementwise.KERNELS,
+    **linalg.KERNELS,
+    "sum": _sum,
+    "prod": _prod,
+    "mean": _mean,
+    "var": _var,
+    "std": _std,
+    "cumulative_sum": _running(torch.cumsum, 0),
+    "cumulative_prod": _running(torch.cumprod, 1),
+    "max": _extremum(torch.amax),
+    "min": _extremum(torch.amin),
+    "argmax": _place(torch.argmax),
+    "argmin": _place(torch.argmin),
+    "all": _truth(torch.all),
+    "any": _truth(torch.any),
+    "count_nonzero": _count_nonzero,
+    "nonzero": _nonzero,
+    "sort": _sort,
+    "argsort": _argsort,
+    "searchsorted": _searchsorted,
+    "search_in_order": _searchsorted,
+    "unique_all": _unique_all,
+    "unique_counts": _unique_counts,
+    "unique_inverse": _unique_inverse,
+    "unique_values": _unique_values,
+    "isin": _isin,
+    "reshape": _reshape,
+    "squeeze": _squeeze,
+    "expand_dims": _expand_dims,
+    "permute_dims": torch.permute,
+    "broadcast_to": torch.broadcast_to,
+    "concat": _concat,
+    "stack": lambda arrays, *, axis=0: torch.stack(_like_each_other(arrays), axis),
+    "unstack": lambda x, *, axis=0: torch.unbind(x, axis),
+    "flip": _flip,
+    "roll": _roll,
+    "tile": torch.tile,
+    "repeat": _repeat,
+    "tril": _triangle(torch.tril),
+    "triu": _triangle(torch.triu),
+    "astype": lambda x, dtype, *, copy=True: x.to(dtype, copy=copy),
+    "isdtype": _isdtype,
+    "result_type": _result_type,
+    "arange": _arange,
+    "linspace": _linspace,
+    "eye": _eye,
+    "full": _full,
+    "arange_beside": lambda x, n: torch.arange(n, device=x.device),
+    "zeros_beside": lambda x, shape, dtype: torch.zeros(shape, dtype=dtype, device=x.device),
+}
