@@ -185,6 +185,6 @@ def test_a_kernel_keeps_for_its_rule_where_a_tape_watches_and_no_sweep_is_record
 
 
 def test_common_and_kept_mean_nothing_where_there_is_none() -> None:
-    for name in ("common", "kept", "x_watched"):
+    for name in ("common", "kept", "y_watched"):
         with pytest.raises(TypeError, match=f"asks for '{name}'"):
             declare_bad(op, "x, /", x=eval(f"vjp(lambda xp, g, {name}: g)", {"vjp": vjp}))

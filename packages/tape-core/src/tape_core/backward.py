@@ -103,6 +103,8 @@ def _walk_careful(
             continue
         plan = rec[0] if wanted is None else rec[0].toward(rec, wanted)
         if careful:
+            if recorded:
+                plan = plan.recorded
             plan.backward_careful(g, rec, grads, xp, lift, masked)
         elif type(g) is large and g.nbytes > REUSE_ABOVE:
             plan.backward_reusing(g, rec, grads, xp, backend)

@@ -3,7 +3,7 @@
 Everything else in Tape is private to it. A backend's hooks are in `tape_core.backends`.
 """
 
-from tape_core.op import NONDIFF, TODO, Op, elementwise, linear, op, registry, transpose, vjp
+from tape_core.op import NONDIFF, TODO, Op, elementwise, fused, linear, op, registry, transpose, vjp
 from tape_core.rules import Spec
 from tape_core.samples import Draw, Refused, Sample, with_complex
 
@@ -16,6 +16,7 @@ __all__ = [
     "Sample",
     "Spec",
     "elementwise",
+    "fused",
     "linear",
     "op",
     "registry",

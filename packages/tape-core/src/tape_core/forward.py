@@ -88,6 +88,7 @@ def _elementwise_tangent(
     plan = plans[sum(1 << k for k in tangents)]
     total: Any = None
     if plan is not None:
+        plan = plan.recorded  # what is computed here is recorded
         if op.takes_dtype:
             params = with_raw_dtype(op, backend, params, kwargs)
         rec = plan.record(plan, arrays, slots, [None] * len(arrays), out._array, out._slots, params, kwargs)

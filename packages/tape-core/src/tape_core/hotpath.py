@@ -96,6 +96,7 @@ def single_call(op: Op) -> Callable[..., Any]:
     elementwise = op.elementwise
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
+    general = general_call(op)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if not args or (kwargs and not has_parameters):
@@ -112,11 +113,13 @@ def single_call(op: Op) -> Callable[..., Any]:
             kernel, plans = bindings[backend]
         except KeyError:
             kernel, plans = op.bind(backend)
+        s = x._slots
+        if s and plans.keeping is not None:
+            return general(x, *params, **kwargs)
         try:
             out = kernel(a, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             op.fail(error, (x,), params, kwargs)
-        s = x._slots
         if type(out) in _NO_ARRAY:
             return finish(op, active, plans, backend, (s,), (a,), out, params, kwargs)
         result: Tensor = _new(Tensor)
@@ -298,7 +301,6 @@ def general_call(op: Op) -> Callable[..., Any]:
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
     optional = op.optional
-    keeping = "" if op.keeping is None else f"{op.name}_keeping"
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) < n or (kwargs and not has_parameters):
@@ -346,10 +348,11 @@ def general_call(op: Op) -> Callable[..., Any]:
         except KeyError:
             kernel, plans = op.bind(backend)
         kept: Any = ()
-        keeps = keeping != "" and any([s and tape._key in s for s in slots_of for tape in active])
+        keeping = plans.keeping
         try:
-            if keeps:
-                out, kept = getattr(backend.xp, keeping)(*arrays, *params, **kwargs)
+            if keeping is not None and any([s and tape._key in s for s in slots_of for tape in active]):
+                given = (arrays,) if sequence else arrays
+                out, kept = keeping(*given, *params, **kwargs)
             else:
                 out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms

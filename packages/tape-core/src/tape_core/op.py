@@ -18,6 +18,7 @@ Each input has a rule, `NONDIFF` or `TODO`. What a rule's parameters mean is in 
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, update_wrapper
@@ -27,11 +28,11 @@ from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
 from tape_core.backends.protocol import Backend
 from tape_core.hotpath import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.plan import Plan
-from tape_core.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, transpose, vjp
+from tape_core.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.samples import Samples
 from tape_core.tensor import Tensor, read
 
-__all__ = ["NONDIFF", "TODO", "Op", "elementwise", "linear", "op", "registry", "transpose", "vjp"]
+__all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "registry", "transpose", "vjp"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,7 +79,8 @@ class Op:
         self.has_parameters = bool(self.parameters.defaults)
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
-        self.bindings: dict[Backend, tuple[Callable[..., Any], dict[int, Plan | None]]] = {}
+        self.bindings: dict[Backend, tuple[Callable[..., Any], Plans]] = {}
+        self.may_keep = True
         self.function = self._call_path()
         update_wrapper(self.function, function)
         self.function.op = self  # type: ignore[attr-defined]
@@ -99,29 +101,37 @@ class Op:
 
     def _call_path(self) -> Callable[..., Any]:
         plain = not (self.has_parameters or self.sequence or self.sparse or self.masks or self.result or self.keeping)
-        if plain and len(self.inputs) <= 2 and not self.compiled:
-            return constant_call(self)
-        if plain and len(self.inputs) == 1 and self.elementwise:
-            return unary_call(self)
-        if plain and len(self.inputs) == 2:
-            return binary_call(self)
+        if plain and (len(self.inputs) == 2 or (len(self.inputs) == 1 and (self.elementwise or not self.compiled))):
+            self.may_keep = False  # the shortest paths ask for no such kernel
+            if not self.compiled:
+                return constant_call(self)
+            return unary_call(self) if len(self.inputs) == 1 else binary_call(self)
         if len(self.inputs) == 1 and not (self.sequence or self.sparse or self.masks or self.optional or self.keeping):
             return single_call(self)
         return general_call(self)
 
     # -- what the hot path asks once per backend
 
-    def bind(self, backend: Backend) -> tuple[Callable[..., Any], dict[int, Plan | None]]:
+    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
         """The kernel on `backend`, and the plans of its records by which inputs are watched."""
         kernel = getattr(backend.xp, self.name)
         if self.result is not None:
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
-        own = backend.rules.get(self.name)
-        rules: dict[int, Rule] = self.compiled
-        if own is not None:
-            rules = compile_rules(self.name, self.form, self.parameters, {**self.rules, **own})
-        bound = self.bindings[backend] = kernel, Plans(self, rules)
+        replaced = backend.rules.get(self.name)
+        rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
+        keeping = getattr(backend.xp, f"{self.name}_keeping") if self.keeps_on(backend) else None
+        bound = self.bindings[backend] = kernel, Plans(self, rules, keeping)
         return bound
+
+    def keeps_on(self, backend: Backend) -> bool:
+        """Whether a kernel leaves rules what it has found: the op's own, or one that the backend brings."""
+        return self.keeping is not None or (f"{self.name}_keeping" in backend.kernels and self.may_keep)
+
+    def compiled_for(self, backend: Backend, replaced: Mapping[str, RuleSpec]) -> dict[int, Rule]:
+        """The rules on a backend that replaces some."""
+        parameters = copy.copy(self.parameters)
+        parameters.keeping = self.keeps_on(backend)
+        return compile_rules(self.name, self.form, parameters, {**self.rules, **replaced}, self.rules)
 
     # -- what the hot path asks when operands are not plain Tensors of one backend
 
@@ -200,9 +210,11 @@ def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[An
 class Plans(dict[int, "Plan | None"]):
     """The plans of an op on a backend, by the set of watched inputs as bits; made when first needed."""
 
-    def __init__(self, op: Op, rules: dict[int, Rule]) -> None:
+    def __init__(self, op: Op, rules: dict[int, Rule], keeping: Callable[..., Any] | None) -> None:
         self.op = op
         self.rules = rules
+        self.keeping = keeping
+        """The kernel that runs where an input is watched, and leaves rules something."""
 
     def __missing__(self, watched: int) -> Plan | None:
         rules = [rule for k, rule in self.rules.items() if watched >> k & 1]
@@ -249,7 +261,7 @@ class Registry(Mapping[str, Op]):
             TypeError: a rule does not fit the op.
         """
         op = self._ops[name]
-        compile_rules(name, op.form, op.parameters, {**op.rules, **backend.rules.get(name, {}), **rules})
+        op.compiled_for(backend, {**backend.rules.get(name, {}), **rules})
         backend.rules.setdefault(name, {}).update(rules)
         op.bindings.pop(backend, None)
 

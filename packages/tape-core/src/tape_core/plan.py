@@ -26,6 +26,7 @@ class Plan:
     __slots__ = (
         "_lifted",
         "_narrowed",
+        "_recorded",
         "backward",
         "backward_reusing",
         "keep1",
@@ -51,6 +52,15 @@ class Plan:
         self.record = _generate(self, _record_source(op, self))
         self._lifted: list[Callable[..., Any]] = []
         self._narrowed: dict[tuple[int, ...], Plan] = {}
+        self._recorded: Plan | None = None
+
+    @property
+    def recorded(self) -> Plan:
+        """The plan for the same records where the sweep is recorded: the op's own rules in place of fused ones."""
+        if self._recorded is None:
+            fused = any(rule.recorded for rule in self.rules)
+            self._recorded = Plan(self.op, [rule.recorded or rule for rule in self.rules]) if fused else self
+        return self._recorded
 
     @property
     def lifted(self) -> list[Callable[..., Any]]:
@@ -79,6 +89,7 @@ class Plan:
         elif isinstance(g, Parts):
             g = g.complete(xp, self.op.materialize)
         specs = rec[1]
+        commons: dict[Any, Any] = {}
         for rule, lifted in zip(self.rules, self.lifted, strict=True):
             if rule.kind == UNWRITTEN:
                 raise unwritten(rule)
@@ -90,6 +101,8 @@ class Plan:
                 d = g
             elif rule.kind == CONSTANT:
                 d = g * rule.fn
+            elif rule.shared is not None:
+                d = rule.shared.once(commons, xp, g, lifted(rec, lift))
             else:
                 d = rule.fn(xp, g, *lifted(rec, lift))
             at = slot_at(rule.k)
@@ -118,7 +131,8 @@ def _record_source(op: Op, plan: Plan) -> str:
         fields += ["(tuple(map(spec_of, arrays)),)", "tuple(at)", arrays, "tuple(slots_of)"]
     else:
         flowing = {rule.k for rule in plan.rules}
-        asked = " ".join(argument for rule in plan.rules for argument in rule.arguments)
+        both = [rule for fast in plan.rules for rule in (fast, fast.recorded) if rule is not None]
+        asked = " ".join(argument for rule in both for argument in rule.arguments)
         specs = [
             f"(arrays[{k}].shape, arrays[{k}].dtype)"
             if k in flowing
@@ -133,8 +147,8 @@ def _record_source(op: Op, plan: Plan) -> str:
     fields += ["out" if plan.keep_out else "None", "slots"]
     if op.has_parameters:
         fields += ["params", "kwargs"]
-    if op.keeping:
-        fields += ["kept" if any(rule.keeps_kept for rule in plan.rules) else "()"]
+    if any(rule.keeps_kept for rule in plan.rules):
+        fields += ["kept"]
     header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=()):"
     return f"{header}\n    return ({', '.join(fields)},)"
 
@@ -150,16 +164,16 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
         lines += ["    specs = rec[1]"]
     else:
         lines += ["    if type(g) is Parts:", f"        g = g.complete(xp, {op.materialize})"]
-    shares = [(rule, rule.shared) for rule in rules if rule.shared is not None]
-    if len(shares) > 1:
-        rule, shared = shares[0]
-        lines += [f"    common = compute_common(xp, g, {_list(rule.arguments[: shared.n])})"]
+    for j, together in _sharing(rules).items():
+        shared = together[0].shared
+        assert shared is not None
+        lines += [f"    common{j} = compute_common{j}(xp, g, {_list(together[0].arguments[: shared.n])})"]
     for j, rule in enumerate(rules):
         k, slot = rule.k, f"rec[{slot_at(rule.k)}]"
         if rule.kind == UNWRITTEN:
             lines += [f"    raise unwritten(rules[{j}])"]
             break
-        body = _cotangent_source(j, rule, reuse, last=j == len(rules) - 1, shared=len(shares) > 1)
+        body = _cotangent_source(j, rule, reuse, last=j == len(rules) - 1, common=_common_of(rule, rules))
         if op.sequence:
             lines += [*body, f"    accumulate_each(xp, d, {slot}, rec[1][0], grads, rules[{j}])"]
             continue
@@ -194,11 +208,25 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
     return "\n".join(lines if rules else [*lines, "    pass"])
 
 
-def _cotangent_source(j: int, rule: Rule, reuse: bool, last: bool, shared: bool) -> list[str]:
+def _sharing(rules: Sequence[Rule]) -> dict[int, list[Rule]]:
+    """Rules of which several share what `common` computes, by the number of the first of them."""
+    groups: dict[Any, list[Rule]] = {}
+    for rule in rules:
+        if rule.shared is not None:
+            groups.setdefault(rule.shared.common, []).append(rule)
+    return {rules.index(group[0]): group for group in groups.values() if len(group) > 1}
+
+
+def _common_of(rule: Rule, rules: Sequence[Rule]) -> str:
+    """The variable that holds what a rule shares with others, or nothing."""
+    return next((f"common{j}" for j, group in _sharing(rules).items() if rule in group), "")
+
+
+def _cotangent_source(j: int, rule: Rule, reuse: bool, last: bool, common: str) -> list[str]:
     """Lines that compute `d`, the cotangent of one input."""
-    if shared and rule.shared is not None:
+    if common and rule.shared is not None:
         arguments = list(rule.arguments[rule.shared.n :])
-        arguments.insert(rule.shared.place, "common")
+        arguments.insert(rule.shared.place, common)
         return [f"    d = shared{j}(xp, g, {_list(arguments)})"]
     if rule.kind == ONE or (rule.kind == CONSTANT and rule.fn == -1):
         return ["    d = g"]
@@ -239,8 +267,8 @@ def _generate(plan: Plan, source: str) -> Callable[..., Any]:
         "rules": plan.rules,
         "spec_of": spec_of,
         "unwritten": unwritten,
-        "compute_common": plan.op.parameters.common,
         **{f"rule{j}": rule.fn for j, rule in enumerate(plan.rules)},
+        **{f"compute_common{j}": rule.shared.common for j, rule in enumerate(plan.rules) if rule.shared is not None},
         **{f"shared{j}": rule.shared.rule for j, rule in enumerate(plan.rules) if rule.shared is not None},
     }
     inputs = ", ".join(rule.input for rule in plan.rules)
@@ -256,6 +284,11 @@ class Part:
 
     __slots__ = ("k", "specs")
     n = 1
+
+    @property
+    def recorded(self) -> Part:
+        """Itself: it has no rules."""
+        return self
 
     def __init__(self, k: int, specs: tuple[tuple[Any, Any], ...]) -> None:
         self.k = k

@@ -8,7 +8,7 @@ what it names is kept until the backward pass:
 `x1`                  that input of the op
 `out`                 the op's result
 `x1_spec`             shape and dtype of that input (a :class:`Spec`): keeps nothing
-`arrays_watched`      of an input that is a sequence: for each array, whether its cotangent is wanted
+`x1_watched`          whether its cotangent may be wanted; of an input that is a sequence: for each array
 `axis`, `keepdims`    a parameter of the op
 `common`              what `op(common=...)` computes for several rules
 `kept`                what the kernel of `op(keeping=...)` left for them
@@ -65,6 +65,22 @@ class transpose(vjp):
     """The transpose of a linear op, `transpose(lambda xp, g, x_spec, axis: ...)`: it cannot name `x` or `out`."""
 
 
+class fused(vjp):
+    """A rule for one backend that computes with its library's own functions: `fused(lambda xp, g, out: ...)`.
+
+    It is a `vjp` that gets raw arrays always. Where a sweep is recorded, the op's own rule runs in its place, and so a
+    record keeps what either names.
+
+    Args:
+        fn: the rule.
+        common: a function of `xp`, `g` and what it names, for what several of these rules need; they name it `common`.
+    """
+
+    def __init__(self, fn: Callable[..., Any], *, common: Callable[..., Any] | None = None) -> None:
+        super().__init__(fn)
+        self.common = common
+
+
 RuleSpec = Callable[..., Any] | vjp | int | float | Marker
 """What is written at an input: a partial derivative (elementwise ops), `vjp`, `transpose`, a constant, a marker."""
 
@@ -102,11 +118,14 @@ class Rule:
         "keeps_out",
         "kind",
         "lifted",
+        "recorded",
         "shared",
         "where",
     )
 
-    def __init__(self, op: str, parameters: Parameters, k: int, rules: Mapping[str, RuleSpec]) -> None:
+    def __init__(
+        self, op: str, parameters: Parameters, k: int, rules: Mapping[str, RuleSpec], own: Mapping[str, RuleSpec] | None
+    ) -> None:
         self.k = k
         spec = rules[parameters.inputs[k]]
         self.input = parameters.inputs[k]
@@ -114,6 +133,8 @@ class Rule:
         self.keeps_out = False
         self.keeps_kept = False
         self.shared: Shared | None = None
+        # What runs in place of a fused rule where the sweep is recorded.
+        self.recorded: Rule | None = None
         # Python expressions for what the rule is given, after `xp` (and `g`): raw arrays, or lifted ones.
         self.arguments: tuple[str, ...] = ()
         self.lifted: tuple[str, ...] = ()
@@ -141,7 +162,8 @@ class Rule:
         flowing = [n for n in parameters.inputs if rules[n] is not NONDIFF]
         if isinstance(spec, transpose) and (kept := [n for n in names if n in flowing or n == "out"]):
             raise TypeError(f"{self.where} is a transpose and cannot depend on {', '.join(kept)}; use vjp(...)")
-        if "common" in names and (common := parameters.common) is not None:
+        common = spec.common if isinstance(spec, fused) else parameters.common
+        if "common" in names and common is not None:
             if not takes_g:
                 raise TypeError(f"{self.where} asks for 'common' and must be vjp(...)")
             before = parameter_names(common)[2:]
@@ -154,6 +176,13 @@ class Rule:
         self.keeps_out = "out" in names
         self.keeps_kept = "kept" in names
         self.kind = VJP if takes_g else PARTIAL
+        if isinstance(spec, fused):
+            if own is None or own[self.input] is NONDIFF:
+                raise TypeError(f"{self.where} is fused: it must stand in for a rule of the op, on one backend")
+            self.recorded = Rule(op, parameters, k, own, None)
+            self.keeps |= self.recorded.keeps
+            self.keeps_out |= self.recorded.keeps_out
+            self.keeps_kept |= self.recorded.keeps_kept
 
 
 class Shared:
@@ -169,8 +198,14 @@ class Shared:
 
     def apart(self, xp: Any, g: Any, *arguments: Any) -> Any:
         """The cotangent."""
+        return self.once({}, xp, g, arguments)
+
+    def once(self, commons: dict[Any, Any], xp: Any, g: Any, arguments: tuple[Any, ...]) -> Any:
+        """The cotangent; what is common to several rules is looked up in `commons`, or put there."""
+        if self.common not in commons:
+            commons[self.common] = self.common(xp, g, *arguments[: self.n])
         own = list(arguments[self.n :])
-        own.insert(self.place, self.common(xp, g, *arguments[: self.n]))
+        own.insert(self.place, commons[self.common])
         return self.rule(xp, g, *own)
 
 
@@ -198,7 +233,7 @@ class Parameters:
     ) -> None:
         names = list(signature.parameters)
         self.common = common
-        self.keeping = keeping
+        self.keeping = keeping  # whether rules may name `kept`
         if unknown := [name for name in inputs if name not in names]:
             raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its signature is {op}{signature}")
         if not inputs:
@@ -228,12 +263,13 @@ class Parameters:
         if name.endswith("_spec") and (base := name.removesuffix("_spec")) in self.inputs:
             spec = f"rec[1][{self.inputs.index(base)}]"
             return f"[Spec(*spec) for spec in {spec}]" if self.sequence else f"new_tuple(Spec, {spec})"
+        if name.endswith("_watched") and (base := name.removesuffix("_watched")) in self.inputs:
+            slot = f"rec[{slot_at(self.inputs.index(base))}]"
+            return f"[i is not None for i in {slot}]" if self.sequence else f"({slot} is not None)"
         if name in self.defaults:
             at, place = slot_at(len(self.inputs)) + 2, self.places.get(name)
             by_name = f"rec[{at + 1}].get({name!r}, defaults[{name!r}])"
             return by_name if place is None else f"(rec[{at}][{place}] if len(rec[{at}]) > {place} else {by_name})"
-        if self.sequence and name == f"{self.inputs[0]}_watched":
-            return f"[i is not None for i in rec[{slot_at(0)}]]"
         if name == "kept" and self.keeping:
             at = slot_at(len(self.inputs)) + (4 if self.defaults else 2)
             return f"lift(rec[{at}], ())" if lifted else f"rec[{at}]"  # constants: none, where a sweep is recorded
@@ -241,16 +277,26 @@ class Parameters:
         raise TypeError(f"{where} asks for {name!r}; it can have {', '.join(known)}")
 
 
-def compile_rules(op: str, form: Form, parameters: Parameters, rules: Mapping[str, RuleSpec]) -> dict[int, Rule]:
-    """Check the rules of an op, all of them, and compile those that let something flow."""
+def compile_rules(
+    op: str,
+    form: Form,
+    parameters: Parameters,
+    rules: Mapping[str, RuleSpec],
+    own: Mapping[str, RuleSpec] | None = None,
+) -> dict[int, Rule]:
+    """Check the rules of an op, all of them, and compile those that let something flow.
+
+    For a backend that replaces rules, `own` are the op's own.
+    """
     if unknown := [name for name in rules if name not in parameters.inputs]:
         raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its inputs are {', '.join(parameters.inputs)}")
     for name, rule in rules.items():
-        if form == "linear" and not (isinstance(rule, transpose) or rule is NONDIFF):
+        if form == "linear" and not (isinstance(rule, transpose | fused) or rule is NONDIFF):
             raise TypeError(f"linear: the rule of {op!r} for {name!r} must be transpose(...) or NONDIFF")
         if form == "op" and not isinstance(rule, vjp | Marker):
             raise TypeError(f"op: the rule of {op!r} for {name!r} must be vjp(...), NONDIFF or TODO")
-    return {k: Rule(op, parameters, k, rules) for k, name in enumerate(parameters.inputs) if rules[name] is not NONDIFF}
+    flowing = [k for k, name in enumerate(parameters.inputs) if rules[name] is not NONDIFF]
+    return {k: Rule(op, parameters, k, rules, own) for k in flowing}
 
 
 def spec_of(value: Any) -> tuple[Any, Any]:

@@ -286,10 +286,8 @@ def attend(arrays: Any, *, is_causal: bool = False, scale: float | None = None) 
             scores, allowed = np.broadcast_arrays(scores + mask, allowed)
     weights = np.where(allowed, np.exp(scores), 0)
     total = weights.sum(axis=-1)
-    with np.errstate(divide="ignore"):
-        logarithm = np.log(total)
     shares = weights / np.where(total == 0, 1, total)[..., None]
-    return np.einsum("...ij,...jo->...io", shares, value), logarithm
+    return np.einsum("...ij,...jo->...io", shares, value)
 
 
 def drop(x: Any, keep: Any, *, rate: float) -> Any:

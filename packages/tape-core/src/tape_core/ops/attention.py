@@ -1,7 +1,7 @@
 """Attention: one op with one rule for all its inputs, so that a backend can fuse both.
 
-The rule keeps no matrix of weights. It computes them again, from the logarithm of their sums: Dao and others,
-FlashAttention, 2022, appendix B.
+The rule keeps no matrix of weights. It computes them again, from the logarithm of their sums, which the kernel leaves
+it: Dao and others, FlashAttention, 2022, appendix B.
 """
 
 from __future__ import annotations
@@ -55,16 +55,17 @@ def _check(xp: Any, arrays: Sequence[Any]) -> None:
         )
 
 
-def _attend_kernel(
+def _attend_keeping(
     xp: Any, arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None
-) -> tuple[Any, Any]:
+) -> tuple[Any, tuple[Any]]:
+    """The result, and for each query the logarithm of the sum of the exponentials of its scores."""
     _check(xp, arrays)
     query, key, value = arrays[:3]
     mask = arrays[3] if len(arrays) > 3 else None
     scores = _scores(xp, query, key, mask, is_causal, _scale(scale, query))
     if scores.shape[-1] == 0:
-        nothing = xp.sum(scores, axis=-1)
-        return xp.matmul(scores, value), xp.full_like(nothing, -math.inf)
+        nothing = xp.sum(scores, axis=-1, keepdims=True)
+        return xp.matmul(scores, value), (xp.full_like(nothing, -math.inf),)
     top = xp.max(scores, axis=-1, keepdims=True)
     top = xp.where(top == -math.inf, 0, top)
     weights = xp.exp(scores - top)
@@ -72,21 +73,24 @@ def _attend_kernel(
     nothing = total == 0
     safe = xp.where(nothing, 1, total)
     out = xp.matmul(weights, value) / safe
-    return out, xp.squeeze(xp.where(nothing, -math.inf, top + xp.log(safe)), axis=-1)
+    return out, (xp.where(nothing, -math.inf, top + xp.log(safe)),)
 
 
-def _attend_vjp(xp: Any, g: Any, arrays: Sequence[Any], out: Any, is_causal: bool, scale: float | None) -> list[Any]:
+def _attend_vjp(
+    xp: Any, g: Any, arrays: Sequence[Any], out: Any, kept: Any, is_causal: bool, scale: float | None
+) -> list[Any]:
     query, key, value = arrays[:3]
     mask = arrays[3] if len(arrays) > 3 else None
     factor = _scale(scale, query)
-    g_out, g_total = g
-    total = out[1]
+    scores = _scores(xp, query, key, mask, is_causal, factor)
+    if kept or scores.shape[-1] == 0:
+        total = kept[0] if kept else xp.sum(scores, axis=-1, keepdims=True)
+    else:
+        total = xp.logsumexp(scores, axis=-1, keepdims=True)
     # Where all scores are -inf, so is their total: the weights are 0 then, too.
-    total = xp.where(total == -math.inf, math.inf, total)
-    weights = xp.exp(_scores(xp, query, key, mask, is_causal, factor) - xp.expand_dims(total, axis=-1))
-    g_value = xp.matmul(weights.mT, g_out)
-    level = g_total - xp.sum(g_out * out[0], axis=-1)
-    g_scores = weights * (xp.matmul(g_out, value.mT) + xp.expand_dims(level, axis=-1))
+    weights = xp.exp(scores - xp.where(total == -math.inf, math.inf, total))
+    g_value = xp.matmul(weights.mT, g)
+    g_scores = weights * (xp.matmul(g, value.mT) - xp.sum(g * out, axis=-1, keepdims=True))
     g_query = xp.matmul(g_scores, key) * factor
     g_key = xp.matmul(g_scores.mT, query) * factor
     found = [sum_to(xp, d, tuple(x.shape)) for d, x in zip((g_query, g_key, g_value), (query, key, value), strict=True)]
@@ -115,21 +119,16 @@ def _attend_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "query must be", [draw.complex(3, 4), *inputs()[1:]])
 
 
-def _total_where_there_is_one(xp: Any, out: Any, total: Any) -> Any:
-    return out, xp.where(total == -math.inf, 0, total)
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    for sample in _attend_samples(draw):
-        yield sample.observe(_total_where_there_is_one)
-
-
-@op(arrays=vjp(_attend_vjp), sequence=True, kernel=_attend_kernel, samples=_samples)
-def attend(
-    arrays: Sequence[ArrayLike], /, *, is_causal: bool = False, scale: float | None = None
-) -> tuple[Tensor, Tensor]:
-    """Attention of `[query, key, value]` or `[query, key, value, mask]`, and for each query the logarithm of the sum of
-    the exponentials of its scores: what :func:`scaled_dot_product_attention` is made of, for backends to fuse."""
+@op(
+    arrays=vjp(_attend_vjp),
+    sequence=True,
+    kernel=lambda xp, arrays, **parameters: _attend_keeping(xp, arrays, **parameters)[0],
+    keeping=_attend_keeping,
+    samples=_attend_samples,
+)
+def attend(arrays: Sequence[ArrayLike], /, *, is_causal: bool = False, scale: float | None = None) -> Tensor:
+    """Attention of `[query, key, value]` or `[query, key, value, mask]`: what :func:`scaled_dot_product_attention` is
+    made of, for backends to fuse."""
 
 
 def scaled_dot_product_attention(
@@ -167,4 +166,4 @@ def scaled_dot_product_attention(
         ValueError: shapes do not go together.
     """
     arrays = [query, key, value] if mask is None else [query, key, value, mask]
-    return attend(arrays, is_causal=is_causal, scale=scale)[0]
+    return attend(arrays, is_causal=is_causal, scale=scale)
