@@ -3,4 +3,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-KERNELS: dict[str, Callable[..., Any]] = {}
+from tape_torch import nn
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    **nn.KERNELS,
+}
+
+RULES: dict[str, dict[str, Any]] = {
+    **nn.RULES,
+}
