@@ -9,9 +9,9 @@ import array_api_compat.torch as namespace
 import torch
 from tape_core.backends import AxisError, Backend
 
-from tape_torch import factorizations, indexing, special
+from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
-from tape_torch.kernels import KERNELS
+from tape_torch.kernels import KERNELS, RULES
 
 _SIZES = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
 _AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
@@ -29,9 +29,15 @@ class TorchBackend(Backend):
     """PyTorch on the CPU and on the accelerators it finds. New arrays are made on a CUDA device where there is one."""
 
     def __init__(self) -> None:
-        super().__init__("torch", namespace, array_types=("torch:Tensor",), kernels=KERNELS, version=torch.__version__)
-        for module in (factorizations, indexing, special):
-            self.kernels.update(module.kernels(self.xp))
+        super().__init__(
+            "torch",
+            namespace,
+            array_types=("torch:Tensor",),
+            kernels=KERNELS,
+            rules=RULES,
+            version=torch.__version__,
+        )
+        fallback.use(self.xp)
         # Found once: asking for it takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -315,7 +315,7 @@ KERNELS: dict[str, Kernel] = {
     "round": _round,
     "negative": _on_bits(torch.negative),
     "square": _on_bits(torch.square),
-    "positive": torch.positive,
+    "positive": torch.clone,  # torch.positive is the same tensor
     "abs": _abs,
     "sign": _sign,
     "conj": torch.conj_physical,

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tape_core.backends.kernels import DEFAULT_KERNELS
 from torch import Tensor
+
+from tape_torch.fallback import default
 
 _SIMPLE = frozenset({int, type(None), type(...)})
 
@@ -185,9 +186,9 @@ _REDUCED = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float6
 
 
 def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def kernel(xp: Any, x: Any, values: Any, key: Any) -> Any:
+    def kernel(x: Any, values: Any, key: Any) -> Any:
         if x.dtype not in _REDUCED:
-            return DEFAULT_KERNELS[name](xp, x, values, key)
+            return default(name, x, values, key)
         out = _copy(x)
         if not _repeats(key):
             if type(values) is not Tensor:
@@ -198,13 +199,6 @@ def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callabl
         return out
 
     return kernel
-
-
-_UPDATERS = {
-    "scatter_multiply": _updater("scatter_multiply", "prod", torch.mul),
-    "scatter_min": _updater("scatter_min", "amin", torch.minimum),
-    "scatter_max": _updater("scatter_max", "amax", torch.maximum),
-}
 
 
 def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
@@ -223,19 +217,15 @@ def gather(params: Any, indices: Any) -> Any:
     return params[indices if indices.dtype is torch.int64 else indices.to(torch.int64)]
 
 
-def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
-    """By op name, for the namespace `xp` of the backend."""
-
-    def bound(update: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda x, values, key: update(xp, x, values, key)
-
-    return {
-        "getitem": getitem,
-        "scatter": scatter,
-        "scatter_add": scatter_add,
-        "setitem": setitem,
-        "add_rows": add_rows,
-        "take": take,
-        "gather": gather,
-        **{name: bound(update) for name, update in _UPDATERS.items()},
-    }
+KERNELS: dict[str, Callable[..., Any]] = {
+    "getitem": getitem,
+    "scatter": scatter,
+    "scatter_add": scatter_add,
+    "scatter_max": _updater("scatter_max", "amax", torch.maximum),
+    "scatter_min": _updater("scatter_min", "amin", torch.minimum),
+    "scatter_multiply": _updater("scatter_multiply", "prod", torch.mul),
+    "setitem": setitem,
+    "add_rows": add_rows,
+    "take": take,
+    "gather": gather,
+}

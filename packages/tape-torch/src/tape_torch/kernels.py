@@ -1,12 +1,20 @@
-"""PyTorch's own functions, by the name of the op."""
+"""PyTorch's own functions, by the name of the op, and its fused rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tape_torch import standard
+from tape_torch import factorizations, indexing, nn, special, standard
 
 KERNELS: dict[str, Callable[..., Any]] = {
     **standard.KERNELS,
+    **indexing.KERNELS,
+    **factorizations.KERNELS,
+    **special.KERNELS,
+    **nn.KERNELS,
+}
+
+RULES: dict[str, dict[str, Any]] = {
+    **nn.RULES,
 }

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from tape_core.backends import AxisError
-from tape_core.backends.kernels import DEFAULT_KERNELS
+
+from tape_torch.fallback import default
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "digamma": torch.special.digamma,
@@ -44,16 +45,13 @@ def _logcumsumexp(x: Any, *, axis: int | None = None, include_initial: bool = Fa
     return out
 
 
-def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
-    """By op name, for the namespace `xp` of the backend."""
+def _only_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel(x: Any, **kwargs: Any) -> Any:
+        return function(x, **kwargs) if x.dtype in _FLOATS else default(name, x, **kwargs)
 
-    def only_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        default = DEFAULT_KERNELS[name]
+    return kernel
 
-        def kernel(x: Any, **kwargs: Any) -> Any:
-            return function(x, **kwargs) if x.dtype in _FLOATS else default(xp, x, **kwargs)
 
-        return kernel
-
-    found = {**_FUNCTIONS, "logcumsumexp": _logcumsumexp}
-    return {name: only_floats(name, function) for name, function in found.items()}
+KERNELS: dict[str, Callable[..., Any]] = {
+    name: _only_floats(name, function) for name, function in (*_FUNCTIONS.items(), ("logcumsumexp", _logcumsumexp))
+}

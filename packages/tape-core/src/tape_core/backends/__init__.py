@@ -1,11 +1,11 @@
 """Backends: what a plugin author implements, and how backends are found and selected."""
 
 from tape_core.backends.array_api import ArrayAPIBackend
-from tape_core.backends.checks import check_convolve, check_csr, check_labels, check_top_k
+from tape_core.backends.checks import check_conv, check_convolve, check_csr, check_inexact, check_labels, check_top_k
 from tape_core.backends.errors import AxisError, BackendError, BackendLoadError, BackendNotFoundError
 from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, hookimpl
 from tape_core.backends.protocol import Backend
-from tape_core.backends.windows import Windows, normal_axes, pool_windows, spatial_axes, windows
+from tape_core.backends.windows import Windows, normal_axes, pool_windows, spatial_axes, transposed_windows, windows
 from tape_core.dtypes import get_default_dtype
 
 __all__ = [
@@ -18,8 +18,10 @@ __all__ = [
     "BackendLoadError",
     "BackendNotFoundError",
     "Windows",
+    "check_conv",
     "check_convolve",
     "check_csr",
+    "check_inexact",
     "check_labels",
     "check_top_k",
     "get_default_dtype",
@@ -27,5 +29,6 @@ __all__ = [
     "normal_axes",
     "pool_windows",
     "spatial_axes",
+    "transposed_windows",
     "windows",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from tape_core.backends.windows import Layout, spatial_axes
+
 
 def check_labels(logits: Any, labels: Any, axis: int, integral: bool) -> None:
     """Raise for labels that do not fit their logits, in the terms of `cross_entropy`."""
@@ -74,3 +76,21 @@ def check_csr(xp: Any, data: Any, indices: Any, indptr: Any, columns: int) -> No
         raise ValueError(f"indptr must not fall, got {indptr}")
     if n and (int(xp.min(indices)) < 0 or int(xp.max(indices)) >= columns):
         raise IndexError(f"indices must be from 0 to {columns - 1}, the columns of the sparse matrix")
+
+
+def check_conv(x: Any, w: Any, groups: Any, layout: Layout, *, transposed: bool = False) -> None:
+    """Raise where the shapes of `x` and `w` do not go together."""
+    spatial_axes(x, layout)
+    if len(w.shape) != len(x.shape):
+        raise ValueError(f"w must have as many dimensions as x, {len(x.shape)}, got shape {tuple(w.shape)}")
+    last = layout == "channels_last"
+    channels = x.shape[-1] if last else x.shape[1]
+    each, out = (w.shape[-2], w.shape[-1]) if last else (w.shape[1], w.shape[0])
+    if not isinstance(groups, int) or groups < 1 or out % groups:
+        raise ValueError(f"groups must be a positive integer that divides the {out} channels of w, got {groups!r}")
+    if channels != (out if transposed else each * groups):
+        order = "(*kernel, in / groups, out)" if last else "(out, in / groups, *kernel)"
+        raise ValueError(
+            f"x has {channels} channels and w, of shape {order} = {tuple(w.shape)}, is for "
+            f"{out if transposed else each * groups}, with groups={groups}"
+        )

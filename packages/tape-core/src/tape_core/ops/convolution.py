@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core.backends.checks import check_conv
 from tape_core.backends.windows import Ints, Layout, Padding, Windows, spatial_axes, transposed_windows, windows
 from tape_core.op import op, vjp
 from tape_core.samples import Draw, Refused, Sample
@@ -58,24 +59,6 @@ def _sizes(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
 def _kernel_sizes(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     """The lengths of the spatial axes of `w`."""
     return tuple(shape[:-2] if layout == "channels_last" else shape[2:])
-
-
-def _check(x: Any, w: Any, groups: Any, layout: Layout, *, transposed: bool = False) -> None:
-    """Raise where the shapes of `x` and `w` do not go together."""
-    spatial_axes(x, layout)
-    if len(w.shape) != len(x.shape):
-        raise ValueError(f"w must have as many dimensions as x, {len(x.shape)}, got shape {tuple(w.shape)}")
-    last = layout == "channels_last"
-    channels = x.shape[-1] if last else x.shape[1]
-    each, out = (w.shape[-2], w.shape[-1]) if last else (w.shape[1], w.shape[0])
-    if not isinstance(groups, int) or groups < 1 or out % groups:
-        raise ValueError(f"groups must be a positive integer that divides the {out} channels of w, got {groups!r}")
-    if channels != (out if transposed else each * groups):
-        order = "(*kernel, in / groups, out)" if last else "(out, in / groups, *kernel)"
-        raise ValueError(
-            f"x has {channels} channels and w, of shape {order} = {tuple(w.shape)}, is for "
-            f"{out if transposed else each * groups}, with groups={groups}"
-        )
 
 
 # -- matrices
@@ -129,7 +112,7 @@ def _conv_kernel(
     groups: int = 1,
     layout: Layout = "channels_last",
 ) -> Any:
-    _check(x, w, groups, layout)
+    check_conv(x, w, groups, layout)
     x, w = to_last(xp, x, layout), _weights_to_last(xp, w, layout)
     seen = windows(x.shape[1:-1], w.shape[:-2], stride, padding, dilation, name="a kernel")
     size, each, out = math.prod(seen.window), w.shape[-2], w.shape[-1]
@@ -154,7 +137,7 @@ def _conv_transpose_kernel(
     groups: int = 1,
     layout: Layout = "channels_last",
 ) -> Any:
-    _check(x, w, groups, layout, transposed=True)
+    check_conv(x, w, groups, layout, transposed=True)
     x, w = to_last(xp, x, layout), _weights_to_last(xp, w, layout)
     seen = transposed_windows(x.shape[1:-1], w.shape[:-2], stride, padding, dilation, output_padding, name="a kernel")
     m, size, each, out = len(seen.window), math.prod(seen.window), w.shape[-2], w.shape[-1]

@@ -30,9 +30,10 @@ def _check(xp: Any, x: Any, **parameters: Any) -> None:
 # -- the mean taken away, divided by the standard deviation
 
 
-def _normalize_kernel(
+def _normalize_keeping(
     xp: Any, x: Any, scale: Any = None, offset: Any = None, *, axis: tuple[int, ...], epsilon: float
-) -> tuple[Any, Any, Any]:
+) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
+    """The results, and once more the mean and the variance, with `axis` of length 1."""
     _check(xp, x, scale=scale, offset=offset)
     mean = xp.mean(x, axis=axis, keepdims=True)
     out = x - mean
@@ -40,29 +41,54 @@ def _normalize_kernel(
     out = out / xp.sqrt(variance + epsilon)
     out = out if scale is None else out * scale
     out = out if offset is None else out + offset
-    return out, xp.squeeze(mean, axis=axis), xp.squeeze(variance, axis=axis)
+    return (out, xp.squeeze(mean, axis=axis), xp.squeeze(variance, axis=axis)), (mean, variance)
+
+
+def _moments(xp: Any, x: Any, kept: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
+    """The mean and the variance: what the kernel left, or of `x`."""
+    if kept:
+        return kept[0], kept[1]
+    mean = xp.mean(x, axis=axis, keepdims=True)
+    centred = x - mean
+    return mean, xp.mean(centred * centred, axis=axis, keepdims=True)
 
 
 def _normalize_x(
-    xp: Any, g: Any, x: Any, scale: Any, x_spec: Any, out: Any, axis: tuple[int, ...], epsilon: float
+    xp: Any, g: Any, x: Any, scale: Any, x_spec: Any, kept: Any, axis: tuple[int, ...], epsilon: float
 ) -> Any:
-    shape = x_spec.shape
-    mean, variance, g_mean, g_variance = (expand(xp, a, shape, axis, False) for a in (*out[1:], *g[1:]))
-    n = count(shape, axis)
+    mean, variance = _moments(xp, x, kept, axis)
+    g_mean, g_variance = (None if d is None else expand(xp, d, x_spec.shape, axis, False) for d in g[1:])
+    n = count(x_spec.shape, axis)
+    # Ioffe and Szegedy, Batch Normalization, 2015, section 3, with the cotangents of mean and variance besides.
+    slope = 0 if g_variance is None else g_variance * (2 / n)
+    level = 0 if g_mean is None else g_mean / n
     centred = x - mean
+    if g[0] is None:
+        return centred * slope + level
     r = 1 / xp.sqrt(variance + epsilon)
     d = g[0] if scale is None else g[0] * scale
-    # Ioffe and Szegedy, Batch Normalization, 2015, section 3, with the cotangents of mean and variance besides.
-    slope = g_variance * (2 / n) - r * r * r * xp.mean(d * centred, axis=axis, keepdims=True)
-    level = g_mean / n - r * xp.mean(d, axis=axis, keepdims=True)
+    slope = slope - r * r * r * xp.mean(d * centred, axis=axis, keepdims=True)
+    level = level - r * xp.mean(d, axis=axis, keepdims=True)
     return d * r + (centred * slope + level)
 
 
 def _normalize_scale(
-    xp: Any, g: Any, x: Any, x_spec: Any, scale_spec: Any, out: Any, axis: tuple[int, ...], epsilon: float
+    xp: Any, g: Any, x: Any, x_spec: Any, scale_spec: Any, kept: Any, axis: tuple[int, ...], epsilon: float
 ) -> Any:
-    mean, variance = (expand(xp, a, x_spec.shape, axis, False) for a in out[1:])
+    if g[0] is None:
+        return _no_cotangent(xp, g, scale_spec)
+    mean, variance = _moments(xp, x, kept, axis)
     return sum_to(xp, g[0] * (x - mean) / xp.sqrt(variance + epsilon), scale_spec.shape)
+
+
+def _normalize_offset(xp: Any, g: Any, offset_spec: Any) -> Any:
+    return _no_cotangent(xp, g, offset_spec) if g[0] is None else sum_to(xp, g[0], offset_spec.shape)
+
+
+def _no_cotangent(xp: Any, g: Any, spec: Any) -> Any:
+    """Zeros for what only the first result depends on, which nothing used."""
+    one = next(d for d in g if d is not None)
+    return xp.zeros_beside(one, spec.shape, dtype=one.dtype)
 
 
 def _normalize_samples(draw: Draw) -> Iterator[Sample]:
@@ -79,8 +105,10 @@ def _normalize_samples(draw: Draw) -> Iterator[Sample]:
 @op(
     x=vjp(_normalize_x),
     scale=vjp(_normalize_scale),
-    offset=vjp(lambda xp, g, offset_spec: sum_to(xp, g[0], offset_spec.shape)),
-    kernel=_normalize_kernel,
+    offset=vjp(_normalize_offset),
+    kernel=lambda xp, *arrays, **parameters: _normalize_keeping(xp, *arrays, **parameters)[0],
+    keeping=_normalize_keeping,
+    materialize=False,
     samples=_normalize_samples,
 )
 def normalize(

@@ -1,0 +1,88 @@
+"""Attention by PyTorch's fused kernels, which keep no matrix of weights; the kernel is PyTorch's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from tape_core.extend import fused
+from torch.nn import functional
+
+from tape_torch.fallback import default, own
+
+
+def _takes(arrays: Sequence[Any]) -> bool:
+    """Whether there is a fused kernel for these: of one dtype, with the same examples and heads."""
+    if not all(isinstance(x, torch.Tensor) and x.ndim >= 2 for x in arrays[:3]):
+        return False
+    query, key, value = arrays[:3]
+    lead = query.shape[:-2]
+    return bool(
+        query.is_floating_point()
+        and key.dtype is query.dtype
+        and value.dtype is query.dtype
+        and key.shape[:-2] == lead
+        and value.shape[:-2] == lead
+        and query.shape[-1] == key.shape[-1] == value.shape[-1]
+        and key.shape[-2] == value.shape[-2]
+        and query.numel()
+        and key.numel()
+        # Where a query may attend to no key, kernels do not agree on what it gets.
+        and len(arrays) == 3
+    )
+
+
+def _heads(x: Any) -> Any:
+    """A view of shape (examples, heads, queries, features)."""
+    if x.ndim > 4:
+        return x.flatten(0, -4)
+    return x[(None,) * (4 - x.ndim)]
+
+
+def _attend_keeping(
+    arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None
+) -> tuple[Any, tuple[Any, ...]]:
+    if not _takes(arrays):
+        return default("attend_keeping", arrays, is_causal=is_causal, scale=scale)
+    leaves = [_heads(x).detach().requires_grad_() for x in arrays[:3]]
+    with torch.enable_grad():
+        out = functional.scaled_dot_product_attention(*leaves, is_causal=is_causal, scale=scale)
+    if "ScaledDotProduct" not in type(out.grad_fn).__name__:
+        # Composed of matrix products, of which autograd keeps the weights.
+        return default("attend_keeping", arrays, is_causal=is_causal, scale=scale)
+    return out.detach().reshape(arrays[0].shape), (leaves, out)
+
+
+def _attend(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None) -> Any:
+    if not _takes(arrays):
+        return default("attend", arrays, is_causal=is_causal, scale=scale)
+    query = arrays[0]
+    out = functional.scaled_dot_product_attention(*map(_heads, arrays[:3]), is_causal=is_causal, scale=scale)
+    return out.reshape(query.shape)
+
+
+def _attend_rule(
+    xp: Any,
+    g: Any,
+    arrays: Any,
+    arrays_watched: Sequence[bool],
+    out: Any,
+    kept: Any,
+    is_causal: bool,
+    scale: float | None,
+) -> Any:
+    if len(kept) != 2:
+        return own("attend", "arrays")(xp, g, arrays, out, kept, is_causal, scale)
+    leaves, attached = kept
+    wanted = [leaf for leaf, watched in zip(leaves, arrays_watched, strict=True) if watched]
+    # The graph stays, since a tape may be asked twice; it goes with the record.
+    found = iter(torch.autograd.grad(attached, wanted, g.reshape(attached.shape), retain_graph=True))
+    return [
+        next(found).reshape(x.shape) if watched else None for x, watched in zip(arrays, arrays_watched, strict=True)
+    ]
+
+
+KERNELS: dict[str, Callable[..., Any]] = {"attend": _attend, "attend_keeping": _attend_keeping}
+
+RULES: dict[str, dict[str, Any]] = {"attend": {"arrays": fused(_attend_rule)}}

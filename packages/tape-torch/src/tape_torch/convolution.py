@@ -1,0 +1,202 @@
+"""Convolution and its two gradients by PyTorch's own. Channels last are its memory format of that name, not a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tape_core.backends import Windows, check_conv, spatial_axes, transposed_windows, windows
+from tape_core.extend import fused
+from torch.nn import functional
+
+from tape_torch.fallback import default, own
+
+_aten: Any = torch.ops.aten
+
+
+def first(x: Any, layout: str) -> Any:
+    """A view with the channels first."""
+    return x if layout == "channels_first" else x.movedim(-1, 1)
+
+
+def back(x: Any, layout: str) -> Any:
+    """The inverse of `first`."""
+    return x if layout == "channels_first" else x.movedim(1, -1)
+
+
+def _weights(w: Any, layout: str) -> Any:
+    """A view of the shape (out, in / groups, *kernel)."""
+    return w if layout == "channels_first" else w.movedim((-1, -2), (0, 1))
+
+
+def _weights_back(w: Any, layout: str) -> Any:
+    return w if layout == "channels_first" else w.movedim((0, 1), (-1, -2))
+
+
+def _takes(x: Any, w: Any) -> bool:
+    """Whether PyTorch convolves these: of one real floating dtype, and not empty."""
+    return bool(x.is_floating_point() and w.dtype is x.dtype and x.numel() and w.numel())
+
+
+def padding_of(seen: Windows) -> tuple[list[int], list[int]]:
+    """What is to be padded at both ends, and at one of them besides, in the order of `torch.nn.functional.pad`."""
+    both = [min(pair) for pair in seen.pads]
+    rest: list[int] = []
+    for (lo, hi), p in zip(reversed(seen.pads), reversed(both), strict=True):
+        rest += [lo - p, hi - p]
+    return both, rest if any(rest) else []
+
+
+def _conv(
+    x: Any,
+    w: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = "valid",
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: Any = "channels_last",
+) -> Any:
+    if not _takes(x, w):
+        return default("conv", x, w, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout)
+    check_conv(x, w, groups, layout)
+    x, w = first(x, layout), _weights(w, layout)
+    seen = windows(x.shape[2:], tuple(w.shape[2:]), stride, padding, dilation, name="a kernel")
+    both, rest = padding_of(seen)
+    if rest:
+        x = functional.pad(x, rest)
+    zeros = [0] * len(both)
+    return back(torch.convolution(x, w, None, seen.stride, both, seen.dilation, False, zeros, groups), layout)
+
+
+def _conv_vjp(
+    xp: Any,
+    g: Any,
+    x: Any,
+    w: Any,
+    x_watched: bool,
+    w_watched: bool,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    layout: Any,
+) -> tuple[Any, Any]:
+    """The cotangents of both, in one call."""
+    if not (_takes(x, w) and g.dtype is x.dtype):
+        given = (stride, padding, dilation, groups, layout)
+        return (
+            own("conv", "x")(xp, g, w, x, *given) if x_watched else None,
+            own("conv", "w")(xp, g, x, w, *given) if w_watched else None,
+        )
+    x, w, g = first(x, layout), _weights(w, layout), first(g, layout)
+    seen = windows(x.shape[2:], tuple(w.shape[2:]), stride, padding, dilation)
+    both, rest = padding_of(seen)
+    d_x, d_w = _backward(g, functional.pad(x, rest) if rest else x, w, seen, both, groups, (x_watched, w_watched))
+    if rest and x_watched:
+        d_x = functional.pad(d_x, [-r for r in rest])
+    return (
+        back(d_x, layout) if x_watched else None,
+        _weights_back(d_w, layout) if w_watched else None,
+    )
+
+
+def _backward(
+    g: Any, x: Any, w: Any, seen: Windows, padding: Any, groups: int, watched: tuple[bool, bool]
+) -> tuple[Any, Any]:
+    d_x, d_w, _ = _aten.convolution_backward.default(
+        g, x, w, None, seen.stride, padding, seen.dilation, False, [0] * len(padding), groups, [*watched, False]
+    )
+    return d_x, d_w
+
+
+def _conv_transpose(
+    x: Any,
+    w: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = "valid",
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: Any = "channels_last",
+) -> Any:
+    if not _takes(x, w):
+        return default(
+            "conv_transpose",
+            x,
+            w,
+            stride=stride,
+            padding=padding,
+            output_padding=output_padding,
+            dilation=dilation,
+            groups=groups,
+            layout=layout,
+        )
+    check_conv(x, w, groups, layout, transposed=True)
+    x, w = first(x, layout), _weights(w, layout)
+    seen = transposed_windows(
+        x.shape[2:], tuple(w.shape[2:]), stride, padding, dilation, output_padding, name="a kernel"
+    )
+    # As the gradient of a convolution: PyTorch's own transposed one takes longer. Of its input only the shape counts.
+    both, rest = padding_of(seen)
+    sizes = [n + lo + hi - 2 * p for n, (lo, hi), p in zip(seen.sizes, seen.pads, both, strict=True)]
+    like = torch.empty(
+        (x.shape[0], w.shape[1] * groups, *sizes), dtype=x.dtype, device=x.device, memory_format=_format(x)
+    )
+    whole, _ = _backward(x, like, w, seen, both, groups, (True, False))
+    return back(functional.pad(whole, [-r for r in rest]) if rest else whole, layout)
+
+
+def _format(x: Any) -> Any:
+    """The memory format that a result with the layout of `x` has."""
+    if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
+        return torch.channels_last
+    return torch.contiguous_format
+
+
+def _conv_weight_vjp(
+    x: Any,
+    cotangent: Any,
+    size: tuple[int, ...],
+    *,
+    stride: Any = 1,
+    padding: Any = "valid",
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: Any = "channels_last",
+) -> Any:
+    if not _takes(x, cotangent):
+        return default(
+            "conv_weight_vjp",
+            x,
+            cotangent,
+            size,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            layout=layout,
+        )
+    spatial_axes(x, layout)
+    x, g = first(x, layout), first(cotangent, layout)
+    seen = windows(x.shape[2:], tuple(size), stride, padding, dilation, name="a kernel")
+    both, rest = padding_of(seen)
+    like = torch.empty((g.shape[1], x.shape[1] // groups, *size), dtype=x.dtype, device=x.device)
+    _, d_w = _backward(g, functional.pad(x, rest) if rest else x, like, seen, both, groups, (False, True))
+    return _weights_back(d_w, layout)
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "conv": _conv,
+    "conv_transpose": _conv_transpose,
+    "conv_weight_vjp": _conv_weight_vjp,
+}
+
+RULES: dict[str, dict[str, Any]] = {
+    "conv": {
+        "x": fused(lambda xp, g, common: common[0], common=_conv_vjp),
+        "w": fused(lambda xp, g, common: common[1], common=_conv_vjp),
+    },
+}

@@ -1,0 +1,33 @@
+"""What an op is elsewhere: its default kernel and its own rules, for arguments that PyTorch's functions do not take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.rules import vjp
+
+_namespaces: list[Any] = []
+
+
+def use(xp: Any) -> None:
+    """Make `xp`, the kernels of the backend, what default kernels compute with."""
+    _namespaces[:] = [xp]
+
+
+def default(name: str, *args: Any, **kwargs: Any) -> Any:
+    """The default kernel of an op."""
+    return DEFAULT_KERNELS[name](_namespaces[0], *args, **kwargs)
+
+
+def own(op: str, name: str) -> Callable[..., Any]:
+    """The op's own rule for an input, as a function of `xp`, the cotangent and what the rule names."""
+    from tape_core.extend import registry  # ops are there when a rule runs
+
+    rule = registry[op].rules[name]
+    if isinstance(rule, vjp):
+        return rule.fn
+    assert callable(rule)
+    partial: Callable[..., Any] = rule
+    return lambda xp, g, *args, **kwargs: g * partial(xp, *args, **kwargs)

@@ -1,0 +1,214 @@
+"""Functions of neural networks as PyTorch has them fused: one kernel forward, one backward.
+
+PyTorch's functions are of real floating numbers. Where the op takes others, the default kernel computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tape_core.backends import check_labels, get_default_dtype
+from tape_core.extend import fused
+from torch.nn import functional
+
+from tape_torch import attention, convolution, normalization, pooling
+from tape_torch.fallback import default, own
+
+_aten: Any = torch.ops.aten
+
+
+def _floating(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that is PyTorch's function on real floating numbers."""
+
+    def kernel(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(x, *args, **kwargs) if x.is_floating_point() else default(name, x, *args, **kwargs)
+
+    return kernel
+
+
+# -- activations
+
+_FAR = 50.0  # above it log(1 + exp(x)) is x in float64, too
+
+
+def _gelu(x: Any, *, approximate: bool = False) -> Any:
+    return functional.gelu(x, approximate="tanh" if approximate else "none")
+
+
+def _gelu_vjp(xp: Any, g: Any, x: Any, approximate: bool) -> Any:
+    if x.is_complex():
+        return own("gelu", "x")(xp, g, x, approximate)
+    return _aten.gelu_backward.default(g, x, approximate="tanh" if approximate else "none")
+
+
+def _tanh_vjp(xp: Any, g: Any, out: Any) -> Any:
+    # For complex numbers PyTorch's conjugates.
+    return g * (1 - out * out) if out.is_complex() else _aten.tanh_backward.default(g, out)
+
+
+_ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "softplus": lambda x: functional.softplus(x, threshold=_FAR),
+    "silu": functional.silu,
+    "gelu": _gelu,
+    "leaky_relu": lambda x, slope=0.01: functional.leaky_relu(x, slope),
+    "elu": lambda x, alpha=1.0: functional.elu(x, alpha),
+    "selu": torch.selu,
+    "relu6": functional.relu6,
+    "hard_sigmoid": functional.hardsigmoid,
+    "log_sigmoid": functional.logsigmoid,
+    "mish": functional.mish,
+}
+
+# Not here: elu, selu and hard_silu, in which PyTorch loses NaN or infinities, and hard_sigmoid, whose backward takes
+# 1 / 6 in single precision. Their own rules are exact.
+_ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
+    # That of the threshold, which PyTorch uses, lets the cotangent through where the input is NaN.
+    "relu": lambda xp, g, out: _aten.leaky_relu_backward.default(g, out, 0.0, False),
+    "sigmoid": lambda xp, g, out: _aten.sigmoid_backward.default(g, out),
+    "tanh": _tanh_vjp,
+    "softplus": lambda xp, g, x: _aten.softplus_backward.default(g, x, 1, _FAR),
+    "silu": lambda xp, g, x: _aten.silu_backward.default(g, x),
+    "gelu": _gelu_vjp,
+    "leaky_relu": lambda xp, g, x, slope: _aten.leaky_relu_backward.default(g, x, slope, False),
+    "relu6": lambda xp, g, x: _aten.hardtanh_backward.default(g, x, 0, 6),
+    "log_sigmoid": lambda xp, g, x: _aten.softplus_backward.default(g, -x, 1, _FAR),
+    "mish": lambda xp, g, x: _aten.mish_backward.default(g, x),
+}
+
+
+# -- softmax and what is made of it
+
+
+def _softmax(x: Any, *, axis: int = -1) -> Any:
+    return torch.softmax(x, axis) if x.is_floating_point() and x.ndim else default("softmax", x, axis=axis)
+
+
+def _log_softmax(x: Any, *, axis: int = -1) -> Any:
+    return torch.log_softmax(x, axis) if x.is_floating_point() and x.ndim else default("log_softmax", x, axis=axis)
+
+
+def _logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    if not x.is_floating_point() or not x.ndim or axis == ():
+        return default("logsumexp", x, axis=axis, keepdims=keepdims)
+    return torch.logsumexp(x, tuple(range(x.ndim)) if axis is None else axis, keepdims)
+
+
+def _logsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+    if not keepdims:
+        axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+        shape = list(x.shape)
+        for a in axes:
+            shape[a] = 1
+        g, out = g.reshape(shape), out.reshape(shape)
+    # Where everything is -inf, so is out, and x - out would be NaN.
+    return torch.sub(x, out.masked_fill(out == -torch.inf, 0)).exp_().mul_(g)
+
+
+_LARGE = 1 << 18  # elements; above it what is kept is worth more than a pass
+
+
+def _cross_entropy_keeping(logits: Any, labels: Any, *, axis: int = -1) -> tuple[Any, tuple[Any, ...]]:
+    check_labels(logits, labels, axis, not (labels.is_floating_point() or labels.is_complex() or _is_bool(labels)))
+    if not logits.is_floating_point():
+        return default("cross_entropy", logits, labels, axis=axis), ()
+    lines = torch.log_softmax(logits, axis)
+    n = logits.shape[axis]
+    try:
+        # On CUDA a label that is out of bounds is an assertion on the device; asking here would wait for it.
+        out = lines.gather(axis, labels.long().unsqueeze(axis)).squeeze(axis).neg_()
+    except RuntimeError as error:
+        if labels.device.type != "cpu" or not labels.numel():
+            raise
+        raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}") from error
+    if lines.numel() <= _LARGE:
+        return out, (lines,)
+    # The rule of a sweep that is recorded needs the logits. The lines are they, less a number for each.
+    return out, (logits.amax(axis, True), lines.amax(axis, True))
+
+
+def _is_bool(x: Any) -> bool:
+    return bool(x.dtype is torch.bool)
+
+
+def _weights_less_one(d: Any, g: Any, labels: Any, axis: int) -> Any:
+    """`(d - one_hot(labels)) * g`, in the memory of `d`."""
+    g = g.unsqueeze(axis)
+    return d.mul_(g).scatter_add_(axis, labels.long().unsqueeze(axis), -g)
+
+
+def _cross_entropy_rule(xp: Any, g: Any, logits: Any, labels: Any, kept: Any, axis: int) -> Any:
+    if not kept:
+        return xp.cross_entropy_vjp(g, logits, labels, axis=axis)
+    weights = kept[0].exp() if len(kept) == 1 else torch.sub(logits, kept[0]).add_(kept[1]).exp_()
+    return _weights_less_one(weights, g, labels, axis)
+
+
+def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+    if not (logits.is_floating_point() and cotangent.dtype == logits.dtype):
+        return default("cross_entropy_vjp", cotangent, logits, labels, axis=axis)
+    return _weights_less_one(torch.softmax(logits, axis), cotangent, labels, axis)
+
+
+def _one_hot(labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+    if dtype is None:
+        dtype = getattr(torch, get_default_dtype().name)
+    classes = torch.arange(num_classes, device=labels.device)
+    axis %= labels.ndim + 1
+    return (labels.unsqueeze(axis) == classes.reshape(-1, *(1,) * (labels.ndim - axis))).to(dtype)
+
+
+# -- rows and masks
+
+
+def _gather(params: Any, indices: Any) -> Any:
+    if params.ndim == 2 and not indices.is_floating_point():
+        return torch.embedding(params, indices)
+    return params.index_select(0, indices.reshape(-1)).reshape(*indices.shape, *params.shape[1:])
+
+
+def _add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
+    n = x.shape[0]
+    indices = torch.where(indices < 0, indices + n, indices)
+    return (x if in_place else x.clone()).index_add_(0, indices, rows.to(x.dtype))
+
+
+def _drop(x: Any, keep: Any, *, rate: float) -> Any:
+    if not (x.is_floating_point() and _is_bool(keep)):
+        return default("drop", x, keep, rate=rate)
+    # Not a product with the mask: what is dropped is 0, also where it is infinite or NaN.
+    return torch.where(keep, x, 0).mul_(0.0 if rate == 1 else 1 / (1 - rate))
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    **{name: _floating(name, function) for name, function in _ACTIVATIONS.items()},
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "logsumexp": _logsumexp,
+    "cross_entropy": lambda logits, labels, *, axis=-1: _cross_entropy_keeping(logits, labels, axis=axis)[0],
+    "cross_entropy_keeping": _cross_entropy_keeping,
+    "cross_entropy_vjp": _cross_entropy_vjp,
+    "one_hot": _one_hot,
+    "gather": _gather,
+    "add_rows": _add_rows,
+    "drop": _drop,
+    **convolution.KERNELS,
+    **pooling.KERNELS,
+    **normalization.KERNELS,
+    **attention.KERNELS,
+}
+
+RULES: dict[str, dict[str, Any]] = {
+    **{name: {"x": fused(rule)} for name, rule in _ACTIVATION_RULES.items()},
+    "softmax": {"x": fused(lambda xp, g, out, axis: torch._softmax_backward_data(g, out, axis, out.dtype))},
+    "log_softmax": {"x": fused(lambda xp, g, out, axis: torch._log_softmax_backward_data(g, out, axis, out.dtype))},
+    "logsumexp": {"x": fused(_logsumexp_vjp)},
+    "cross_entropy": {"logits": fused(_cross_entropy_rule)},
+    **convolution.RULES,
+    **pooling.RULES,
+    **normalization.RULES,
+    **attention.RULES,
+}

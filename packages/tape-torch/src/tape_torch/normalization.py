@@ -1,0 +1,172 @@
+"""Normalisation by PyTorch's layer, batch and group norms, where the axes are theirs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from tape_core.extend import fused
+
+from tape_torch.fallback import default, own
+
+_aten: Any = torch.ops.aten
+
+
+class _Layer(NamedTuple):
+    """Over the last axes, scale and offset of their shape."""
+
+    shape: tuple[int, ...]
+
+    def forward(self, x: Any, scale: Any, offset: Any, epsilon: float) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+        out, mean, r = torch.native_layer_norm(x, self.shape, scale, offset, epsilon)
+        axes = tuple(range(x.ndim - len(self.shape), x.ndim))
+        return out, mean.squeeze(axes), _variance(r, epsilon).squeeze(axes), (mean, r)
+
+    def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
+        return _aten.native_layer_norm_backward.default(g, x, self.shape, *kept, scale, offset, watched)
+
+
+class _Batch(NamedTuple):
+    """Over all axes but that of the channels."""
+
+    axis: int
+    epsilon: float
+
+    def forward(self, x: Any, scale: Any, offset: Any, epsilon: float) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+        x = x.movedim(self.axis, 1)
+        # Running averages that forget everything: the moments themselves, to rounding also where they are small.
+        running = torch.zeros(2, x.shape[1], dtype=_wide(x.dtype), device=x.device)
+        out, mean, r = torch.native_batch_norm(
+            x, _flat(scale), _flat(offset), running[0], running[1], True, 1.0, epsilon
+        )
+        n = x.numel() // x.shape[1]
+        variance = (running[1] * ((n - 1) / n)).to(x.dtype)
+        return out.movedim(1, self.axis), running[0].to(x.dtype), variance, (mean, r)
+
+    def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
+        x, g = x.movedim(self.axis, 1), g.movedim(self.axis, 1)
+        # It is given moments and looks for no running ones.
+        d_x, d_scale, d_offset = _aten.native_batch_norm_backward.default(
+            g, x, _flat(scale), None, None, *kept, True, self.epsilon, watched
+        )
+        return d_x.movedim(1, self.axis), _like(d_scale, scale), _like(d_offset, offset)
+
+
+class _Group(NamedTuple):
+    """Over the last axes but the first two, scale and offset with a number for each channel."""
+
+    sizes: tuple[int, int, int, int]  # examples, channels, their elements, groups
+
+    def forward(self, x: Any, scale: Any, offset: Any, epsilon: float) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+        out, mean, r = torch.native_group_norm(x.contiguous(), _flat(scale), _flat(offset), *self.sizes, epsilon)
+        return out, mean, _variance(r, epsilon), (mean, r)
+
+    def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
+        d_x, d_scale, d_offset = _aten.native_group_norm_backward.default(
+            g.contiguous(), x.contiguous(), *kept, _flat(scale), *self.sizes, watched
+        )
+        return d_x, _like(d_scale, scale), _like(d_offset, offset)
+
+
+_Fused = _Layer | _Batch | _Group
+
+
+def _flat(parameter: Any) -> Any:
+    return None if parameter is None else parameter.reshape(-1)
+
+
+def _like(cotangent: Any, parameter: Any) -> Any:
+    return cotangent if cotangent is None or parameter is None else cotangent.reshape(parameter.shape)
+
+
+def _wide(dtype: Any) -> Any:
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def _variance(r: Any, epsilon: float) -> Any:
+    """Of 1 over the square root of variance and epsilon: exact to the rounding of their sum."""
+    return r.pow(-2).sub_(epsilon).clamp_(min=0)
+
+
+def _kind(x: Any, scale: Any, offset: Any, axis: tuple[int, ...], epsilon: float) -> _Fused | None:
+    """Which of PyTorch's norms it is, or None."""
+    parameters = [p for p in (scale, offset) if p is not None]
+    tensors = all(isinstance(p, torch.Tensor) and p.dtype is x.dtype for p in parameters)
+    if not (x.is_floating_point() and x.numel() and tensors):
+        return None
+    ndim, shape = x.ndim, tuple(x.shape)
+    axes = tuple(sorted(a % ndim for a in axis))
+    if x.dtype in (torch.float16, torch.bfloat16) or epsilon <= 0:
+        return None
+    last = ndim - len(axes)
+    trailing = axes == tuple(range(last, ndim))
+    if trailing and all(tuple(p.shape) == shape[last:] for p in parameters):
+        return _Layer(shape[last:])
+
+    def aligned(own: tuple[int, ...], channels: tuple[int, ...]) -> bool:
+        padded = (1,) * (ndim - len(own)) + own
+        return all(n == (shape[a] if a in channels else 1) for a, n in enumerate(padded))
+
+    if ndim >= 2 and len(axes) == ndim - 1 and math.prod(shape[a] for a in axes) > 1:
+        (channel,) = set(range(ndim)) - set(axes)
+        if channel in (1, ndim - 1) and all(aligned(tuple(p.shape), (channel,)) for p in parameters):
+            return _Batch(channel, epsilon)
+    if trailing and last == 2 and ndim >= 3:
+        n, groups = shape[:2]
+        if all(aligned(tuple(p.shape), (1,)) for p in parameters):
+            return _Group((n, groups, math.prod(shape[2:]), groups))
+        if ndim > 3 and all(aligned(tuple(p.shape), (1, 2)) for p in parameters):
+            return _Group((n, groups * shape[2], math.prod(shape[3:]), groups))
+    return None
+
+
+def _normalize_keeping(
+    x: Any, scale: Any = None, offset: Any = None, *, axis: tuple[int, ...], epsilon: float
+) -> tuple[tuple[Any, Any, Any], tuple[Any, ...]]:
+    kind = _kind(x, scale, offset, axis, epsilon)
+    if kind is None:
+        return default("normalize", x, scale, offset, axis=axis, epsilon=epsilon), ()
+    out, mean, variance, kept = kind.forward(x, scale, offset, epsilon)
+    return (out, mean, variance), (kind, *kept)
+
+
+def _normalize_vjp(
+    xp: Any,
+    g: Any,
+    x: Any,
+    scale: Any,
+    offset: Any,
+    x_watched: bool,
+    scale_watched: bool,
+    offset_watched: bool,
+    kept: Any,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> Any:
+    """The cotangents of all three, in one pass over the elements."""
+    if kept and g[0] is not None and g[1] is None and g[2] is None:
+        kind, *moments = kept
+        return kind.backward(g[0], x, scale, offset, moments, [x_watched, scale_watched, offset_watched])
+    return (
+        own("normalize", "x")(xp, g, x, scale, x, (), axis, epsilon) if x_watched else None,
+        own("normalize", "scale")(xp, g, x, x, scale, (), axis, epsilon) if scale_watched else None,
+        own("normalize", "offset")(xp, g, offset) if offset_watched else None,
+    )
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "normalize": lambda x, scale=None, offset=None, *, axis, epsilon: _normalize_keeping(
+        x, scale, offset, axis=axis, epsilon=epsilon
+    )[0],
+    "normalize_keeping": _normalize_keeping,
+}
+
+RULES: dict[str, dict[str, Any]] = {
+    "normalize": {
+        "x": fused(lambda xp, g, common: common[0], common=_normalize_vjp),
+        "scale": fused(lambda xp, g, common: common[1], common=_normalize_vjp),
+        "offset": fused(lambda xp, g, common: common[2], common=_normalize_vjp),
+    },
+}

@@ -1,0 +1,205 @@
+"""Pooling and windows. A maximum's places are kept from the forward pass, as PyTorch keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tape_core.backends import Windows, normal_axes, pool_windows, windows
+from tape_core.extend import fused
+from torch.nn import functional
+
+from tape_torch.convolution import back, first, padding_of
+from tape_torch.fallback import default, own
+
+_aten: Any = torch.ops.aten
+
+
+class _Pooling:
+    """A pooling as PyTorch spells it: channels first, over 2 or 3 axes, with the same padding at both ends."""
+
+    def __init__(self, x: Any, seen: Windows, layout: Any) -> None:
+        self.layout = layout
+        self.flat = len(seen.window) == 1  # over 2 axes, of which the first has length 1
+        self.padding, self.rest = padding_of(seen)
+        self.window, self.stride = list(seen.window), list(seen.stride)
+        if self.flat:
+            self.window, self.stride, self.padding = [1, *self.window], [1, *self.stride], [0, *self.padding]
+        self.dilation = [1] * len(self.window)
+
+    def enter(self, x: Any, value: float | None = None) -> Any:
+        """A view in PyTorch's terms; with a value, padded with it where one end has more."""
+        x = first(x, self.layout)
+        x = x.unsqueeze(2) if self.flat else x
+        return functional.pad(x, self.rest, value=value) if self.rest and value is not None else x
+
+    def leave(self, x: Any) -> Any:
+        """The inverse of `enter`, without the padding."""
+        return back(x.squeeze(2) if self.flat else x, self.layout)
+
+    def cut(self, x: Any) -> Any:
+        """Without what `enter` has added."""
+        return functional.pad(x, [-r for r in self.rest]) if self.rest else x
+
+    def greatest(self, x: Any) -> tuple[Any, Any]:
+        """The maxima, and their places in each channel of what `enter` gives."""
+        pool = functional.max_pool2d if len(self.window) == 2 else functional.max_pool3d
+        given = self.enter(x, -torch.inf)
+        out, places = pool(given, self.window, self.stride, self.padding, self.dilation, False, True)
+        return out, places
+
+    def spread(self, g: Any, x: Any, places: Any) -> Any:
+        """The cotangent of `x`, for that of the maxima."""
+        backward = (
+            _aten.max_pool2d_with_indices_backward if len(self.window) == 2 else _aten.max_pool3d_with_indices_backward
+        ).default
+        d = backward(
+            self.enter(g),
+            self.enter(x, -torch.inf),
+            self.window,
+            self.stride,
+            self.padding,
+            self.dilation,
+            False,
+            places,
+        )
+        return self.leave(self.cut(d))
+
+
+def _max_pooling(x: Any, window: Any, stride: Any, padding: Any, layout: Any) -> _Pooling | None:
+    """None where PyTorch's is another: it pads no more than half a window, and one end as the other.
+
+    More at the end is padded here, with -inf: a window never begins there, so the first of its greatest is in `x`.
+    """
+    if not x.is_floating_point():
+        return None
+    seen = pool_windows(x, window, stride, padding, layout)
+    if not x.numel() or any(lo > hi or 2 * lo > k for (lo, hi), k in zip(seen.pads, seen.window, strict=True)):
+        return None
+    return _Pooling(x, seen, layout)
+
+
+def _max_pool_keeping(
+    x: Any, window: Any, *, stride: Any = None, padding: Any = "valid", layout: Any = "channels_last"
+) -> tuple[Any, tuple[Any, ...]]:
+    pooling = _max_pooling(x, window, stride, padding, layout)
+    if pooling is None:
+        return default("max_pool", x, window, stride=stride, padding=padding, layout=layout), ()
+    out, places = pooling.greatest(x)
+    return pooling.leave(out), (pooling, places)
+
+
+def _max_pool_rule(xp: Any, g: Any, x: Any, kept: Any, window: Any, stride: Any, padding: Any, layout: Any) -> Any:
+    if kept:
+        return kept[0].spread(g, x, kept[1])
+    return xp.max_pool_vjp(g, x, window, stride=stride, padding=padding, layout=layout)
+
+
+def _max_pool_vjp(
+    cotangent: Any, x: Any, window: Any, *, stride: Any = None, padding: Any = "valid", layout: Any = "channels_last"
+) -> Any:
+    pooling = _max_pooling(x, window, stride, padding, layout)
+    if pooling is None or cotangent.dtype is not x.dtype:
+        return default("max_pool_vjp", cotangent, x, window, stride=stride, padding=padding, layout=layout)
+    return pooling.spread(cotangent, x, pooling.greatest(x)[1])
+
+
+def _max_pool_jvp(
+    tangent: Any, x: Any, window: Any, *, stride: Any = None, padding: Any = "valid", layout: Any = "channels_last"
+) -> Any:
+    pooling = _max_pooling(x, window, stride, padding, layout)
+    if pooling is None:
+        return default("max_pool_jvp", tangent, x, window, stride=stride, padding=padding, layout=layout)
+    _, places = pooling.greatest(x)
+    found = pooling.enter(tangent, 0.0).flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
+    return pooling.leave(found)
+
+
+def _avg_pooling(x: Any, window: Any, stride: Any, padding: Any, layout: Any) -> _Pooling | None:
+    """None where PyTorch's is another."""
+    if x.dtype not in _FLOATS:
+        return None
+    seen = pool_windows(x, window, stride, padding, layout)
+    if 0 in x.shape or any(lo != hi or 2 * lo > k for (lo, hi), k in zip(seen.pads, seen.window, strict=True)):
+        return None
+    return _Pooling(x, seen, layout)
+
+
+_FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+
+
+def _avg_pool(
+    x: Any,
+    window: Any,
+    *,
+    stride: Any = None,
+    padding: Any = "valid",
+    count_include_pad: bool = False,
+    layout: Any = "channels_last",
+) -> Any:
+    pooling = _avg_pooling(x, window, stride, padding, layout)
+    if pooling is None:
+        return default(
+            "avg_pool",
+            x,
+            window,
+            stride=stride,
+            padding=padding,
+            count_include_pad=count_include_pad,
+            layout=layout,
+        )
+    pool: Any = functional.avg_pool2d if len(pooling.window) == 2 else functional.avg_pool3d
+    given = pooling.enter(x)
+    return pooling.leave(pool(given, pooling.window, pooling.stride, pooling.padding, False, count_include_pad))
+
+
+def _avg_pool_rule(
+    xp: Any,
+    g: Any,
+    x_spec: Any,
+    window: Any,
+    stride: Any,
+    padding: Any,
+    count_include_pad: bool,
+    layout: Any,
+) -> Any:
+    pooling = _avg_pooling(x_spec, window, stride, padding, layout)
+    if pooling is None or g.dtype is not x_spec.dtype:
+        return own("avg_pool", "x")(xp, g, x_spec, window, stride, padding, count_include_pad, layout)
+    backward = (_aten.avg_pool2d_backward if len(pooling.window) == 2 else _aten.avg_pool3d_backward).default
+    # Of x only the shape and the layout count.
+    like = pooling.enter(torch.empty(x_spec.shape, dtype=g.dtype, device=g.device))
+    d = backward(
+        pooling.enter(g), like, pooling.window, pooling.stride, pooling.padding, False, count_include_pad, None
+    )
+    return pooling.leave(d)
+
+
+# -- windows
+
+
+def _sliding_windows(x: Any, window: Any, *, axis: Any = None, stride: Any = 1, dilation: Any = 1) -> Any:
+    axes = normal_axes(axis, x.ndim)
+    seen = windows([x.shape[a] for a in axes], window, stride, "valid", dilation)
+    shape, strides = list(x.shape), list(x.stride())
+    for a, m, s in zip(axes, seen.counts, seen.stride, strict=True):
+        shape[a] = m
+        strides[a] *= s
+    inside = [x.stride(a) * d for a, d in zip(axes, seen.dilation, strict=True)]
+    return x.as_strided((*shape, *seen.window), (*strides, *inside))
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "max_pool": lambda x, window, **parameters: _max_pool_keeping(x, window, **parameters)[0],
+    "max_pool_keeping": _max_pool_keeping,
+    "max_pool_vjp": _max_pool_vjp,
+    "max_pool_jvp": _max_pool_jvp,
+    "avg_pool": _avg_pool,
+    "sliding_windows": _sliding_windows,
+}
+
+RULES: dict[str, dict[str, Any]] = {
+    "max_pool": {"x": fused(_max_pool_rule)},
+    "avg_pool": {"x": fused(_avg_pool_rule)},
+}
