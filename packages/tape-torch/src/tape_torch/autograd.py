@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any
 
 import torch
 from tape_core import GradientTape, IndexedSlices, pytree
@@ -13,15 +14,12 @@ from tape_core.tensor import Tensor, wrap
 
 from tape_torch.inside import inside
 
-P = ParamSpec("P")
-
-
-def as_torch(fn: Callable[P, Any], /) -> Callable[P, Any]:
+def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
     """`fn`, a function of Tensors, as one of torch tensors: `loss.backward()` goes through it, to any order.
 
-    The result is called with torch tensors, in any structure of tuples, lists and dictionaries, and gives torch tensors
-    in the structure that `fn` returns. `fn` gets Tensors in their place, and computes with functions of Tape. What is no
-    tensor it gets and returns as it is.
+    The result is called with torch tensors, in any structure of tuples, lists and dictionaries, and gives torch
+    tensors in the structure that `fn` returns. `fn` gets Tensors in their place, and computes with functions of Tape.
+    What is no tensor it gets and returns as it is.
 
     Gradients go to the tensors among the arguments. A torch tensor that requires grad and is used without being one is
     an error. Variables that `fn` uses otherwise are constants here: train those with a tape.
@@ -41,7 +39,7 @@ def as_torch(fn: Callable[P, Any], /) -> Callable[P, Any]:
         raise TypeError(f"as_torch: takes a function of Tensors; got {fn!r}")
 
     @functools.wraps(fn)
-    def function(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = pytree.flatten((args, kwargs))
         run = _Run(fn, leaves, structure)
         tensors = run.take()
@@ -139,7 +137,7 @@ class _TapeFunction(torch.autograd.Function):
         used = [k for k, g in enumerate(gs) if g is not None and ctx.flowing[k]]
         found: Sequence[Any] = [None] * len(ctx.sources)
         if used:
-            seeds = [gs[k] for k in used]
+            seeds = [g for k in used if (g := gs[k]) is not None]
             if torch.is_grad_enabled():
                 pull = as_torch(_Pullback(ctx.run, ctx.sources, used, saved[len(ctx.xs) :]))
                 found = pull(list(saved[: len(ctx.xs)]), seeds)
@@ -166,7 +164,7 @@ class _Pullback:
 
     def __call__(self, xs: list[Tensor], gs: list[Tensor]) -> list[Tensor | None]:
         sources = [xs[k] for k in self.sources]
-        run = _Run(self.run.fn, self.run.leaves, self.run.structure)
+        run = copy.copy(self.run)
         with GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
             outs = run.compute(xs)
@@ -204,4 +202,5 @@ def _apart(outs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    memory: int = tensor.untyped_storage()._cdata
+    return memory

@@ -44,7 +44,7 @@ class ParameterVariable(Variable):
         self._slots = {}
 
     @property
-    def _array(self) -> torch.Tensor:  # type: ignore[override]
+    def _array(self) -> torch.Tensor:
         parameter, held = self.parameter, self._held
         if (
             parameter._version != self._version

@@ -1,8 +1,8 @@
 """PyTorch's functions on Tensors: `torch.sin(t)`, `torch.nn.functional.softmax(t, dim=1)`, `raw * t`.
 
-PyTorch hands a call to the Tensor among its arguments, by `__torch_function__`. A function that is an op of Tape becomes
-the op, by the table below, where both mean the same: for floating-point tensors of one dtype. Every other function runs
-on the values and is recorded as one op by :func:`tape_torch.call`, so that no path is cut.
+PyTorch hands a call to the Tensor among its arguments, by `__torch_function__`. A function that is an op of Tape
+becomes the op, by the table below, where both mean the same: for floating-point tensors of one dtype. Every other
+function runs on the values and is recorded as one op by :func:`tape_torch.call`, so that no path is cut.
 """
 
 from __future__ import annotations
@@ -44,10 +44,13 @@ def torch_function(
     return call(func, *args, **kwargs)
 
 
-_WRITING = frozenset(
-    {"__setitem__", "__set__", "__delitem__", "__delete__"}
-    | {f"__i{name}__" for name in "add sub mul matmul truediv div floordiv mod pow and or xor lshift rshift".split()}
-)
+def _words(words: str) -> dict[str, str]:
+    return {word: word for word in words.split()}
+
+
+_WRITING = frozenset(_words("__delete__ __delitem__ __set__ __setitem__")) | {
+    f"__i{name}__" for name in _words("add and div floordiv lshift matmul mod mul or pow rshift sub truediv xor")
+}
 
 
 def _refuse(label: str, what: str) -> None:
@@ -60,29 +63,46 @@ def _refuse(label: str, what: str) -> None:
 # -- the table
 
 UNARY = {
-    **{
-        name: name
-        for name in (
-            "abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc erfinv exp expm1 floor log log10 log1p "
-            "log2 negative positive reciprocal sigmoid sin sinh sqrt square tan tanh trunc"
-        ).split()
-    },
-    **{"absolute": "abs", "neg": "negative", "lgamma": "gammaln"},
-    **{f"arc{name}": f"a{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
+    **_words(
+        "abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc erfinv exp expm1 floor log log10 log1p "
+        "log2 negative positive reciprocal sigmoid sin sinh sqrt square tan tanh trunc"
+    ),
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctanh": "atanh",
+    "lgamma": "gammaln",
+    "neg": "negative",
 }
 """PyTorch's name and Tape's, of functions of one tensor."""
 
 BINARY = {
-    **{name: name for name in "atan2 divide hypot logaddexp matmul maximum minimum multiply pow subtract add".split()},
-    **{"arctan2": "atan2", "div": "divide", "mul": "multiply", "sub": "subtract", "true_divide": "divide"},
+    **_words("add atan2 divide hypot logaddexp matmul maximum minimum multiply pow subtract"),
+    "arctan2": "atan2",
+    "div": "divide",
+    "mul": "multiply",
+    "sub": "subtract",
+    "true_divide": "divide",
 }
 """Likewise of two. As methods of torch.Tensor they are the operators, where the tensor on the left is no Tensor."""
 
 OPERATORS = {
-    **{"eq": "equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less", "ne": "not_equal"},
-    **{"__floordiv__": "floor_divide", "remainder": "remainder", "fmod": ""},
-    **{f"__{name}__": f"bitwise_{name}" for name in ("and", "or", "xor")},
+    "__and__": "bitwise_and",
+    "__floordiv__": "floor_divide",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "eq": "equal",
+    "ge": "greater_equal",
+    "gt": "greater",
+    "le": "less_equal",
+    "lt": "less",
+    "ne": "not_equal",
+    "remainder": "remainder",
 }
+"""Methods of torch.Tensor that are operators only."""
 
 
 def _axes(name: str) -> Function:
@@ -204,7 +224,7 @@ def _counterparts() -> Iterator[tuple[Function, Function]]:
             if hasattr(place, name) and place is not torch.Tensor:
                 yield getattr(place, name), _spelled(function)
     for name, own in OPERATORS.items():
-        if own and hasattr(torch.Tensor, name):
+        if hasattr(torch.Tensor, name):
             yield getattr(torch.Tensor, name), _binary(getattr(tc, own), operator=True)
 
 
