@@ -14,6 +14,7 @@ from tape_core.tensor import Tensor, wrap
 
 from tape_torch.inside import inside
 
+
 def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
     """`fn`, a function of Tensors, as one of torch tensors: `loss.backward()` goes through it, to any order.
 

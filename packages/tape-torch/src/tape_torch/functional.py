@@ -278,7 +278,9 @@ def _is_tensor(value: Any, label: str, structure: Any, k: int) -> bool:
     if not isinstance(value, _PLAIN):
         place = f"result{pytree.path(structure, k)}"
         if isinstance(value, Tensor):
-            hint = "call it without tape_torch.call: it computes with Tensors already"
+            hint = (
+                "it computes with torch tensors: give it every Tensor as an argument, and call Tape's functions outside"
+            )
         else:
             hint = "let it return tensors, in tuples, lists and dictionaries; others would lose their gradient"
         raise TypeError(f"{label}: its {place} is a {type(value).__name__}; {hint}")

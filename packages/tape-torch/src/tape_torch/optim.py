@@ -213,8 +213,8 @@ class Optimizer:
 
 
 def _nothing(array: torch.Tensor) -> torch.Tensor:
-    """What a parameter holds between updates, so that the memory is the Variable's alone."""
-    return torch.empty(0, dtype=array.dtype, device=array.device)
+    """What a parameter holds between updates, so that the memory is the Variable's alone: its shape, one element."""
+    return array.new_zeros(()).expand(array.shape)
 
 
 def _pair(pair: Any) -> tuple[Any, Variable]:
