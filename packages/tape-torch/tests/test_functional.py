@@ -265,7 +265,7 @@ def test_a_result_that_is_no_tensor_is_refused() -> None:
         tape_torch.call(lambda v: torch.mul(v, x), 2 * x.array)
     with (
         tc.GradientTape(),
-        pytest.raises(TypeError, match=r"wrap what Tape computes inside it in tape_torch\.as_torch"),
+        pytest.raises(TypeError, match=r"wrap what Tape .* in tape_torch\.as_torch"),
     ):
         tape_torch.call(lambda v: tc.sin(v), x)
 
