@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: list[Any], rule: Rule) -> None:
-    """Add the cotangents of an input that is a sequence of arrays."""
+    """Add the cotangents of an input that is a sequence of arrays; None where nothing flows."""
     if len(cotangents) != len(slots):
         raise ValueError(f"{rule.where} returned {len(cotangents)} cotangents for {len(slots)} arrays")
     for d, i, spec in zip(cotangents, slots, specs, strict=True):
-        if i is not None:
+        if i is not None and d is not None:
             d = checked(xp, d, spec, rule)
             h = grads[i]
             grads[i] = d if h is None else h + d

@@ -453,4 +453,4 @@ def warn_user(message: str) -> None:
 
 
 def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] in ("tape_core", "tape_nn", "contextlib")
+    return module.partition(".")[0] in ("tape_core", "tape_nn", "tape_torch", "contextlib")

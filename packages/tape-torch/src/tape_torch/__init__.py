@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
+
+    from tape_torch import optim as optim
+    from tape_torch.autograd import as_torch as as_torch
+    from tape_torch.functional import call as call
+    from tape_torch.parameters import variables as variables
+
+__all__ = ["as_torch", "call", "optim", "variables"]
+
+_FROM = {"as_torch": "autograd", "call": "functional", "variables": "parameters"}
 
 
 @hookimpl
@@ -25,6 +34,35 @@ def tape_backend_info() -> BackendInfo:
 @hookimpl
 def tape_load_backend() -> Backend:
     """The backend; imports PyTorch."""
+    from tape_core.tensor import Tensor
+
     from tape_torch.backend import TorchBackend
 
+    # With the first call of a function of PyTorch, what answers it is imported.
+    Tensor.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]
     return TorchBackend()
+
+
+def _torch_function(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    from tape_core.tensor import Tensor
+
+    from tape_torch.protocol import torch_function
+
+    Tensor.__torch_function__ = classmethod(torch_function)  # type: ignore[attr-defined]
+    return torch_function(cls, func, types, args, kwargs)
+
+
+def __getattr__(name: str) -> Any:
+    """What needs PyTorch, imported at first use."""
+    from importlib import import_module
+
+    if name == "optim":
+        return import_module("tape_torch.optim")
+    if name not in _FROM:
+        raise AttributeError(f"module 'tape_torch' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"tape_torch.{_FROM[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 import torch.utils.dlpack
+from tape_core.tape import warn_user
+
+from tape_torch.inside import refuse_inside
 
 _FORMATS = {
     "?": torch.bool,
@@ -61,7 +64,7 @@ _WORTH_PINNING = 1 << 14  # elements
 def _tensor_of(obj: Any, dtype: Any) -> tuple[torch.Tensor, bool]:
     """A tensor of the values, and whether it shares their memory."""
     if isinstance(obj, torch.Tensor):
-        return _detached(obj), True
+        return detached(obj), True
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and isinstance(obj, numpy.ndarray | numpy.generic):
         return _from_numpy(numpy, obj)
@@ -74,8 +77,18 @@ def _tensor_of(obj: Any, dtype: Any) -> tuple[torch.Tensor, bool]:
     return torch.asarray(obj), True
 
 
-def _detached(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach() if tensor.requires_grad else tensor
+def detached(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory, of which PyTorch records nothing. Who gives a parameter hands it over; others are told."""
+    if not tensor.requires_grad:
+        return tensor
+    what = f"a torch tensor of shape {tuple(tensor.shape)} that requires grad becomes a Tensor"
+    refuse_inside(what)
+    if not tensor.is_leaf:
+        warn_user(
+            f"{what}: it was computed under torch.autograd, which gets no gradient back from what Tape makes of it; "
+            f"let tape_torch.as_torch(function) compute it there, or give its detach() where a constant is meant"
+        )
+    return tensor.detach()
 
 
 def _from_numpy(numpy: Any, obj: Any) -> tuple[torch.Tensor, bool]:
@@ -104,7 +117,7 @@ def _from_nested(numpy: Any, obj: Any, dtype: Any) -> torch.Tensor:
     while isinstance(leaf, list | tuple) and leaf:
         leaf = leaf[0]
     if isinstance(leaf, torch.Tensor):
-        return torch.stack([x if isinstance(x, torch.Tensor) else _from_nested(numpy, x, None) for x in obj])
+        return torch.stack([detached(x) if isinstance(x, torch.Tensor) else _from_nested(numpy, x, None) for x in obj])
     if numpy is not None and hasattr(leaf, "dtype"):
         return _from_numpy(numpy, numpy.asarray(obj))[0]
     tensor = torch.tensor(obj, dtype=dtype)

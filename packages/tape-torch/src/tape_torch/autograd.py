@@ -1,0 +1,207 @@
+"""`as_torch`: a function of Tape as a function that torch.autograd differentiates."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from tape_core import GradientTape, IndexedSlices, pytree
+from tape_core.backends.discovery import backend_of_type
+from tape_core.tensor import Tensor, wrap
+
+from tape_torch.inside import inside
+
+
+def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
+    """`fn`, a function of Tensors, as one of torch tensors: `loss.backward()` goes through it, to any order.
+
+    The result is called with torch tensors, in any structure of tuples, lists and dictionaries, and gives torch
+    tensors in the structure that `fn` returns. `fn` gets Tensors in their place, and computes with functions of Tape.
+    What is no tensor it gets and returns as it is.
+
+    Gradients go to the tensors among the arguments. A torch tensor that requires grad and is used without being one is
+    an error. Variables that `fn` uses otherwise are constants here: train those with a tape.
+
+    For second derivatives `fn` runs once more, and must give the same values: it must get random numbers, such as a
+    dropout mask, as an argument.
+
+    >>> import torch
+    >>> import tape_core as tc, tape_torch
+    >>> norm = tape_torch.as_torch(lambda x: tc.sqrt(tc.sum(x * x)))
+    >>> x = torch.tensor([3.0, 4.0], requires_grad=True)
+    >>> norm(x).backward()
+    >>> x.grad
+    tensor([0.6000, 0.8000])
+    """
+    if not callable(fn):
+        raise TypeError(f"as_torch: takes a function of Tensors; got {fn!r}")
+
+    @functools.wraps(fn)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = pytree.flatten((args, kwargs))
+        run = _Run(fn, leaves, structure)
+        tensors = run.take()
+        if torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
+            outs = _TapeFunction.apply(run, *tensors)  # type: ignore[no-untyped-call]
+        else:
+            with torch.no_grad(), inside(None):
+                outs = [o._array for o in run.compute([_tensor(t) for t in tensors])]
+            outs = _apart(outs, tensors)
+        return run.result(outs)
+
+    return function
+
+
+class _Run:
+    """One call: what goes in and what comes out, but the tensors."""
+
+    def __init__(self, fn: Callable[..., Any], leaves: list[Any], structure: Any) -> None:
+        self.fn = fn
+        self.leaves = leaves
+        self.structure = structure
+        self.label = f"as_torch({getattr(fn, '__name__', None) or type(fn).__name__})"
+        self.places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        self.tensors = [leaves[k] for k in self.places]
+        if any([isinstance(leaf, Tensor) for leaf in leaves]):
+            raise TypeError(f"{self.label}: takes torch tensors; for Tensors call the function that it was made of")
+
+    def take(self) -> list[torch.Tensor]:
+        """The arguments that are tensors; from now on nothing here holds them."""
+        for k in self.places:
+            self.leaves[k] = None
+        tensors, self.tensors = self.tensors, []
+        return tensors
+
+    def compute(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The Tensors that the function returns."""
+        leaves = list(self.leaves)
+        for k, tensor in zip(self.places, tensors, strict=True):
+            leaves[k] = tensor
+        args, kwargs = self.structure.unflatten(leaves)
+        self.outs, self.out_structure = pytree.flatten(self.fn(*args, **kwargs))
+        self.out_places = []
+        for k, out in enumerate(self.outs):
+            if isinstance(out, torch.Tensor):
+                raise TypeError(
+                    f"{self.label}: its result{pytree.path(self.out_structure, k)} is a torch tensor, which has no "
+                    f"path; the function must return the Tensor"
+                )
+            if isinstance(out, IndexedSlices):
+                out = out.densify()
+            if isinstance(out, Tensor):
+                if not isinstance(out._array, torch.Tensor):
+                    raise TypeError(
+                        f"{self.label}: its result{pytree.path(self.out_structure, k)} is on backend "
+                        f"{out.backend.name!r}, not on 'torch'"
+                    )
+                self.outs[k] = out
+                self.out_places.append(k)
+        return [self.outs[k] for k in self.out_places]
+
+    def result(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """What the function returns, with torch tensors."""
+        outs, self.outs = self.outs, []
+        for k, tensor in zip(self.out_places, tensors, strict=True):
+            outs[k] = tensor
+        return pytree.unflatten(self.out_structure, outs)
+
+
+class _TapeFunction(torch.autograd.Function):
+    """A call under torch.autograd: a tape's gradient is its backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, run: _Run, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Run the function under a tape."""
+        xs = [_tensor(t) for t in tensors]
+        sources = [k for k, t in enumerate(tensors) if t.requires_grad]
+        with inside("as_torch"):
+            tape = GradientTape(persistent=True, watch_accessed_variables=False)
+            with tape:
+                tape.watch([xs[k] for k in sources])
+                outs = run.compute(xs)
+        raw = tuple(_apart([o._array for o in outs], tensors))
+        ctx.tape, ctx.xs, ctx.outs, ctx.sources, ctx.run = tape, xs, outs, sources, run
+        ctx.flowing = [o.dtype.inexact and tape._key in o._slots for o in outs]
+        ctx.mark_non_differentiable(*[o for o, flows in zip(raw, ctx.flowing, strict=True) if not flows])
+        ctx.set_materialize_grads(False)
+        # With them torch.autograd sees what is written to before the backward pass.
+        ctx.save_for_backward(*tensors, *raw)
+        return raw
+
+    @staticmethod
+    def backward(ctx: Any, *gs: torch.Tensor | None) -> tuple[Any, ...]:
+        """The tape's gradient; when torch.autograd records it, computed by a function of its own."""
+        saved = ctx.saved_tensors
+        used = [k for k, g in enumerate(gs) if g is not None and ctx.flowing[k]]
+        found: Sequence[Any] = [None] * len(ctx.sources)
+        if used:
+            seeds = [g for k in used if (g := gs[k]) is not None]
+            if torch.is_grad_enabled():
+                pull = as_torch(_Pullback(ctx.run, ctx.sources, used, saved[len(ctx.xs) :]))
+                found = pull(list(saved[: len(ctx.xs)]), seeds)
+            else:
+                targets, sources = [ctx.outs[k] for k in used], [ctx.xs[k] for k in ctx.sources]
+                with inside("as_torch"):
+                    found = _gradient(ctx.tape, targets, sources, [_tensor(g) for g in seeds])
+                found = [None if d is None else d._array for d in found]
+        gradients: list[Any] = [None] * len(ctx.xs)
+        for k, d in zip(ctx.sources, found, strict=True):
+            gradients[k] = d
+        return (None, *gradients)
+
+
+class _Pullback:
+    """The gradient as a function of inputs and cotangents, for `as_torch` again: derivatives of any order."""
+
+    def __init__(self, run: _Run, sources: list[int], used: list[int], outs: Sequence[torch.Tensor]) -> None:
+        self.run = run
+        self.sources = sources
+        self.used = used
+        self.outs = [outs[k].detach() for k in used]
+        self.__name__ = f"the gradient of {run.label}"
+
+    def __call__(self, xs: list[Tensor], gs: list[Tensor]) -> list[Tensor | None]:
+        sources = [xs[k] for k in self.sources]
+        run = copy.copy(self.run)
+        with GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            outs = run.compute(xs)
+        targets = [outs[k] for k in self.used]
+        for target, before in zip(targets, self.outs, strict=True):
+            now = target._array
+            if now.shape != before.shape or not torch.allclose(now, before, rtol=1e-3, atol=1e-5, equal_nan=True):
+                raise RuntimeError(
+                    f"{run.label}: for a second derivative it ran once more, and gave other values: it must get random "
+                    f"numbers, and whatever else changes, as arguments"
+                )
+        return _gradient(tape, targets, sources, gs)
+
+
+def _gradient(tape: GradientTape, targets: Any, sources: Any, gs: Any) -> list[Tensor | None]:
+    found = tape.gradient(targets, sources, output_gradients=gs)
+    return [d.densify() if isinstance(d, IndexedSlices) else d for d in found]
+
+
+def _tensor(tensor: torch.Tensor) -> Tensor:
+    backend = backend_of_type(torch.Tensor)
+    assert backend is not None  # this package provides it
+    return wrap(tensor.detach(), backend)
+
+
+def _apart(outs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Results for PyTorch, which may be written to: none shares memory with an argument or another."""
+    seen = {_memory(t) for t in inputs}
+    apart = []
+    for out in outs:
+        shared = _memory(out) in seen
+        apart.append(out.clone() if shared else out.detach())
+        seen.add(_memory(out))
+    return apart
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    memory: int = tensor.untyped_storage()._cdata
+    return memory

@@ -1,0 +1,363 @@
+"""`call`: a function of PyTorch as one op, which torch.autograd differentiates."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import torch
+from tape_core import pytree
+from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.protocol import Backend
+from tape_core.op import Op, Plans, vjp
+from tape_core.recording import ACTIVE
+from tape_core.tensor import Tensor, wrap
+
+from tape_torch.conversion import detached
+from tape_torch.inside import inside
+from tape_torch.parameters import variable_of
+
+Function = Callable[..., Any]
+
+
+def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
+    """What `fn(*args, **kwargs)` gives, recorded as one op: torch.autograd differentiates it, to any order.
+
+    `fn` is any function of torch tensors, or a `torch.nn.Module`. It gets torch tensors in place of Tensors and
+    Variables, and what it returns comes back as Tensors, in the same structure of tuples, lists and dictionaries.
+
+    Tapes watch its parameters, too: those of `fn` where it is a module, of modules that it names or that are among the
+    arguments, and tensors among the arguments that require grad. :func:`tape_torch.variables` has them as Variables.
+    The function runs once, so buffers, as of a batch norm, are updated once.
+
+    >>> import torch
+    >>> import tape_core as tc, tape_torch
+    >>> x = tc.Variable([1.0, 2.0], backend="torch")
+    >>> with tc.GradientTape() as tape:
+    ...     y = tape_torch.call(torch.logcumsumexp, x, dim=0)
+    >>> [f"{g:.4f}" for g in tape.gradient(y, x)]
+    ['1.2689', '0.7311']
+
+    Raises:
+        TypeError: an argument is on another backend, `fn` gives what is no tensor, or a tensor requires grad of which
+            nothing is known here, so that its gradient would be lost.
+        RuntimeError: `fn` writes into an argument.
+    """
+    if not callable(fn):
+        raise TypeError(f"call: takes a function or module first, and its arguments after it; got {fn!r}")
+    label = _label(fn)
+    leaves, structure = pytree.flatten((args, kwargs))
+    given: list[tuple[str, Tensor]] = []
+    places: list[int] = []
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            if not leaf.is_leaf:
+                leaves[k] = detached(leaf)
+                continue
+            leaf = variable_of(leaf)
+        if isinstance(leaf, Tensor):
+            where = _argument(structure, k)
+            _check_backend(leaf, label, where)
+            given.append((where, leaf if type(leaf) is Tensor else leaf._read()))  # type: ignore[attr-defined]
+            places.append(k)
+    modules = _modules(fn, leaves)
+    parameters = _parameters(modules)
+    tensors = [t for _, t in given]
+    tensors += [variable_of(p, name.split(".", 2)[2])._read() for name, p in parameters.items()]
+    active = ACTIVE.get()
+    records = any([tape._key in t._slots for tape in active for t in tensors])
+    arrays = [_leaf(t._array) if records else t._array for t in tensors]
+    for k, array in zip(places, arrays, strict=False):
+        leaves[k] = array
+    args, kwargs = structure.unflatten(leaves)
+    versions = [_version(t) for _, t in given]
+    with _running(records, label):
+        if records and parameters:
+            holder = _Holder(fn, modules)
+            values = dict(zip(parameters, arrays[len(given) :], strict=True))
+            out = torch.func.functional_call(holder, values, args, kwargs)
+        else:
+            out = fn(*args, **kwargs)
+    for (where, t), version in zip(given, versions, strict=True):
+        if _version(t) != version:
+            raise RuntimeError(f"{label} writes into its argument {where}, whose value others hold; {_NOT_IN_PLACE}")
+    outs, out_structure = pytree.flatten(out)
+    numbers = [k for k, o in enumerate(outs) if _is_tensor(o, label, out_structure, k)]
+    backend = tensors[0].backend if tensors else _backend()
+    if records:
+        unknown = _reached([outs[k] for k in numbers]).keys() - set(map(id, arrays))
+        if unknown:
+            _refuse_unknown(label, [outs[k] for k in numbers], unknown)
+    for k, result in zip(numbers, _recorded(backend, tensors, arrays, [outs[k] for k in numbers]), strict=True):
+        outs[k] = result
+    return pytree.unflatten(out_structure, outs)
+
+
+# -- what is computed, as an op
+
+
+class _Graph:
+    """Tensors of which torch.autograd knows how they came about, and the leaves they came from."""
+
+    __slots__ = ("leaves", "outs")
+
+    def __init__(self, leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> None:
+        self.leaves = tuple(leaves)
+        self.outs = tuple(outs)
+
+    def cotangents(
+        self, gs: Sequence[torch.Tensor | None], watched: Sequence[bool], *, create_graph: bool = False
+    ) -> list[Any]:
+        """Those of the leaves that are watched, None for others and where nothing flows; plain transposes."""
+        used = [(o, _conj(_as(g, o))) for o, g in zip(self.outs, gs, strict=True) if g is not None]
+        found = torch.autograd.grad(
+            [o for o, _ in used],
+            [leaf for leaf, w in zip(self.leaves, watched, strict=True) if w],
+            [g for _, g in used],
+            retain_graph=True,  # a persistent tape comes again; with its record the graph goes, too
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+        each = iter(found)
+        return [_conj(next(each)) if w else None for w in watched]
+
+
+def _pull(xp: Any, g: Any, arrays: Any, arrays_watched: Sequence[bool], graph: _Graph) -> list[Any]:
+    gs = g if type(g) is tuple else (g,)
+    if not isinstance(arrays[0], Tensor):
+        with torch.inference_mode(False):
+            return graph.cotangents(gs, arrays_watched)
+    # The sweep is recorded. Its derivatives are torch.autograd's as well, by the graph of the graph.
+    seeds = [t for t in gs if t is not None]
+    leaves = [_leaf(t._array) for t in seeds]
+    each = iter(leaves)
+    with torch.inference_mode(False), torch.enable_grad():
+        found = graph.cotangents([None if t is None else next(each) for t in gs], arrays_watched, create_graph=True)
+    flowing = [d for d in found if d is not None]
+    results = iter(_recorded(arrays[0].backend, [*seeds, *arrays], [*leaves, *graph.leaves], flowing))
+    return [None if d is None else next(results) for d in found]
+
+
+class _CallOp(Op):
+    """An op that no registry has: what it computes is different in each call."""
+
+    def bind(self, backend: Backend) -> tuple[Function, dict[int, Any]]:
+        """One kernel for all: the values are there."""
+        bound = self.bindings[backend] = _values, Plans(self, self.compiled)
+        return bound
+
+
+def _values(arrays: Any, /, *, graph: _Graph) -> Any:
+    outs = tuple([o.detach() for o in graph.outs])
+    return outs if len(outs) > 1 else outs[0]
+
+
+def torch_call(arrays: Any, /, *, graph: Any) -> Any:
+    """The results of a function of PyTorch."""
+
+
+_op = _CallOp(torch_call, {"arrays": vjp(_pull)}, form="op", sequence=True, materialize=False)
+
+
+def _recorded(
+    backend: Backend, tensors: Sequence[Tensor], leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
+) -> list[Tensor]:
+    """Tensors of `outs`, recorded as a function of `tensors`, whose arrays are those of `leaves`."""
+    flowing = [o for o in outs if o.requires_grad]
+    reached = _reached(flowing) if any([leaf.requires_grad for leaf in leaves]) else {}
+    inputs = [(t, leaf) for t, leaf in zip(tensors, leaves, strict=True) if id(leaf) in reached]
+    if not inputs:
+        return [wrap(o.detach(), backend) for o in outs]
+    graph = _Graph([leaf for _, leaf in inputs], flowing)
+    found = _op.function([t for t, _ in inputs], graph=graph)
+    each = iter(found if type(found) is tuple else (found,))
+    return [next(each) if o.requires_grad else wrap(o.detach(), backend) for o in outs]
+
+
+def _reached(outs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+    """The leaves that a graph leads back to, by id."""
+    leaves = {id(o): o for o in outs if o.requires_grad and o.grad_fn is None}
+    todo: list[Any] = [o.grad_fn for o in outs if o.grad_fn is not None]
+    seen = set(todo)
+    while todo:
+        node = todo.pop()
+        if type(node).__name__ == "AccumulateGrad":
+            leaves[id(node.variable)] = node.variable
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                todo.append(following)
+    return leaves
+
+
+def _leaf(array: torch.Tensor) -> torch.Tensor:
+    """The same values, as what torch.autograd differentiates with respect to."""
+    if array.is_inference():
+        with torch.inference_mode(False):
+            array = array.clone()
+    else:
+        array = array.detach()
+    return array.requires_grad_() if array.is_floating_point() or array.is_complex() else array
+
+
+def _conj(g: Any) -> Any:
+    """Rules are plain transposes, PyTorch's are conjugated."""
+    return torch.conj_physical(g) if g is not None and g.is_complex() else g
+
+
+def _as(g: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    if g.dtype is out.dtype:
+        return g
+    return (g.real if g.is_complex() and not out.is_complex() else g).to(out.dtype)
+
+
+@contextmanager
+def _running(records: bool, label: str) -> Iterator[None]:
+    """While `fn` runs."""
+    with ExitStack() as stack:
+        if records:
+            stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.set_grad_enabled(records))
+        stack.enter_context(inside("call"))
+        try:
+            yield
+        except RuntimeError as error:
+            if "leaf Variable" in str(error) and "in-place" in str(error):
+                raise RuntimeError(f"{label} writes into an argument, whose value others hold; {_NOT_IN_PLACE}") from (
+                    error
+                )
+            raise
+
+
+_NOT_IN_PLACE = "use the function that is not in place, or write into a clone() of it"
+
+
+# -- arguments and results
+
+
+def _label(fn: Function) -> str:
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return f"call({name})"
+
+
+def _backend() -> Backend:
+    backend = backend_of_type(torch.Tensor)
+    assert backend is not None  # this package provides it
+    return backend
+
+
+def _check_backend(tensor: Tensor, label: str, where: str) -> None:
+    if not isinstance(tensor._array, torch.Tensor):
+        raise TypeError(
+            f"{label}: argument {where} is on backend {tensor.backend.name!r}; a function of PyTorch takes Tensors on "
+            f"'torch': convert it with tape_core.asarray(x, backend='torch')"
+        )
+
+
+def _argument(structure: Any, k: int) -> str:
+    """How messages name an argument: `0`, `weights`, `1['x']`."""
+    kind, first, *rest = structure.paths()[k]
+    return f"{first if kind == 0 else str(first)}{''.join(f'[{part!r}]' for part in rest)}"
+
+
+def _version(tensor: Tensor) -> int:
+    array: torch.Tensor = tensor._array
+    return 0 if array.is_inference() else array._version
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, type(None), slice, range)
+
+
+def _is_tensor(value: Any, label: str, structure: Any, k: int) -> bool:
+    if isinstance(value, torch.Tensor):
+        return True
+    if not isinstance(value, _PLAIN):
+        place = f"result{pytree.path(structure, k)}"
+        if isinstance(value, Tensor):
+            hint = (
+                "it computes with torch tensors: give it every Tensor as an argument, and call Tape's functions outside"
+            )
+        else:
+            hint = "let it return tensors, in tuples, lists and dictionaries; others would lose their gradient"
+        raise TypeError(f"{label}: its {place} is a {type(value).__name__}; {hint}")
+    return False
+
+
+def _refuse_unknown(label: str, outs: Sequence[torch.Tensor], unknown: set[int]) -> None:
+    reached = _reached(outs)
+    shapes = ", ".join(str(tuple(reached[name].shape)) for name in unknown)
+    raise TypeError(
+        f"{label}: the result depends on tensors that require grad and are no arguments, of shape {shapes}: their "
+        f"gradient would be lost. Give them, or the module that has them, as arguments; where they are meant as "
+        f"constants, use their detach()"
+    )
+
+
+# -- modules
+
+
+class _Holder(torch.nn.Module):
+    """What `functional_call` needs to run a function with other values for the parameters of several modules."""
+
+    function: Function
+
+    def __init__(self, function: Function, modules: Sequence[torch.nn.Module]) -> None:
+        super().__init__()
+        self.__dict__["function"] = function  # no submodule, though it may be a module
+        self.held = torch.nn.ModuleList(modules)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives."""
+        return self.function(*args, **kwargs)
+
+
+def _parameters(modules: Sequence[torch.nn.Module]) -> Mapping[str, torch.Tensor]:
+    """The trainable parameters, each once, by the name that a `_Holder` of the modules has for them."""
+    found: dict[int, tuple[str, torch.Tensor]] = {}
+    for k, module in enumerate(modules):
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad:
+                found.setdefault(id(parameter), (f"held.{k}.{name}", parameter))
+    return dict(found.values())
+
+
+def _modules(fn: Any, leaves: Sequence[Any]) -> list[torch.nn.Module]:
+    """The modules that a function may use: itself, those it names, and those among its arguments."""
+    found: dict[int, torch.nn.Module] = {}
+    for value in (*_named_by(fn), *leaves):
+        if isinstance(value, torch.nn.Module):
+            found[id(value)] = value
+    return list(found.values())
+
+
+def _named_by(fn: Any) -> Iterator[Any]:
+    while isinstance(fn, functools.partial):
+        yield from fn.args
+        yield from fn.keywords.values()
+        fn = fn.func
+    yield fn
+    if isinstance(fn, MethodType):
+        yield fn.__self__
+        fn = fn.__func__
+    fn = inspect.unwrap(fn)
+    if isinstance(fn, FunctionType):
+        for cell in fn.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # not yet assigned
+                continue
+        for name in _global_names(fn.__code__):
+            yield fn.__globals__.get(name)
+
+
+@functools.lru_cache(maxsize=256)
+def _global_names(code: CodeType) -> tuple[str, ...]:
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):  # a comprehension or an inner function
+            names += _global_names(constant)
+    return tuple(names)

@@ -1,0 +1,47 @@
+"""Whose function runs: one of PyTorch's that a tape records as one op, or one of Tape's that PyTorch records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+from tape_core.recording import ACTIVE
+
+Side = Literal["call", "as_torch"]
+
+SIDE: ContextVar[Side | None] = ContextVar("tape_torch.side", default=None)
+
+_WHY = {
+    "call": (
+        "a function that tape_torch.call runs computes with torch tensors: give it every Tensor as an argument, and "
+        "wrap what Tape computes inside it in tape_torch.as_torch"
+    ),
+    "as_torch": (
+        "a function that tape_torch.as_torch wraps gets every tensor that requires grad as an argument; of others no "
+        "gradient comes back: give it as an argument, or use its detach() where it is meant as a constant"
+    ),
+}
+
+
+@contextmanager
+def inside(side: Side | None) -> Iterator[None]:
+    """While somebody's function runs. The tapes outside record it as one op, or not at all."""
+    token, tapes = SIDE.set(side), ACTIVE.set(())
+    try:
+        yield
+    finally:
+        ACTIVE.reset(tapes)
+        SIDE.reset(token)
+
+
+def refuse_inside(what: str) -> None:
+    """Raise if here a gradient would be lost.
+
+    Raises:
+        TypeError: inside a function of the other kind.
+    """
+    side = SIDE.get()
+    if side is not None:
+        raise TypeError(f"{what}: {_WHY[side]}")
