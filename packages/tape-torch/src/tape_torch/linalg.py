@@ -91,7 +91,7 @@ def _relative(x: Tensor, rtol: Any) -> Any:
     if rtol is None:
         dtype = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(x.dtype, x.dtype)
         return max(x.shape[-2:]) * torch.finfo(dtype).eps
-    return rtol
+    return getattr(rtol, "array", rtol)  # a Tensor of Tape, for each matrix of a stack its own
 
 
 def _matrix_rank(x: Tensor, *, rtol: Any = None) -> Tensor:
