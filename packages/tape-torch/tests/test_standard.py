@@ -141,6 +141,13 @@ def test_stacks_of_matrices_are_not_stacks_of_vectors() -> None:
     agree(tc.linalg.solve, a, np.ones((3, 3)))
 
 
+def test_a_tolerance_for_each_matrix() -> None:
+    x = tc.asarray([[[1.0, 0.0], [0.0, 0.1]]] * 2)
+    tolerances = tc.asarray([0.5, 0.01])
+    assert tc.linalg.matrix_rank(x, rtol=tolerances).tolist() == [1, 2]
+    np.testing.assert_allclose(tc.linalg.pinv(x, rtol=tolerances).numpy()[:, 1, 1], [0.0, 10.0], rtol=1e-6)
+
+
 def test_sequences_with_scalars_and_of_mixed_dtypes() -> None:
     x = tc.ones((), dtype="float64")
     assert tc.stack([x, 2.0]).dtype is tc.float64
