@@ -100,7 +100,8 @@ def test_large_integers_are_compared_with_floats_as_they_are() -> None:
 def test_nan_among_values() -> None:
     x = np.asarray([1.0, np.nan, -0.0, np.nan, 1.0])
     values, indices, inverse, counts = tc.unique_all(tc.asarray(x, backend="torch"))
-    assert counts.tolist() == [1, 2, 1, 1] and indices.tolist() == [2, 0, 1, 3]
+    assert counts.tolist() == [1, 2, 1, 1]
+    assert indices.tolist() == [2, 0, 1, 3]
     np.testing.assert_array_equal(tc.take(values, inverse).numpy(), x)
     for f in (tc.sign, tc.max, tc.argmax, tc.sort):
         agree(f, x)
@@ -138,6 +139,13 @@ def test_what_pytorch_passes_over() -> None:
 def test_stacks_of_matrices_are_not_stacks_of_vectors() -> None:
     a = np.random.default_rng(1).normal(size=(3, 3, 3))
     agree(tc.linalg.solve, a, np.ones((3, 3)))
+
+
+def test_a_tolerance_for_each_matrix() -> None:
+    x = tc.asarray([[[1.0, 0.0], [0.0, 0.1]]] * 2)
+    tolerances = tc.asarray([0.5, 0.01])
+    assert tc.linalg.matrix_rank(x, rtol=tolerances).tolist() == [1, 2]
+    np.testing.assert_allclose(tc.linalg.pinv(x, rtol=tolerances).numpy()[:, 1, 1], [0.0, 10.0], rtol=1e-6)
 
 
 def test_sequences_with_scalars_and_of_mixed_dtypes() -> None:

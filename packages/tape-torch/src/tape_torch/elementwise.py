@@ -116,7 +116,7 @@ def _unsigned_floor_divide(a: Tensor, b: Tensor) -> Tensor:
     if a.dtype is not torch.uint64:
         return torch.floor_divide(a.to(torch.int64), b.to(torch.int64)).to(a.dtype)
     # By half of it, for which signed integers do; the rest is then less than twice the divisor.
-    x, y = torch.broadcast_tensors(bits(a), bits(b))
+    x, y = bits(a), bits(b)
     large = y < 0
     divisor = torch.where(large, 1, y)
     q = torch.floor_divide((x >> 1) & torch.iinfo(torch.int64).max, divisor) << 1
@@ -248,7 +248,7 @@ def _clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if dtype in SIGNED:
         low, high = (None if b is None else ordered(b) for b in (low, high))
         return unordered(torch.clamp(ordered(x), low, high), dtype)
-    return torch.clamp(x, low, high)  # type: ignore[call-overload,no-any-return]
+    return torch.clamp(x, low, high)
 
 
 def _where(condition: Any, x1: Any, x2: Any) -> Tensor:

@@ -11,6 +11,8 @@ from torch import Tensor
 from tape_torch.promotion import SIGNED, bits, together, unbits
 
 Kernel = Callable[..., Any]
+_linalg: Any = torch.linalg  # its functions have no types
+_broadcast: Any = torch.broadcast_tensors
 
 
 def _matmul(x1: Tensor, x2: Tensor) -> Tensor:
@@ -45,26 +47,26 @@ def _vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
     return _matmul(x1.conj()[..., None, :], x2[..., :, None])[..., 0, 0]
 
 
-def _cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
+def _cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Any:
     x1, x2 = together(x1, x2)
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError(f"axis {axis} must have the length 3, got {x1.shape[axis]} and {x2.shape[axis]}")
-    x1, x2 = torch.broadcast_tensors(x1, x2)
+    x1, x2 = _broadcast(x1, x2)
     if x1.dtype in SIGNED:
-        return unbits(torch.linalg.cross(bits(x1), bits(x2), dim=axis), x1.dtype)
-    return torch.linalg.cross(x1, x2, dim=axis)
+        return unbits(_linalg.cross(bits(x1), bits(x2), dim=axis), x1.dtype)
+    return _linalg.cross(x1, x2, dim=axis)
 
 
-def _solve(x1: Tensor, x2: Tensor) -> Tensor:
+def _solve(x1: Tensor, x2: Tensor) -> Any:
     x1, x2 = together(x1, x2)
     if x2.ndim == 1:
         if x1.shape[-1] != len(x2):
             raise ValueError(f"x2 must have the length {x1.shape[-1]}, got {len(x2)}")
-        return torch.linalg.solve(x1, x2[:, None])[..., 0]
+        return _linalg.solve(x1, x2[:, None])[..., 0]
     # PyTorch takes some stacks of matrices for stacks of vectors.
     if x1.ndim == x2.ndim + 1 and x1.shape[:-1] == x2.shape:
         x2 = x2[None]
-    return torch.linalg.solve(x1, x2)
+    return _linalg.solve(x1, x2)
 
 
 def _trace(x: Tensor, *, offset: int = 0, dtype: Any = None) -> Tensor:
@@ -77,11 +79,11 @@ def _diagonal(x: Tensor, *, offset: int = 0) -> Tensor:
     return torch.diagonal(x, offset, -2, -1)
 
 
-def _vector_norm(x: Tensor, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
+def _vector_norm(x: Tensor, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     if axis == ():
         size = torch.abs(x)
         return (size != 0).to(size.dtype) if ord == 0 else size
-    return torch.linalg.vector_norm(x, ord, axis, keepdims)
+    return _linalg.vector_norm(x, ord, axis, keepdims)
 
 
 def _relative(x: Tensor, rtol: Any) -> Any:
@@ -89,13 +91,13 @@ def _relative(x: Tensor, rtol: Any) -> Any:
     if rtol is None:
         dtype = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(x.dtype, x.dtype)
         return max(x.shape[-2:]) * torch.finfo(dtype).eps
-    return rtol
+    return getattr(rtol, "array", rtol)  # a Tensor of Tape, for each matrix of a stack its own
 
 
 def _matrix_rank(x: Tensor, *, rtol: Any = None) -> Tensor:
     if x.ndim < 2:
         raise ValueError(f"x must have two dimensions or more, got shape {tuple(x.shape)}")
-    values = torch.linalg.svdvals(x)
+    values = _linalg.svdvals(x)
     if 0 in values.shape[-1:]:
         return torch.zeros(values.shape[:-1], dtype=torch.int64, device=x.device)
     rtol = _relative(x, rtol)
@@ -109,7 +111,7 @@ def _checked(function: Kernel) -> Kernel:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except torch.linalg.LinAlgError as error:
+        except _linalg.LinAlgError as error:
             raise ValueError(str(error)) from error
 
     return kernel
@@ -139,10 +141,10 @@ KERNELS: dict[str, Kernel] = {
     "diagonal": _diagonal,
     "vector_norm": _vector_norm,
     "matrix_rank": _matrix_rank,
-    "pinv": _checked(lambda x, *, rtol=None: torch.linalg.pinv(x, rtol=_relative(x, rtol))),
-    "cholesky": _checked(lambda x, *, upper=False: torch.linalg.cholesky(x, upper=upper)),
-    "qr": lambda x, *, mode="reduced": tuple(torch.linalg.qr(x, mode)),
-    "svd": _checked(lambda x, *, full_matrices=True: tuple(torch.linalg.svd(x, full_matrices))),
+    "pinv": _checked(lambda x, *, rtol=None: _linalg.pinv(x, rtol=_relative(x, rtol))),
+    "cholesky": _checked(lambda x, *, upper=False: _linalg.cholesky(x, upper=upper)),
+    "qr": lambda x, *, mode="reduced": tuple(_linalg.qr(x, mode)),
+    "svd": _checked(lambda x, *, full_matrices=True: tuple(_linalg.svd(x, full_matrices))),
     **{
         name: _checked(getattr(torch.linalg, name))
         for name in ("inv", "det", "slogdet", "eig", "eigvals", "eigh", "eigvalsh", "svdvals")
