@@ -237,7 +237,7 @@ def test_a_label_that_is_no_class_is_an_error(wrong: int, watched: bool) -> None
     with tc.GradientTape() as tape:
         if watched:
             tape.watch(logits)
-        with pytest.raises((ValueError, IndexError), match="labels|bounds"):
+        with pytest.raises((ValueError, IndexError), match=r"labels|bounds"):
             tc.cross_entropy(logits, labels)
 
 
