@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from tape_torch.fallback import default, own
 
-
 _attention: Any = functional.scaled_dot_product_attention
 
 
