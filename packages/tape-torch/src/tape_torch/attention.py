@@ -11,6 +11,8 @@ from torch.nn import functional
 
 from tape_torch.fallback import default, own
 
+_attention: Any = functional.scaled_dot_product_attention
+
 
 def _takes(arrays: Sequence[Any]) -> bool:
     """Whether there is a fused kernel for these: of one dtype, with the same examples and heads."""
@@ -40,14 +42,13 @@ def _heads(x: Any) -> Any:
     return x[(None,) * (4 - x.ndim)]
 
 
-def _attend_keeping(
-    arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None
-) -> tuple[Any, tuple[Any, ...]]:
+def _attend_keeping(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None) -> Any:
+    """The result, and what the rule needs: PyTorch's graph, or what the op's own keeps."""
     if not _takes(arrays):
         return default("attend_keeping", arrays, is_causal=is_causal, scale=scale)
     leaves = [_heads(x).detach().requires_grad_() for x in arrays[:3]]
     with torch.enable_grad():
-        out = functional.scaled_dot_product_attention(*leaves, is_causal=is_causal, scale=scale)
+        out = _attention(*leaves, is_causal=is_causal, scale=scale)
     if "ScaledDotProduct" not in type(out.grad_fn).__name__:
         # Composed of matrix products, of which autograd keeps the weights.
         return default("attend_keeping", arrays, is_causal=is_causal, scale=scale)
@@ -58,7 +59,7 @@ def _attend(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | No
     if not _takes(arrays):
         return default("attend", arrays, is_causal=is_causal, scale=scale)
     query = arrays[0]
-    out = functional.scaled_dot_product_attention(*map(_heads, arrays[:3]), is_causal=is_causal, scale=scale)
+    out = _attention(*map(_heads, arrays[:3]), is_causal=is_causal, scale=scale)
     return out.reshape(query.shape)
 
 
