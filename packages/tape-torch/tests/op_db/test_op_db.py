@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+import torch
 from tape_core.extend import registry
 
 
@@ -25,8 +26,8 @@ def scaled(function: Callable[..., Any], reverse: bool = False) -> Callable[...,
     """`add` and `subtract`, whose second operand PyTorch multiplies with `alpha`."""
 
     def adapter(x: Any, y: Any, alpha: Any = 1) -> Any:
-        y = y if alpha == 1 else y * alpha
-        return function(y, x) if reverse else function(x, y)
+        x, y = (y, x) if reverse else (x, y)
+        return function(x, y if alpha == 1 else y * alpha)
 
     return adapter
 
@@ -62,8 +63,21 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
     return adapter
 
 
-def getitem(x: Any, *key: Any) -> Any:
-    return x[key[0] if len(key) == 1 else key]
+def getitem(x: Any, key: Any) -> Any:
+    if isinstance(key, list):
+        key = tc.asarray(key) if all(isinstance(k, int) for k in key) else tuple(key)
+    return x[key]
+
+
+def real_astype(x: Any, dtype: str) -> Any:
+    skip_if(x.dtype.kind == "complex floating")
+    return tc.astype(x, dtype)
+
+
+def float_power(x: Any, y: Any) -> Any:
+    if isinstance(y, complex) and x.dtype.kind != "complex floating":
+        x = tc.astype(x, "complex128")
+    return tc.pow(x, y)
 
 
 def along(axis: int, ndim: int, index: Any) -> tuple[Any, ...]:
@@ -185,12 +199,13 @@ def expand(x: Any, *shape: Any) -> Any:
     return tc.broadcast_to(x, tuple(x.shape[a - new] if n == -1 else n for a, n in enumerate(shape)))
 
 
+def cat(arrays: Any, dim: int = 0) -> Any:
+    skip_if(len({a.ndim for a in arrays}) > 1)  # PyTorch leaves out arrays of shape (0,)
+    return tc.concat(arrays, axis=dim)
+
+
 def roll(x: Any, shifts: Any, dims: Any = None) -> Any:
-    return (
-        tc.roll(x, shifts, axis=dims or None)
-        if dims != ()
-        else tc.roll(x, sum([shifts] if isinstance(shifts, int) else shifts))
-    )
+    return tc.roll(x, shifts, axis=None if dims == () else dims)
 
 
 def trapezoid(y: Any, x: Any = None, *, dx: Any = 1.0, dim: int = -1) -> Any:
@@ -208,7 +223,7 @@ def kl_div(x: Any, target: Any, reduction: str = "mean", log_target: bool = Fals
     return loss if reduction == "none" else getattr(tc, reduction)(loss)
 
 
-def embedding(indices: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, **kwargs: Any) -> Any:
+def embedding(weight: Any, indices: Any, padding_idx: Any = None, max_norm: Any = None, **kwargs: Any) -> Any:
     skip_if(padding_idx is not None or max_norm is not None or kwargs.get("scale_grad_by_freq"))
     return tc.gather(weight, indices)
 
@@ -235,29 +250,42 @@ def unique(
     x: Any, *, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
     skip_if(dim is not None)
-    found = tc.unique_all(x)
     inverse, counts = tc.unique_inverse(x), tc.unique_counts(x)
-    outs = [tc.unique_values(x)] + [inverse.inverse_indices] * return_inverse + [counts.counts] * return_counts
-    assert found.values.tolist() == outs[0].tolist()
-    return outs
+    return [tc.unique_values(x)] + [inverse.inverse_indices] * return_inverse + [counts.counts] * return_counts
 
 
 def isin(x: Any, elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
     return tc.isin(x, elements, invert=invert)
 
 
-def segments(data: Any, reduce: str, *, lengths: Any, axis: int = 0, unsafe: bool = False, initial: Any = None) -> Any:
-    skip_if(lengths.ndim != 1 or axis or initial is not None)
-    ids = tc.repeat(tc.arange(lengths.shape[0]), lengths)
-    names = {"sum": tc.segment_sum, "mean": tc.segment_mean, "max": tc.segment_max, "min": tc.segment_min}
-    return (names | {"prod": tc.segment_prod})[reduce](data, ids, lengths.shape[0])
+def segments(function: Any, name: str, combine: Any) -> Callable[..., Any]:
+    """A reduction of segments, which PyTorch begins with a number."""
+
+    def adapter(x: Any, reduce: str, *, lengths: Any, axis: int = 0, unsafe: bool = False, initial: Any = None) -> Any:
+        skip_if(reduce != name or lengths.ndim != 1 or axis)
+        ids = tc.repeat(tc.arange(lengths.shape[0]), lengths)
+        found = function(x, ids, lengths.shape[0])
+        return found if initial is None else combine(found, float(initial))
+
+    return adapter
+
+
+def segment_mean(x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
+    skip_if(dim or x.ndim != 1 or index.ndim != 1)
+    ids, n = index, x.shape[0]
+    values = source[: index.shape[0]]
+    if include_self:
+        ids, values = tc.concat([tc.arange(n), ids]), tc.concat([x, values])
+        return tc.segment_mean(values, ids, n)
+    found = tc.segment_mean(values, ids, n)
+    return tc.where(tc.segment_sum(tc.ones_like(ids), ids, n) > 0, found, x)
 
 
 SPECIAL = "i0e i1 i1e ndtr log_ndtr ndtri erfcx entr xlog1py"
 
 ELEMENTWISE = """
     abs acos acosh asin asinh atan atan2 atanh ceil conj copysign cos cosh exp expm1 floor hypot imag log log1p log2
-    log10 logaddexp maximum minimum nextafter positive pow real reciprocal remainder round sign sin sinh sqrt square tan
+    log10 logaddexp maximum minimum positive pow real reciprocal remainder round sign sin sinh sqrt square tan
     tanh trunc logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift
     bitwise_right_shift isfinite isinf isnan signbit i0 digamma logit xlogy erf erfc erfinv where
 """
@@ -280,7 +308,14 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
             "div/floor_rounding": rounding(tc.floor_divide, "floor"),
             "floor_divide": call(tc.floor_divide),
         },
-        "pow": {"pow": call(tc.pow), "__rpow__": flipped(tc.pow), "float_power": call(tc.pow)},
+        # For a negative base PyTorch's gradient of the exponent is NaN, ours 0 as in TensorFlow.
+        "pow": {
+            "pow": (call(tc.pow), {"nan": True}),
+            "__rpow__": (flipped(tc.pow), {"nan": True}),
+            "float_power": (float_power, {"nan": True}),
+        },
+        # PyTorch moves x1 along; for us it is a step of the number format.
+        "nextafter": {"nextafter": (call(tc.nextafter), {"differentiate": False})},
         "remainder": {"remainder": call(tc.remainder), "__rmod__": flipped(tc.remainder)},
         "negative": {"neg": call(tc.negative)},
         "abs": {"abs": call(tc.abs)},
@@ -309,12 +344,13 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
             for n in orders
         },
         "rel_entr": {"nn.functional.kl_div": kl_div},
-        "logcumsumexp": {"logcumsumexp": call(tc.logcumsumexp)},
+        # PyTorch's tangent is that far off.
+        "logcumsumexp": {"logcumsumexp": (call(tc.logcumsumexp), {"tolerance": 1e-5, "dtypes": (torch.float64,)})},
         "astype": {
-            "double": lambda x, **_: tc.astype(x, "float64"),
-            "float": lambda x, **_: tc.astype(x, "float32"),
+            "double": lambda x, **_: real_astype(x, "float64"),
+            "float": lambda x, **_: real_astype(x, "float32"),
             "cdouble": lambda x, **_: tc.astype(x, "complex128"),
-            "long": lambda x, **_: tc.astype(x, "int64"),
+            "long": lambda x, **_: real_astype(x, "int64"),
             "bool": lambda x, **_: tc.astype(x, "bool"),
         },
         "reshape": {
@@ -323,17 +359,17 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
             "reshape_as": lambda x, y: tc.reshape(x, y.shape),
             "ravel": lambda x: tc.reshape(x, (-1,)),
         },
-        "squeeze": {"squeeze/multiple": call(tc.squeeze), "squeeze": squeeze},
+        "squeeze": {"squeeze/multiple": squeeze, "squeeze": squeeze},
         "expand_dims": {"unsqueeze": call(tc.expand_dims)},
         "permute_dims": {"permute": variadic(tc.permute_dims)},
         "moveaxis": {"movedim": movedim},
         "broadcast_to": {"broadcast_to": variadic(tc.broadcast_to), "expand": expand},
-        "broadcast_arrays": {"broadcast_tensors": call(tc.broadcast_arrays)},
-        "concat": {"cat": call(tc.concat)},
+        "broadcast_arrays": {"broadcast_tensors": tc.broadcast_arrays},
+        "concat": {"cat": cat},
         "stack": {"stack": call(tc.stack)},
         "unstack": {"unbind": call(tc.unstack)},
         "split": {"split": split, "split/list_args": split, "split_with_sizes": split},
-        "flip": {"flip": variadic(lambda x, axes: tc.flip(x, axis=axes))},
+        "flip": {"flip": lambda x, dims: tc.flip(x, axis=tuple(dims))},
         "roll": {"roll": roll},
         "tile": {"tile": tiled, "repeat": tiled},
         "repeat": {"repeat_interleave": repeat_interleave},
@@ -352,7 +388,7 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
         "diff": {"diff": call(tc.diff, "x n axis prepend append")},
         "trapezoid": {"trapezoid": trapezoid, "trapz": trapezoid},
         "getitem": {
-            "__getitem__": lambda x, key: x[tuple(key) if isinstance(key, list) else key],
+            "__getitem__": getitem,
             "narrow": narrow,
             "select": lambda x, dim, k: x[along(dim, x.ndim, k)],
             "slice": lambda x, dim=0, start=None, end=None, step=1: x[along(dim, x.ndim, slice(start, end, step))],
@@ -392,14 +428,45 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
         "searchsorted": {"searchsorted": searchsorted},
         "all": {"all": call(tc.all)},
         "any": {"any": call(tc.any)},
-        "unique_all": {"unique": lambda x, **k: unique(x, **k)},
+        "unique_inverse": {"unique": unique},
+        "unique_counts": {"unique": unique},
+        "unique_values": {"unique": unique},
         "isin": {"isin": isin},
-        "segment_sum": {"_segment_reduce/lengths": segments},
+        **{
+            f"segment_{name}": {"_segment_reduce/lengths": segments(function, name, combine)}
+            for name, function, combine in (
+                ("sum", tc.segment_sum, tc.add),
+                ("prod", tc.segment_prod, tc.multiply),
+                ("max", tc.segment_max, tc.maximum),
+                ("min", tc.segment_min, tc.minimum),
+            )
+        },
+        "segment_mean": {"scatter_reduce/mean": segment_mean},
     }
     return same | special | more
 
 
-WITHOUT = {}
+CREATION = """
+    arange arange_beside asarray broadcast_shapes can_cast empty empty_like eye finfo from_dlpack full full_like iinfo
+    isdtype linspace ones ones_like result_type zeros zeros_beside zeros_like __array_namespace_info__
+"""
+
+WITHOUT = dict.fromkeys(
+    CREATION.split(),
+    "computes nothing from the values of arrays",
+) | {
+    "betaln": "PyTorch has no such function",
+    "convolve": "PyTorch has no such function",
+    "erfcinv": "PyTorch has no such function",
+    "gamma": "PyTorch has no such function",
+    "interp": "PyTorch has no such function",
+    "linear_recurrence": "a part of the rules of logcumsumexp",
+    "places": "a part of the rules of scatter_multiply",
+    "scatter": "a part of the rules of getitem",
+    "stop_gradient": "detach, which is not in PyTorch's table",
+    "to_device": "the samples of `to` are on one device",
+    "unique_all": "PyTorch has no places of first occurrences",
+}
 
 
 @pytest.mark.usefixtures("_on_torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,8 @@ def norms(fft: Callable[..., Any], one: bool, last_two: bool = False) -> Callabl
         norm, size = norm or "backward", kwargs.get("s", kwargs.get("n", size))
         if one:
             return fft(x, n=size, axis=-1 if dim is None else dim, norm=norm)
+        dim = (dim,) if isinstance(dim, int) else dim
+        size = (size,) if isinstance(size, int) else size
         axes = tuple(dim) if dim is not None else (-2, -1) if last_two else None
         if axes is None and size is not None:
             axes = tuple(range(-len(size), 0))
@@ -55,16 +58,17 @@ def lu_factor(x: Any, *, pivot: bool = True) -> Any:
 
 def lu_solve(lu: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bool = False) -> Any:
     skip_if(not left)
-    rows = torch.arange(lu.shape[-1]).expand(pivots.shape).clone()
-    for place in torch.cartesian_prod(*map(torch.arange, pivots.shape[:-1])).reshape(-1, pivots.ndim - 1).tolist():
-        own = rows[tuple(place)]
-        for k, pivot in enumerate(pivots.array[tuple(place)].tolist()):
+    n = lu.shape[-1]
+    rows = torch.arange(n).repeat(math.prod(pivots.shape[:-1]), 1)
+    for own, swaps in zip(rows, pivots.array.reshape(-1, n).tolist(), strict=True):
+        for k, pivot in enumerate(swaps):
             own[[k, pivot - 1]] = own[[pivot - 1, k]]
+    rows = rows.reshape(pivots.shape)
     return tc.linalg.lu_solve((lu, tc.asarray(rows)), b, trans=2 if adjoint else 0)
 
 
 def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    skip_if(dtype is not None or dim in ([], ()))
+    skip_if(dtype is not None or dim in ([], ()) or (not x.ndim and dim is not None))
     axis = tuple(dim) if isinstance(dim, list) else dim
     return tc.linalg.vector_norm(x, ord=ord, axis=axis, keepdims=keepdim)
 
@@ -87,9 +91,40 @@ def pinv(x: Any, *, hermitian: bool = False, atol: Any = None, rtol: Any = None,
     return tc.linalg.pinv(x, rtol=rcond if rtol is None else rtol)
 
 
-def symmetric(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of matrices of which PyTorch reads one triangle, and its derivative takes them to be Hermitian."""
-    return lambda x, UPLO="L": function((x + tc.conj(x.mT)) / 2)
+def hermitian(xp: Any, x: Any, *args: Any) -> Any:
+    """A Hermitian matrix: PyTorch's gradient is that among these."""
+    return (x + xp.conj(x.mT)) / 2, *args
+
+
+def triangle(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that PyTorch tells which triangle counts."""
+    return lambda x, UPLO="L": function(x)
+
+
+def lower(xp: Any, b: Any, factor: Any, *args: Any) -> Any:
+    """A triangular factor: PyTorch's gradient is one for the other triangle, too."""
+    return b, xp.tril(factor), *args
+
+
+def cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Any:
+    skip_if(upper)
+    return tc.linalg.cho_solve(factor, b)
+
+
+def einsum(arrays: Any, expression: str) -> Any:
+    inputs, _, output = expression.partition("->")
+    skip_if("..." in inputs and "..." not in output)
+    return tc.einsum(expression, *arrays)
+
+
+def logdet(x: Any) -> Any:
+    skip_if(x.dtype.kind == "complex floating")  # where PyTorch's result is complex
+    return tc.linalg.slogdet(x).logabsdet
+
+
+def svd(x: Any, full_matrices: bool = True) -> Any:
+    skip_if(full_matrices and x.shape[-1] != x.shape[-2])
+    return tc.linalg.svd(x, full_matrices=full_matrices)
 
 
 def eigh_result(xp: Any, values: Any, vectors: Any) -> Any:
@@ -110,6 +145,8 @@ def qr(x: Any, mode: str = "reduced") -> Any:
 
 
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+    if not isinstance(dims, int):
+        skip_if([a.shape[k] for k in dims[0]] != [b.shape[k] for k in dims[1]])  # PyTorch broadcasts these
     return tc.tensordot(a, b, axes=dims)
 
 
@@ -154,12 +191,15 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
         "kron": {"kron": call(tc.kron)},
         "multi_dot": {"linalg.multi_dot": call(la.multi_dot)},
         "matrix_power": {"linalg.matrix_power": call(la.matrix_power)},
-        "einsum": {"einsum": lambda arrays, expression: tc.einsum(expression, *arrays)},
+        "einsum": {"einsum": einsum},
         "inv": {"linalg.inv": call(la.inv)},
         "pinv": {"linalg.pinv": pinv, "pinverse": pinv},
         "solve": {"linalg.solve": solve},
         "det": {"linalg.det": call(la.det)},
-        "slogdet": {"linalg.slogdet": call(la.slogdet), "logdet": lambda x: la.slogdet(x).logabsdet},
+        "slogdet": {
+            "linalg.slogdet": call(la.slogdet),
+            "logdet": (logdet, {"nan": True}),
+        },
         "diagonal": {
             "diagonal": diagonal,
             "linalg.diagonal": lambda x, **k: diagonal(x, **{"dim1": -2, "dim2": -1} | k),
@@ -174,14 +214,17 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
         "matrix_norm": {"linalg.matrix_norm": matrix_norm, "norm/nuc": old_norm},
         "matrix_rank": {"linalg.matrix_rank": matrix_rank},
         "cross": {"linalg.cross": call(la.cross)},
-        "cholesky": {"linalg.cholesky": call(la.cholesky), "cholesky": call(la.cholesky)},
-        "cho_solve": {"cholesky_solve": lambda b, factor, upper=False: la.cho_solve(factor, b, upper=upper)},
-        "eigh": {"linalg.eigh": (symmetric(la.eigh), {"observe": eigh_result})},
-        "eigvalsh": {"linalg.eigvalsh": symmetric(la.eigvalsh)},
+        "cholesky": {
+            "linalg.cholesky": (call(la.cholesky), {"given": hermitian}),
+            "cholesky": (call(la.cholesky), {"given": hermitian}),
+        },
+        "cho_solve": {"cholesky_solve": (cholesky_solve, {"given": lower})},
+        "eigh": {"linalg.eigh": (triangle(la.eigh), {"observe": eigh_result, "given": hermitian})},
+        "eigvalsh": {"linalg.eigvalsh": (triangle(la.eigvalsh), {"given": hermitian})},
         "eig": {"linalg.eig": (call(la.eig), {"observe": eig_result})},
         "eigvals": {"linalg.eigvals": call(la.eigvals)},
         "qr": {"linalg.qr": qr},
-        "svd": {"linalg.svd": (call(la.svd), {"observe": svd_result})},
+        "svd": {"linalg.svd": (svd, {"observe": svd_result})},
         "svdvals": {"linalg.svdvals": call(la.svdvals)},
         "solve_triangular": {"linalg.solve_triangular": solve_triangular},
         "lu_factor": {"linalg.lu_factor": (lu_factor, {"observe": lambda xp, lu, *rest: lu})},

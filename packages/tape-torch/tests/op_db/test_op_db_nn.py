@@ -33,11 +33,17 @@ def conv(transposed: bool) -> Callable[..., Any]:
         kwargs |= dict(zip(names, rest, strict=False)) | {"stride": stride, "padding": padding}
         skip_if(x.ndim != w.ndim)
         skip_if(kwargs["padding"] == "same" and any((n - 1) * d % 2 for n, d in _dilated(w, kwargs)))
+        skip_if(_too_much(kwargs.get("output_padding", 0), kwargs["stride"]))
         function = tc.conv_transpose if transposed else tc.conv
         out = function(x, w, layout="channels_first", **kwargs)
         return out if b is None else out + tc.reshape(b, (-1,) + (1,) * (x.ndim - 2))
 
     return adapter
+
+
+def _too_much(padding: Any, stride: Any) -> bool:
+    pairs = [[v] * 3 if isinstance(v, int) else v for v in (padding, stride)]
+    return any(p >= s for p, s in zip(*pairs, strict=False))
 
 
 def _dilated(w: Any, kwargs: dict[str, Any]) -> Any:
@@ -69,7 +75,7 @@ def pool(function: Callable[..., Any], dimensions: int) -> Callable[..., Any]:
 
 def pad(mode: str) -> Callable[..., Any]:
     def adapter(x: Any, widths: Any, *rest: Any, **kwargs: Any) -> Any:
-        value = kwargs.get("value", rest[0] if len(rest) == 1 and not isinstance(rest[0], str) else None)
+        value = kwargs.get("value", rest[-1] if rest and not isinstance(rest[-1], str) else None)
         skip_if(any(w < 0 for w in widths))
         pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + list(zip(widths[-2::-2], widths[::-2], strict=True))
         return tc.pad(x, tuple(pairs), mode, **({"constant_values": value or 0} if mode == "constant" else {}))
@@ -106,6 +112,7 @@ def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: f
 def batch_norm(
     x: Any, mean: Any, variance: Any, weight: Any = None, bias: Any = None, training: Any = False, **kwargs: Any
 ) -> Any:
+    skip_if(x.ndim < 2)
     known = (None, None) if training else (mean, variance)
     epsilon = kwargs.get("eps", 1e-5)
     return tc.batch_norm(x, weight, bias, *known, epsilon=epsilon, layout="channels_first").output
@@ -127,6 +134,7 @@ def over_axis(function: Callable[..., Any]) -> Callable[..., Any]:
     """A softmax, which PyTorch computes in another dtype if asked to."""
 
     def adapter(x: Any, dim: int, dtype: Any = None, **_: Any) -> Any:
+        skip_if(0 in x.shape)
         x = x if dtype is None else tc.astype(x, str(dtype).removeprefix("torch."))
         return function(x, axis=dim) if x.ndim else function(x[None], axis=0)[0]
 
@@ -138,7 +146,15 @@ def one_hot(labels: Any, num_classes: int = -1) -> Any:
     return tc.one_hot(labels, int(tc.max(labels)) + 1 if num_classes == -1 else num_classes, dtype="int64")
 
 
+def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    return tc.where(x * beta > threshold, x, tc.softplus(x * beta) / beta)
+
+
+REAL: dict[str, Any] = {"dtypes": (torch.float64,)}
+
+
 def drop(x: Any, mask: Any, scale: float) -> Any:
+    skip_if(scale < 1)
     return registry["drop"].function(x, mask, rate=1 - 1 / scale)
 
 
@@ -147,20 +163,21 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
     f = "nn.functional."
     return {
         "relu": {f + "relu": call(tc.relu)},
-        "sigmoid": {"sigmoid": call(tc.sigmoid)},
-        "softplus": {f + "softplus": call(tc.softplus)},
+        "sigmoid": {"sigmoid": (call(tc.sigmoid), REAL)},
+        "softplus": {f + "softplus": softplus},
         "silu": {f + "silu": call(tc.silu)},
         "gelu": {f + "gelu": lambda x, approximate="none": tc.gelu(x, approximate=approximate == "tanh")},
         "softmax": {"softmax": over_axis(tc.softmax), "softmax/with_dtype": over_axis(tc.softmax)},
         "log_softmax": {"log_softmax": over_axis(tc.log_softmax), "log_softmax/with_dtype": over_axis(tc.log_softmax)},
-        "logsumexp": {"logsumexp": call(tc.logsumexp)},
+        "logsumexp": {"logsumexp": (call(tc.logsumexp), REAL)},
         "cross_entropy": {f + "cross_entropy": cross_entropy},
         "one_hot": {f + "one_hot": one_hot},
         "leaky_relu": {f + "leaky_relu": call(tc.leaky_relu, "x slope")},
         "elu": {f + "elu": call(tc.elu)},
         "selu": {f + "selu": call(tc.selu)},
         "relu6": {f + "relu6": call(tc.relu6)},
-        "hard_sigmoid": {f + "hardsigmoid": call(tc.hard_sigmoid)},
+        # PyTorch multiplies with a 1/6 of single precision.
+        "hard_sigmoid": {f + "hardsigmoid": (call(tc.hard_sigmoid), {"tolerance": 1e-7})},
         "hard_silu": {f + "hardswish": call(tc.hard_silu)},
         "log_sigmoid": {f + "logsigmoid": call(tc.log_sigmoid)},
         "mish": {f + "mish": call(tc.mish)},
@@ -172,9 +189,9 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
         "drop": {"native_dropout_backward": drop},
         "normalize": {"native_layer_norm": native_layer_norm},
         "layer_norm": {f + "layer_norm": layer_norm},
-        "rms_norm": {f + "rms_norm": rms_norm},
+        "rms_norm": {f + "rms_norm": (rms_norm, REAL)},
         "group_norm": {f + "group_norm": group_norm},
-        "batch_norm": {f + "batch_norm": batch_norm, f + "batch_norm/without_cudnn": batch_norm},
+        "batch_norm": {f + "batch_norm": batch_norm},
         "instance_norm": {f + "instance_norm": instance_norm},
         "pad": {
             f + "pad/constant": pad("constant"),
