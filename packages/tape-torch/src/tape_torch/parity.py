@@ -8,10 +8,14 @@ from typing import Any
 import array_api_compat.torch as compat
 import torch
 
+from tape_torch.promotion import binary, unary
+
 
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     # Array-api-compat knows integer corrections only.
     def kernel(x: Any, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+        if not (x.is_floating_point() or x.is_complex()):
+            x = x.to(torch.float64)
         if axis == ():
             return function(x[..., None], -1, correction=correction)
         return function(x, tuple(range(x.ndim)) if axis is None else axis, correction=correction, keepdim=keepdims)
@@ -29,9 +33,74 @@ def _vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any =
     return compat.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
 
 
+def _getitem(x: Any, key: Any) -> Any:
+    """PyTorch has no negative steps: the axis is turned round first."""
+    parts = key if type(key) is tuple else (key,)
+    if not any([type(k) is slice and k.step is not None and k.step < 0 for k in parts]):
+        return x[key]
+    taken = sum([_axes(k) for k in parts])
+    turned, found, axis = [], [], 0
+    for k in parts:
+        if k is Ellipsis:
+            axis += x.ndim - taken
+        elif type(k) is slice and k.step is not None and k.step < 0:
+            n = x.shape[axis]
+            start, stop, step = k.indices(n)
+            turned.append(axis)
+            k = slice(n - 1 - start, n - 1 - stop, -step)
+            axis += 1
+        else:
+            axis += _axes(k)
+        found.append(k)
+    return x.flip(turned)[tuple(found)]
+
+
+def _axes(k: Any) -> int:
+    """How many axes a part of a key is for."""
+    if k is None or k is Ellipsis or isinstance(k, bool):
+        return 0
+    return k.ndim if isinstance(k, torch.Tensor) and k.dtype is torch.bool else 1
+
+
+def _mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(torch.float64)
+    return compat.mean(x, axis=axis, keepdims=keepdims)
+
+
+FLOATING = [
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+]
+
 KERNELS: dict[str, Callable[..., Any]] = {
+    "add": binary(torch.add),
+    "subtract": binary(torch.sub),
+    "multiply": binary(torch.mul),
+    "divide": binary(torch.true_divide, inexact=True),
+    "getitem": _getitem,
+    "imag": lambda x: x.imag if x.is_complex() else torch.zeros_like(x),
+    "mean": _mean,
     "std": _spread(torch.std),
     "var": _spread(torch.var),
     "take_along_axis": _take_along_axis,
     "vector_norm": _vector_norm,
+    **{name: unary(getattr(torch, name)) for name in FLOATING},
 }
