@@ -34,8 +34,10 @@ def _vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any =
 
 
 def _getitem(x: Any, key: Any) -> Any:
-    """PyTorch has no negative steps: the axis is turned round first."""
+    """PyTorch has no negative steps: the axis is turned round first. And for PyTorch, bytes are masks."""
     parts = key if type(key) is tuple else (key,)
+    if any([isinstance(k, torch.Tensor) and k.dtype is not torch.int64 and k.dtype is not torch.bool for k in parts]):
+        key = parts = tuple([_index(k) for k in parts])
     if not any([type(k) is slice and k.step is not None and k.step < 0 for k in parts]):
         return x[key]
     taken = sum([_axes(k) for k in parts])
@@ -55,6 +57,13 @@ def _getitem(x: Any, key: Any) -> Any:
     return x.flip(turned)[tuple(found)]
 
 
+def _index(k: Any) -> Any:
+    # An empty list has made an array of floats.
+    if not isinstance(k, torch.Tensor) or k.dtype is torch.bool:
+        return k
+    return k.to(torch.int64) if k.dtype is torch.uint8 or not k.numel() else k
+
+
 def _axes(k: Any) -> int:
     """How many axes a part of a key is for."""
     if k is None or k is Ellipsis or isinstance(k, bool):
@@ -68,33 +77,16 @@ def _mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return compat.mean(x, axis=axis, keepdims=keepdims)
 
 
-FLOATING = [
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "sqrt",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-]
+FLOATING = """
+    exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+"""
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "add": binary(torch.add),
     "subtract": binary(torch.sub),
     "multiply": binary(torch.mul),
     "divide": binary(torch.true_divide, inexact=True),
+    **{name: binary(getattr(compat, name)) for name in ("pow", "remainder", "floor_divide", "maximum", "minimum")},
     "getitem": _getitem,
     "imag": lambda x: x.imag if x.is_complex() else torch.zeros_like(x),
     "mean": _mean,
@@ -102,5 +94,5 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "var": _spread(torch.var),
     "take_along_axis": _take_along_axis,
     "vector_norm": _vector_norm,
-    **{name: unary(getattr(torch, name)) for name in FLOATING},
+    **{name: unary(getattr(torch, name)) for name in FLOATING.split()},
 }

@@ -271,14 +271,18 @@ def segments(function: Any, name: str, combine: Any) -> Callable[..., Any]:
 
 
 def segment_mean(x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
-    skip_if(dim or x.ndim != 1 or index.ndim != 1)
-    ids, n = index, x.shape[0]
-    values = source[: index.shape[0]]
+    """PyTorch's mean of what is scattered: each element of the result is a segment."""
+    skip_if(not x.ndim or x.ndim != index.ndim or not index.size)
+    ids: Any = 0
+    for places, length in zip(grid(x.shape, dim, index), x.shape, strict=True):
+        ids = ids * length + places
+    ids = tc.reshape(tc.broadcast_to(ids, index.shape), (-1,))
+    values = tc.reshape(source[tuple(slice(n) for n in index.shape)], (-1,))
     if include_self:
-        ids, values = tc.concat([tc.arange(n), ids]), tc.concat([x, values])
-        return tc.segment_mean(values, ids, n)
-    found = tc.segment_mean(values, ids, n)
-    return tc.where(tc.segment_sum(tc.ones_like(ids), ids, n) > 0, found, x)
+        ids, values = tc.concat([tc.arange(x.size), ids]), tc.concat([tc.reshape(x, (-1,)), values])
+    found = tc.reshape(tc.segment_mean(values, ids, x.size), x.shape)
+    hit = tc.reshape(tc.segment_sum(tc.ones_like(ids), ids, x.size), x.shape) > 0
+    return tc.where(hit, found, x)
 
 
 SPECIAL = "i0e i1 i1e ndtr log_ndtr ndtri erfcx entr xlog1py"
