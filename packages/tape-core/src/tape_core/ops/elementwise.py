@@ -327,6 +327,17 @@ def _clip_x(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
     return g if max is None else xp.where(x <= max, g, 0)
 
 
+def _clip_min(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
+    below = x < min
+    # Where the bounds cross, the result is the upper one.
+    return xp.where(below if max is None else xp.logical_and(below, min <= max), g, 0)
+
+
+def _clip_max(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
+    above = x > max
+    return xp.where(above if min is None else xp.logical_or(above, min > max), g, 0)
+
+
 def _clip_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(3, 4), -1.03, 1.02)
     yield Sample(draw(3, 4), max=0.51)
@@ -336,12 +347,12 @@ def _clip_samples(draw: Draw) -> Iterator[Sample]:
 
 @elementwise(
     x=vjp(_clip_x),
-    min=vjp(lambda xp, g, x, min: xp.where(x < min, g, 0)),
-    max=vjp(lambda xp, g, x, max: xp.where(x > max, g, 0)),
+    min=vjp(_clip_min),
+    max=vjp(_clip_max),
     samples=_clip_samples,
 )
 def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
-    """`x` limited to [min, max]. At a bound the gradient goes to `x`."""
+    """`x` limited to [min, max]; `max` where that is less than `min`. At a bound the gradient goes to `x`."""
 
 
 def _where_samples(draw: Draw) -> Iterator[Sample]:

@@ -193,8 +193,8 @@ def _along_samples(draw: Draw) -> Iterator[Sample]:
 def take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int) -> Any:
     n = len(x_spec.shape)
     grid = [
-        indices if k == axis % n else xp.reshape(xp.arange_beside(g, g.shape[k]), (1,) * k + (-1,) + (1,) * (n - k - 1))
-        for k in range(n)
+        indices if k == axis % n else xp.reshape(xp.arange_beside(g, length), (1,) * k + (-1,) + (1,) * (n - k - 1))
+        for k, length in enumerate(x_spec.shape)
     ]
     return xp.scatter(g, tuple(grid), x_spec.shape)
 

@@ -30,10 +30,18 @@ def has_integer_arrays(key: Any) -> bool:
 
 
 def is_plain(key: Any) -> bool:
-    """Whether the standard reads and assigns through the key as it is: no arrays, or a mask alone."""
+    """Whether every library reads and assigns through the key as it is: no arrays, or a mask alone.
+
+    Nor steps backwards: these are in the standard, but not in PyTorch.
+    """
     if isinstance(key, tuple) and len(key) == 1:
         key = key[0]
-    return is_mask(key) or not any(is_array(part) for part in (key if isinstance(key, tuple) else (key,)))
+    parts = key if isinstance(key, tuple) else (key,)
+    return is_mask(key) or not any([is_array(part) or _is_backwards(part) for part in parts])
+
+
+def _is_backwards(part: Any) -> bool:
+    return isinstance(part, slice) and part.step is not None and part.step < 0
 
 
 def whole_key(key: Any, ndim: int) -> tuple[Any, ...]:

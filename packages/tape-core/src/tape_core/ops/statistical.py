@@ -111,9 +111,15 @@ def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
     """The minimum over `axis` (all axes by default). Elements that tie share the gradient equally."""
 
 
+def _centred(xp: Any, x: Any, axis: Axis) -> Any:
+    """`x` less its mean; conjugated, as the derivative of `|x|**2` is."""
+    centred = x - xp.mean(x, axis=axis, keepdims=True)
+    return xp.conj(centred) if xp.isdtype(x.dtype, "complex floating") else centred
+
+
 def _var_vjp(xp: Any, g: Any, x: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
     shape = tuple(x.shape)
-    centred = x - xp.mean(x, axis=axis, keepdims=True)
+    centred = _centred(xp, x, axis)
     return expand(xp, g, shape, axis, keepdims) * centred * (2 / (count(shape, axis) - correction))
 
 
@@ -124,7 +130,7 @@ def var(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims
 
 def _std_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
     shape = tuple(x.shape)
-    centred = x - xp.mean(x, axis=axis, keepdims=True)
+    centred = _centred(xp, x, axis)
     # Where all elements are equal: 0, the subgradient of least norm.
     scale = g / (xp.where(out == 0, 1, out) * (count(shape, axis) - correction))
     return centred * expand(xp, scale, shape, axis, keepdims)
