@@ -776,7 +776,7 @@ def _cases() -> Iterator[Any]:
         yield pytest.param(function, id=function.__name__, marks=marks)
 
 
-@pytest.mark.parametrize("function", _cases())
+@pytest.mark.parametrize("function", list(_cases()))
 def test_the_same_on_both(function: Program) -> None:
     with tc.use_backend("numpy"), np.errstate(all="ignore"):
         expected = dict(leaves(function()))

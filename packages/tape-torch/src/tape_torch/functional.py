@@ -147,7 +147,7 @@ class _CallOp(Op):
 
     def bind(self, backend: Backend) -> tuple[Function, dict[int, Any]]:
         """One kernel for all: the values are there."""
-        bound = self.bindings[backend] = _values, Plans(self, self.compiled)
+        bound = self.bindings[backend] = _values, Plans(self, self.compiled, None)
         return bound
 
 
