@@ -252,10 +252,10 @@ def _isin(x1: Any, x2: Any, *, invert: bool = False) -> Tensor:
     elif x1.dtype is torch.bool:
         x1, x2 = x1.to(torch.uint8), x2.to(torch.uint8)
     elif x1.is_complex():
-        found = (x1[..., None] == x2.reshape(-1)).any(-1)
+        # PyTorch has it for real numbers alone.
+        return (x1[..., None] == x2.reshape(-1)).any(-1) ^ invert
     found: Tensor = torch.isin(x1, x2, invert=invert)
     return found
-    return torch.isin(x1, x2, invert=invert)
 
 
 # -- shapes
