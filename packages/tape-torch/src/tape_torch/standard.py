@@ -253,7 +253,8 @@ def _isin(x1: Any, x2: Any, *, invert: bool = False) -> Tensor:
         x1, x2 = x1.to(torch.uint8), x2.to(torch.uint8)
     elif x1.is_complex():
         # PyTorch has it for real numbers alone.
-        return (x1[..., None] == x2.reshape(-1)).any(-1) ^ invert
+        among: Tensor = (x1[..., None] == x2.reshape(-1)).any(-1) ^ invert
+        return among
     found: Tensor = torch.isin(x1, x2, invert=invert)
     return found
 
