@@ -97,6 +97,13 @@ def test_large_integers_are_compared_with_floats_as_they_are() -> None:
     assert (tc.asarray(2.0**24 + 0.5, dtype="float64") < x).item()
 
 
+def test_complex_elements_of_a_set() -> None:
+    x, y = np.asarray([1j, 2.0, 1j, 3]), np.asarray([[1j], [3]])
+    agree(tc.isin, x, y)
+    agree(tc.isin, x, y, invert=True)
+    assert tc.unique_counts(tc.asarray(x, backend="torch")).counts.tolist() == [2, 1, 1]
+
+
 def test_nan_among_values() -> None:
     x = np.asarray([1.0, np.nan, -0.0, np.nan, 1.0])
     values, indices, inverse, counts = tc.unique_all(tc.asarray(x, backend="torch"))

@@ -145,7 +145,7 @@ def _pull(xp: Any, g: Any, arrays: Any, arrays_watched: Sequence[bool], graph: _
 class _CallOp(Op):
     """An op that no registry has: what it computes is different in each call."""
 
-    def bind(self, backend: Backend) -> tuple[Function, dict[int, Any]]:
+    def bind(self, backend: Backend) -> tuple[Function, Plans]:
         """One kernel for all: the values are there."""
         bound = self.bindings[backend] = _values, Plans(self, self.compiled, None)
         return bound

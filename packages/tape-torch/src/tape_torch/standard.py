@@ -252,9 +252,11 @@ def _isin(x1: Any, x2: Any, *, invert: bool = False) -> Tensor:
     elif x1.dtype is torch.bool:
         x1, x2 = x1.to(torch.uint8), x2.to(torch.uint8)
     elif x1.is_complex():
-        found = (x1[..., None] == x2.reshape(-1)).any(-1)
-        return ~found if invert else found
-    return torch.as_tensor(torch.isin(x1, x2, invert=invert))
+        # PyTorch has it for real numbers alone.
+        among: Tensor = (x1[..., None] == x2.reshape(-1)).any(-1) ^ invert
+        return among
+    found: Tensor = torch.isin(x1, x2, invert=invert)
+    return found
 
 
 # -- shapes
