@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import array_api_compat.torch as namespace
@@ -13,6 +15,14 @@ from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
 from tape_torch.kernels import KERNELS, RULES
 
+# From 3.14 on, and without the GIL, a reference may exist that the count does not show. PyTorch's own are not public.
+_COUNTS_REFERENCES = (
+    sys.implementation.name == "cpython"
+    and sys.version_info < (3, 14)
+    and getattr(sys, "_is_gil_enabled", lambda: True)()
+    and hasattr(torch.Tensor, "_use_count")
+    and hasattr(torch._C, "_storage_Use_Count")
+)
 _SIZES = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
 _AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
 
@@ -38,6 +48,7 @@ class TorchBackend(Backend):
             version=torch.__version__,
         )
         fallback.use(self.xp)
+        self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
         # Found once: asking for it takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -73,6 +84,8 @@ class TorchBackend(Backend):
         text = str(error)
         if type(error) is RuntimeError and "out of bounds" in text:
             return IndexError, text
+        if isinstance(error, torch._C._LinAlgError):
+            return TorchError, text
         if type(error) is RuntimeError:
             # Some libraries say no more than this, and so it is what people look for.
             return TorchError, f"the shapes do not broadcast: {text}" if text.startswith(_SIZES) else text
@@ -86,3 +99,36 @@ class TorchBackend(Backend):
         """A copy where the values are on another device, or bfloat16, which NumPy does not have."""
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         return array.resolve_conj().resolve_neg().numpy()
+
+    # -- memory of a backward pass
+
+    def is_exclusive(self, array: Any, references: int) -> bool:
+        """By three counts: Python's of the object, PyTorch's of the tensor, and that of its memory, for views."""
+        if (
+            not _COUNTS_REFERENCES
+            or type(array) is not torch.Tensor
+            # The caller's, plus this frame's argument and getrefcount's.
+            or sys.getrefcount(array) > references + 2
+            or array._use_count() != 1
+            or not array.is_contiguous()  # an expanded tensor has one place for several elements
+        ):
+            return False
+        storage = array.untyped_storage()  # this object counts, too; memory of NumPy's cannot be resized
+        return bool(torch._C._storage_Use_Count(storage._cdata) == 2 and storage.resizable())
+
+    def scale(self, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
+        """In the memory of `g` or, where that is somebody's, in that of the partial derivative if it is new."""
+        p = partial(self.xp, *arguments)
+        if in_place:
+            return g.mul_(p)
+        if type(p) is torch.Tensor and p.shape == g.shape and p.dtype is g.dtype and self.is_exclusive(p, 1):
+            return p.mul_(g)
+        return g * p
+
+    def add_scaled(self, h: Any, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """In one pass."""
+        p = partial(self.xp, *arguments)
+        if type(p) is torch.Tensor:
+            h.addcmul_(g, p)
+        else:
+            h.add_(g, alpha=p)

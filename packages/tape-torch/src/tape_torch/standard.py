@@ -112,6 +112,7 @@ def _running(function: Kernel, first: int) -> Kernel:
             if x.ndim != 1:
                 raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
             axis = 0
+        (axis,) = _axes(x, axis)
         if dtype is None:
             if x.is_floating_point() or x.is_complex():
                 dtype = x.dtype
@@ -120,7 +121,6 @@ def _running(function: Kernel, first: int) -> Kernel:
         x, working = _for_sums(x, dtype)
         out = function(x, axis, dtype=working)
         if include_initial:
-            (axis,) = _axes(x, axis)
             shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
             out = torch.cat([torch.full(shape, first, dtype=working, device=x.device), out], axis)
         return _from_sums(out, dtype)

@@ -1,0 +1,12 @@
+"""Without PyTorch none of these tests is there; PyTorch on one thread, so that tests in parallel do not fight."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+if find_spec("torch") is None:
+    collect_ignore_glob = ["*"]
+else:
+    import torch
+
+    torch.set_num_threads(1)
