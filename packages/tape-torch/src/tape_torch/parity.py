@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import array_api_compat.torch as compat
+import array_api_compat.torch as namespace
 import torch
 
 from tape_torch.promotion import binary, unary
+
+compat: Any = namespace
 
 
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:

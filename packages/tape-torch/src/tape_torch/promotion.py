@@ -38,7 +38,8 @@ def binary(function: Callable[..., Any], *, inexact: bool = False) -> Callable[.
     """A function of two arrays, or of one and a number; the result of an `inexact` one is never an integer."""
 
     def kernel(x1: Any, x2: Any) -> Any:
-        a, b = getattr(x1, "dtype", None), getattr(x2, "dtype", None)
+        a: Any = getattr(x1, "dtype", None)
+        b: Any = getattr(x2, "dtype", None)
         if a is not b or (inexact and not _inexact(a)):
             x1, x2 = _brought_together(x1, x2, a, b, inexact)
         return function(x1, x2)
