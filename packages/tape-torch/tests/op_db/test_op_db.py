@@ -263,6 +263,7 @@ def segments(function: Any, name: str, combine: Any) -> Callable[..., Any]:
 
     def adapter(x: Any, reduce: str, *, lengths: Any, axis: int = 0, unsafe: bool = False, initial: Any = None) -> Any:
         skip_if(reduce != name or lengths.ndim != 1 or axis)
+        skip_if(int(tc.sum(lengths)) != x.shape[0])
         ids = tc.repeat(tc.arange(lengths.shape[0]), lengths)
         found = function(x, ids, lengths.shape[0])
         return found if initial is None else combine(found, float(initial))
