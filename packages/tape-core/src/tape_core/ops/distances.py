@@ -34,11 +34,11 @@ def _differences(xp: Any, x1: Any, x2: Any) -> Any:
 
 def _cdist_kernel(xp: Any, x1: Any, x2: Any, *, p: float = 2.0) -> Any:
     _check(xp, x1, x2, p)
-    difference = _differences(xp, x1, x2)
     if p == 0:
         # Not the difference: that of two infinities is NaN.
         differs = xp.expand_dims(x1, axis=-2) != xp.expand_dims(x2, axis=-3)
-        return xp.sum(xp.astype(differs, difference.dtype), axis=-1)
+        return xp.sum(xp.astype(differs, xp.result_type(x1, x2)), axis=-1)
+    difference = _differences(xp, x1, x2)
     if p == 2:
         return xp.sqrt(xp.sum(difference * difference, axis=-1))
     size = xp.abs(difference)
@@ -54,9 +54,10 @@ def _cdist_kernel(xp: Any, x1: Any, x2: Any, *, p: float = 2.0) -> Any:
 
 def _cdist_common(xp: Any, g: Any, x1: Any, x2: Any, out: Any, p: float) -> Any:
     """The cotangent of the differences. At a difference of 0 it is 0: the smallest of the subgradients."""
+    d = x1.shape[-1]
+    if p == 0 or d == 0:
+        return xp.zeros_beside(g, (*g.shape, d), dtype=g.dtype)
     difference = _differences(xp, x1, x2)
-    if p == 0 or difference.shape[-1] == 0:
-        return xp.zeros_like(difference)
     g, out = xp.expand_dims(g, axis=-1), xp.expand_dims(out, axis=-1)
     if p == 2:
         return g * (difference / xp.where(out == 0, 1, out))
