@@ -68,6 +68,7 @@ from tape_core.ops.creation import (
     zeros_like,
 )
 from tape_core.ops.data_types import astype, can_cast, finfo, iinfo, isdtype, result_type, stop_gradient
+from tape_core.ops.distances import cdist
 from tape_core.ops.dropout import dropout
 from tape_core.ops.einsum import einsum
 from tape_core.ops.elementwise import (
@@ -246,6 +247,7 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_to",
     "can_cast",
+    "cdist",
     "ceil",
     "clip",
     "complex64",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tape_torch import factorizations, indexing, nn, special, standard
+from tape_torch import distances, factorizations, indexing, nn, special, standard
 
 KERNELS: dict[str, Callable[..., Any]] = {
     **standard.KERNELS,
@@ -13,8 +13,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **factorizations.KERNELS,
     **special.KERNELS,
     **nn.KERNELS,
+    **distances.KERNELS,
 }
 
 RULES: dict[str, dict[str, Any]] = {
     **nn.RULES,
+    **distances.RULES,
 }
