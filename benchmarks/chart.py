@@ -9,12 +9,14 @@ from report import number
 
 COLORS = {
     "tape": "#d1495b",
+    "tape_torch": "#edae49",
     "autograd": "#8d99ae",
     "mygrad": "#c9ada7",
     "torch": "#4a6fa5",
 }
 LABELS = {
     "tape": "Tape",
+    "tape_torch": "Tape on PyTorch",
     "autograd": "HIPS autograd",
     "mygrad": "MyGrad",
     "torch": "PyTorch eager",
@@ -47,7 +49,7 @@ def draw(workloads: dict[str, Any], path: Path) -> None:
             labelled.add(peer)
             axes.barh(bottom, ratio - 1, left=1, height=0.85, color=COLORS[peer], label=label)
             text = f" {number(ratio)} × · {milliseconds(seconds)}"
-            weight = "bold" if peer == "tape" else "normal"
+            weight = "bold" if peer.startswith("tape") else "normal"
             axes.text(max(ratio, 1), bottom, text, va="center", fontsize=8, fontweight=weight)
             bottom += 1
         middles.append((top + bottom - 1) / 2)
@@ -63,7 +65,7 @@ def draw(workloads: dict[str, Any], path: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("time of one step, value and gradients, relative to NumPy by hand (less is better)")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.07), ncols=5, frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.07), ncols=len(peers), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -17,7 +17,18 @@ TARGETS = {
     "rnn": {"numpy": 1.6, "autograd": 0.30, "torch": 0.75},
     "embed": {"numpy": 4, "autograd": 0.02, "torch": 1.0},
 }
+# The time of tape on PyTorch divided by that of PyTorch, eager.
+TORCH_TARGETS = {
+    "scalar_chain": 0.8,
+    "small_mlp": 1.0,
+    "mnist_mlp": 1.0,
+    "wide": 1.0,
+    "rnn": 0.85,
+    "embed": 1.2,
+    "convnet": 1.05,
+}
 MEMORY_TARGET = 1.3  # times the hand-written peak
+TORCH_MEMORY_TARGET = 1.05  # times PyTorch's peak
 IMPORT_TARGET = 0.060  # seconds above `import numpy`
 ALLOCATOR_TARGET = 0.5  # of the hand-written time where glibc hands memory back
 
@@ -25,6 +36,7 @@ NAMES = {
     "numpy": "NumPy by hand",
     "numpy_out": "NumPy by hand, `out=`",
     "tape": "Tape",
+    "tape_torch": "Tape on PyTorch",
     "autograd": "HIPS autograd",
     "mygrad": "MyGrad",
     "torch": "PyTorch eager",
@@ -60,12 +72,12 @@ def times_table(results: Results) -> str:
     return table(["ms per step: minimum (median)", *(NAMES[p] for p in peers)], rows)
 
 
-def ratios(results: Results, workload: str, peer: str) -> tuple[float, float] | None:
-    """Tape's time divided by the peer's: of the minima and of the medians."""
+def ratios(results: Results, workload: str, peer: str, of: str = "tape") -> tuple[float, float] | None:
+    """The time of `of` divided by the peer's: of the minima and of the medians."""
     times = results["workloads"][workload]["times"]
-    if "tape" not in times or peer not in times:
+    if of not in times or peer not in times:
         return None
-    tape, other = times["tape"], times[peer]
+    tape, other = times[of], times[peer]
     return tape["minimum"] / other["minimum"], tape["median"] / other["median"]
 
 
@@ -88,13 +100,35 @@ def ratios_table(results: Results) -> str:
     return table(["Tape's time ÷", *(NAMES[p] for p in peers)], rows)
 
 
-def memory_lines(memory: dict[str, int]) -> list[str]:
-    rows = [[NAMES[peer], f"{size / 2**20:.1f}"] for peer, size in memory.items()]
-    lines = [table(["peak memory of one mnist_mlp step", "MiB"], rows)]
-    if "tape" in memory and "numpy" in memory:
-        ratio = memory["tape"] / memory["numpy"]
-        shown = verdict(ratio, MEMORY_TARGET, str(MEMORY_TARGET))
-        lines.append(f"Tape ÷ NumPy by hand: {ratio:.2f}, {shown}.")
+def torch_table(results: Results) -> str:
+    rows = []
+    for workload in results["workloads"]:
+        both = ratios(results, workload, "torch", "tape_torch")
+        if both is None:
+            continue
+        cell = f"{number(both[0])} ({number(both[1])})"
+        target = TORCH_TARGETS.get(workload)
+        if target is not None:
+            cell += f" {verdict(both[0], target, str(target))}"
+        rows.append([workload, cell])
+    return table(["the time of Tape on PyTorch ÷", NAMES["torch"]], rows)
+
+
+# What is measured alike: torch's tensors are not NumPy's arrays, and are counted elsewhere.
+MEMORY_RATIOS = (("tape", "numpy", MEMORY_TARGET), ("tape_torch", "torch", TORCH_MEMORY_TARGET))
+
+
+def memory_lines(memory: dict[str, dict[str, int]]) -> list[str]:
+    """The peaks of each workload's peers, and their ratios."""
+    peers = [p for p in NAMES if any(p in peaks for peaks in memory.values())]
+    rows = [[name, *(f"{peaks[p] / 2**20:.1f}" if p in peaks else "" for p in peers)] for name, peaks in memory.items()]
+    lines = [table(["peak memory of one step, MiB", *(NAMES[p] for p in peers)], rows)]
+    for name, peaks in memory.items():
+        for tape, peer, target in MEMORY_RATIOS:
+            if tape in peaks and peer in peaks:
+                ratio = peaks[tape] / peaks[peer]
+                shown = verdict(ratio, target, str(target))
+                lines.append(f"{name}, {NAMES[tape]} ÷ {NAMES[peer]}: {ratio:.2f}, {shown}.")
     return lines
 
 
@@ -168,6 +202,8 @@ def markdown(results: Results, chart: str) -> str:
                 "Ratios of the minima, of the medians in parentheses, with the project's targets:",
                 ratios_table(results),
             ]
+        if any("tape_torch" in w["times"] and "torch" in w["times"] for w in results["workloads"].values()):
+            parts.append(torch_table(results))
     for part, lines in (
         ("memory", memory_lines),
         ("imports", import_lines),

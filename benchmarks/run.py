@@ -1,4 +1,4 @@
-"""Measure Tape against NumPy by hand, HIPS autograd, MyGrad and PyTorch, one thread each."""
+"""Measure Tape, on NumPy and on PyTorch, against NumPy by hand, HIPS autograd, MyGrad and PyTorch: one thread each."""
 
 from __future__ import annotations
 
@@ -157,16 +157,22 @@ def measure_in_processes(workloads: list[str], peers: list[str], seconds: float)
     return results
 
 
-def peak_memory(peers: list[str]) -> dict[str, int]:
-    # MyGrad's tensors keep the gradients of the step before; torch does not report to tracemalloc.
-    data = workload_data("mnist_mlp")
-    peaks: dict[str, int] = {}
-    for peer in (p for p in ("numpy", "tape", "autograd") if p in peers):
-        step = setup("mnist_mlp", peer, data)
-        assert step is not None
-        peaks[peer] = memory.peak(step)
-    show("memory: " + ", ".join(f"{p} {size / 2**20:.2f} MiB" for p, size in peaks.items()))
-    return peaks
+# MyGrad is not here: its tensors keep the gradients of the step before.
+ON_NUMPY = dict.fromkeys(("numpy", "tape", "autograd"), memory.peak)
+ON_TORCH = dict.fromkeys(("tape_torch", "torch"), memory.torch_peak)
+PEAKS = {"mnist_mlp": ON_NUMPY | ON_TORCH, "convnet": ON_TORCH}  # by hand, convnet keeps all windows
+
+
+def peak_memory(peers: list[str]) -> dict[str, dict[str, int]]:
+    """workload -> peer -> bytes."""
+    peaks: dict[str, dict[str, int]] = {}
+    for workload, by_peer in PEAKS.items():
+        data = workload_data(workload)
+        steps = {peer: setup(workload, peer, data) for peer in by_peer if peer in peers}
+        peaks[workload] = {peer: by_peer[peer](step) for peer, step in steps.items() if step is not None}
+        shown = ", ".join(f"{p} {size / 2**20:.2f} MiB" for p, size in peaks[workload].items())
+        show(f"memory, {workload}: {shown}")
+    return {workload: found for workload, found in peaks.items() if found}
 
 
 def import_times(peers: list[str], rounds: int) -> dict[str, list[float]]:

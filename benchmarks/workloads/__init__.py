@@ -2,6 +2,7 @@
 
 A workload has `data(rng)`, the common input, and a function `with_<peer>(data)` for every peer. It
 prepares what a user would prepare once and returns `step`, which computes `(value, [gradients])`.
+`with_tape` serves every backend of Tape: what it is given are arrays of the backend.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-WORKLOADS = ("scalar_chain", "small_mlp", "mnist_mlp", "wide", "rnn", "embed")
-PEERS = ("numpy", "numpy_out", "tape", "autograd", "mygrad", "torch")
+WORKLOADS = ("scalar_chain", "small_mlp", "mnist_mlp", "wide", "rnn", "embed", "convnet")
+PEERS = ("numpy", "numpy_out", "tape", "tape_torch", "autograd", "mygrad", "torch")
+BACKENDS = {"tape": "numpy", "tape_torch": "torch:cpu"}  # of the peers that run `with_tape`
 
 Data = dict[str, Any]
 Step = Callable[[], tuple[Any, list[Any]]]
@@ -40,8 +42,35 @@ def workload_data(workload: str) -> Data:
 
 def setup(workload: str, peer: str, data: Data) -> Step | None:
     """The peer's step, or None where the workload has no column for this peer."""
-    make = getattr(importlib.import_module(f"workloads.{workload}"), f"with_{peer}", None)
-    return None if make is None else make(data)
+    backend = BACKENDS.get(peer)
+    name = "with_tape" if backend else f"with_{peer}"
+    make = getattr(importlib.import_module(f"workloads.{workload}"), name, None)
+    if make is None:
+        return None
+    return on_backend(make, data, backend) if backend else make(data)
+
+
+def on_backend(make: Callable[[Data], Step], data: Data, backend: str) -> Step:
+    """Tape's step, which makes its arrays on a backend of its own: several backends take turns in one process."""
+    import tape_core
+
+    selected = tape_core.use_backend(backend)
+
+    def converted(value: Any) -> Any:
+        if isinstance(value, list):
+            return [converted(item) for item in value]
+        if isinstance(value, np.ndarray) and backend != "numpy":
+            return tape_core.asarray(value, backend=backend, copy=True).array
+        return value
+
+    with selected:
+        step = make({name: converted(value) for name, value in data.items()})
+
+    def on_its_backend():
+        with selected:
+            return step()
+
+    return on_its_backend
 
 
 def start(peer: str) -> str:
@@ -59,6 +88,10 @@ def start(peer: str) -> str:
         tape_core.set_backend("numpy")
         tape_core.get_backend()
         return str(tape_core.__version__)
+    if peer == "tape_torch":
+        start("torch")
+        importlib.import_module("tape_torch")
+        return start("tape")
     if peer == "mygrad":
         import mygrad
 
