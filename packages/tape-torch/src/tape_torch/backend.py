@@ -84,7 +84,7 @@ class TorchBackend(Backend):
         text = str(error)
         if type(error) is RuntimeError and "out of bounds" in text:
             return IndexError, text
-        if isinstance(error, torch._C._LinAlgError):
+        if isinstance(error, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return TorchError, text
         if type(error) is RuntimeError:
             # Some libraries say no more than this, and so it is what people look for.
@@ -109,7 +109,7 @@ class TorchBackend(Backend):
             or type(array) is not torch.Tensor
             # The caller's, plus this frame's argument and getrefcount's.
             or sys.getrefcount(array) > references + 2
-            or array._use_count() != 1
+            or array._use_count() != 1  # type: ignore[attr-defined]
             or not array.is_contiguous()  # an expanded tensor has one place for several elements
         ):
             return False
