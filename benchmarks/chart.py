@@ -32,7 +32,7 @@ def draw(workloads: dict[str, Any], path: Path) -> None:
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     names = [name for name, workload in workloads.items() if "numpy" in workload["times"]]
     peers = [p for p in COLORS if any(p in workloads[name]["times"] for name in names)]
@@ -59,13 +59,15 @@ def draw(workloads: dict[str, Any], path: Path) -> None:
     axes.set_xscale("log")
     left, right = axes.get_xlim()
     axes.set_xlim(min(left, 0.9), right * 3)  # room for the text behind the longest bar
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} ×"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks(middles, labels)
     axes.invert_yaxis()
     axes.set_xlabel("time of one step, value and gradients, relative to NumPy by hand (less is better)")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.07), ncols=len(peers), frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1 + 0.5 / len(names)), ncols=len(peers), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -22,7 +22,9 @@ class _Layer(NamedTuple):
     def forward(self, x: Any, scale: Any, offset: Any, epsilon: float) -> tuple[Any, Any, Any, tuple[Any, ...]]:
         out, mean, r = torch.native_layer_norm(x, self.shape, scale, offset, epsilon)
         axes = tuple(range(x.ndim - len(self.shape), x.ndim))
-        return out, mean.squeeze(axes), _variance(r, epsilon).squeeze(axes), (mean, r)
+        # Of half precision, the moments are so on the CPU, and single on CUDA.
+        variance = _variance(r.to(_wide(r.dtype)), epsilon).squeeze(axes)
+        return out, mean.squeeze(axes).to(x.dtype), variance.to(x.dtype), (mean, r)
 
     def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
         return _aten.native_layer_norm_backward.default(g, x, self.shape, *kept, scale, offset, watched)
@@ -98,12 +100,14 @@ def _kind(x: Any, scale: Any, offset: Any, axis: tuple[int, ...], epsilon: float
         return None
     ndim, shape = x.ndim, tuple(x.shape)
     axes = tuple(sorted(a % ndim for a in axis))
-    if x.dtype in (torch.float16, torch.bfloat16) or epsilon <= 0:
+    if epsilon <= 0:
         return None
     last = ndim - len(axes)
     trailing = axes == tuple(range(last, ndim))
     if trailing and all(tuple(p.shape) == shape[last:] for p in parameters):
         return _Layer(shape[last:])
+    if _wide(x.dtype) is not x.dtype:
+        return None
 
     def aligned(own: tuple[int, ...], channels: tuple[int, ...]) -> bool:
         padded = (1,) * (ndim - len(own)) + own
