@@ -147,7 +147,7 @@ class Tensor:
     def __bool__(self) -> bool:
         try:
             return bool(self._array)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             if self.size == 1:
                 raise
             raise ValueError(

@@ -84,6 +84,8 @@ class TorchBackend(Backend):
         text = str(error)
         if type(error) is RuntimeError and "out of bounds" in text:
             return IndexError, text
+        if type(error) is RuntimeError and "bool tensor" in text:
+            return TorchTypeError, text
         if isinstance(error, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return TorchError, text
         if type(error) is RuntimeError:
@@ -91,6 +93,8 @@ class TorchBackend(Backend):
             return TorchError, f"the shapes do not broadcast: {text}" if text.startswith(_SIZES) else text
         if isinstance(error, NotImplementedError):
             return TorchTypeError, text
+        if isinstance(error, IndexError) and "Expected reduction dim" in text:
+            return ValueError, f"there are no elements, and so no greatest or least: {text}"
         if isinstance(error, IndexError) and _AXIS.search(text):
             return AxisError, text
         return super().user_error(error)

@@ -58,7 +58,7 @@ def _index(part: Any, x: Any) -> Any:
         array = part if isinstance(part, Tensor) else torch.as_tensor(part, device=x.device)
         if array.dtype is torch.bool or array.dtype is torch.int64:
             return array
-        if array.dtype.is_floating_point or array.dtype.is_complex:
+        if array.numel() and (array.dtype.is_floating_point or array.dtype.is_complex):  # [] is of floats
             raise IndexError(f"arrays used as indices must be of integers or bool, not {array.dtype}")
         return array.to(torch.int64)  # PyTorch takes uint8 for a mask
     if type(part) is not bool and hasattr(part, "__index__"):

@@ -117,16 +117,21 @@ def _checked(function: Kernel) -> Kernel:
     return kernel
 
 
+def _inexact(x: Tensor) -> Tensor:
+    """PyTorch transforms integers in float32."""
+    return x if x.is_floating_point() or x.is_complex() else x.to(torch.float64)
+
+
 def _one_axis(function: Kernel) -> Kernel:
     def kernel(x: Tensor, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-        return function(x, n, axis, norm)  # type: ignore[no-any-return]
+        return function(_inexact(x), n, axis, norm)  # type: ignore[no-any-return]
 
     return kernel
 
 
 def _several_axes(function: Kernel) -> Kernel:
     def kernel(x: Tensor, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
-        return function(x, s, axes, norm)  # type: ignore[no-any-return]
+        return function(_inexact(x), s, axes, norm)  # type: ignore[no-any-return]
 
     return kernel
 
