@@ -136,6 +136,7 @@ def tests(session: nox.Session, backend: str) -> None:
     if backend == "torch":
         install(session, *tools, *DEMO, "expecttest", packages=PACKAGES)
         paths = ["packages/tape-torch/tests", "tests/test_examples.py", "tests/test_seeds.py", "tests/test_docs.py"]
+        paths += ["tests/test_packaging.py"]
     else:
         install(session, *tools, *DEMO)
         paths = []

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -63,13 +64,23 @@ def run(text: str, page: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page(page: str) -> None:
+    if "import torch" in (ROOT / page).read_text(encoding="utf-8"):
+        needs_torch()
     command = [sys.executable, "-W", "error", "-X", "utf8", __file__, page]
     result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def needs_torch() -> None:
+    """PyTorch is large: it is in an environment of its own, and so are its tests."""
+    if find_spec("tape_torch") is None:
+        pytest.skip("tape-torch is not installed")
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str) -> None:
+    if name.startswith("tape_torch"):
+        needs_torch()
     module = importlib.import_module(name)
     finder, run = doctest.DocTestFinder(), runner().run
     tests = finder.find(module)

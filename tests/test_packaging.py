@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from importlib.metadata import requires, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,16 @@ from packaging.requirements import Requirement
 
 PACKAGES = sorted((Path(__file__).parents[1] / "packages").iterdir())
 NAMES = [path.name for path in PACKAGES]
+# tape-torch, with the large PyTorch, is not in every environment.
+INSTALLED = [name for name in NAMES if find_spec(name.replace("-", "_")) is not None]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", INSTALLED)
 def test_one_version(name: str) -> None:
     assert version(name) == version("tape-core")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", INSTALLED)
 def test_own_requirements_admit_this_version(name: str) -> None:
     for line in requires(name) or []:
         requirement = Requirement(line)
