@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -64,23 +65,23 @@ def run(text: str, page: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page(page: str) -> None:
-    if "import torch" in (ROOT / page).read_text(encoding="utf-8"):
-        needs_torch()
+    choose(torch="import torch" in (ROOT / page).read_text(encoding="utf-8"))
     command = [sys.executable, "-W", "error", "-X", "utf8", __file__, page]
     result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def needs_torch() -> None:
-    """PyTorch is large: it is in an environment of its own, and so are its tests."""
-    if find_spec("tape_torch") is None:
+def choose(*, torch: bool) -> None:
+    """Skip what is not for this environment: PyTorch is large, and has one of its own."""
+    if torch and find_spec("tape_torch") is None:
         pytest.skip("tape-torch is not installed")
+    if not torch and os.environ.get("TAPE_BACKEND", "").startswith("torch"):
+        pytest.skip("what it prints is NumPy's")
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str) -> None:
-    if name.startswith("tape_torch"):
-        needs_torch()
+    choose(torch=name.startswith("tape_torch"))
     module = importlib.import_module(name)
     finder, run = doctest.DocTestFinder(), runner().run
     tests = finder.find(module)
