@@ -1,10 +1,11 @@
-"""What an op is elsewhere: its default kernel and its own rules, for arguments that PyTorch's functions do not take."""
+"""PyTorch's own operators and, for what they do not take, what an op is elsewhere: its default kernel and rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.rules import vjp
 
@@ -31,3 +32,10 @@ def own(op: str, name: str) -> Callable[..., Any]:
     assert callable(rule)
     partial: Callable[..., Any] = rule
     return lambda xp, g, *args, **kwargs: g * partial(xp, *args, **kwargs)
+
+
+def aten(name: str) -> Callable[..., Any]:
+    """An operator of PyTorch, such as a fused backward pass, without the Python layer in front of it."""
+    overload = getattr(torch.ops.aten, name).default
+    function: Callable[..., Any] = getattr(overload, "_op", overload)
+    return function

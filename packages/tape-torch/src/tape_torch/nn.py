@@ -14,9 +14,18 @@ from tape_core.extend import fused
 from torch.nn import functional
 
 from tape_torch import attention, convolution, normalization, pooling
-from tape_torch.fallback import default, own
+from tape_torch.fallback import aten, default, own
 
-_aten: Any = torch.ops.aten
+_gelu_backward = aten("gelu_backward")
+_hardtanh_backward = aten("hardtanh_backward")
+_leaky_relu_backward = aten("leaky_relu_backward")
+_mish_backward = aten("mish_backward")
+_nll_loss = aten("nll_loss_forward")
+_nll_loss_backward = aten("nll_loss_backward")
+_sigmoid_backward = aten("sigmoid_backward")
+_silu_backward = aten("silu_backward")
+_softplus_backward = aten("softplus_backward")
+_tanh_backward = aten("tanh_backward")
 
 
 def _floating(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,12 +49,12 @@ def _gelu(x: Any, *, approximate: bool = False) -> Any:
 def _gelu_vjp(xp: Any, g: Any, x: Any, approximate: bool) -> Any:
     if x.is_complex():
         return own("gelu", "x")(xp, g, x, approximate)
-    return _aten.gelu_backward.default(g, x, approximate="tanh" if approximate else "none")
+    return _gelu_backward(g, x, approximate="tanh" if approximate else "none")
 
 
 def _tanh_vjp(xp: Any, g: Any, out: Any) -> Any:
     # For complex numbers PyTorch's conjugates.
-    return g * (1 - out * out) if out.is_complex() else _aten.tanh_backward.default(g, out)
+    return g * (1 - out * out) if out.is_complex() else _tanh_backward(g, out)
 
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {
@@ -67,16 +76,16 @@ _ACTIVATIONS: dict[str, Callable[..., Any]] = {
 # 1 / 6 in single precision. Their own rules are exact.
 _ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
     # That of the threshold, which PyTorch uses, lets the cotangent through where the input is NaN.
-    "relu": lambda xp, g, out: _aten.leaky_relu_backward.default(g, out, 0.0, False),
-    "sigmoid": lambda xp, g, out: _aten.sigmoid_backward.default(g, out),
+    "relu": lambda xp, g, out: _leaky_relu_backward(g, out, 0.0, False),
+    "sigmoid": lambda xp, g, out: _sigmoid_backward(g, out),
     "tanh": _tanh_vjp,
-    "softplus": lambda xp, g, x: _aten.softplus_backward.default(g, x, 1, _FAR),
-    "silu": lambda xp, g, x: _aten.silu_backward.default(g, x),
+    "softplus": lambda xp, g, x: _softplus_backward(g, x, 1, _FAR),
+    "silu": lambda xp, g, x: _silu_backward(g, x),
     "gelu": _gelu_vjp,
-    "leaky_relu": lambda xp, g, x, slope: _aten.leaky_relu_backward.default(g, x, slope, False),
-    "relu6": lambda xp, g, x: _aten.hardtanh_backward.default(g, x, 0, 6),
-    "log_sigmoid": lambda xp, g, x: _aten.softplus_backward.default(g, -x, 1, _FAR),
-    "mish": lambda xp, g, x: _aten.mish_backward.default(g, x),
+    "leaky_relu": lambda xp, g, x, slope: _leaky_relu_backward(g, x, slope, False),
+    "relu6": lambda xp, g, x: _hardtanh_backward(g, x, 0, 6),
+    "log_sigmoid": lambda xp, g, x: _softplus_backward(g, -x, 1, _FAR),
+    "mish": lambda xp, g, x: _mish_backward(g, x),
 }
 
 
@@ -108,6 +117,7 @@ def _logsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Any, keepdims: bool)
     return torch.sub(x, out.masked_fill(out == -torch.inf, 0)).exp_().mul_(g)
 
 
+_IGNORED = -(1 << 62)  # a label of PyTorch's that has no loss: none of ours
 _LARGE = 1 << 18  # elements; above it what is kept is worth more than a pass
 
 
@@ -117,6 +127,12 @@ def _cross_entropy_keeping(logits: Any, labels: Any, *, axis: int = -1) -> tuple
         return default("cross_entropy", logits, labels, axis=axis), ()
     lines = torch.log_softmax(logits, axis)
     n = logits.shape[axis]
+    if lines.ndim == 2 and axis in (-1, 1) and labels.dtype is torch.int64 and lines.numel() <= _LARGE:
+        try:
+            out, weight = _nll_loss(lines, labels, None, 0, _IGNORED)
+        except IndexError as error:
+            raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}") from error
+        return out, (lines, weight)
     try:
         # On CUDA a label that is out of bounds is an assertion on the device; asking here would wait for it.
         out = lines.gather(axis, labels.long().unsqueeze(axis)).squeeze(axis).neg_()
@@ -143,6 +159,9 @@ def _weights_less_one(d: Any, g: Any, labels: Any, axis: int) -> Any:
 def _cross_entropy_rule(xp: Any, g: Any, logits: Any, labels: Any, kept: Any, axis: int) -> Any:
     if not kept:
         return xp.cross_entropy_vjp(g, logits, labels, axis=axis)
+    if len(kept) == 2 and kept[1].ndim == 0:
+        d = _nll_loss_backward(g, kept[0], labels, None, 0, _IGNORED, kept[1])
+        return torch._log_softmax_backward_data(d, kept[0], 1, logits.dtype)
     weights = kept[0].exp() if len(kept) == 1 else torch.sub(logits, kept[0]).add_(kept[1]).exp_()
     return _weights_less_one(weights, g, labels, axis)
 
@@ -165,9 +184,12 @@ def _one_hot(labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1
 
 
 def _gather(params: Any, indices: Any) -> Any:
-    if params.ndim == 2 and not indices.is_floating_point():
-        return torch.embedding(params, indices)
-    return params.index_select(0, indices.reshape(-1)).reshape(*indices.shape, *params.shape[1:])
+    if params.ndim == 2 and indices.dtype is torch.int64:
+        try:
+            return torch.embedding(params, indices)
+        except IndexError:
+            pass  # some count from the end, or are out of bounds
+    return params[indices if indices.dtype is torch.int64 else indices.long()]
 
 
 def _add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
