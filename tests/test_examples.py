@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,10 @@ def test_digits_options(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError) as error:
         digits(tmp_path, "--backend", "nonesuch")
     assert "nonesuch" in error.value.stderr
+
+
+@pytest.mark.skipif(find_spec("tape_torch") is None, reason="tape-torch is not installed")
+def test_digits_are_read_as_well_on_pytorch(tmp_path: Path) -> None:
+    options = ["--epochs", "4", "--seed", "3"]
+    on_numpy = accuracy(digits(tmp_path, *options, "--backend", "numpy"))
+    assert accuracy(digits(tmp_path, *options, "--backend", "torch")) == pytest.approx(on_numpy, abs=0.5)
