@@ -40,6 +40,9 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "
 # torch is installed with pip, not uv: its CPU build usually comes from where pip is configured to look.
 WITH_PIP: Any = {"venv_backend": "virtualenv"}
 
+# To compile all of torch, of which little is imported, takes longer than to install it.
+INSTALL = ["--no-build-isolation", "--no-compile", "-c", "constraints.txt"]
+
 os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
 # A backend chosen in the caller's shell must not change what is tested.
 os.environ.pop("TAPE_BACKEND", None)
@@ -51,7 +54,7 @@ def install(session: nox.Session, *tools: str, packages: list[str] = WITHOUT_TOR
     editable = [argument for name in packages for argument in ("-e", f"packages/{name}")]
     # Once here, not once for each package's isolated build.
     session.install("hatchling", "editables")
-    session.install("--no-build-isolation", "-c", "constraints.txt", *editable, *tools)
+    session.install(*INSTALL, *editable, *tools)
 
 
 @nox.session
@@ -107,7 +110,7 @@ def conformance(session: nox.Session, backend: str) -> None:
     session.install("hatchling", "editables")
     editable = ["packages/tape-core", "packages/tape-conformance", PLUGINS[backend]]
     arguments = [argument for path in editable for argument in ("-e", path)]
-    session.install("--no-build-isolation", "-c", "constraints.txt", *arguments, "pytest-xdist")
+    session.install(*INSTALL, *arguments, "pytest-xdist")
     session.chdir(session.create_tmp())  # as a plugin's author runs it: from anywhere
     targets = {backend: backend}
     if backend == "torch":
