@@ -217,6 +217,11 @@ def gather(params: Any, indices: Any) -> Any:
     return params[indices if indices.dtype is torch.int64 else indices.to(torch.int64)]
 
 
+def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
+    indices = indices.to(torch.int64)
+    return torch.take_along_dim(x, torch.where(indices < 0, indices + x.shape[axis], indices), axis)
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     "getitem": getitem,
     "scatter": scatter,
@@ -227,5 +232,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "setitem": setitem,
     "add_rows": add_rows,
     "take": take,
+    "take_along_axis": take_along_axis,
     "gather": gather,
 }
