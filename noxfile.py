@@ -24,7 +24,7 @@ nox.options.reuse_venv = "yes"
 nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
-BACKENDS = ["numpy", "torch"]
+BACKENDS = ["torch", "numpy"]
 PACKAGES = ["tape-core", "tape-numpy", "tape-torch", "tape-nn", "tape-conformance"]
 # What brings torch, which is large, is installed only where it is asked for.
 WITHOUT_TORCH = [name for name in PACKAGES if name != "tape-torch"]
@@ -129,7 +129,7 @@ def conformance(session: nox.Session, backend: str) -> None:
 
 # Last of the default sessions: its closing line ends the output.
 @nox.session(**WITH_PIP)
-@nox.parametrize("backend", ["torch", "numpy"], ids=["torch", "numpy"])
+@nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
     """Run all tests, and the code in the docstrings and the documentation; on torch what is about it, and the examples.
 

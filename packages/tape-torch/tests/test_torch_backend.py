@@ -259,3 +259,9 @@ def test_nothing_that_others_can_see_is_overwritten(name: str) -> None:
         gradients[backend] = [d.numpy() for d in second if d is not None]
     for d, expected in zip(gradients[CPU], gradients["numpy"], strict=True):
         np.testing.assert_allclose(d, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_an_imaginary_part_that_is_dropped_is_warned_of_every_time() -> None:
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="complex64 becomes torch.float32: the imaginary part is discarded"):
+            assert tc.astype(tc.asarray([1 + 2j]), "float32").tolist() == [1.0]

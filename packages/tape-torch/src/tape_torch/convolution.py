@@ -10,9 +10,9 @@ from tape_core.backends import Windows, check_conv, spatial_axes, transposed_win
 from tape_core.extend import fused
 from torch.nn import functional
 
-from tape_torch.fallback import default, own
+from tape_torch.fallback import aten, default, own
 
-_aten: Any = torch.ops.aten
+_convolution_backward = aten("convolution_backward")
 
 
 def first(x: Any, layout: str) -> Any:
@@ -105,7 +105,7 @@ def _conv_vjp(
 def _backward(
     g: Any, x: Any, w: Any, seen: Windows, padding: Any, groups: int, watched: tuple[bool, bool]
 ) -> tuple[Any, Any]:
-    d_x, d_w, _ = _aten.convolution_backward.default(
+    d_x, d_w, _ = _convolution_backward(
         g, x, w, None, seen.stride, padding, seen.dilation, False, [0] * len(padding), groups, [*watched, False]
     )
     return d_x, d_w

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from tape_core.extend import fused, registry
 
-from tape_torch.fallback import default, own
+from tape_torch.fallback import aten, default, own
 
-_aten: Any = torch.ops.aten
+_cdist_backward = aten("_cdist_backward")
 
 
 def _is_theirs(x1: Any, x2: Any, p: Any) -> bool:
@@ -36,7 +36,7 @@ def _cdist(x1: Any, x2: Any, *, p: float = 2.0) -> Any:
 
 
 def _backward(g: Any, x1: Any, x2: Any, out: Any, p: float) -> Any:
-    found = _aten._cdist_backward.default(g.contiguous(), x1.contiguous(), x2.contiguous(), float(p), out.contiguous())
+    found = _cdist_backward(g.contiguous(), x1.contiguous(), x2.contiguous(), float(p), out.contiguous())
     return found.sum_to_size(x1.shape)
 
 

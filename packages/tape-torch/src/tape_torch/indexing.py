@@ -159,7 +159,8 @@ def scatter_add(x: Any, values: Any, key: Any) -> Any:
 
 
 def add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
-    return _add(x if in_place else _copy(x), indices, rows)
+    indices = torch.where(indices < 0, indices + x.shape[0], indices)
+    return (x if in_place else x.clone()).index_add_(0, indices, rows.to(x.dtype))
 
 
 def setitem(x: Any, values: Any, key: Any) -> Any:
@@ -214,6 +215,11 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
 
 
 def gather(params: Any, indices: Any) -> Any:
+    if params.ndim == 2 and indices.dtype is torch.int64:
+        try:
+            return torch.embedding(params, indices)
+        except IndexError:
+            pass  # some count from the end, or are out of bounds
     return params[indices if indices.dtype is torch.int64 else indices.to(torch.int64)]
 
 

@@ -69,12 +69,6 @@ def _solve(x1: Tensor, x2: Tensor) -> Any:
     return _linalg.solve(x1, x2)
 
 
-def _trace(x: Tensor, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    from tape_torch.standard import KERNELS
-
-    return KERNELS["sum"](_diagonal(x, offset=offset), axis=-1, dtype=dtype)  # type: ignore[no-any-return]
-
-
 def _diagonal(x: Tensor, *, offset: int = 0) -> Tensor:
     return torch.diagonal(x, offset, -2, -1)
 
@@ -144,7 +138,6 @@ KERNELS: dict[str, Kernel] = {
     "vecdot": _vecdot,
     "cross": _cross,
     "solve": _checked(_solve),
-    "trace": _trace,
     "diagonal": _diagonal,
     "vector_norm": _vector_norm,
     "matrix_rank": _matrix_rank,

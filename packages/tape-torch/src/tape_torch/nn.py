@@ -180,22 +180,7 @@ def _one_hot(labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1
     return (labels.unsqueeze(axis) == classes.reshape(-1, *(1,) * (labels.ndim - axis))).to(dtype)
 
 
-# -- rows and masks
-
-
-def _gather(params: Any, indices: Any) -> Any:
-    if params.ndim == 2 and indices.dtype is torch.int64:
-        try:
-            return torch.embedding(params, indices)
-        except IndexError:
-            pass  # some count from the end, or are out of bounds
-    return params[indices if indices.dtype is torch.int64 else indices.long()]
-
-
-def _add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
-    n = x.shape[0]
-    indices = torch.where(indices < 0, indices + n, indices)
-    return (x if in_place else x.clone()).index_add_(0, indices, rows.to(x.dtype))
+# -- masks
 
 
 def _drop(x: Any, keep: Any, *, rate: float) -> Any:
@@ -214,8 +199,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "cross_entropy_keeping": _cross_entropy_keeping,
     "cross_entropy_vjp": _cross_entropy_vjp,
     "one_hot": _one_hot,
-    "gather": _gather,
-    "add_rows": _add_rows,
     "drop": _drop,
     **convolution.KERNELS,
     **pooling.KERNELS,

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from tape_core.extend import fused
 
-from tape_torch.fallback import default, own
+from tape_torch.fallback import aten, default, own
 
-_aten: Any = torch.ops.aten
+_native_batch_norm_backward = aten("native_batch_norm_backward")
+_native_group_norm_backward = aten("native_group_norm_backward")
+_native_layer_norm_backward = aten("native_layer_norm_backward")
 
 
 class _Layer(NamedTuple):
@@ -27,7 +29,7 @@ class _Layer(NamedTuple):
         return out, mean.squeeze(axes).to(x.dtype), variance.to(x.dtype), (mean, r)
 
     def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
-        return _aten.native_layer_norm_backward.default(g, x, self.shape, *kept, scale, offset, watched)
+        return _native_layer_norm_backward(g, x, self.shape, *kept, scale, offset, watched)
 
 
 class _Batch(NamedTuple):
@@ -50,7 +52,7 @@ class _Batch(NamedTuple):
     def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
         x, g = x.movedim(self.axis, 1), g.movedim(self.axis, 1)
         # It is given moments and looks for no running ones.
-        d_x, d_scale, d_offset = _aten.native_batch_norm_backward.default(
+        d_x, d_scale, d_offset = _native_batch_norm_backward(
             g, x, _flat(scale), None, None, *kept, True, self.epsilon, watched
         )
         return d_x.movedim(1, self.axis), _like(d_scale, scale), _like(d_offset, offset)
@@ -66,7 +68,7 @@ class _Group(NamedTuple):
         return out, mean, _variance(r, epsilon), (mean, r)
 
     def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
-        d_x, d_scale, d_offset = _aten.native_group_norm_backward.default(
+        d_x, d_scale, d_offset = _native_group_norm_backward(
             g.contiguous(), x.contiguous(), *kept, _flat(scale), *self.sizes, watched
         )
         return d_x, _like(d_scale, scale), _like(d_offset, offset)

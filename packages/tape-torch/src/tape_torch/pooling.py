@@ -11,9 +11,11 @@ from tape_core.extend import fused
 from torch.nn import functional
 
 from tape_torch.convolution import back, first, padding_of
-from tape_torch.fallback import default, own
+from tape_torch.fallback import aten, default, own
 
-_aten: Any = torch.ops.aten
+# By the number of axes.
+_max_pool_backward = {n: aten(f"max_pool{n}d_with_indices_backward") for n in (2, 3)}
+_avg_pool_backward = {n: aten(f"avg_pool{n}d_backward") for n in (2, 3)}
 
 
 class _Pooling:
@@ -51,10 +53,7 @@ class _Pooling:
 
     def spread(self, g: Any, x: Any, places: Any) -> Any:
         """The cotangent of `x`, for that of the maxima."""
-        backward = (
-            _aten.max_pool2d_with_indices_backward if len(self.window) == 2 else _aten.max_pool3d_with_indices_backward
-        ).default
-        d = backward(
+        d = _max_pool_backward[len(self.window)](
             self.enter(g),
             self.enter(x, -torch.inf),
             self.window,
@@ -167,10 +166,9 @@ def _avg_pool_rule(
     pooling = _avg_pooling(x_spec, window, stride, padding, layout)
     if pooling is None or g.dtype is not x_spec.dtype:
         return own("avg_pool", "x")(xp, g, x_spec, window, stride, padding, count_include_pad, layout)
-    backward = (_aten.avg_pool2d_backward if len(pooling.window) == 2 else _aten.avg_pool3d_backward).default
     # Of x only the shape and the layout count.
     like = pooling.enter(torch.empty(x_spec.shape, dtype=g.dtype, device=g.device))
-    d = backward(
+    d = _avg_pool_backward[len(pooling.window)](
         pooling.enter(g), like, pooling.window, pooling.stride, pooling.padding, False, count_include_pad, None
     )
     return pooling.leave(d)

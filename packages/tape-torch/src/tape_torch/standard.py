@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from tape_core.backends.kernels import DEFAULT_KERNELS
 from torch import Tensor
 
 from tape_torch import elementwise, linalg
+from tape_torch.fallback import default
 from tape_torch.promotion import PROMOTED, SIGNED, bits, common, ordered, together, unbits, unordered
 
 Kernel = Callable[..., Any]
@@ -50,11 +51,17 @@ def _sum(x: Tensor, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fal
         if axis != ():  # for PyTorch that is all of them
             return torch.sum(x, axis, keepdim=keepdims)
         return x.clone()
-    if dtype is None:
-        dtype = torch.uint64 if x.dtype in _UNSIGNED else torch.int64
+    dtype = dtype or _of_sums(x)
     x, working = _for_sums(x, dtype)
     total = x.clone() if axis == () else torch.sum(x, () if axis is None else axis, keepdim=keepdims, dtype=working)
     return _from_sums(total, dtype)
+
+
+def _of_sums(x: Tensor) -> torch.dtype:
+    """The dtype of sums and products that are asked for in none."""
+    if x.is_floating_point() or x.is_complex():
+        return x.dtype
+    return torch.uint64 if x.dtype in _UNSIGNED else torch.int64
 
 
 def _for_sums(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, torch.dtype]:
@@ -67,12 +74,12 @@ def _from_sums(total: Tensor, dtype: torch.dtype) -> Tensor:
     return unbits(total, dtype) if dtype is torch.uint64 else total.to(dtype)
 
 
+def _trace(x: Tensor, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    return _sum(torch.diagonal(x, offset, -2, -1), axis=-1, dtype=dtype)
+
+
 def _prod(x: Tensor, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    if dtype is None:
-        if x.is_floating_point() or x.is_complex():
-            dtype = x.dtype
-        else:
-            dtype = torch.uint64 if x.dtype in _UNSIGNED else torch.int64
+    dtype = dtype or _of_sums(x)
     x, _ = _for_sums(x, dtype)
     if axis is None and not keepdims:
         return _from_sums(torch.prod(x), dtype)
@@ -113,11 +120,7 @@ def _running(function: Kernel, first: int) -> Kernel:
                 raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
             axis = 0
         (axis,) = _axes(x, axis)
-        if dtype is None:
-            if x.is_floating_point() or x.is_complex():
-                dtype = x.dtype
-            else:
-                dtype = torch.uint64 if x.dtype in _UNSIGNED else torch.int64
+        dtype = dtype or _of_sums(x)
         x, working = _for_sums(x, dtype)
         out = function(x, axis, dtype=working)
         if include_initial:
@@ -280,7 +283,7 @@ def _squeeze(x: Tensor, axis: Any) -> Tensor:
 def _expand_dims(x: Tensor, axis: Any = 0) -> Tensor:
     if type(axis) is int:
         return torch.unsqueeze(x, axis)
-    return DEFAULT_KERNELS["expand_dims"](torch, x, axis)  # type: ignore[no-any-return]
+    return default("expand_dims", x, axis)  # type: ignore[no-any-return]
 
 
 def _like_each_other(arrays: Any) -> Any:
@@ -369,6 +372,14 @@ def _full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None)
     return torch.full((shape,) if isinstance(shape, int) else shape, fill_value, dtype=dtype, device=device)
 
 
+def _astype(x: Tensor, dtype: Any, *, copy: bool = True) -> Tensor:
+    if x.is_complex() and not dtype.is_complex and dtype is not torch.bool:
+        # As NumPy does, every time; PyTorch says it once in a process.
+        warnings.warn(f"{x.dtype} becomes {dtype}: the imaginary part is discarded", stacklevel=2)
+        x = x.real
+    return x.to(dtype, copy=copy)
+
+
 def _isdtype(dtype: Any, kind: Any) -> bool:
     if kind == "complex floating":
         return dtype.is_complex  # type: ignore[no-any-return]
@@ -409,6 +420,7 @@ KERNELS: dict[str, Kernel] = {
     **linalg.KERNELS,
     "sum": _sum,
     "prod": _prod,
+    "trace": _trace,
     "mean": _mean,
     "var": _var,
     "std": _std,
@@ -445,7 +457,7 @@ KERNELS: dict[str, Kernel] = {
     "repeat": _repeat,
     "tril": _triangle(torch.tril),
     "triu": _triangle(torch.triu),
-    "astype": lambda x, dtype, *, copy=True: x.to(dtype, copy=copy),
+    "astype": _astype,
     "isdtype": _isdtype,
     "result_type": _result_type,
     "arange": _arange,
