@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import tape_core as tc
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tape_torch import attention, convolution, fallback, nn, normalization, pooling
 from torch.nn import functional
 
@@ -273,3 +275,35 @@ def test_a_tape_that_is_asked_twice_answers_twice() -> None:
         assert torch.equal(a.array, b.array)
     alone = tape.gradient(y, k)
     assert torch.equal(alone.array, first[1].array)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(st.data())
+def test_of_equal_maxima_the_first_is_found_as_pytorch_finds_it(data: Any) -> None:
+    sizes = st.integers(1, 4)
+    window, stride = data.draw(st.tuples(sizes, sizes)), data.draw(st.tuples(sizes, sizes))
+    shape = (2, 3, *(k + data.draw(st.integers(0, 5)) for k in window))
+    values = data.draw(st.lists(st.sampled_from([-1.0, 0.0, 2.0, math.inf]), min_size=5, max_size=20))
+    x = torch.tensor(values).repeat(-(-math.prod(shape) // len(values)))[: math.prod(shape)].reshape(shape)
+    leaf = x.clone().requires_grad_()
+    expected = functional.max_pool2d(leaf, window, stride)
+    (gradient,) = torch.autograd.grad(
+        expected, leaf, weight := torch.arange(1.0, expected.numel() + 1).view_as(expected)
+    )
+    with tc.GradientTape() as tape:
+        tape.watch(ours := tc.asarray(x))
+        y = tc.max_pool(ours, window, stride=stride, layout="channels_first")
+    assert torch.equal(y.array, expected)
+    assert torch.equal(tape.gradient(y, ours, output_gradients=tc.asarray(weight)).array, gradient)
+
+
+def test_a_maximum_that_is_nan_is_found() -> None:
+    x = torch.zeros(1, 1, 4, 4)
+    x[0, 0, 1, 2] = math.nan
+    with tc.GradientTape() as tape:
+        tape.watch(ours := tc.asarray(x))
+        y = tc.max_pool(ours, 2, layout="channels_first")
+    assert y.array.isnan().flatten().tolist() == [False, True, False, False]
+    gradient = tape.gradient(y, ours).array
+    assert gradient[0, 0, 1, 2] == 1
+    assert gradient.sum() == 4

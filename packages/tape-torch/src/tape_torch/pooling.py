@@ -46,10 +46,30 @@ class _Pooling:
 
     def greatest(self, x: Any) -> tuple[Any, Any]:
         """The maxima, and their places in each channel of what `enter` gives."""
-        pool = functional.max_pool2d if len(self.window) == 2 else functional.max_pool3d
         given = self.enter(x, -torch.inf)
+        if given.device.type == "cpu" and (found := self._by_row(given)) is not None:
+            return found
+        pool = functional.max_pool2d if len(self.window) == 2 else functional.max_pool3d
         out, places = pool(given, self.window, self.stride, self.padding, self.dilation, False, True)
         return out, places
+
+    def _by_row(self, x: Any) -> tuple[Any, Any] | None:
+        """`greatest` along rows, then down columns: on the CPU in half the time of PyTorch's kernel.
+
+        None where that is of no use, or where a NaN is among the maxima.
+        """
+        if len(self.window) != 2 or any(self.padding) or not x.is_contiguous():
+            return None
+        (height, width), (down, right), length = self.window, self.stride, x.shape[3]
+        if width == 1 or max(height, width) > 5 or height * length > _INT16_MAX:
+            return None
+        out, places = _greatest_along(3, x, None, width, right, 1)
+        out, places = _greatest_along(2, out, places, height, down, length)
+        total = out.sum()
+        if total != total:
+            return None
+        rows, columns = torch.arange(out.shape[2]) * (down * length), torch.arange(out.shape[3]) * right
+        return out, places.to(torch.int64).add_(rows[:, None] + columns)
 
     def spread(self, g: Any, x: Any, places: Any) -> Any:
         """The cotangent of `x`, for that of the maxima."""
@@ -64,6 +84,32 @@ class _Pooling:
             places,
         )
         return self.leave(self.cut(d))
+
+
+_INT16_MAX = torch.iinfo(torch.int16).max
+
+
+def _greatest_along(axis: int, x: Any, places: Any, k: int, stride: int, step: int) -> tuple[Any, Any]:
+    """The maxima of windows along one axis, the first of equal ones, and how far they are from the windows' starts.
+
+    Args:
+        places: the same for `x`, from another axis; None before the first.
+        step: what an element along the axis adds.
+    """
+    reach = x.shape[axis] - k + 1
+    out: Any = None
+    found: Any = None
+    for i in range(k):
+        key = (*[slice(None)] * axis, slice(i, i + reach, stride))
+        part = x[key]
+        there = i * step if places is None else places[key] + i * step
+        if out is None:
+            out, found = part, there
+        else:
+            greater = (part > out).to(torch.int16)
+            out = torch.maximum(out, part)
+            found = found + greater.mul_(there - found)
+    return out, found
 
 
 def _max_pooling(x: Any, window: Any, stride: Any, padding: Any, layout: Any) -> _Pooling | None:
