@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.forward import push_forward
 
 from tape_conformance.samples import NOTHING, Case, Replaced, here
 
@@ -79,6 +78,7 @@ def inner(a: Any, b: Any) -> float:
 
 def pushed(case: Case, directions: Mapping[int, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The op's results and their tangents."""
-    tangents = {k: here(direction) for k, direction in directions.items()}
-    out, tangent = push_forward(case.op, case.sample.args, case.sample.kwargs, tangents)
-    return (tuple(out), tuple(tangent)) if isinstance(out, tuple | list) else ((out,), (tangent,))
+    leaves = {k: case.values[k] for k in directions}
+    with tc.ForwardAccumulator(list(leaves.values()), [here(direction) for direction in directions.values()]) as acc:
+        outs = case.call()
+    return outs, tuple(acc.jvp(list(outs)))

@@ -77,6 +77,19 @@ class Case:
         out = self.op.function(*given, *rest, **self.sample.kwargs)
         return tuple(out) if isinstance(out, tuple | list) else (out,)
 
+    @property
+    def by_keyword(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The sample's arguments, its parameters by name; None if they are anyway."""
+        given = 1 if self.op.sequence else len(self.op.inputs)
+        parameters = [p for p in self.op.signature.parameters.values() if p.name not in self.op.inputs]
+        args, named = list(self.sample.args[:given]), {}
+        for parameter, value in zip(parameters, self.sample.args[given:], strict=False):
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                args.append(value)
+            else:
+                named[parameter.name] = value
+        return (tuple(args), {**named, **self.sample.kwargs}) if named else None
+
     def observed(self, outs: tuple[Any, ...]) -> tuple[Any, ...]:
         """What is looked at of the results."""
         seen = self.sample.observed(tc, *outs)

@@ -33,6 +33,7 @@ from tape_core.dtypes import (
     uint64,
 )
 from tape_core.dtypes import bool_ as bool
+from tape_core.forward import ForwardAccumulator
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.ops import operators as _operators  # noqa: F401 - attaches the operators to Tensor
 from tape_core.ops.activations import (
@@ -195,6 +196,8 @@ from tape_core.ops.windows import add_windows, sliding_windows
 from tape_core.random import Generator, default_rng, set_seed
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor
+from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
+from tape_core.transforms.vmap import vmap
 from tape_core.variable import Variable
 
 e = _math.e
@@ -206,6 +209,7 @@ __array_api_version__ = "2025.12"
 
 __all__ = [
     "DType",
+    "ForwardAccumulator",
     "Generator",
     "GradientTape",
     "IndexedSlices",
@@ -305,11 +309,14 @@ __all__ = [
     "get_backend",
     "get_default_dtype",
     "glu",
+    "grad",
     "greater",
     "greater_equal",
     "group_norm",
     "hard_sigmoid",
     "hard_silu",
+    "hessian",
+    "hvp",
     "hypot",
     "i0",
     "i0e",
@@ -329,12 +336,16 @@ __all__ = [
     "isin",
     "isinf",
     "isnan",
+    "jacfwd",
+    "jacrev",
+    "jvp",
     "kron",
     "layer_norm",
     "leaky_relu",
     "less",
     "less_equal",
     "linalg",
+    "linearize",
     "linspace",
     "log",
     "log1p",
@@ -446,8 +457,11 @@ __all__ = [
     "unique_values",
     "unstack",
     "use_backend",
+    "value_and_grad",
     "var",
     "vecdot",
+    "vjp",
+    "vmap",
     "where",
     "xlog1py",
     "xlogy",

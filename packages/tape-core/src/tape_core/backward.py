@@ -121,12 +121,17 @@ def _public(g: Any, backend: Backend) -> Any:
 
 def lifting(backend: Backend) -> tuple[Any, Lift]:
     """The namespace of a sweep that is recorded, and what makes a Tensor of an array in a record."""
+    from tape_core.backends.batched import BatchedArray
     from tape_core.ops.namespace import ops
+
+    root = backend.root
 
     def lift(array: Any, slots: Any) -> Any:
         if type(array) is tuple:  # an op's several results
             return tuple(map(lift, array, slots))
-        return array if type(array) in SCALARS or array is None else wrap(array, backend, slots)
+        if type(array) in SCALARS or array is None:
+            return array
+        return wrap(array, array.backend if type(array) is BatchedArray else root, slots)
 
     return ops, lift
 

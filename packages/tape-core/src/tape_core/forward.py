@@ -1,5 +1,6 @@
-"""Forward mode, one op at a time: the tangent of an op's result from the tangents of its inputs.
+"""ForwardAccumulator: Jacobian-vector products, computed while the function runs.
 
+It listens where tapes do: what a tape keeps as a record, it turns at once into the tangent of the result, and lets go.
 No op declares a JVP. That of a linear op is the op itself, that of an elementwise op follows from its partial
 derivatives, and any other is the transpose of its VJP: the VJP is linear in the cotangent, so its own gradient with
 respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
@@ -7,132 +8,344 @@ respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating J
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from tape_core import pytree, recording
+from tape_core.arguments import check_tensors, check_unconnected
 from tape_core.backward import lifting
-from tape_core.hotpath import with_raw_dtype
-from tape_core.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP
-from tape_core.tensor import Tensor
+from tape_core.plan import Part, Plan
+from tape_core.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP, slot_at
+from tape_core.tape import WatchError, new_key, retire, warn_user
+from tape_core.tensor import Tensor, own_slots, read, wrap
+from tape_core.variable import Variable
 
 if TYPE_CHECKING:
     from tape_core.op import Op
 
 
-def push_forward(
-    op: Op, args: Sequence[Any], kwargs: Mapping[str, Any], tangents: Mapping[int, Tensor]
-) -> tuple[Any, Any]:
-    """Call an op, and find the tangent of its result.
+class ForwardAccumulator:
+    """Carries tangents along while a function runs: forward-mode differentiation.
+
+    >>> import tape_core as tc
+    >>> x = tc.asarray([1.0, 2.0])
+    >>> with tc.ForwardAccumulator(x, tc.asarray([1.0, 0.0])) as acc:
+    ...     y = tc.sum(x * x) * x
+    >>> acc.jvp(y)
+    Tensor([7. 4.], shape=(2,), dtype=float32, backend=numpy)
+
+    It nests with itself and with tapes, in either order. A gradient inside it, called before it ends, makes a
+    Hessian-vector product:
+
+    >>> with tc.ForwardAccumulator(x, tc.asarray([1.0, 0.0])) as acc:
+    ...     with tc.GradientTape() as tape:
+    ...         tape.watch(x)
+    ...         y = tc.sum(x * x * x)
+    ...     gradient = tape.gradient(y, x)
+    >>> acc.jvp(gradient).tolist()
+    [6.0, 0.0]
 
     Args:
-        op: the op.
-        args, kwargs: its arguments.
-        tangents: by the number of the input, or of the element where the input is a sequence; each of the input's shape
-            and dtype.
+        primals: a Tensor or Variable, or any pytree of them. The tangent of a Variable stays when it is assigned to.
+        tangents: the same structure: for each primal a Tensor of its shape.
 
-    Returns:
-        The result and its tangent; for several results a tuple of each, None for those that have no derivative. What is
-        computed here is recorded like anything else.
+    Raises:
+        TypeError: a primal is no Tensor.
+        ValueError: the structures differ, a tangent has another shape than its primal, a primal is given twice.
     """
-    args, kwargs = op.normalise(tuple(args), dict(kwargs))
-    n = len(op.inputs)
-    values = list(args[0]) if op.sequence else list(args[:n])
-    params = args[n:]
 
-    def call(values: Sequence[Any]) -> Any:
-        return op.function(list(values), *params, **kwargs) if op.sequence else op.function(*values, *params, **kwargs)
+    __slots__ = ("__weakref__", "_given", "_key", "_listener", "_masked", "_pushed_parts", "_sparse", "_variables")
 
-    if op.form == "linear":
-        return call(values), call([_tangent(op, k, value, tangents) for k, value in enumerate(values)])
-    if op.elementwise:
-        out = call(values)
-        if not _needs_transpose(op, values, out):
-            return out, _elementwise_tangent(op, values, params, kwargs, out, tangents)
-    return _transposed(call, values, tangents)
+    _forward = True
+    _complex = True  # its records say what shapes and dtypes were
+
+    def __init__(self, primals: Any, tangents: Any) -> None:
+        leaves, structure = pytree.flatten(primals)
+        given, tangent_structure = pytree.flatten(tangents)
+        check_tensors("ForwardAccumulator", "primals", leaves, structure)
+        if len(given) != len(leaves) or not pytree.same(structure, tangent_structure, len(leaves)):
+            raise ValueError(
+                f"ForwardAccumulator: tangents must have the structure of primals; they have {len(given)} and "
+                f"{len(leaves)} leaves"
+            )
+        if len({id(leaf) for leaf in leaves}) < len(leaves):
+            raise ValueError("ForwardAccumulator: a primal is given twice; add up its tangents")
+        self._key = new_key()
+        self._masked = self._sparse = False
+        self._listener = _Listener(self)
+        self._variables: dict[int, tuple[Variable, Tensor]] = {}
+        self._given: list[Tensor] = []
+        self._pushed_parts: tuple[Any, Any] = ((), ())
+        checked = [
+            _tangent(t, x, pytree.path(structure, k)) for k, (t, x) in enumerate(zip(given, leaves, strict=True))
+        ]
+        for primal, tangent in zip(leaves, checked, strict=True):
+            if not primal.dtype.inexact:
+                warn_user(
+                    f"ForwardAccumulator: a primal of dtype {primal.dtype} has no derivative, nor has what is computed "
+                    f"from it"
+                )
+                continue
+            if isinstance(primal, Variable):
+                self._variables[id(primal)] = (primal, tangent)
+            self._given.append(primal)
+            own_slots(primal)[self._key] = tangent  # type: ignore[assignment]
+
+    def __del__(self) -> None:
+        key = getattr(self, "_key", None)
+        if key is not None:
+            retire(key)
+            for primal in self._given:
+                primal._slots.pop(key, None)
+
+    def __enter__(self) -> ForwardAccumulator:
+        """Carry tangents along from here on, or go on.
+
+        Raises:
+            RuntimeError: it does so already. (A ValueError too, as TensorFlow raises.)
+        """
+        if recording.is_active(self):
+            raise recording.RecordingError("Accumulator is already recording.")
+        recording.activate(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        recording.deactivate(self)
+
+    def jvp(self, primals: Any, unconnected_gradients: str = "none") -> Any:
+        """The tangent of each of `primals`: what was given to the accumulator, or computed from it inside the context.
+
+        Args:
+            primals: a Tensor or Variable, or any pytree of them.
+            unconnected_gradients: for what does not depend on the accumulator's primals: `"none"` (None), `"zero"`
+                (zeros of its shape and dtype) or `"error"` (raise).
+
+        Returns:
+            The structure of `primals`; at each leaf a Tensor of its shape and dtype.
+        """
+        check_unconnected(unconnected_gradients)
+        leaves, structure = pytree.flatten(primals)
+        check_tensors("jvp", "primals", leaves, structure)
+        found: list[Any] = []
+        for k, leaf in enumerate(leaves):
+            tangent = leaf._slots.get(self._key)
+            if tangent is None and id(leaf) in self._variables:
+                tangent = self._variables[id(leaf)][1]
+            if tangent is None and unconnected_gradients == "error":
+                raise ValueError(
+                    f"jvp: primals{pytree.path(structure, k)} of shape {leaf.shape} does not depend on the primals "
+                    f"of the accumulator, or was not computed inside its context"
+                )
+            if tangent is None and unconnected_gradients == "zero":
+                tangent = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
+            found.append(tangent)
+        return pytree.unflatten(structure, found)
+
+    # -- what the hot path asks of a recorder
+
+    @property
+    def _records(self) -> _Listener:
+        return self._listener
+
+    def _on_read(self, variable: Variable) -> Any:
+        entry = self._variables.get(id(variable))
+        if entry is None:
+            return None
+        own_slots(variable)[self._key] = entry[1]  # type: ignore[assignment]
+        return entry[1]
+
+    def _meet(self, op: Op, backend: Any, out: Any) -> None:
+        """Nothing to note: every rule runs on Tensors."""
 
 
-def _tangent(op: Op, k: int, value: Any, tangents: Mapping[int, Tensor]) -> Any:
-    """What stands at input k of a linear op in place of its value."""
-    if k in tangents:
-        return tangents[k]
-    name = op.inputs[0 if op.sequence else k]
-    if op.rules[name] is NONDIFF:
-        return value
-    from tape_core.ops.creation import zeros_like
+class _Listener:
+    """Stands where a tape has its list of records. A value's slot is its tangent."""
 
-    return zeros_like(value) if isinstance(value, Tensor) else 0.0
+    __slots__ = ("accumulator",)
+
+    def __init__(self, accumulator: ForwardAccumulator) -> None:
+        self.accumulator = accumulator
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, slot: Any) -> None:
+        """What recorded a slot: nothing that is kept."""
+
+    def append(self, rec: tuple[Any, ...]) -> None:
+        """Push tangents through one op."""
+        accumulator = self.accumulator
+        key, plan = accumulator._key, rec[0]
+        if type(plan) is Part:
+            tangents, parts = accumulator._pushed_parts
+            _put(parts[plan.k], key, tangents[plan.k])
+            return
+        token = recording.ACTIVE.set(recording.without(accumulator))
+        try:
+            with plan.backend.quiet():
+                tangent = push(plan, rec)
+        finally:
+            recording.ACTIVE.reset(token)
+        slots = rec[slot_at(plan.n) + 1]
+        if type(slots) is list:  # several results, whose parts follow
+            accumulator._pushed_parts = tangent, slots
+        else:
+            _put(slots, key, tangent)
 
 
-def _needs_transpose(op: Op, values: Sequence[Any], out: Tensor) -> bool:
-    """Whether a rule may not be its own transpose: the op is not linear over the complex numbers, as `real`."""
-    kinds = {rule.kind for rule in op.compiled.values()}
-    if UNWRITTEN in kinds:
-        return True
-    if not any(isinstance(v, Tensor) and v.dtype.kind == "complex floating" for v in values):
-        return False
-    return VJP in kinds or out.dtype.kind != "complex floating"
+def _put(slots: dict[int, Any], key: int, tangent: Any) -> None:
+    if tangent is None:
+        slots.pop(key, None)
+    else:
+        slots[key] = tangent
 
 
-def _elementwise_tangent(
-    op: Op, values: Sequence[Any], params: Any, kwargs: dict[str, Any], out: Tensor, tangents: Mapping[int, Tensor]
-) -> Any:
-    from tape_core.ops.creation import zeros_like
+def _tangent(given: Any, primal: Any, path: str) -> Tensor:
+    from tape_core.ops.creation import asarray
+    from tape_core.ops.data_types import astype
+
+    if isinstance(given, Tensor) or hasattr(given, "dtype"):
+        tangent = read(given, f"ForwardAccumulator: tangents{path}")
+    else:
+        try:
+            tangent = asarray(given, dtype=primal.dtype, backend=primal.backend.root)
+        except TypeError as error:
+            raise WatchError(f"ForwardAccumulator: tangents{path}: {error}") from None
+    if tangent.shape != primal.shape:
+        raise ValueError(
+            f"ForwardAccumulator: tangents{path} has shape {tangent.shape}, its primal has shape {primal.shape}"
+        )
+    if tangent.backend.root is not primal.backend.root:
+        raise TypeError(
+            f"ForwardAccumulator: tangents{path} is on backend {tangent.backend.name!r}, its primal on "
+            f"{primal.backend.name!r}"
+        )
+    if tangent.dtype is not primal.dtype and primal.dtype.inexact:
+        tangent = astype(tangent, primal.dtype)
+    return tangent  # type: ignore[no-any-return]
+
+
+# -- one op
+
+
+def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
+    """The tangent of an op's result, or a tuple of them, for a record whose slots are tangents.
+
+    A result that has no derivative has None.
+    """
+    plan = plan.recorded
+    out = rec[slot_at(plan.n)]
+    if any([rule.kind == UNWRITTEN for rule in plan.rules]) or type(out) in (tuple, list):
+        return _transposed(plan, rec, out)
+    if not plan.backend.dtype(out.dtype).inexact:
+        return None
+    if plan.op.form == "linear":
+        found = _applied(plan, rec)
+    elif plan.op.elementwise and not _needs_transpose(plan, rec, out):
+        found = _elementwise(plan, rec)
+    else:
+        return _transposed(plan, rec, out)
+    return _transposed(plan, rec, out) if found is None else _like(found, out, plan)
+
+
+def _like(tangent: Tensor, out: Any, plan: Plan) -> Tensor:
+    """A tangent in the result's shape and dtype."""
     from tape_core.ops.data_types import astype
     from tape_core.ops.manipulation import broadcast_to
 
-    values = op.operands(tuple(values))
-    backend = out.backend
-    arrays = [v._array if isinstance(v, Tensor) else v for v in values]
-    slots = [v._slots if isinstance(v, Tensor) else None for v in values]
-    _, plans = op.bindings[backend]
-    plan = plans[sum(1 << k for k in tangents)]
+    dtype, shape = plan.backend.dtype(out.dtype), tuple(out.shape)
+    if tangent.dtype is not dtype:
+        tangent = astype(tangent, dtype)
+    return tangent if tangent.shape == shape else broadcast_to(tangent, shape)
+
+
+def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
+    """A linear op of the tangents; None where the record does not have what that takes."""
+    op = plan.op
+    xp, lift = lifting(plan.backend)
+    inputs: list[Any]
+    if op.sequence:
+        inputs = []
+        specs, tangents = rec[1][0], rec[slot_at(0)]
+        one = next(t for t in tangents if t is not None)
+        for (shape, dtype), tangent in zip(specs, tangents, strict=True):
+            if dtype is None:
+                return None
+            inputs.append(xp.zeros_beside(one, tuple(shape), dtype=dtype) if tangent is None else tangent)
+        inputs = [inputs]
+    else:
+        flowing = {rule.k for rule in plan.rules}
+        inputs = []
+        for k, name in enumerate(op.inputs):
+            array = rec[slot_at(k) + 1]
+            if k in flowing:
+                inputs.append(rec[slot_at(k)])
+            elif op.rules[name] is NONDIFF and array is not None:
+                inputs.append(lift(array, rec[slot_at(k) + 2]))
+            else:
+                return None
+    at = slot_at(plan.n) + 2
+    params, kwargs = (rec[at], rec[at + 1]) if op.has_parameters else ((), {})
+    return op.function(*inputs, *params, **kwargs)
+
+
+def _needs_transpose(plan: Plan, rec: tuple[Any, ...], out: Any) -> bool:
+    """Whether a rule may not be its own transpose: the op is not linear over the complex numbers, as `real`."""
+    dtypes = [rec[slot_at(rule.k)].dtype for rule in plan.rules]
+    if not any([dtype.kind == "complex floating" for dtype in dtypes]):
+        return False
+    return any([rule.kind == VJP for rule in plan.rules]) or plan.backend.dtype(out.dtype).kind != "complex floating"
+
+
+def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
+    from tape_core.ops.manipulation import broadcast_to
+
+    xp, lift = lifting(plan.backend)
+    shape = tuple(rec[slot_at(plan.n)].shape)
     total: Any = None
-    if plan is not None:
-        plan = plan.recorded  # what is computed here is recorded
-        if op.takes_dtype:
-            params = with_raw_dtype(op, backend, params, kwargs)
-        rec = plan.record(plan, arrays, slots, [None] * len(arrays), out._array, out._slots, params, kwargs)
-        xp, lift = lifting(backend)
-        for rule, lifted in zip(plan.rules, plan.lifted, strict=True):
-            t: Any = tangents[rule.k]
-            if rule.kind == VJP:
-                # A diagonal map is its own transpose; it expects what has the result's shape.
-                t = rule.fn(xp, broadcast_to(t, out.shape), *lifted(rec, lift))
-            elif rule.kind == PARTIAL:
-                t = rule.fn(xp, *lifted(rec, lift)) * t
-            elif rule.kind != ONE:
-                t = t * rule.fn
-            total = t if total is None else total + t
-    if total is None:
-        return zeros_like(out) if out.dtype.inexact else None
-    if total.dtype is not out.dtype:
-        total = astype(total, out.dtype)
-    return total if total.shape == out.shape else broadcast_to(total, out.shape)
+    for rule, lifted in zip(plan.rules, plan.lifted, strict=True):
+        t = rec[slot_at(rule.k)]
+        if rule.kind == VJP:
+            # A diagonal map is its own transpose; it expects what has the result's shape.
+            t = rule.fn(xp, t if t.shape == shape else broadcast_to(t, shape), *lifted(rec, lift))
+        elif rule.kind == PARTIAL:
+            t = rule.fn(xp, *lifted(rec, lift)) * t
+        elif rule.kind != ONE:
+            t = t * rule.fn
+        total = t if total is None else total + t
+    return total
 
 
-def _transposed(call: Any, values: list[Any], tangents: Mapping[int, Tensor]) -> tuple[Any, Any]:
-    from tape_core.ops.creation import zeros_like
-    from tape_core.ops.elementwise import positive
-    from tape_core.tape import GradientTape
+def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
+    """By the transpose of the VJP, found by a tape on its cotangent."""
+    from tape_core.tape import GradientTape, conj
 
-    # A tape may know the very Tensors given; the inner one must not mistake one for two.
-    moving = {k: positive(values[k]) for k in tangents}
-    with GradientTape(watch_accessed_variables=False) as outer:
-        with GradientTape(watch_accessed_variables=False) as inner:
-            inner.watch(list(moving.values()))
-            out = call([moving.get(k, value) for k, value in enumerate(values)])
-        outs = list(out) if isinstance(out, tuple | list) else [out]
-        flowing = [o for o in outs if o.dtype.inexact]
-        seeds = [zeros_like(o) for o in flowing]
-        outer.watch(seeds)
-        cotangents = inner.gradient(flowing, list(moving.values()), output_gradients=seeds)
-        cotangents = [c.densify() if hasattr(c, "densify") else c for c in cotangents]
-    reached = [(c, tangents[k]) for c, k in zip(cotangents, moving, strict=True) if c is not None]
-    found = (
-        outer.gradient([c for c, _ in reached], seeds, output_gradients=[t for _, t in reached])
-        if reached
-        else [None] * len(seeds)
-    )
-    each = iter([zeros_like(seed) if t is None else t for t, seed in zip(found, seeds, strict=True)])
-    by_result = tuple([next(each) if o.dtype.inexact else None for o in outs])
-    return out, by_result if isinstance(out, tuple | list) else by_result[0]
+    xp, lift = lifting(plan.backend)
+    several = type(out) in (tuple, list)
+    outs = [lift(o, {}) for o in out] if several else [lift(out, {})]
+    flowing = [o.dtype.inexact for o in outs]
+    seeds = [xp.zeros_like(o) for o in outs]
+    watched = [seed for seed, flows in zip(seeds, flowing, strict=True) if flows]
+    sequence = plan.op.sequence
+    tangents = list(rec[slot_at(0)]) if sequence else [rec[slot_at(rule.k)] for rule in plan.rules]
+    numbered = list(rec)
+    if sequence:
+        numbered[slot_at(0)] = tuple([None if t is None else k for k, t in enumerate(tangents)])
+    else:
+        for j, rule in enumerate(plan.rules):
+            numbered[slot_at(rule.k)] = j
+    grads: list[Any] = [None] * len(tangents)
+    with GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(watched)
+        plan.backward_careful(tuple(seeds) if several else seeds[0], tuple(numbered), grads, xp, lift, False)
+        grads = [g.densify() if hasattr(g, "densify") else g for g in grads]
+    pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None]
+    found: list[Any] = [None] * len(watched)
+    if pairs and watched:
+        # The tape conjugates what is complex, a tangent is carried along as it is.
+        found = tape.gradient([g for g, _ in pairs], watched, output_gradients=[conj(t) for _, t in pairs])
+    each = iter([xp.zeros_like(seed) if t is None else conj(t) for t, seed in zip(found, watched, strict=True)])
+    results = [next(each) if flows else None for flows in flowing]
+    return tuple(results) if several else results[0]

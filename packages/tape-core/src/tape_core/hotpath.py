@@ -84,7 +84,17 @@ def unary_call(op: Op) -> Callable[..., Any]:
                 if out.dtype is not a.dtype:
                     tape._meet(op, backend, out)
                 specs = ((a.shape, a.dtype),) if tape._complex else None
-                records.append((plan, specs, i, a if plan.keep1 else None, s, out if plan.keep_out else None, slots))
+                records.append(
+                    (
+                        plan,
+                        specs,
+                        i,
+                        a if plan.keep1 else None,
+                        s,
+                        out if plan.keep_out or tape._forward else None,
+                        slots,
+                    )
+                )
         return result
 
     return call
@@ -143,7 +153,7 @@ def single_call(op: Op) -> Callable[..., Any]:
                 if out.dtype is not a.dtype:
                     tape._meet(op, backend, out)
                 specs = ((a.shape, a.dtype),) if not elementwise or tape._complex else None
-                kept, out_kept = a if plan.keep1 else None, out if plan.keep_out else None
+                kept, out_kept = a if plan.keep1 else None, out if plan.keep_out or tape._forward else None
                 records.append((plan, specs, i, kept, s, out_kept, slots, params, kwargs))
         return result
 
@@ -191,7 +201,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             s1 = x1._slots
             if kind2 in _TENSORS:
                 if x2.backend is not backend:
-                    op.operands((x1, x2))
+                    return call(*op.operands((x1, x2)))
                 a2 = x2._array
                 s2 = x2._slots
                 scalar = False
@@ -284,7 +294,9 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 tape._meet(op, backend, out)
             keep1 = a1 if plan.keep1 else None
             keep2 = a2 if plan.keep2 else None
-            records.append((plan, specs, i1, keep1, s1, i2, keep2, s2, out if plan.keep_out else None, slots))
+            records.append(
+                (plan, specs, i1, keep1, s1, i2, keep2, s2, out if plan.keep_out or tape._forward else None, slots)
+            )
         return result
 
     return call
@@ -321,7 +333,8 @@ def general_call(op: Op) -> Callable[..., Any]:
             if kind is Tensor or kind is Variable:
                 if x.backend is not backend:
                     if backend is not None:
-                        op.operands(values)
+                        backend = None
+                        break
                     backend = x.backend
                 slots = x._slots
                 if kind is Variable:
@@ -420,7 +433,9 @@ def finish(
                 if i is not None and records[i] is not None:
                     tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
         slots[key] = base = len(records)
-        records.append(plan.record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
+        records.append(
+            plan.record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept, tape._forward)
+        )
         # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
         for k, part in enumerate(parts):
             part[key] = len(records)

@@ -34,6 +34,9 @@ from tape_core.tensor import Tensor, read
 
 __all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "registry", "transpose", "vjp"]
 
+BatchRule = Callable[..., Any]
+"""How an op does the work for all examples of a vmap, see `tape_core.batching`."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -57,7 +60,9 @@ class Op:
         materialize: bool = True,
         common: Callable[..., Any] | None = None,
         keeping: Callable[..., Any] | None = None,
+        batch: BatchRule | None = None,
     ) -> None:
+        self.batch = batch
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
         self.form = form
@@ -120,12 +125,13 @@ class Op:
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
         keeping = getattr(backend.xp, f"{self.name}_keeping") if self.keeps_on(backend) else None
-        bound = self.bindings[backend] = kernel, Plans(self, rules, keeping)
+        bound = self.bindings[backend] = kernel, Plans(self, rules, keeping, backend)
         return bound
 
     def keeps_on(self, backend: Backend) -> bool:
         """Whether a kernel leaves rules what it has found: the op's own, or one that the backend brings."""
-        return self.keeping is not None or (f"{self.name}_keeping" in backend.kernels and self.may_keep)
+        own = self.keeping is not None or (f"{self.name}_keeping" in backend.kernels and self.may_keep)
+        return own and backend.keeps
 
     def compiled_for(self, backend: Backend, replaced: Mapping[str, RuleSpec]) -> dict[int, Rule]:
         """The rules on a backend that replaces some."""
@@ -156,13 +162,17 @@ class Op:
             first = next(k for k, v in enumerate(values) if v is not None)
             tensor = asarray(values[first])
             return (*values[:first], tensor, *values[first + 1 :])
-        backend = tensors[0].backend
-        for k, value in enumerate(values):
-            if isinstance(value, Tensor) and value.backend is not backend:
-                raise TypeError(
-                    f"{self.name}: {self._input_name(k)} is on backend {value.backend.name!r}, another operand on "
-                    f"{backend.name!r}; convert one with tape_core.asarray(x, backend={backend.name!r})"
-                )
+        backend = max([tensor.backend for tensor in tensors], key=_level)
+        if any([tensor.backend is not backend for tensor in tensors]):
+            from tape_core.backends.batched import lifted
+
+            for k, value in enumerate(values):
+                if isinstance(value, Tensor) and value.backend.root is not backend.root:
+                    raise TypeError(
+                        f"{self.name}: {self._input_name(k)} is on backend {value.backend.name!r}, another operand on "
+                        f"{backend.name!r}; convert one with tape_core.asarray(x, backend={backend.name!r})"
+                    )
+            values = tuple([lifted(v, backend) if isinstance(v, Tensor) else v for v in values])
         return values
 
     def _input_name(self, k: int) -> str:
@@ -203,6 +213,10 @@ class Op:
         raise kind(f"{self.name}({given}{extra}): {text}") from error
 
 
+def _level(backend: Backend) -> int:
+    return backend.level
+
+
 def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
     return tuple(kernel(*args, **kwargs))
 
@@ -210,15 +224,16 @@ def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[An
 class Plans(dict[int, "Plan | None"]):
     """The plans of an op on a backend, by the set of watched inputs as bits; made when first needed."""
 
-    def __init__(self, op: Op, rules: dict[int, Rule], keeping: Callable[..., Any] | None) -> None:
+    def __init__(self, op: Op, rules: dict[int, Rule], keeping: Callable[..., Any] | None, backend: Backend) -> None:
         self.op = op
+        self.backend = backend
         self.rules = rules
         self.keeping = keeping
         """The kernel that runs where an input is watched, and leaves rules something."""
 
     def __missing__(self, watched: int) -> Plan | None:
         rules = [rule for k, rule in self.rules.items() if watched >> k & 1]
-        plan = self[watched] = Plan(self.op, rules) if rules else None
+        plan = self[watched] = Plan(self.op, rules, self.backend) if rules else None
         return plan
 
 
@@ -284,6 +299,7 @@ def elementwise(
     kernel: Callable[..., Any] | None = None,
     masks: bool = False,
     reason: str | None = None,
+    batch: BatchRule | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare an elementwise op: `elementwise(x1=lambda xp, x2: x2, x2=lambda xp, x1: x1)`.
@@ -295,7 +311,9 @@ def elementwise(
         reason: for an op through which nothing flows, why.
         rules: per input, in order: the partial derivative as a function or number, a `vjp`, NONDIFF or TODO.
     """
-    return _declare(form="elementwise", rules=rules, samples=samples, kernel=kernel, masks=masks, reason=reason)
+    return _declare(
+        form="elementwise", rules=rules, samples=samples, kernel=kernel, masks=masks, reason=reason, batch=batch
+    )
 
 
 def linear(
@@ -305,6 +323,7 @@ def linear(
     sequence: bool = False,
     sparse: bool = False,
     extension: str | None = None,
+    batch: BatchRule | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare an op linear in its differentiable inputs: `linear(x=transpose(lambda xp, g, x_spec: ...))`.
@@ -321,6 +340,7 @@ def linear(
         sequence=sequence,
         sparse=sparse,
         extension=extension,
+        batch=batch,
     )
 
 
@@ -335,6 +355,7 @@ def op(
     materialize: bool = True,
     common: Callable[..., Any] | None = None,
     keeping: Callable[..., Any] | None = None,
+    batch: BatchRule | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two.
@@ -358,4 +379,5 @@ def op(
         materialize=materialize,
         common=common,
         keeping=keeping,
+        batch=batch,
     )

@@ -15,6 +15,7 @@ from tape_core.indexed_slices import IndexedSlices
 from tape_core.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, slot_at, spec_of
 
 if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
     from tape_core.op import Op
 
 Lift = Callable[[Any, Any], Any]
@@ -27,6 +28,7 @@ class Plan:
         "_lifted",
         "_narrowed",
         "_recorded",
+        "backend",
         "backward",
         "backward_reusing",
         "keep1",
@@ -39,8 +41,9 @@ class Plan:
         "rules",
     )
 
-    def __init__(self, op: Op, rules: Sequence[Rule]) -> None:
+    def __init__(self, op: Op, rules: Sequence[Rule], backend: Backend) -> None:
         self.op = op
+        self.backend = backend
         self.rules = tuple(rules)
         self.n = 1 if op.sequence else len(op.inputs)
         self.keeps = frozenset[int]().union(*(rule.keeps for rule in rules))
@@ -59,7 +62,9 @@ class Plan:
         """The plan for the same records where the sweep is recorded: the op's own rules in place of fused ones."""
         if self._recorded is None:
             fused = any(rule.recorded for rule in self.rules)
-            self._recorded = Plan(self.op, [rule.recorded or rule for rule in self.rules]) if fused else self
+            self._recorded = (
+                Plan(self.op, [rule.recorded or rule for rule in self.rules], self.backend) if fused else self
+            )
         return self._recorded
 
     @property
@@ -77,7 +82,7 @@ class Plan:
         if len(ks) == len(self.rules):
             return self
         if ks not in self._narrowed:
-            self._narrowed[ks] = Plan(self.op, [rule for rule in self.rules if rule.k in ks])
+            self._narrowed[ks] = Plan(self.op, [rule for rule in self.rules if rule.k in ks], self.backend)
         return self._narrowed[ks]
 
     def backward_careful(
@@ -116,8 +121,8 @@ class Plan:
                     d = project(xp, d, specs[rule.k])
             elif not isinstance(d, IndexedSlices):
                 d = checked(xp, d, specs[rule.k], rule)
-                if masked and type(g) is not tuple and xp.any(xp.isnan(d)) and not xp.any(g != 0):
-                    d = xp.where(xp.isnan(d), 0, d)
+                if masked and type(g) is not tuple:
+                    d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
             i = rec[at]
             h = grads[i]
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
@@ -144,12 +149,12 @@ def _record_source(op: Op, plan: Plan) -> str:
         fields += [f"({', '.join(specs)},)"]
         for k in range(plan.n):
             fields += [f"at[{k}]", *([f"arrays[{k}]", f"slots_of[{k}]"] if k in plan.keeps else ["None", "None"])]
-    fields += ["out" if plan.keep_out else "None", "slots"]
+    fields += ["out" if plan.keep_out else "out if forward else None", "slots"]
     if op.has_parameters:
         fields += ["params", "kwargs"]
     if any(rule.keeps_kept for rule in plan.rules):
         fields += ["kept"]
-    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=()):"
+    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=(), forward=False):"
     return f"{header}\n    return ({', '.join(fields)},)"
 
 

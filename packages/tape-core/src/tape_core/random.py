@@ -7,6 +7,7 @@ import random as stdlib
 from typing import Any
 
 from tape_core import dtypes
+from tape_core.backends.errors import BatchError
 
 Shape = int | tuple[int, ...]
 
@@ -32,6 +33,8 @@ class Generator:
     def _fractions(self, n: int, backend: Any, device: Any) -> Any:
         """n float64 Tensors elements in [0, 1), multiples of 2**-31."""
         from tape_core.ops.creation import asarray
+
+        _refuse_inside_vmap()
 
         words = memoryview(self._bits.randbytes(4 * n)).cast("i")
         integers = asarray(words, dtype="int32", backend=backend, device=device, copy=True)
@@ -91,6 +94,7 @@ class Generator:
 
         if high <= low:
             raise ValueError(f"integers: high must be above low, got low={low}, high={high}")
+        _refuse_inside_vmap()
         shape = _tuple(shape)
         values = [self._bits.randrange(low, high) for _ in range(math.prod(shape))]
         return reshape(asarray(values, dtype="int64", backend=backend, device=device), shape)
@@ -99,9 +103,20 @@ class Generator:
         """0 ... n - 1 in random order, int64."""
         from tape_core.ops.creation import asarray
 
+        _refuse_inside_vmap()
         order = list(range(n))
         self._bits.shuffle(order)
         return asarray(order, dtype="int64", backend=backend, device=device)
+
+
+def _refuse_inside_vmap() -> None:
+    from tape_core.backends.batched import OPEN
+
+    if OPEN.get():
+        raise BatchError(
+            "random numbers inside vmap: all examples would get the same. Draw them outside, with an axis for the "
+            "examples, and give them to the function as an argument"
+        )
 
 
 def _truncated(values: Any) -> Any:

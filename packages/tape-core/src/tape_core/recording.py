@@ -6,24 +6,70 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from tape_core.tape import GradientTape
+    from tape_core.variable import Variable
 
-ACTIVE: ContextVar[tuple[GradientTape, ...]] = ContextVar("tape_core.active", default=())
+
+class Recorder(Protocol):
+    """What the hot path asks of tapes and accumulators. `tape_core.rules` has the layout of a record."""
+
+    _key: int
+    """Names it in the slots of tensors."""
+    _sparse: bool
+    _masked: bool
+    """What its records met that the fast backward pass does not handle."""
+
+    @property
+    def _complex(self) -> bool:
+        """Likewise; then records say what shapes and dtypes were."""
+
+    @property
+    def _forward(self) -> bool:
+        """Whether records must have the result: tangents are pushed forward at once."""
+
+    @property
+    def _records(self) -> Any:
+        """Where records are appended, each at the slot that is its length before."""
+
+    def _on_read(self, variable: Variable) -> Any:
+        """A variable without a slot was read: its slot, if it has one now."""
+
+    def _meet(self, op: Any, backend: Any, out: Any) -> None:
+        """A record of this op and result follows."""
+
+
+ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", default=())
 """The tapes that record in this context, in the order they were entered."""
 
 
 _THREADS_INHERIT = bool(getattr(sys.flags, "thread_inherit_context", False))
 
 
-def activate(tape: GradientTape) -> None:
-    """Let `tape` record."""
-    _set((*ACTIVE.get(), tape))
+class RecordingError(RuntimeError, ValueError):
+    """A tape was entered, left or stopped in the wrong order. (A ValueError too, as TensorFlow raises.)"""
 
 
-def deactivate(tape: GradientTape) -> None:
+def activate(tape: Recorder) -> None:
+    """Let `tape` record.
+
+    Accumulators come last: what they compute with a result is recorded by tapes that know the result by then.
+    """
+    tapes = tuple(ACTIVE.get())
+    k = len(tapes)
+    while k and tapes[k - 1]._forward and not tape._forward:
+        k -= 1
+    _set((*tapes[:k], tape, *tapes[k:]))
+
+
+def without(accumulator: Recorder) -> tuple[Recorder, ...]:
+    """What records the tangents that an accumulator computes: all tapes, and the accumulators around it."""
+    tapes = tuple(ACTIVE.get())
+    return tapes[: tapes.index(accumulator)]
+
+
+def deactivate(tape: Recorder) -> None:
     """Stop `tape`, wherever it stands: tapes may be left in any order, and an exception leaves none behind."""
     tapes = ACTIVE.get()
     if tapes and tapes[-1] is tape:
@@ -32,13 +78,13 @@ def deactivate(tape: GradientTape) -> None:
         _set(tuple([other for other in tapes if other is not tape]))
 
 
-def is_active(tape: GradientTape) -> bool:
+def is_active(tape: Recorder) -> bool:
     """Whether `tape` records here."""
     tapes = ACTIVE.get()
     return bool(tapes) and tape in tapes
 
 
-def _set(tapes: tuple[GradientTape, ...]) -> None:
+def _set(tapes: tuple[Recorder, ...]) -> None:
     owner = _owner() if tapes else None
     ACTIVE.set(tapes if owner is None else _Owned(tapes, owner))
 
@@ -50,7 +96,7 @@ class _Owned(tuple):  # type: ignore[type-arg]
     themselves to their owner only. Elsewhere a plain tuple does, and the hot path pays nothing.
     """
 
-    def __new__(cls, tapes: tuple[GradientTape, ...], owner: Any) -> _Owned:
+    def __new__(cls, tapes: tuple[Recorder, ...], owner: Any) -> _Owned:
         self = super().__new__(cls, tapes)
         self.owner = owner
         return self

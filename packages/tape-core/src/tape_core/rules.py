@@ -245,6 +245,9 @@ class Parameters:
         positional = [
             p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
+        self.positional_only = [
+            p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_ONLY and p.name not in inputs
+        ]
         self.defaults = {p.name: p.default for p in signature.parameters.values() if p.name not in inputs}
         self.places = {name: positional.index(name) - len(inputs) for name in self.defaults if name in positional}
 

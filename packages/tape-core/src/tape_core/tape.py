@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree, recording
+from tape_core.arguments import check_tensors, check_unconnected, cotangents_for
 from tape_core.backward import ones_beside, sweep
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
-from tape_core.tensor import Tensor, own_slots, read, wrap
+from tape_core.tensor import Tensor, own_slots, wrap
 from tape_core.variable import Variable
 
 if TYPE_CHECKING:
@@ -22,14 +23,24 @@ if TYPE_CHECKING:
     from tape_core.op import Op
 
 _keys = count()
+
+
+def new_key() -> int:
+    """What names a recorder in the slots of tensors."""
+    key = next(_keys)
+    _live.add(key)
+    return key
+
+
+def retire(key: int) -> None:
+    """Its recorder is gone."""
+    _live.discard(key)
+
+
 _live: set[int] = set()  # the keys in use; other keys in the slots of tensors are of tapes that are gone
 
 _NOT_READ = (None, ())  # in place of a variable and its slots
 _PURGE_ABOVE = 8  # slots of tapes that are gone are dropped when a value has more than this many
-
-
-class RecordingError(RuntimeError, ValueError):
-    """A tape was entered, left or stopped in the wrong order. (A ValueError too, as TensorFlow raises.)"""
 
 
 class WatchError(TypeError, ValueError):
@@ -87,6 +98,8 @@ class GradientTape:
         "_watch_accessed",
     )
 
+    _forward = False  # whether tangents are pushed forward at once
+
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         self._persistent = bool(persistent)
         self._watch_accessed = bool(watch_accessed_variables)
@@ -100,8 +113,7 @@ class GradientTape:
         _live.discard(self._key)
 
     def _begin(self) -> None:
-        self._key = key = next(_keys)
-        _live.add(key)
+        self._key = new_key()
         self._records: list[Any] = []
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
@@ -122,7 +134,7 @@ class GradientTape:
             RuntimeError: the tape is recording already.
         """
         if recording.is_active(self):
-            raise RecordingError(
+            raise recording.RecordingError(
                 "Tape is still recording, This can happen if you try to re-enter an already-active tape."
             )
         self._start()
@@ -147,7 +159,7 @@ class GradientTape:
             RuntimeError: the tape is not recording.
         """
         if not recording.is_active(self):
-            raise RecordingError("Tape is not recording.")
+            raise recording.RecordingError("Tape is not recording.")
         self._clear()
         self._past = {}
 
@@ -159,7 +171,7 @@ class GradientTape:
             RuntimeError: the tape is not recording.
         """
         if not recording.is_active(self):
-            raise RecordingError("Trying to stop recording a tape which is not recording.")
+            raise recording.RecordingError("Trying to stop recording a tape which is not recording.")
         recording.deactivate(self)
         try:
             yield
@@ -264,17 +276,100 @@ class GradientTape:
             TypeError: a leaf of `target` or `sources` is not a Tensor.
             ValueError: `output_gradients` do not fit, or a source is unconnected and that is an error.
         """
-        if unconnected_gradients not in ("none", "zero", "error"):
-            raise ValueError(
-                f"Unknown value for unconnected_gradients: {unconnected_gradients!r}; use 'none', 'zero' or 'error'"
-            )
+        check_unconnected(unconnected_gradients)
         targets, target_structure = pytree.flatten(target)
         leaves, structure = pytree.flatten(sources)
-        _check_tensors("target", targets, target_structure)
-        _check_tensors("sources", leaves, structure)
+        check_tensors("gradient", "target", targets, target_structure)
+        check_tensors("gradient", "sources", leaves, structure)
         cotangents = None
         if output_gradients is not None:
-            cotangents = _cotangents(targets, target_structure, output_gradients)
+            cotangents = cotangents_for(targets, target_structure, output_gradients)
+        self._begin_use("gradient")
+        try:
+            results = self._gradient(targets, leaves, cotangents, release=not self._persistent)
+        finally:
+            self._end_use()
+        for k, result in enumerate(results):
+            if result is None:
+                results[k] = self._unconnected("gradient", leaves[k], pytree.path(structure, k), unconnected_gradients)
+        return pytree.unflatten(structure, results)
+
+    def jacobian(
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: str = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """The derivative of each element of `target` with respect to each element of `sources`.
+
+        All rows at once: the backward pass runs on a batch of cotangents, as under :func:`~tape_core.vmap`.
+
+        >>> import tape_core as tc
+        >>> x = tc.asarray([1.0, 2.0])
+        >>> with tc.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x[::-1]
+        >>> tape.jacobian(y, x).tolist()
+        [[2.0, 1.0], [2.0, 1.0]]
+
+        Args:
+            target: a Tensor, or any pytree of them.
+            sources: a Tensor or Variable, or any pytree of them.
+            unconnected_gradients: as for :meth:`gradient`.
+            parallel_iterations: at most so many elements of the target at once, to use less memory; by default all.
+            experimental_use_pfor: with False, one element after the other.
+
+        Returns:
+            The structure of `target`; at each leaf the structure of `sources`, with Tensors of shape
+            `target.shape + source.shape`.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: as :meth:`gradient`.
+        """
+        from tape_core.jacobians import jacobian
+
+        chunk = parallel_iterations if experimental_use_pfor else 1
+        return jacobian(self, target, sources, unconnected_gradients, chunk, loop=not experimental_use_pfor)
+
+    def batch_jacobian(
+        self,
+        target: Any,
+        source: Any,
+        unconnected_gradients: str = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """The Jacobian of each example: row k of `target` depends on row k of `source` only.
+
+        >>> import tape_core as tc
+        >>> x = tc.asarray([[1.0, 2.0], [3.0, 4.0]])
+        >>> with tc.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> tape.batch_jacobian(y, x).tolist()
+        [[[2.0, 0.0], [0.0, 4.0]], [[6.0, 0.0], [0.0, 8.0]]]
+
+        Args:
+            target: a Tensor of shape `(b, *m)`.
+            source: a Tensor of shape `(b, *n)`.
+            unconnected_gradients, parallel_iterations, experimental_use_pfor: as for :meth:`jacobian`.
+
+        Returns:
+            A Tensor of shape `(b, *m, *n)`.
+
+        Raises:
+            ValueError: the numbers of examples differ, or there are no elements beside them.
+            RuntimeError, TypeError: as :meth:`gradient`.
+        """
+        from tape_core.jacobians import batch_jacobian
+
+        chunk = parallel_iterations if experimental_use_pfor else 1
+        return batch_jacobian(self, target, source, unconnected_gradients, chunk, loop=not experimental_use_pfor)
+
+    def _begin_use(self, method: str) -> None:
+        """Before the records are used for a derivative."""
         if self._used and not self._persistent:
             raise RuntimeError(
                 "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
@@ -282,29 +377,36 @@ class GradientTape:
         if recording.is_active(self):
             if self._persistent:
                 warn_user(
-                    "GradientTape.gradient: called inside the context of a persistent tape, which records it; this "
-                    "is needed for higher-order derivatives only, and costs time and memory: call it after the block"
+                    f"GradientTape.{method}: called inside the context of a persistent tape, which records it; this "
+                    f"is needed for higher-order derivatives only, and costs time and memory: call it after the block"
                 )
             else:
                 recording.deactivate(self)
-        try:
-            results = self._gradient(targets, leaves, cotangents)
-        finally:
-            if not self._persistent:
-                self._used = True
-                self._clear()
-        for k, result in enumerate(results):
-            if result is None:
-                leaf = leaves[k]
-                if unconnected_gradients == "error":
-                    raise ValueError(self._why_unconnected(leaf, pytree.path(structure, k)))
-                if not leaf.dtype.inexact:
-                    self._warn_of_dtype("gradient", leaf)
-                if unconnected_gradients == "zero":
-                    results[k] = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
-        return pytree.unflatten(structure, results)
 
-    def _gradient(self, targets: list[Any], sources: list[Any], cotangents: list[Any] | None) -> list[Any]:
+    def _end_use(self) -> None:
+        """After it, also where it failed."""
+        if not self._persistent:
+            self._used = True
+            self._clear()
+
+    def _unconnected(
+        self, method: str, source: Any, path: str, unconnected_gradients: str, shape: tuple[int, ...] | None = None
+    ) -> Any:
+        """What stands for a derivative, of this shape, with respect to a source that the target does not depend on."""
+        if unconnected_gradients == "error":
+            raise ValueError(self._why_unconnected(method, source, path))
+        if not source.dtype.inexact:
+            self._warn_of_dtype(method, source)
+        if unconnected_gradients == "none":
+            return None
+        array = source._array
+        if shape is None:
+            return wrap(source.backend.xp.zeros_like(array), source.backend)
+        return wrap(source.backend.xp.zeros_beside(array, shape, dtype=array.dtype), source.backend)
+
+    def _gradient(
+        self, targets: list[Any], sources: list[Any], cotangents: list[Any] | None, *, release: bool
+    ) -> list[Any]:
         key, variables = self._key, self._variables
         recorded, is_complex = bool(ACTIVE.get()), self._complex
         slots_of: list[tuple[int, ...]] = []
@@ -322,22 +424,23 @@ class GradientTape:
             given = None if cotangents is None else cotangents[k]
             g = ones_beside(target) if given is None else given
             slot = target._slots.get(key)
+            recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
             if slot is not None:
                 own = seeds.setdefault(target.backend, {})
-                g = _conj(g) if is_complex else g
+                g = conj(g) if is_complex else g
                 own[slot] = g if slot not in own else own[slot] + g
             elif any([source is target for source in sources]) and target.dtype.inexact:
                 direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
         totals: list[Any] = [direct.get(id(source)) for source in sources] if direct else [None] * len(sources)
         for n, (backend, own) in enumerate(seeds.items(), start=1):
-            found = sweep(self, backend, own, wanted, recorded, release=not self._persistent and n == len(seeds))
+            found = sweep(self, backend, own, wanted, recorded, release=release and n == len(seeds))
             for k, slots in enumerate(slots_of):
                 for slot in slots:
                     part = found.get(slot)
                     if part is None:
                         continue
                     if is_complex:
-                        part = _conj(part)
+                        part = conj(part)
                     total = totals[k]
                     totals[k] = part if total is None else total + part
         return totals
@@ -352,7 +455,7 @@ class GradientTape:
                 f"make it with tape_core.{what}(..., dtype=tape_core.float32)"
             )
 
-    def _why_unconnected(self, source: Tensor, path: str) -> str:
+    def _why_unconnected(self, method: str, source: Tensor, path: str) -> str:
         what = f"Variable {source.name!r}" if isinstance(source, Variable) and source.name else type(source).__name__
         label = f"{what}{path} of shape {source.shape}, dtype {source.dtype}"
         if not source.dtype.inexact:
@@ -368,80 +471,18 @@ class GradientTape:
                 "it was not watched (tape.watch(x) inside the context, before it is used), or the target was not "
                 "computed from it, or the path is cut by numpy(), an integer cast or stop_gradient"
             )
-        return f"gradient: the target does not depend on the source {label}: {why}"
+        return f"{method}: the target does not depend on the source {label}: {why}"
 
 
-def _check_tensors(argument: str, leaves: list[Any], structure: pytree.Structure) -> None:
-    if structure is None or structure is list or structure is tuple or pytree.are_tensors(leaves):
-        return  # the common structures are those of Tensors only
-    k, leaf = next((k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, Tensor))
-    if isinstance(leaf, IndexedSlices):
-        hint = "; use its densify()"
-    elif leaf is None:
-        hint = "; was it the gradient of something unconnected?"
-    else:
-        hint = "; use tape_core.asarray to make one, before the computation"
-    raise TypeError(
-        f"gradient: {argument}{pytree.path(structure, k)} must be a Tensor or Variable, got {leaf!r} of type "
-        f"{type(leaf).__name__!r}{hint}"
-    )
-
-
-def _conj(value: Any) -> Any:
+def conj(value: Any) -> Any:
     """The conjugate of a complex cotangent: rules are plain transposes, gradients are conjugated (see `rules`)."""
     if isinstance(value, IndexedSlices):
-        return IndexedSlices(_conj(value.values), value.indices, value.dense_shape)
+        return IndexedSlices(conj(value.values), value.indices, value.dense_shape)
     if value.dtype.kind != "complex floating":
         return value
-    from tape_core.ops.elementwise import conj
+    from tape_core.ops.elementwise import conj as conjugate
 
-    return conj(value)
-
-
-def _cotangents(targets: list[Any], structure: pytree.Structure, output_gradients: Any) -> list[Any]:
-    """One cotangent per target leaf, checked; None stands for ones."""
-    if len(targets) == 1:
-        given = [output_gradients]
-        if isinstance(output_gradients, list | tuple) and len(output_gradients) == 1:
-            only = output_gradients[0]
-            shape = only.shape if isinstance(only, Tensor) else None
-            # [g] for one target is g, unless the target has one element and g is its value.
-            if only is None or (targets[0].shape != (1,) or shape == (1,)):
-                given = [only]
-    else:
-        given = pytree.flatten(output_gradients)[0]
-    if len(given) != len(targets):
-        raise ValueError(
-            f"gradient: output_gradients has {len(given)} leaves, target has {len(targets)}; give one for each"
-        )
-    return [
-        None if g is None else _cotangent(g, t, pytree.path(structure, k))
-        for k, (g, t) in enumerate(zip(given, targets, strict=True))
-    ]
-
-
-def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
-    from tape_core.ops.creation import asarray
-    from tape_core.ops.data_types import astype
-
-    if isinstance(given, Tensor) or hasattr(given, "dtype"):
-        seed = read(given, f"gradient: output_gradients{path}")
-    else:
-        seed = asarray(given, dtype=target.dtype, backend=target.backend)
-    if seed.shape != target.shape:
-        raise ValueError(
-            f"gradient: output_gradients{path} has shape {seed.shape}, its target has shape {target.shape}; "
-            f"they must be the same"
-        )
-    if seed.backend is not target.backend:
-        raise TypeError(
-            f"gradient: output_gradients{path} is on backend {seed.backend.name!r}, its target on "
-            f"{target.backend.name!r}"
-        )
-    if seed.dtype is not target.dtype and target.dtype.inexact:
-        seed = astype(seed, target.dtype)
-    tensor: Tensor = seed
-    return tensor
+    return conjugate(value)
 
 
 def warn_user(message: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 import tape_core as tc
 import torch
 from tape_core.extend import registry
-from tape_core.forward import push_forward
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -139,28 +138,11 @@ class Case:
                 self._close(f"tangent {k}", b * 0 if a is None else a, a * 0 if b is None else b)
 
     def _pushed(self, values: list[Any], directions: list[Any]) -> list[Any]:
-        """The tangents of our results: by the op's own, or else as the transpose of the VJP."""
-        bound = getattr(self.ours, "bound", None)
-        single = getattr(getattr(self.ours, "function", None), "op", None)
-        if bound is not None and single is not None and self.observe is None and self.prepared is None:
-            given, args, kwargs = self._replaced(values)
-            args, kwargs = bound(given, *args, **kwargs)
-            inputs = args[0] if single.sequence else args
-            tangents = {k: d for k, x in enumerate(inputs) for v, d in zip(values, directions, strict=True) if x is v}
-            if len(tangents) == len(values):
-                return _results(push_forward(single, args, kwargs, tangents)[1])
-        with tc.GradientTape() as outer:
-            with tc.GradientTape() as inner:
-                inner.watch(values)
-                outs = self._ours(values)
-            flowing = [o for o in outs if o.dtype.inexact]
-            seeds = [tc.zeros_like(o) for o in flowing]
-            outer.watch(seeds)
-            cotangents = inner.gradient(flowing, values, output_gradients=seeds)
-            cotangents = [c.densify() if isinstance(c, tc.IndexedSlices) else c for c in cotangents]
-        reached = [(c, d) for c, d in zip(cotangents, directions, strict=True) if c is not None]
-        tangents = iter(outer.gradient([c for c, _ in reached], seeds, output_gradients=[d for _, d in reached]))
-        return [next(tangents) if o.dtype.inexact else None for o in outs]
+        """The tangents of our results."""
+        with tc.ForwardAccumulator(values, directions) as accumulator:
+            outs = self._ours(values)
+        found: list[Any] = accumulator.jvp(outs)
+        return found
 
     def _replaced(self, leaves: list[Any]) -> Any:
         """The sample for ours, with other leaves."""

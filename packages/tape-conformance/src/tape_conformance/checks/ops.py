@@ -15,6 +15,7 @@ from tape_core.tensor import wrap
 
 from tape_conformance import calculus, reference
 from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal
+from tape_conformance.checks.transforms import transform_checks
 from tape_conformance.samples import Case, Drawn, Leaf, drawn, here
 
 # float64 against float64: what different algorithms for one value may differ by.
@@ -34,6 +35,8 @@ def op_checks(op: Op, target: Target) -> Iterator[Check]:
         at = case.label
         yield _check(f"{op.name}/value/{at}", check_value, case)
         yield _check(f"{op.name}/mutation/{at}", check_mutation, case)
+        if case.by_keyword is not None:
+            yield _check(f"{op.name}/keywords/{at}", check_keywords, case)
         if case.leaves:
             yield _check(f"{op.name}/layout/{at}", check_layout, case)
             yield _check(f"{op.name}/float32/{at}", check_float32, case)
@@ -44,6 +47,7 @@ def op_checks(op: Op, target: Target) -> Iterator[Check]:
             yield _check(f"{op.name}/second/{at}", check_second, case)
             if not op.sequence:
                 yield _check(f"{op.name}/memory/{at}", check_memory, case)
+    yield from transform_checks(op, samples)
     if op.elementwise and found:
         yield _check(f"{op.name}/special", check_special, op, found[0])
         if op.differentiable and (plain := _plain(found)):
@@ -75,6 +79,16 @@ def check_value(case: Case) -> None:
     outs = case.call()
     for k, (found, expected) in enumerate(zip(case.observed(outs), reference.results(case), strict=True)):
         expect_close(found.numpy(), expected, f"result {k}", VALUE)
+
+
+def check_keywords(case: Case) -> None:
+    """Parameters may be given by name: a kernel calls them as the standard does."""
+    assert case.by_keyword is not None
+    args, kwargs = case.by_keyword
+    out = case.op.function(*args, **kwargs)
+    outs = tuple(out) if isinstance(out, tuple | list) else (out,)
+    for k, (found, expected) in enumerate(zip(case.observed(outs), case.observed(case.call()), strict=True)):
+        expect_close(found.numpy(), expected.numpy(), f"result {k}", SAME)
 
 
 def check_vjp(case: Case, leaf: Leaf, target: Target) -> None:

@@ -34,6 +34,10 @@ class AxisError(ValueError, IndexError):
     """An axis that the array does not have: both, as in NumPy."""
 
 
+class BatchError(TypeError, ValueError):
+    """What cannot be done inside :func:`~tape_core.vmap`, where a Tensor stands for many examples at once."""
+
+
 def listing(names: Iterable[str]) -> str:
     """Backend names as messages show them.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any
 
 from tape_core import dtypes
@@ -49,6 +50,9 @@ class Backend:
         self.rules = {op: dict(by_input) for op, by_input in (rules or {}).items()}
         self.scalar_types: frozenset[type] = frozenset()
         self.array_class: Any = None
+        self.level = 0  # how many hidden axes its arrays carry, see `tape_core.backends.batched`
+        self.root: Backend = self
+        self.keeps = True  # whether its kernels may keep something for rules
         self.version = version or str(getattr(namespace, "__version__", "unknown"))
         self.xp: Any = Kernels(self)
         self._raw_dtypes: dict[DType, Any] = {}
@@ -56,6 +60,13 @@ class Backend:
 
     def __repr__(self) -> str:
         return f"<backend {self.name} {self.version}>"
+
+    @cached_property
+    def batched(self) -> Backend:
+        """The backend whose arrays are this one's with a hidden leading axis."""
+        from tape_core.backends.batched import Batched
+
+        return Batched(self)
 
     # -- dtypes
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tape_core import batching
 from tape_core.backends.checks import check_inexact
 from tape_core.op import op, vjp
 from tape_core.ops.manipulation import sum_to
@@ -125,6 +126,7 @@ def _attend_samples(draw: Draw) -> Iterator[Sample]:
     kernel=lambda xp, arrays, **parameters: _attend_keeping(xp, arrays, **parameters)[0],
     keeping=_attend_keeping,
     samples=_attend_samples,
+    batch=batching.stacks(2),
 )
 def attend(arrays: Sequence[ArrayLike], /, *, is_causal: bool = False, scale: float | None = None) -> Tensor:
     """Attention of `[query, key, value]` or `[query, key, value, mask]`: what :func:`scaled_dot_product_attention` is

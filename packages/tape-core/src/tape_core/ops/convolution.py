@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core import batching
 from tape_core.backends.checks import check_conv
 from tape_core.backends.windows import Ints, Layout, Padding, Windows, spatial_axes, transposed_windows, windows
 from tape_core.op import op, vjp
@@ -317,7 +318,7 @@ def _conv_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "layout must", draw(1, 4, 2), draw(2, 2, 3), layout="NWC")
 
 
-@op(x=vjp(_conv_x), w=vjp(_conv_w), kernel=_conv_kernel, samples=_conv_samples)
+@op(x=vjp(_conv_x), w=vjp(_conv_w), kernel=_conv_kernel, samples=_conv_samples, batch=batching.with_one_kernel)
 def conv(
     x: ArrayLike,
     w: ArrayLike,
@@ -374,6 +375,7 @@ def _conv_transpose_samples(draw: Draw) -> Iterator[Sample]:
     w=vjp(_conv_transpose_w),
     kernel=_conv_transpose_kernel,
     samples=_conv_transpose_samples,
+    batch=batching.with_one_kernel,
 )
 def conv_transpose(
     x: ArrayLike,

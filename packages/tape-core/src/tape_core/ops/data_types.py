@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core import dtypes
+from tape_core import batching, dtypes
 from tape_core.backends import selection
 from tape_core.dtypes import DType
 from tape_core.op import linear, transpose
@@ -21,7 +21,7 @@ def _astype_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "unknown dtype 'float'", draw(2), "float")
 
 
-@linear(x=transpose(lambda xp, g: g), samples=_astype_samples)
+@linear(x=transpose(lambda xp, g: g), samples=_astype_samples, batch=batching.elementwise)
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
     """`x` in another dtype."""
 
@@ -35,6 +35,7 @@ def _device_samples(draw: Draw) -> Iterator[Sample]:
     x=transpose(lambda xp, g, origin: xp.to_device(g, origin, origin)),
     kernel=lambda xp, x, device, origin: x.to_device(xp.raw_device(device)) if hasattr(x, "to_device") else x,
     samples=_device_samples,
+    batch=batching.elementwise,
 )
 def to_device(x: ArrayLike, /, device: str, origin: str = "") -> Tensor:
     """`x` on another device; the gradient travels back to `origin`."""

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+from tape_core import batching
+from tape_core.backends.batched import holds
 from tape_core.op import op, vjp
 from tape_core.ops.creation import eye
 from tape_core.ops.elementwise import conj as conjugate
@@ -112,7 +114,7 @@ def _quarter(xp: Any, upper: Any, g: Any) -> Any:
     return (xp.tril(product) + xp.tril(product, k=-1)) * 0.25
 
 
-@op(x=vjp(_cholesky_vjp), extension="linalg", samples=_cholesky_samples)
+@op(x=vjp(_cholesky_vjp), extension="linalg", samples=_cholesky_samples, batch=batching.stacks(2))
 def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     """The lower triangular L with `L @ conj(L.mT) == x` for a Hermitian positive definite x, or its adjoint.
 
@@ -145,7 +147,14 @@ def _eigh_vjp(xp: Any, g: Any, out: Any) -> Any:
     return conj(xp, xp.matmul(xp.matmul(v, inner), adjoint(xp, v)))
 
 
-@op(x=vjp(_eigh_vjp), extension="linalg", samples=_eigh_samples, result=EighResult, materialize=False)
+@op(
+    x=vjp(_eigh_vjp),
+    extension="linalg",
+    samples=_eigh_samples,
+    result=EighResult,
+    materialize=False,
+    batch=batching.stacks(2),
+)
 def eigh(x: ArrayLike, /) -> EighResult:
     """The eigenvalues of a Hermitian matrix, in ascending order, and its eigenvectors, as columns.
 
@@ -165,6 +174,7 @@ def _eigvalsh_samples(draw: Draw) -> Iterator[Sample]:
     x=vjp(lambda xp, g, x: _eigh_vjp(xp, (g, None), xp.eigh(x))),
     extension="linalg",
     samples=_eigvalsh_samples,
+    batch=batching.stacks(2),
 )
 def eigvalsh(x: ArrayLike, /) -> Tensor:
     """The eigenvalues of a Hermitian matrix, in ascending order. The gradient is Hermitian."""
@@ -195,7 +205,14 @@ def _eig_vjp(xp: Any, g: Any, out: Any) -> Any:
     return conj(xp, xp.solve(vh, xp.matmul(inner, vh)))
 
 
-@op(x=vjp(_eig_vjp), extension="linalg", samples=_eig_samples, result=EigResult, materialize=False)
+@op(
+    x=vjp(_eig_vjp),
+    extension="linalg",
+    samples=_eig_samples,
+    result=EigResult,
+    materialize=False,
+    batch=batching.stacks(2),
+)
 def eig(x: ArrayLike, /) -> EigResult:
     """The eigenvalues of a square matrix and its eigenvectors, as columns of length 1: complex, in no order.
 
@@ -208,6 +225,7 @@ def eig(x: ArrayLike, /) -> EigResult:
     x=vjp(lambda xp, g, x: _eig_vjp(xp, (g, None), xp.eig(x))),
     extension="linalg",
     samples=square_samples(),
+    batch=batching.stacks(2),
 )
 def eigvals(x: ArrayLike, /) -> Tensor:
     """The eigenvalues of a square matrix: complex, in no order."""
@@ -249,7 +267,7 @@ def _qr_square(xp: Any, q: Any, r: Any, gq: Any, gr: Any) -> Any:
     return adjoint(xp, xp.solve(r, adjoint(xp, left)))
 
 
-@op(x=vjp(_qr_vjp), extension="linalg", samples=_qr_samples, result=QRResult)
+@op(x=vjp(_qr_vjp), extension="linalg", samples=_qr_samples, result=QRResult, batch=batching.stacks(2))
 def qr(x: ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     """An orthonormal Q and an upper triangular R with `Q @ R == x`.
 
@@ -262,7 +280,7 @@ def qr(x: ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> 
 
 
 def _refuse(xp: Any, name: str, result: str, g: Any, instead: str) -> None:
-    if xp.any(g != 0):
+    if not holds(xp.all(g == 0)):
         raise ValueError(
             f"{name}: a gradient flows into the columns of {result} that complete the basis; they have no derivative, "
             f"for any other orthonormal ones would do; use {instead}"
@@ -314,7 +332,14 @@ def _svd_vjp(xp: Any, g: Any, x: Any, out: Any, full_matrices: bool) -> Any:
     return conj(xp, d)
 
 
-@op(x=vjp(_svd_vjp), extension="linalg", samples=_svd_samples, result=SVDResult, materialize=False)
+@op(
+    x=vjp(_svd_vjp),
+    extension="linalg",
+    samples=_svd_samples,
+    result=SVDResult,
+    materialize=False,
+    batch=batching.stacks(2),
+)
 def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
     """Orthonormal U and Vh and descending singular values S with `(U * S) @ Vh == x`, where `full_matrices` is False.
 
@@ -332,6 +357,7 @@ def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
     x=vjp(lambda xp, g, x: _svd_vjp(xp, (None, g, None), x, xp.svd(x, full_matrices=False), False)),
     extension="linalg",
     samples=square_samples(rectangular=True),
+    batch=batching.stacks(2),
 )
 def svdvals(x: ArrayLike, /) -> Tensor:
     """The singular values of a matrix, in descending order."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core import batching
 from tape_core.backends.checks import check_inexact
 from tape_core.op import op, vjp
 from tape_core.ops.manipulation import sum_to
@@ -104,6 +105,7 @@ def _cdist_samples(draw: Draw) -> Iterator[Sample]:
     common=_cdist_common,
     kernel=_cdist_kernel,
     samples=_cdist_samples,
+    batch=batching.stacks(2, 2),
 )
 def cdist(x1: ArrayLike, x2: ArrayLike, /, *, p: float = 2.0) -> Tensor:
     """The distance of each row of `x1` to each row of `x2`: `sum(abs(row1 - row2) ** p) ** (1 / p)`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+from tape_core import batching
 from tape_core.cotangents import broadcast_shape
 from tape_core.op import NONDIFF, op, vjp
 from tape_core.ops.creation import eye, tril
@@ -262,7 +263,7 @@ def _lu_vjp(xp: Any, g: Any, out: Any) -> Any:
     return rows(xp, d, xp.argsort(permutation, axis=-1))
 
 
-@op(x=vjp(_lu_vjp), kernel=_lu_kernel, samples=_lu_samples, result=LUResult)
+@op(x=vjp(_lu_vjp), kernel=_lu_kernel, samples=_lu_samples, result=LUResult, batch=batching.stacks(2))
 def lu_factor(x: ArrayLike, /) -> LUResult:
     """The factors of `x[permutation] == L @ U`, with partial pivoting: for :func:`lu_solve`.
 

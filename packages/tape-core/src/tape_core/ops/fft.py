@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from tape_core import dtypes
+from tape_core import batching, dtypes
 from tape_core.op import linear, transpose
 from tape_core.ops.creation import BackendLike, arange
 from tape_core.samples import Draw, Refused, Sample, Samples
@@ -75,12 +75,12 @@ def _fft_transpose(name: str) -> Any:
     return transpose(rule)
 
 
-@linear(x=_fft_transpose("fft"), extension="fft", samples=_one_axis(Draw.complex))
+@linear(x=_fft_transpose("fft"), extension="fft", samples=_one_axis(Draw.complex), batch=batching.along)
 def fft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The discrete Fourier transform along `axis`, of the first `n` elements, zeros added where there are fewer."""
 
 
-@linear(x=_fft_transpose("ifft"), extension="fft", samples=_one_axis(Draw.complex))
+@linear(x=_fft_transpose("ifft"), extension="fft", samples=_one_axis(Draw.complex), batch=batching.along)
 def ifft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`fft`."""
 
@@ -100,7 +100,7 @@ def _fftn_transpose(name: str) -> Any:
     return transpose(rule)
 
 
-@linear(x=_fftn_transpose("fftn"), extension="fft", samples=_several_axes(Draw.complex))
+@linear(x=_fftn_transpose("fftn"), extension="fft", samples=_several_axes(Draw.complex), batch=batching.along)
 def fftn(
     x: ArrayLike,
     /,
@@ -112,7 +112,7 @@ def fftn(
     """The discrete Fourier transform over `axes` (all by default), of lengths `s`."""
 
 
-@linear(x=_fftn_transpose("ifftn"), extension="fft", samples=_several_axes(Draw.complex))
+@linear(x=_fftn_transpose("ifftn"), extension="fft", samples=_several_axes(Draw.complex), batch=batching.along)
 def ifftn(
     x: ArrayLike,
     /,
@@ -151,22 +151,26 @@ def _doubling_transpose(inverse: str) -> Any:
 _rfft_transpose, _irfft_transpose = _halving_transpose("hfft"), _doubling_transpose("ihfft")
 
 
-@linear(x=transpose(_rfft_transpose), extension="fft", samples=_one_axis(Draw.__call__))
+@linear(x=transpose(_rfft_transpose), extension="fft", samples=_one_axis(Draw.__call__), batch=batching.along)
 def rfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The Fourier transform of a real array: the frequencies from 0 to n / 2."""
 
 
-@linear(x=transpose(_irfft_transpose), extension="fft", samples=_one_axis(Draw.complex))
+@linear(x=transpose(_irfft_transpose), extension="fft", samples=_one_axis(Draw.complex), batch=batching.along)
 def irfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`rfft`: a real array of length `n`, 2 (m - 1) of m frequencies by default."""
 
 
-@linear(x=transpose(_doubling_transpose("rfft")), extension="fft", samples=_one_axis(Draw.complex))
+@linear(
+    x=transpose(_doubling_transpose("rfft")), extension="fft", samples=_one_axis(Draw.complex), batch=batching.along
+)
 def hfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The Fourier transform of a Hermitian array, of which `x` is the first half: a real spectrum of length `n`."""
 
 
-@linear(x=transpose(_halving_transpose("irfft")), extension="fft", samples=_one_axis(Draw.__call__))
+@linear(
+    x=transpose(_halving_transpose("irfft")), extension="fft", samples=_one_axis(Draw.__call__), batch=batching.along
+)
 def ihfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`hfft`."""
 
@@ -182,7 +186,7 @@ def _rfftn_transpose(
     return _resize_all(xp, g, x_spec.shape, others)
 
 
-@linear(x=transpose(_rfftn_transpose), extension="fft", samples=_several_axes(Draw.__call__))
+@linear(x=transpose(_rfftn_transpose), extension="fft", samples=_several_axes(Draw.__call__), batch=batching.along)
 def rfftn(
     x: ArrayLike,
     /,
@@ -204,7 +208,7 @@ def _irfftn_transpose(
     return _resize_all(xp, g, x_spec.shape, others)
 
 
-@linear(x=transpose(_irfftn_transpose), extension="fft", samples=_several_axes(Draw.complex))
+@linear(x=transpose(_irfftn_transpose), extension="fft", samples=_several_axes(Draw.complex), batch=batching.along)
 def irfftn(
     x: ArrayLike,
     /,
@@ -222,12 +226,22 @@ def _shift_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(3, 4), axes=(0, 1))
 
 
-@linear(x=transpose(lambda xp, g, axes: xp.ifftshift(g, axes=axes)), extension="fft", samples=_shift_samples)
+@linear(
+    x=transpose(lambda xp, g, axes: xp.ifftshift(g, axes=axes)),
+    extension="fft",
+    samples=_shift_samples,
+    batch=batching.along,
+)
 def fftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """The frequency 0 moved to the middle of each of `axes` (all by default)."""
 
 
-@linear(x=transpose(lambda xp, g, axes: xp.fftshift(g, axes=axes)), extension="fft", samples=_shift_samples)
+@linear(
+    x=transpose(lambda xp, g, axes: xp.fftshift(g, axes=axes)),
+    extension="fft",
+    samples=_shift_samples,
+    batch=batching.along,
+)
 def ifftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of :func:`fftshift`."""
 

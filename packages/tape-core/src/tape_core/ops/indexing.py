@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core import dtypes
+from tape_core import batching, dtypes
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.op import NONDIFF, linear, registry, transpose
 from tape_core.ops import keys
+from tape_core.ops.batched_keys import batch_getitem, batch_scatter, batch_update
 from tape_core.ops.keys import has_integer_arrays, is_array
 from tape_core.ops.manipulation import sum_to
 from tape_core.samples import Draw, Refused, Sample, with_complex
@@ -53,6 +54,7 @@ def _later(earlier: Any, later: Any) -> Any:
     x=transpose(lambda xp, g, x_spec, key: xp.scatter(g, key, x_spec.shape)),
     kernel=keys.read,
     samples=with_complex(_get_samples),
+    batch=batch_getitem,
 )
 def getitem(x: ArrayLike, /, key: Any) -> Tensor:
     """`x[key]`: integers, slices, `...`, None, a boolean mask, integer arrays."""
@@ -62,9 +64,24 @@ def getitem(x: ArrayLike, /, key: Any) -> Tensor:
     values=transpose(lambda xp, g, key: xp.getitem(g, key)),
     kernel=_scatter_kernel,
     samples=with_complex(_scatter_samples),
+    batch=batch_scatter,
 )
 def scatter(values: ArrayLike, /, key: Any, shape: tuple[int, ...]) -> Tensor:
     """Zeros of `shape` with `values` added at `key`; elements named twice add up. The transpose of indexing."""
+
+
+def with_raw_key(x: Tensor, key: Any) -> tuple[Tensor, Any]:
+    """An array and its key with raw index arrays in place of Tensors; inside vmap both as each other's examples."""
+    deepest = max([x, *_tensors_in(key)], key=lambda tensor: tensor.backend.level).backend
+    if deepest.level and deepest.root is x.backend.root:
+        from tape_core.backends.batched import lifted
+
+        x = lifted(x, deepest)
+    return x, raw_key(key, x)
+
+
+def _tensors_in(key: Any) -> list[Tensor]:
+    return [part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, Tensor)]
 
 
 def raw_key(key: Any, tensor: Tensor) -> Any:
@@ -73,6 +90,10 @@ def raw_key(key: Any, tensor: Tensor) -> Any:
         return tuple([raw_key(part, tensor) for part in key])
     if isinstance(key, Tensor):
         if key.backend is not tensor.backend:
+            if key.backend.root is tensor.backend.root and key.backend.level < tensor.backend.level:
+                from tape_core.backends.batched import lifted
+
+                return lifted(key, tensor.backend)._array
             raise TypeError(
                 f"getitem: the index is on backend {key.backend.name!r}, the array on {tensor.backend.name!r}; "
                 f"convert one with tape_core.asarray"
@@ -117,6 +138,7 @@ def _set_values_transpose(xp: Any, g: Any, values_spec: Any, key: Any) -> Any:
     values=transpose(_set_values_transpose),
     kernel=_set_kernel,
     samples=with_complex(_set_samples),
+    batch=batch_update,
 )
 def setitem(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     """A copy of `x` with `values` at `key`: what `x[key] = values` makes of `x`."""
@@ -128,14 +150,13 @@ _getitem, _scatter, _setitem = getitem, scatter, setitem
 
 def getitem_with_key(x: Tensor, key: Any) -> Tensor:
     """`x[key]` for a key that may hold Tensors."""
-    x = read(x, "getitem: x")
-    return _getitem(x, raw_key(key, x))
+    return _getitem(*with_raw_key(read(x, "getitem: x"), key))
 
 
 def scatter_with_key(values: Tensor, key: Any, shape: tuple[int, ...]) -> Tensor:
     """`scatter` for a key that may hold Tensors."""
-    values = read(values, "scatter: values")
-    return _scatter(values, raw_key(key, values), shape)
+    values, key = with_raw_key(read(values, "scatter: values"), key)
+    return _scatter(values, key, shape)
 
 
 def updated(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, Any]:
@@ -159,7 +180,8 @@ def updated(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, Any]:
 def setitem_with_key(x: Tensor, values: Any, key: Any) -> Tensor:
     """`setitem` for a key that may hold Tensors."""
     x, values = updated("setitem", x, values)
-    return _setitem(x, values, raw_key(key, x))
+    x, key = with_raw_key(x, key)
+    return _setitem(x, values, key)
 
 
 registry["setitem"].function = setitem_with_key
@@ -179,7 +201,16 @@ def _take_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None
     return xp.scatter(g, (slice(None),) * axis + (indices,), x_spec.shape)
 
 
-@linear(x=transpose(_take_transpose), indices=NONDIFF, samples=with_complex(_take_samples))
+def _take_batch(call: Any, x: Any, indices: Any) -> Any:
+    axis = 0 if call.params["axis"] is None and x.ndim == 1 else call.params["axis"]
+    if axis is None:
+        raise ValueError(f"take: axis must be given for an array of {x.ndim} dimensions")
+    if not batching.is_batched(indices):
+        return call(x.value, indices.value, axis=batching.from_end(axis, x.ndim))
+    return x[(*[slice(None)] * batching.normal_axis(axis, x.ndim), indices)]
+
+
+@linear(x=transpose(_take_transpose), indices=NONDIFF, samples=with_complex(_take_samples), batch=_take_batch)
 def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
     """The elements at `indices` along `axis`, which may be left out in one dimension."""
 
@@ -199,7 +230,9 @@ def take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: 
     return xp.scatter(g, tuple(grid), x_spec.shape)
 
 
-@linear(x=transpose(take_along_axis_transpose), indices=NONDIFF, samples=with_complex(_along_samples))
+@linear(
+    x=transpose(take_along_axis_transpose), indices=NONDIFF, samples=with_complex(_along_samples), batch=batching.apart
+)
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """For each line along `axis` the elements at that line of `indices`."""
 
@@ -219,6 +252,10 @@ def _gather_transpose(xp: Any, g: Any, params_spec: Any, indices: Any) -> Indexe
     return IndexedSlices(xp.reshape(g, (rows, *shape[1:])), xp.reshape(indices, (rows,)), shape, _xp=xp)
 
 
+def _gather_batch(call: Any, params: Any, indices: Any) -> Any:
+    return params[indices] if batching.is_batched(params) else call(params.value, indices.value)
+
+
 @linear(
     params=transpose(_gather_transpose),
     indices=NONDIFF,
@@ -227,6 +264,7 @@ def _gather_transpose(xp: Any, g: Any, params_spec: Any, indices: Any) -> Indexe
     ),
     sparse=True,
     samples=with_complex(_gather_samples),
+    batch=_gather_batch,
 )
 def gather(params: ArrayLike, indices: ArrayLike, /) -> Tensor:
     """The rows of `params` at `indices`: shape `indices.shape + params.shape[1:]`.

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tape_core import batching
 from tape_core.op import linear, op, transpose, vjp
 from tape_core.ops.elementwise import multiply
-from tape_core.ops.manipulation import expand_dims, permute_dims, reshape, sum_to
+from tape_core.ops.manipulation import expand_dims, permute_dims, reshape, squeeze, sum_to
 from tape_core.samples import Draw, Refused, Sample, with_complex
 from tape_core.tensor import ArrayLike, Tensor, read
 
@@ -56,7 +57,39 @@ def _matmul_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
     return d[..., 0] if n2 == 1 else sum_to(xp, d, x2_spec.shape)
 
 
-@op(x1=vjp(_matmul_x1), x2=vjp(_matmul_x2), samples=with_complex(_matmul_samples))
+def _matmul_batch(call: Any, x1: Any, x2: Any) -> Any:
+    n1, n2 = x1.ndim, x2.ndim
+    if not n1 or not n2:
+        raise ValueError("matmul needs arrays of at least 1 dimension")
+    if n1 == 2 and n2 <= 2 and not batching.is_batched(x2):
+        # One product with all rows, in place of a stack of products.
+        size, rows, inner = x1.value.shape
+        out = call(reshape(x1.value, (size * rows, inner)), x2.value)
+        return reshape(out, (size, rows, *out.shape[1:]))
+    if n1 == 2 and n2 <= 2 and not batching.is_batched(x1):
+        # Likewise, of the transposes.
+        size = x2.axis.size
+        columns = x2.value if n2 == 1 else matrix_transpose(x2.value)
+        inner = columns.shape[-1]
+        out = call(reshape(columns, (math.prod(columns.shape[:-1]), inner)), matrix_transpose(x1.value))
+        return out if n2 == 1 else matrix_transpose(reshape(out, (size, x2.shape[1], out.shape[-1])))
+    leading = max(n1, n2, 2) - 2
+    a = batching.front(x1 if n1 > 1 else _as_row(x1), leading + 2)
+    b = batching.front(x2 if n2 > 1 else _as_column(x2), leading + 2)
+    out = call(a, b)
+    out = squeeze(out, -2) if n1 == 1 else out
+    return squeeze(out, -1) if n2 == 1 else out
+
+
+def _as_row(x: Any) -> Any:
+    return x[None, :]
+
+
+def _as_column(x: Any) -> Any:
+    return x[:, None]
+
+
+@op(x1=vjp(_matmul_x1), x2=vjp(_matmul_x2), samples=with_complex(_matmul_samples), batch=_matmul_batch)
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The matrix product `x1 @ x2`, over stacks of matrices that broadcast; 1-d arrays are vectors."""
 
@@ -66,7 +99,11 @@ def _transpose_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3, 4))
 
 
-@linear(x=transpose(lambda xp, g: xp.matrix_transpose(g)), samples=with_complex(_transpose_samples))
+@linear(
+    x=transpose(lambda xp, g: xp.matrix_transpose(g)),
+    samples=with_complex(_transpose_samples),
+    batch=batching.stacks(2),
+)
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """Each matrix transposed."""
 
@@ -92,6 +129,7 @@ def conj(xp: Any, x: Any) -> Any:
     x1=vjp(lambda xp, g, x2, x1_spec, axis: conj(xp, _vecdot_vjp(xp, g, x2, x1_spec, axis))),
     x2=vjp(lambda xp, g, x1, x2_spec, axis: _vecdot_vjp(xp, g, conj(xp, x1), x2_spec, axis)),
     samples=with_complex(with_complex(with_complex(_vecdot_samples))),
+    batch=batching.along,
 )
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The dot products `sum(conj(x1) * x2)` along `axis`, over arrays that broadcast."""

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core import batching
 from tape_core.backends.errors import AxisError
 from tape_core.op import elementwise, op, vjp
 from tape_core.ops.approximation import floats, in_double, is_array
@@ -293,7 +294,7 @@ def _logcumsumexp_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "real numbers", draw.complex(2))
 
 
-@op(x=vjp(_logcumsumexp_vjp), kernel=_logcumsumexp_kernel, samples=_logcumsumexp_samples)
+@op(x=vjp(_logcumsumexp_vjp), kernel=_logcumsumexp_kernel, samples=_logcumsumexp_samples, batch=batching.along_one)
 def logcumsumexp(x: ArrayLike, /, *, axis: int | None = None, include_initial: bool = False) -> Tensor:
     """`log(cumulative_sum(exp(x)))` along `axis`, which may be left out in one dimension, without overflow.
 

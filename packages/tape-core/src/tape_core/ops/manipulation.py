@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tape_core import batching
 from tape_core.cotangents import broadcast_shape
 from tape_core.op import NONDIFF, linear, transpose
 from tape_core.samples import Draw, Refused, Sample, with_complex
@@ -22,7 +23,20 @@ def _reshape_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "reshape", draw(2, 3), (4,))
 
 
-@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=with_complex(_reshape_samples))
+def _reshape_batch(call: Any, x: Any) -> Any:
+    shape, size = call.params["shape"], x.axis.size
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if size == 0 and -1 in shape:  # the length that it stands for is not to be told from no elements
+        rest = _size([n for n in shape if n != -1])
+        shape = tuple([_size(x.shape) // max(rest, 1) if n == -1 else n for n in shape])
+    return call(x.value, shape=(size, *shape))
+
+
+@linear(
+    x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)),
+    samples=with_complex(_reshape_samples),
+    batch=_reshape_batch,
+)
 def reshape(x: ArrayLike, /, shape: Shape, *, copy: bool | None = None) -> Tensor:
     """The same elements, in row-major order, in another shape; one length may be -1."""
 
@@ -33,7 +47,11 @@ def _squeeze_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "squeeze", draw(2, 3), axis=0)
 
 
-@linear(x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)), samples=with_complex(_squeeze_samples))
+@linear(
+    x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)),
+    samples=with_complex(_squeeze_samples),
+    batch=batching.along,
+)
 def squeeze(x: ArrayLike, /, axis: Shape) -> Tensor:
     """Without the dimensions of length 1 that `axis` names."""
 
@@ -61,10 +79,17 @@ def _expand_kernel(xp: Any, x: Any, axis: Shape = 0) -> Any:
     return xp.reshape(x, tuple(1 if k in places else next(lengths) for k in range(n)))
 
 
+def _expand_batch(call: Any, x: Any) -> Any:
+    axis = call.params["axis"]
+    added = 1 if isinstance(axis, int) else len(axis)
+    return call(x.value, axis=batching.from_end(axis, x.ndim + added))
+
+
 @linear(
     x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)),
     kernel=_expand_kernel,
     samples=with_complex(_expand_samples),
+    batch=_expand_batch,
 )
 def expand_dims(x: ArrayLike, /, axis: Shape = 0) -> Tensor:
     """With a new dimension of length 1 at `axis`, or several: where they are in the result.
@@ -86,7 +111,12 @@ def _permute_transpose(xp: Any, g: Any, axes: tuple[int, ...]) -> Any:
     return xp.permute_dims(g, tuple(order.index(a) for a in range(len(axes))))
 
 
-@linear(x=transpose(_permute_transpose), samples=with_complex(_permute_samples))
+def _permute_batch(call: Any, x: Any) -> Any:
+    axes = [batching.normal_axis(a, x.ndim) + 1 for a in call.params["axes"]]
+    return call(x.value, axes=(0, *axes))
+
+
+@linear(x=transpose(_permute_transpose), samples=with_complex(_permute_samples), batch=_permute_batch)
 def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
     """The dimensions in another order."""
 
@@ -122,7 +152,16 @@ def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "broadcast", draw(3), (2,))
 
 
-@linear(x=transpose(lambda xp, g, x_spec: sum_to(xp, g, x_spec.shape)), samples=with_complex(_broadcast_samples))
+def _broadcast_batch(call: Any, x: Any) -> Any:
+    shape = tuple(call.params["shape"])
+    return call(batching.front(x, max(len(shape), x.ndim)), shape=(x.axis.size, *shape))
+
+
+@linear(
+    x=transpose(lambda xp, g, x_spec: sum_to(xp, g, x_spec.shape)),
+    samples=with_complex(_broadcast_samples),
+    batch=_broadcast_batch,
+)
 def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new dimensions and along those of length 1 until it has `shape`."""
 
@@ -188,7 +227,15 @@ def _pieces(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
     return pieces
 
 
-@linear(arrays=transpose(_concat_transpose), sequence=True, samples=with_complex(_concat_samples))
+def _concat_batch(call: Any, *arrays: Any) -> Any:
+    size, axis = batching.size_of(arrays), call.params["axis"]
+    whole = [batching.spread(x, size) for x in arrays]
+    if axis is None:
+        return call(*[reshape(x, (size, _size(x.shape[1:]))) for x in whole], axis=1)
+    return call(*whole, axis=batching.from_end(axis, batching.dimensions(arrays)))
+
+
+@linear(arrays=transpose(_concat_transpose), sequence=True, samples=with_complex(_concat_samples), batch=_concat_batch)
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
     """The arrays one after another along `axis`; flattened first where it is None."""
 
@@ -200,10 +247,17 @@ def _stack_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "stack", [draw(2), draw(3)])
 
 
+def _stack_batch(call: Any, *arrays: Any) -> Any:
+    size = batching.size_of(arrays)
+    axis = batching.from_end(call.params["axis"], batching.dimensions(arrays) + 1)
+    return call(*[batching.spread(x, size) for x in arrays], axis=axis)
+
+
 @linear(
     arrays=transpose(lambda xp, g, axis: xp.unstack(g, axis=axis)),
     sequence=True,
     samples=with_complex(_stack_samples),
+    batch=_stack_batch,
 )
 def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Tensor:
     """The arrays along a new dimension at `axis`."""
@@ -215,7 +269,11 @@ def _unstack_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "unstack", draw(2), axis=1)
 
 
-@linear(x=transpose(lambda xp, g, axis: xp.stack(g, axis=axis)), samples=with_complex(_unstack_samples))
+@linear(
+    x=transpose(lambda xp, g, axis: xp.stack(g, axis=axis)),
+    samples=with_complex(_unstack_samples),
+    batch=batching.along,
+)
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The arrays along a dimension: the inverse of :func:`stack`."""
 
@@ -246,7 +304,9 @@ def _flip_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3), axis=(0, 1))
 
 
-@linear(x=transpose(lambda xp, g, axis: xp.flip(g, axis=axis)), samples=with_complex(_flip_samples))
+@linear(
+    x=transpose(lambda xp, g, axis: xp.flip(g, axis=axis)), samples=with_complex(_flip_samples), batch=batching.along
+)
 def flip(x: ArrayLike, /, *, axis: Shape | None = None) -> Tensor:
     """In reverse order along `axis` (all axes by default)."""
 
@@ -261,7 +321,14 @@ def _roll_transpose(xp: Any, g: Any, shift: Shape, axis: Shape | None) -> Any:
     return xp.roll(g, tuple(-s for s in shift) if isinstance(shift, tuple) else -shift, axis=axis)
 
 
-@linear(x=transpose(_roll_transpose), samples=with_complex(_roll_samples))
+def _roll_batch(call: Any, x: Any) -> Any:
+    if call.params["axis"] is not None:
+        return batching.along(call, x)
+    flat = call(reshape(x.value, (x.axis.size, _size(x.shape))), axis=1)
+    return reshape(flat, (x.axis.size, *x.shape))
+
+
+@linear(x=transpose(_roll_transpose), samples=with_complex(_roll_samples), batch=_roll_batch)
 def roll(x: ArrayLike, /, shift: Shape, *, axis: Shape | None = None) -> Tensor:
     """Shifted along `axis`, what leaves at one end coming in at the other; flattened first where it is None."""
 
@@ -280,7 +347,13 @@ def _tile_transpose(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) 
     return xp.reshape(xp.sum(xp.reshape(g, pairs), axis=tuple(range(0, 2 * n, 2))), x_spec.shape)
 
 
-@linear(x=transpose(_tile_transpose), samples=with_complex(_tile_samples))
+def _tile_batch(call: Any, x: Any) -> Any:
+    repetitions = tuple(call.params["repetitions"])
+    ndim = max(len(repetitions), x.ndim)
+    return call(batching.front(x, ndim), repetitions=(1, *[1] * (ndim - len(repetitions)), *repetitions))
+
+
+@linear(x=transpose(_tile_transpose), samples=with_complex(_tile_samples), batch=_tile_batch)
 def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Tensor:
     """The whole array so many times along each dimension."""
 
@@ -302,6 +375,15 @@ def _repeat_transpose(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | No
     return xp.reshape(xp.scatter(g, (slice(None),) * axis + (origins,), rows), shape)
 
 
-@linear(x=transpose(_repeat_transpose), repeats=NONDIFF, samples=with_complex(_repeat_samples))
+def _repeat_batch(call: Any, x: Any, repeats: Any) -> Any:
+    if batching.is_batched(repeats) or not batching.is_batched(x):
+        return batching.one_by_one(call, x, repeats)  # each example has a length of its own
+    axis = call.params["axis"]
+    value = reshape(x.value, (x.axis.size, _size(x.shape))) if axis is None else x.value
+    axis = -1 if axis is None else batching.from_end(axis, x.ndim)
+    return call(value, batching.front(repeats, 0), axis=axis)
+
+
+@linear(x=transpose(_repeat_transpose), repeats=NONDIFF, samples=with_complex(_repeat_samples), batch=_repeat_batch)
 def repeat(x: ArrayLike, repeats: int | ArrayLike, /, *, axis: int | None = None) -> Tensor:
     """Each element so many times along `axis`; flattened first where it is None."""

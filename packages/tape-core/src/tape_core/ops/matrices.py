@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+from tape_core import batching
 from tape_core.op import NONDIFF, linear, op, transpose, vjp
 from tape_core.ops.elementwise import abs as absolute
 from tape_core.ops.linalg import conj, matmul
-from tape_core.ops.manipulation import sum_to
+from tape_core.ops.manipulation import squeeze, sum_to
 from tape_core.ops.statistical import Axis, expand
 from tape_core.ops.statistical import max as maximum
 from tape_core.ops.statistical import min as minimum
@@ -54,6 +55,7 @@ def square_samples(*, rectangular: bool = False) -> Samples:
     x=vjp(lambda xp, g, out: -xp.matmul(xp.matmul(out.mT, g), out.mT)),
     extension="linalg",
     samples=with_complex(square_samples()),
+    batch=batching.stacks(2),
 )
 def inv(x: ArrayLike, /) -> Tensor:
     """The inverse of each matrix. To multiply by it, :func:`solve` is faster and more accurate."""
@@ -77,7 +79,13 @@ def _pinv_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
     return conj(xp, left + right) - xp.matmul(xp.matmul(out.mT, g), out.mT)
 
 
-@op(x=vjp(_pinv_vjp), extension="linalg", samples=_pinv_samples)
+def _pinv_batch(call: Any, x: Any) -> Any:
+    if getattr(call.params["rtol"], "shape", ()):
+        return batching.one_by_one(call, x)
+    return batching.stacks(2)(call, x)
+
+
+@op(x=vjp(_pinv_vjp), extension="linalg", samples=_pinv_samples, batch=_pinv_batch)
 def pinv(x: ArrayLike, /, *, rtol: float | None = None) -> Tensor:
     """The Moore-Penrose inverse of each matrix; singular values up to `rtol` times the largest count as 0.
 
@@ -107,6 +115,13 @@ def _solve_x2(xp: Any, g: Any, common: Any, x2_spec: Any) -> Any:
     return sum_to(xp, common[..., 0] if len(x2_spec.shape) == 1 else common, x2_spec.shape)
 
 
+def _solve_batch(call: Any, x1: Any, x2: Any) -> Any:
+    if x2.ndim > 1:
+        return batching.stacks(2, 2)(call, x1, x2)
+    out = batching.stacks(2, 2)(call, x1, x2[:, None])
+    return squeeze(out, -1)
+
+
 @op(
     x1=vjp(_solve_x1),
     x2=vjp(_solve_x2),
@@ -114,6 +129,7 @@ def _solve_x2(xp: Any, g: Any, common: Any, x2_spec: Any) -> Any:
     keeping=lambda xp, x1, x2: (xp.solve(x1, x2), ()),  # a backend may keep what `lu_factor` gives
     extension="linalg",
     samples=_solve_samples,
+    batch=_solve_batch,
 )
 def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The x with `x1 @ x == x2`: `x2` is a vector, or a stack of matrices that broadcasts against `x1`."""
@@ -126,6 +142,7 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     x=vjp(lambda xp, g, x: g[..., None, None] * xp.cofactors(x)),
     extension="linalg",
     samples=with_complex(square_samples()),
+    batch=batching.stacks(2),
 )
 def det(x: ArrayLike, /) -> Tensor:
     """The determinant of each matrix. The gradient is exact for singular matrices, too."""
@@ -148,7 +165,7 @@ def _cofactors_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
     return xp.solve(x, left.mT).mT
 
 
-@op(x=vjp(_cofactors_vjp), kernel=_cofactors_kernel, samples=square_samples())
+@op(x=vjp(_cofactors_vjp), kernel=_cofactors_kernel, samples=square_samples(), batch=batching.stacks(2))
 def cofactors(x: ArrayLike, /) -> Tensor:
     """The matrix of cofactors, the derivative of :func:`det`; itself differentiable where `x` is regular."""
 
@@ -168,7 +185,7 @@ def _slogdet_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
     return g_log[..., None, None] * xp.inv(x).mT
 
 
-@op(x=vjp(_slogdet_vjp), extension="linalg", samples=square_samples(), result=SlogdetResult)
+@op(x=vjp(_slogdet_vjp), extension="linalg", samples=square_samples(), result=SlogdetResult, batch=batching.stacks(2))
 def slogdet(x: ArrayLike, /) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its absolute value, where the determinant would overflow."""
 
@@ -188,7 +205,12 @@ def _diagonal_transpose(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     return on_diagonal(xp, filled, x_spec.shape, offset)
 
 
-@linear(x=transpose(_diagonal_transpose), extension="linalg", samples=with_complex(_diagonal_samples))
+@linear(
+    x=transpose(_diagonal_transpose),
+    extension="linalg",
+    samples=with_complex(_diagonal_samples),
+    batch=batching.stacks(2),
+)
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
     """The diagonal of each matrix, or the one `offset` to the right of it."""
 
@@ -197,6 +219,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
     x=transpose(lambda xp, g, x_spec, offset: on_diagonal(xp, g[..., None, None], x_spec.shape, offset)),
     extension="linalg",
     samples=with_complex(_diagonal_samples),
+    batch=batching.stacks(2),
 )
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of each matrix."""
@@ -236,7 +259,7 @@ def _norm_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool, ord
     return g * phase * (share if ord == 2 else share ** (ord - 1))
 
 
-@op(x=vjp(_norm_vjp), extension="linalg", samples=_norm_samples)
+@op(x=vjp(_norm_vjp), extension="linalg", samples=_norm_samples, batch=batching.along)
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """The `ord`-norm over `axis` (all axes by default). Its gradient at 0 is 0."""
 
@@ -300,6 +323,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     extension="linalg",
     samples=square_samples(rectangular=True),
     reason="the result is a number of dimensions, constant almost everywhere",
+    batch=batching.stacks(2),
 )
 def matrix_rank(x: ArrayLike, /, *, rtol: float | None = None) -> Tensor:
     """How many singular values of each matrix are more than `rtol` times the largest."""
@@ -331,6 +355,7 @@ _cross_x1, _cross_x2 = _cross_rule(1), _cross_rule(-1)
     x2=vjp(lambda xp, g, x1, x2_spec, axis: _cross_x2(xp, g, x1, x2_spec, axis)),
     extension="linalg",
     samples=_cross_samples,
+    batch=batching.along,
 )
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of three elements along `axis`, over arrays that broadcast."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tape_core import batching
 from tape_core.op import op, vjp
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.linalg import matmul
@@ -83,7 +84,12 @@ def _pade(xp: Any, x: Any, degree: int) -> Any:
     return xp.solve(even - odd, even + odd)
 
 
-@op(x=vjp(lambda xp, g, x: xp.expm_derivative(x.mT, g)), kernel=_expm_kernel, samples=_expm_samples)
+@op(
+    x=vjp(lambda xp, g, x: xp.expm_derivative(x.mT, g)),
+    kernel=_expm_kernel,
+    samples=_expm_samples,
+    batch=batching.stacks(2),
+)
 def expm(x: ArrayLike, /) -> Tensor:
     """The exponential of each matrix, the sum of `x**k / k!` in powers of matrices.
 
@@ -145,6 +151,7 @@ def _expm_derivative_samples(draw: Draw) -> Iterator[Sample]:
     common=_expm_derivative_common,
     kernel=_expm_derivative_kernel,
     samples=_expm_derivative_samples,
+    batch=batching.apart,
 )
 def expm_derivative(x: ArrayLike, direction: ArrayLike, /) -> Tensor:
     """The derivative of :func:`expm` at each `x` along `direction`; that at `x.mT` is its transpose."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core import dtypes
+from tape_core import batching, dtypes
 from tape_core.backends.checks import check_labels
 from tape_core.op import NONDIFF, elementwise, op, vjp
 from tape_core.ops.statistical import Axis, expand, reductions
@@ -100,7 +100,7 @@ def _softmax_vjp(xp: Any, g: Any, out: Any, axis: int) -> Any:
     return out * (g - xp.sum(g * out, axis=axis, keepdims=True))
 
 
-@op(x=vjp(_softmax_vjp), kernel=_softmax_kernel, samples=_along)
+@op(x=vjp(_softmax_vjp), kernel=_softmax_kernel, samples=_along, batch=batching.along)
 def softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
 
@@ -114,7 +114,7 @@ def _log_softmax_vjp(xp: Any, g: Any, out: Any, axis: int) -> Any:
     return g - xp.exp(out) * xp.sum(g, axis=axis, keepdims=True)
 
 
-@op(x=vjp(_log_softmax_vjp), kernel=_log_softmax_kernel, samples=_along)
+@op(x=vjp(_log_softmax_vjp), kernel=_log_softmax_kernel, samples=_along, batch=batching.along)
 def log_softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """`log(softmax(x))` without overflow."""
 
@@ -135,7 +135,7 @@ def _logsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool
     return expand(xp, g, shape, axis, keepdims) * xp.exp(x - out)
 
 
-@op(x=vjp(_logsumexp_vjp), kernel=_logsumexp_kernel, samples=reductions(empty=False))
+@op(x=vjp(_logsumexp_vjp), kernel=_logsumexp_kernel, samples=reductions(empty=False), batch=batching.along)
 def logsumexp(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """`log(sum(exp(x)))` over `axis` (all axes by default), without overflow."""
 
@@ -160,6 +160,7 @@ def _cross_entropy_samples(draw: Draw) -> Iterator[Sample]:
     labels=NONDIFF,
     kernel=_cross_entropy_kernel,
     samples=_cross_entropy_samples,
+    batch=batching.apart,
 )
 def cross_entropy(logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The cross-entropy of each example: `-log_softmax(logits)` at its label. Take its mean for a loss.
@@ -189,6 +190,12 @@ def _cross_entropy_vjp_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 2), draw(2, 3, 2), draw.rng.integers(0, 3, (2, 2)), axis=1)
 
 
+def _cross_entropy_vjp_batch(call: Any, cotangent: Any, logits: Any, labels: Any) -> Any:
+    size = batching.size_of((cotangent, logits, labels))
+    axis = batching.from_end(call.params["axis"], logits.ndim)
+    return call(*[batching.spread(x, size) for x in (cotangent, logits, labels)], axis=axis)
+
+
 @op(
     cotangent=vjp(_cross_entropy_vjp_g),
     logits=vjp(
@@ -199,6 +206,7 @@ def _cross_entropy_vjp_samples(draw: Draw) -> Iterator[Sample]:
     labels=NONDIFF,
     kernel=_cross_entropy_vjp_kernel,
     samples=_cross_entropy_vjp_samples,
+    batch=_cross_entropy_vjp_batch,
 )
 def cross_entropy_vjp(cotangent: ArrayLike, logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The cotangent of the logits of :func:`cross_entropy`: an op, so that a backend can fuse it."""
@@ -219,11 +227,16 @@ def _one_hot_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw.rng.integers(0, 3, ()), 3)
 
 
+def _one_hot_batch(call: Any, labels: Any) -> Any:
+    return call(labels.value, axis=batching.from_end(call.params["axis"], labels.ndim + 1))
+
+
 @op(
     labels=NONDIFF,
     kernel=_one_hot_kernel,
     samples=_one_hot_samples,
     reason="the input is a class number",
+    batch=_one_hot_batch,
 )
 def one_hot(labels: ArrayLike, /, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Tensor:
     """1 at each label and 0 elsewhere along a new `axis`; float32 by default. A label outside is all zeros."""

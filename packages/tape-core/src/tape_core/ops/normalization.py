@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tape_core import batching
 from tape_core.backends.checks import check_inexact
 from tape_core.backends.windows import Layout
 from tape_core.op import op, vjp
@@ -110,6 +111,7 @@ def _normalize_samples(draw: Draw) -> Iterator[Sample]:
     keeping=_normalize_keeping,
     materialize=False,
     samples=_normalize_samples,
+    batch=batching.with_shared,
 )
 def normalize(
     x: ArrayLike,
@@ -369,6 +371,7 @@ def _rms_norm_samples(draw: Draw) -> Iterator[Sample]:
     ),
     kernel=_rms_norm_kernel,
     samples=_rms_norm_samples,
+    batch=batching.with_shared,
 )
 def rms_norm(
     x: ArrayLike,

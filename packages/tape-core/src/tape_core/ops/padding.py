@@ -150,7 +150,12 @@ def _pad_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "mode", draw(2), 1, mode="mirror")
 
 
-@op(x=vjp(_pad_vjp), kernel=_pad_kernel, samples=_pad_samples)
+def _pad_batch(call: Any, x: Any) -> Any:
+    widths = _pairs(call.params["pad_width"], x.ndim)
+    return call(x.value, pad_width=((0, 0), *widths))
+
+
+@op(x=vjp(_pad_vjp), kernel=_pad_kernel, samples=_pad_samples, batch=_pad_batch)
 def pad(x: ArrayLike, /, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: complex = 0) -> Tensor:
     """`x` with elements added at both ends of its axes, as by `numpy.pad`.
 

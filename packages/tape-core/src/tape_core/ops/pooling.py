@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tape_core import batching
 from tape_core.backends.checks import check_inexact
 from tape_core.backends.windows import Ints, Layout, Padding, Windows, pool_windows, spatial_axes
 from tape_core.op import NONDIFF, linear, op, transpose, vjp
@@ -161,6 +162,7 @@ def _max_pool_jvp_samples(draw: Draw) -> Iterator[Sample]:
     ),
     kernel=_max_pool_kernel,
     samples=_max_pool_samples,
+    batch=batching.merged,
 )
 def max_pool(
     x: ArrayLike,
@@ -201,6 +203,7 @@ def max_pool(
     x=NONDIFF,
     kernel=_max_pool_vjp_kernel,
     samples=_max_pool_vjp_samples,
+    batch=batching.merged,
 )
 def max_pool_vjp(
     cotangent: ArrayLike,
@@ -224,6 +227,7 @@ def max_pool_vjp(
     x=NONDIFF,
     kernel=_max_pool_jvp_kernel,
     samples=_max_pool_jvp_samples,
+    batch=batching.merged,
 )
 def max_pool_jvp(
     tangent: ArrayLike,
@@ -300,7 +304,7 @@ def _avg_pool_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "must see an element", draw(1, 2, 2), 2, padding=2)
 
 
-@linear(x=transpose(_avg_pool_transpose), kernel=_avg_pool_kernel, samples=_avg_pool_samples)
+@linear(x=transpose(_avg_pool_transpose), kernel=_avg_pool_kernel, samples=_avg_pool_samples, batch=batching.merged)
 def avg_pool(
     x: ArrayLike,
     /,

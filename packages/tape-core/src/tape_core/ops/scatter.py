@@ -14,9 +14,10 @@ from typing import Any
 from tape_core.op import NONDIFF, linear, op, registry, transpose, vjp
 from tape_core.ops import elementwise as ew
 from tape_core.ops import keys
+from tape_core.ops.batched_keys import batch_update
 from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype
-from tape_core.ops.indexing import getitem_with_key, key_samples, raw_key, setitem_with_key, updated
+from tape_core.ops.indexing import getitem_with_key, key_samples, setitem_with_key, updated, with_raw_key
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.samples import Draw, Refused, Sample, Samples
 from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, wrap
@@ -68,6 +69,7 @@ def places(x: ArrayLike, /, key: Any) -> Tensor:
     values=transpose(lambda xp, g, values_spec, key: sum_to(xp, xp.getitem(g, key), values_spec.shape)),
     kernel=lambda xp, x, values, key: keys.update(xp, xp.add, 0, x, values, key),
     samples=_samples("scatter_add"),
+    batch=batch_update,
 )
 def scatter_add(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     """A copy of `x` with `values` added at `key`. Values for one element are all added."""
@@ -92,6 +94,7 @@ def _multiply_values(xp: Any, g: Any, x: Any, values: Any, key: Any) -> Any:
     values=vjp(_multiply_values),
     kernel=lambda xp, x, values, key: keys.update(xp, xp.multiply, 1, x, values, key),
     samples=_samples("scatter_multiply"),
+    batch=batch_update,
 )
 def scatter_multiply(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     """A copy of `x` multiplied with `values` at `key`, with all that are for one element.
@@ -126,6 +129,7 @@ def _extremum_rules(least: float) -> dict[str, Any]:
     kernel=lambda xp, x, values, key: keys.update(xp, xp.minimum, None, x, values, key),
     samples=_samples("scatter_min", ordered=True),
     **_extremum_rules(math.inf),
+    batch=batch_update,
 )
 def scatter_min(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     """A copy of `x` with the minimum of element and `values` at `key`. Those that tie share the gradient equally."""
@@ -135,6 +139,7 @@ def scatter_min(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     kernel=lambda xp, x, values, key: keys.update(xp, xp.maximum, None, x, values, key),
     samples=_samples("scatter_max", ordered=True),
     **_extremum_rules(-math.inf),
+    batch=batch_update,
 )
 def scatter_max(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     """A copy of `x` with the maximum of element and `values` at `key`. Those that tie share the gradient equally."""
@@ -152,7 +157,8 @@ def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callab
             raise TypeError(f"{name}: x must hold numbers, for {tensor.dtype} has {lack}")
         if type(values) not in SCALARS and values.dtype != tensor.dtype:
             values = astype(values, tensor.dtype)
-        return update(tensor, values, raw_key(key, tensor))
+        tensor, key = with_raw_key(tensor, key)
+        return update(tensor, values, key)
 
     registry[name].function = function
     return function

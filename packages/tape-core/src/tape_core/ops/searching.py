@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from tape_core import batching
 from tape_core.op import NONDIFF, op
 from tape_core.ops.indexing import take
 from tape_core.ops.keys import is_array
@@ -23,17 +24,17 @@ def _one_axis(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw.distinct(2, 3), axis=0, keepdims=True)
 
 
-@op(x=NONDIFF, samples=_one_axis, reason=A_PLACE)
+@op(x=NONDIFF, samples=_one_axis, reason=A_PLACE, batch=batching.along_one)
 def argmax(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Where the maximum is, along `axis` or in the flattened array."""
 
 
-@op(x=NONDIFF, samples=_one_axis, reason=A_PLACE)
+@op(x=NONDIFF, samples=_one_axis, reason=A_PLACE, batch=batching.along_one)
 def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Where the minimum is, along `axis` or in the flattened array."""
 
 
-@op(x=NONDIFF, samples=reductions(), reason=A_PLACE)
+@op(x=NONDIFF, samples=reductions(), reason=A_PLACE, batch=batching.along)
 def count_nonzero(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """How many elements are not 0."""
 
@@ -62,12 +63,19 @@ def _searchsorted_kernel(xp: Any, x1: Any, x2: Any, *, side: Literal["left", "ri
     return xp.searchsorted(x1, x2, side=side)
 
 
+def _search_batch(call: Any, x1: Any, x2: Any) -> Any:
+    if batching.is_batched(x1):
+        return batching.one_by_one(call, x1, x2)
+    return call(x1.value, x2.value)
+
+
 @op(
     x1=NONDIFF,
     x2=NONDIFF,
     kernel=_searchsorted_kernel,
     samples=_searchsorted_samples,
     reason=A_PLACE,
+    batch=_search_batch,
 )
 def search_in_order(x1: ArrayLike, x2: ArrayLike, /, *, side: Literal["left", "right"] = "left") -> Tensor:
     """:func:`searchsorted` in a vector that is in order."""
@@ -86,12 +94,12 @@ def searchsorted(
     return search_in_order(x1 if sorter is None else take(x1, sorter), x2, side=side)
 
 
-@op(x=NONDIFF, samples=reductions(), reason=A_TRUTH)
+@op(x=NONDIFF, samples=reductions(), reason=A_TRUTH, batch=batching.along)
 def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether all elements are true (not 0)."""
 
 
-@op(x=NONDIFF, samples=reductions(), reason=A_TRUTH)
+@op(x=NONDIFF, samples=reductions(), reason=A_TRUTH, batch=batching.along)
 def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true (not 0)."""
 
@@ -129,6 +137,7 @@ def _beside(draw: Draw) -> Iterator[Sample]:
     samples=_beside,
     kernel=lambda xp, x, n: xp.arange(n, device=place_of(x)),
     reason="no input's value is used",
+    batch=batching.beside,
 )
 def arange_beside(x: ArrayLike, /, n: int) -> Tensor:
     """0, 1, ... n - 1 on the backend and device of `x`: what a rule makes indices with."""
@@ -143,6 +152,7 @@ def _zeros(draw: Draw) -> Iterator[Sample]:
     samples=_zeros,
     kernel=lambda xp, x, shape, dtype: xp.zeros(shape, dtype=dtype, device=place_of(x)),
     reason="no input's value is used",
+    batch=batching.beside,
 )
 def zeros_beside(x: ArrayLike, /, shape: tuple[int, ...], *, dtype: Any) -> Tensor:
     """Zeros on the backend and device of `x`: what a rule makes zeros with."""

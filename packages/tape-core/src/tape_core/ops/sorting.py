@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tape_core import batching
 from tape_core.backends.checks import check_top_k
 from tape_core.op import NONDIFF, op, vjp
 from tape_core.ops.indexing import take_along_axis_transpose
@@ -28,12 +29,12 @@ def _sort_vjp(xp: Any, g: Any, x: Any, axis: int, descending: bool, stable: bool
     return xp.take_along_axis(g, xp.argsort(order, axis=axis), axis=axis)
 
 
-@op(x=vjp(_sort_vjp), samples=_samples)
+@op(x=vjp(_sort_vjp), samples=_samples, batch=batching.along)
 def sort(x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements along `axis` in order. Equal elements keep theirs, and their gradients, if `stable`."""
 
 
-@op(x=NONDIFF, samples=_samples, reason=A_PLACE)
+@op(x=NONDIFF, samples=_samples, reason=A_PLACE, batch=batching.along)
 def argsort(x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The places along `axis` of the elements in order."""
 
@@ -70,7 +71,7 @@ def _top_k_vjp(xp: Any, g: Any, x_spec: Any, out: Any, axis: int) -> Any:
     return take_along_axis_transpose(xp, g[0], x_spec, out[1], axis)
 
 
-@op(x=vjp(_top_k_vjp), kernel=_top_k_kernel, samples=_top_samples, result=TopKResult)
+@op(x=vjp(_top_k_vjp), kernel=_top_k_kernel, samples=_top_samples, result=TopKResult, batch=batching.along)
 def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> TopKResult:
     """The `k` largest elements along `axis`, or the smallest, in order, and their places.
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core import batching
+from tape_core.backends.batched import holds
 from tape_core.op import linear, op, transpose, vjp
 from tape_core.samples import Draw, Refused, Sample, Samples, with_complex
 from tape_core.tensor import ArrayLike, Tensor
@@ -53,7 +55,7 @@ def _sum_transpose(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> 
     return xp.broadcast_to(g if axis is None else expand(xp, g, shape, axis, keepdims), shape)
 
 
-@linear(x=transpose(_sum_transpose), samples=with_complex(reductions()))
+@linear(x=transpose(_sum_transpose), samples=with_complex(reductions()), batch=batching.along)
 def sum(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The sum over `axis` (all axes by default)."""
 
@@ -62,7 +64,7 @@ def _mean_transpose(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) ->
     return _sum_transpose(xp, g / count(x_spec.shape, axis), x_spec, axis, keepdims)
 
 
-@linear(x=transpose(_mean_transpose), samples=with_complex(reductions(empty=False)))
+@linear(x=transpose(_mean_transpose), samples=with_complex(reductions(empty=False)), batch=batching.along)
 def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The arithmetic mean over `axis` (all axes by default)."""
 
@@ -89,7 +91,7 @@ def _prod_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) 
     return expand(xp, g, shape, axis, keepdims) * xp.permute_dims(others, back)
 
 
-@op(x=vjp(_prod_vjp), samples=with_complex(reductions()))
+@op(x=vjp(_prod_vjp), samples=with_complex(reductions()), batch=batching.along)
 def prod(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The product over `axis` (all axes by default). The derivative is exact where elements are 0."""
 
@@ -101,12 +103,12 @@ def _extremum_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool)
     return xp.where(hit, expand(xp, g, shape, axis, keepdims) / ties, 0)
 
 
-@op(x=vjp(_extremum_vjp), samples=reductions(empty=False))
+@op(x=vjp(_extremum_vjp), samples=reductions(empty=False), batch=batching.along)
 def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The maximum over `axis` (all axes by default). Elements that tie share the gradient equally."""
 
 
-@op(x=vjp(_extremum_vjp), samples=reductions(empty=False))
+@op(x=vjp(_extremum_vjp), samples=reductions(empty=False), batch=batching.along)
 def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The minimum over `axis` (all axes by default). Elements that tie share the gradient equally."""
 
@@ -123,7 +125,7 @@ def _var_vjp(xp: Any, g: Any, x: Any, axis: Axis, correction: float, keepdims: b
     return expand(xp, g, shape, axis, keepdims) * centred * (2 / (count(shape, axis) - correction))
 
 
-@op(x=vjp(_var_vjp), samples=reductions(empty=False))
+@op(x=vjp(_var_vjp), samples=reductions(empty=False), batch=batching.along)
 def var(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The variance over `axis` (all axes by default), divided by the number of elements less `correction`."""
 
@@ -142,7 +144,7 @@ def _spread(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3, 2), axis=(0, -1), keepdims=True)
 
 
-@op(x=vjp(_std_vjp), samples=_spread)
+@op(x=vjp(_std_vjp), samples=_spread, batch=batching.along)
 def std(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The standard deviation over `axis` (all axes by default). Where it is 0, so is the derivative."""
 
@@ -169,7 +171,7 @@ def _cumulative_sum_transpose(xp: Any, g: Any, x_spec: Any, axis: int | None, in
     return _suffix_sums(xp, _tail(g, axis) if include_initial else g, axis)
 
 
-@linear(x=transpose(_cumulative_sum_transpose), samples=with_complex(_running))
+@linear(x=transpose(_cumulative_sum_transpose), samples=with_complex(_running), batch=batching.running)
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
@@ -182,7 +184,7 @@ def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, in
         g, out = _tail(g, axis), _tail(out, axis)
     if 0 in x.shape:
         return g
-    if not bool(xp.any(x == 0)):
+    if holds(xp.all(x != 0)):
         return _suffix_sums(xp, g * out, axis) / x
     # With zeros, in O(n^2): row i has the products without element i, which are summed from i on.
     n = x.shape[axis]
@@ -196,7 +198,7 @@ def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, in
     return xp.permute_dims(xp.sum(rows, axis=-1), back)
 
 
-@op(x=vjp(_cumulative_prod_vjp), samples=with_complex(_running))
+@op(x=vjp(_cumulative_prod_vjp), samples=with_complex(_running), batch=batching.running)
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:

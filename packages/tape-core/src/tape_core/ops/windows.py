@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core import batching
 from tape_core.backends.windows import Axes, Ints, Windows, normal_axes, windows
 from tape_core.op import linear, transpose
 from tape_core.samples import Draw, Refused, Sample
@@ -93,6 +94,7 @@ def _add_samples(draw: Draw) -> Iterator[Sample]:
     ),
     kernel=_sliding_kernel,
     samples=_sliding_samples,
+    batch=batching.along,
 )
 def sliding_windows(
     x: ArrayLike, /, window: Ints, *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
@@ -118,6 +120,12 @@ def sliding_windows(
     """
 
 
+def _add_batch(call: Any, parts: Any) -> Any:
+    shape = tuple(call.params["shape"])
+    axis = batching.from_end(call.params["axis"], len(shape))
+    return call(parts.value, shape=(parts.axis.size, *shape), axis=axis)
+
+
 @linear(
     parts=transpose(
         lambda xp, g, parts_spec, shape, axis, stride, dilation: xp.sliding_windows(
@@ -126,6 +134,7 @@ def sliding_windows(
     ),
     kernel=_add_kernel,
     samples=_add_samples,
+    batch=_add_batch,
 )
 def add_windows(
     parts: ArrayLike, /, shape: tuple[int, ...], *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1

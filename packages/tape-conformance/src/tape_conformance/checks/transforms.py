@@ -1,0 +1,133 @@
+"""Ops inside vmap, and under derivatives inside and outside of it: the same as one example after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tape_core as tc
+from tape_core.extend import Op
+
+from tape_conformance import calculus
+from tape_conformance.checking import Check, expect, expect_close, expect_equal
+from tape_conformance.samples import Case, Drawn, Replaced, here
+
+# Another order of the same sums.
+BATCHED = 1e-9
+SCALES = (1.0, 0.9)
+
+
+def transform_checks(op: Op, samples: Drawn) -> Iterator[Check]:
+    """The checks of one op."""
+    for case in samples.cases:
+        if _arrays(case):
+            yield Check(f"{op.name}/batch/{case.label}", lambda case=case: check_batch(case))  # type: ignore[misc]
+        if op.differentiable and case.leaves:
+            yield Check(f"{op.name}/compose/{case.label}", lambda case=case: check_compose(case))  # type: ignore[misc]
+
+
+def check_batch(case: Case) -> None:
+    """vmap over each input, and over all of them, gives what a loop gives."""
+    arrays = _arrays(case)
+    together = [arrays] if len(arrays) > 1 else []
+    for chosen in [[k] for k in arrays] + together:
+        examples = _examples(case, chosen)
+        expected = [_seen(case, example) for example in examples]
+        found = tc.vmap(lambda *xs, chosen=chosen: _seen(case, dict(zip(chosen, xs, strict=True))))(
+            *_stacked(examples, chosen)
+        )
+        over = ", ".join(case.name_of(k) for k in chosen)
+        for k, result in enumerate(found):
+            one = expected[0][k]
+            expect_equal(result.dtype, one.dtype, f"vmap over {over}: the dtype of result {k}")
+            expect(result.backend is one.backend, f"vmap over {over}: result {k} is on {result.backend!r}")
+            _expect_examples(result, [each[k] for each in expected], f"vmap over {over}: result {k}")
+
+
+def check_compose(case: Case) -> None:
+    """Derivatives inside vmap and vmap inside derivatives, backward and forward, are those of each example."""
+    chosen = [leaf.k for leaf in case.leaves]
+    examples = _examples(case, chosen)
+    weights = case.weights()
+    slopes = [calculus.gradients(case, weights, example) for example in examples]
+    stacked = _stacked(examples, chosen)
+
+    def gradient(*xs: Any) -> list[Any]:
+        return [*calculus.gradients(case, weights, dict(zip(chosen, xs, strict=True))).values()]
+
+    def call(*xs: Any) -> tuple[Any, ...]:
+        return _seen(case, dict(zip(chosen, xs, strict=True)))
+
+    _expect_each(tc.vmap(gradient)(*stacked), slopes, chosen, "the gradient inside vmap")
+    with tc.GradientTape() as tape:
+        tape.watch(stacked)
+        outs = tc.vmap(call)(*stacked)
+    pairs = [(out, w) for out, w in zip(outs, weights, strict=True) if w is not None]
+    seeds = [tc.astype(here(np.stack([w] * len(examples))), out.dtype) for out, w in pairs]
+    found = tape.gradient([out for out, _ in pairs], stacked, output_gradients=seeds, unconnected_gradients="zero")
+    _expect_each([calculus.dense(g) for g in found], slopes, chosen, "the gradient of vmap")
+
+    directions = case.directions(4)
+    along = [here(np.stack([directions[k]] * len(examples))) for k in chosen]
+    pushed = [_pushed(case, example, directions) for example in examples]
+
+    def tangents(*both: Any) -> list[Any]:
+        xs, ts = both[: len(chosen)], both[len(chosen) :]
+        with tc.ForwardAccumulator(list(xs), list(ts)) as accumulator:
+            outs = call(*xs)
+        found: list[Any] = accumulator.jvp([o for o in outs if o.dtype.inexact], unconnected_gradients="zero")
+        return found
+
+    with tc.ForwardAccumulator(stacked, along) as accumulator:
+        outs = tc.vmap(call)(*stacked)
+    of_vmap = accumulator.jvp([o for o in outs if o.dtype.inexact], unconnected_gradients="zero")
+    for what, given in (("inside", tc.vmap(tangents)(*stacked, *along)), ("of", of_vmap)):
+        for k, tangent in enumerate(given):
+            _expect_examples(tangent, [each[k] for each in pushed], f"the tangent {what} vmap, of result {k}")
+
+
+def _pushed(case: Case, example: Replaced, directions: Any) -> list[Any]:
+    leaves = list(example.values())
+    with tc.ForwardAccumulator(leaves, [here(directions[k]) for k in example]) as accumulator:
+        outs = _seen(case, example)
+    found: list[Any] = accumulator.jvp([o for o in outs if o.dtype.inexact], unconnected_gradients="zero")
+    return found
+
+
+def _arrays(case: Case) -> list[int]:
+    return [k for k, v in enumerate(case.values) if isinstance(v, tc.Tensor)]
+
+
+def _seen(case: Case, replaced: Replaced) -> tuple[Any, ...]:
+    return case.observed(case.call(replaced))
+
+
+def _examples(case: Case, chosen: list[int]) -> list[dict[int, Any]]:
+    """The sample, and another that the op takes as well."""
+    varied = {k: _varied(case.values[k]) for k in chosen}
+    try:
+        case.call(varied)
+    except Exception:  # noqa: BLE001 - such as row pointers that are no longer in order
+        varied = {k: v * SCALES[1] if v.dtype.inexact else v for k, v in ((k, case.values[k]) for k in chosen)}
+    return [{k: case.values[k] for k in chosen}, varied]
+
+
+def _varied(value: Any) -> Any:
+    if value.dtype.inexact:
+        return value * SCALES[1]
+    # Other indices that are as valid.
+    return tc.flip(value, axis=-1) if value.shape and value.dtype.kind != "bool" else value
+
+
+def _stacked(examples: list[dict[int, Any]], chosen: list[int]) -> list[Any]:
+    return [tc.stack([example[k] for example in examples]) for k in chosen]
+
+
+def _expect_each(found: Any, expected: list[dict[int, Any]], chosen: list[int], what: str) -> None:
+    for k, result in zip(chosen, found, strict=True):
+        _expect_examples(result, [each[k] for each in expected], f"{what}, for input {k}")
+
+
+def _expect_examples(found: Any, expected: list[Any], what: str) -> None:
+    expect_close(found.numpy(), np.stack([each.numpy() for each in expected]), what, BATCHED)

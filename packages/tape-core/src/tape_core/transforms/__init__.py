@@ -1,0 +1,1 @@
+"""Functions of functions: what they return is differentiated, batched or recomputed."""

@@ -1,0 +1,157 @@
+"""grad, vjp, jvp, Jacobians and Hessians of functions, and what they compose to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+
+X, V = np.linspace(-1, 1, 4), np.asarray([1.0, -2.0, 0.5, 3.0])
+
+
+def f(x: Any) -> Any:
+    return tc.exp(x) * tc.roll(x, 1) ** 2
+
+
+def rosenbrock(x: Any) -> Any:
+    return tc.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def test_grad_of_arguments() -> None:
+    def loss(w: Any, x: Any, *, scale: float = 1.0) -> Any:
+        return scale * tc.sum(w["a"] * x) + 0.0 * tc.sum(w["b"])
+
+    w = {"a": tc.asarray([1.0, 2.0]), "b": tc.asarray(3.0), "c": tc.ones(2)}
+    found = tc.grad(loss)(w, np.asarray([3.0, 4.0], np.float32), scale=2.0)
+    assert found["a"].tolist() == [6.0, 8.0]
+    assert found["c"].tolist() == [0.0, 0.0]
+    by_both = tc.grad(loss, (1, 0))(w, tc.ones(2))
+    assert by_both[0].tolist() == [1.0, 2.0]
+    assert by_both[1]["a"].tolist() == [1.0, 1.0]
+
+
+def test_value_and_auxiliary_results() -> None:
+    def loss(x: Any) -> Any:
+        return x * x, {"seen": x}
+
+    (value, aux), gradient = tc.value_and_grad(loss, has_aux=True)(3.0)
+    assert (value.item(), aux["seen"].item(), gradient.item()) == (9.0, 3.0, 6.0)
+    gradient, aux = tc.grad(loss, has_aux=True)(3.0)
+    assert gradient.item() == 6.0
+    value, pull, aux = tc.vjp(loss, 3.0, has_aux=True)
+    assert pull(1.0)[0].item() == 6.0
+    value, tangent, aux = tc.jvp(loss, (3.0,), (1.0,), has_aux=True)
+    assert tangent.item() == 6.0
+    jacobian, aux = tc.jacrev(loss, has_aux=True)(3.0)
+    assert jacobian.item() == 6.0
+    jacobian, aux = tc.jacfwd(loss, has_aux=True)(3.0)
+    assert jacobian.item() == 6.0
+    second, aux = tc.hessian(loss, has_aux=True)(3.0)
+    assert second.item() == 2.0
+
+
+def test_no_derivative_is_mistaken_for_another() -> None:
+    assert tc.grad(lambda x: x * tc.grad(lambda y: x + y)(x))(2.0).item() == 1.0
+    assert tc.grad(lambda x: x * tc.grad(lambda y: x * y)(x))(3.0).item() == 6.0
+    inner = lambda x: tc.jvp(lambda y: x * y, (x,), (1.0,))[1]  # noqa: E731
+    assert tc.jvp(inner, (3.0,), (1.0,))[1].item() == 1.0
+
+
+def test_ways_to_a_jacobian_agree() -> None:
+    x = tc.asarray(X)
+    backward, forward = tc.jacrev(f)(x), tc.jacfwd(f)(x)
+    assert np.allclose(backward.numpy(), forward.numpy())
+    assert np.allclose(tc.jacrev(f, chunk_size=3)(x).numpy(), backward.numpy())
+    assert np.allclose(tc.jacfwd(f, chunk_size=3)(x).numpy(), backward.numpy())
+    y, pull = tc.vjp(f, x)
+    y2, tangent = tc.jvp(f, (x,), (tc.asarray(V),))
+    y3, push = tc.linearize(f, x)
+    assert np.allclose(pull(tc.asarray(V))[0].numpy(), V @ backward.numpy())
+    assert np.allclose(pull(tc.asarray(V))[0].numpy(), V @ backward.numpy())
+    assert np.allclose(tangent.numpy(), backward.numpy() @ V)
+    assert np.allclose(push(tc.asarray(V)).numpy(), backward.numpy() @ V)
+    assert np.allclose(push(tc.asarray(X)).numpy(), backward.numpy() @ X)
+    assert y.tolist() == y2.tolist() == y3.tolist()
+
+
+def test_ways_to_a_hessian_agree() -> None:
+    x = tc.asarray(np.linspace(-1, 1, 6))
+    expected = tc.hessian(rosenbrock)(x).numpy()
+    for way in (
+        tc.jacrev(tc.grad(rosenbrock)),
+        tc.jacfwd(tc.grad(rosenbrock)),
+        tc.jacfwd(tc.jacfwd(rosenbrock)),
+        tc.jacrev(tc.jacfwd(rosenbrock)),
+        tc.jacfwd(tc.jacrev(rosenbrock)),
+    ):
+        assert np.allclose(way(x).numpy(), expected)
+    (product,) = tc.hvp(rosenbrock, (x,), (tc.asarray(np.arange(6.0)),))
+    assert np.allclose(product.numpy(), expected @ np.arange(6.0))
+    middle = 1200 * x.numpy()[1:-1] ** 2 - 400 * x.numpy()[2:] + 202
+    assert np.allclose(np.diag(expected)[1:-1], middle)
+
+
+def test_jacobians_of_structures() -> None:
+    def g(d: Any) -> Any:
+        return {"s": tc.sin(d["a"]) * d["b"], "t": tc.sum(d["b"])}
+
+    d = {"a": tc.asarray(X), "b": tc.asarray(V)}
+    backward, forward = tc.jacrev(g)(d), tc.jacfwd(g)(d)
+    for k, j, shape in (("s", "a", (4, 4)), ("s", "b", (4, 4)), ("t", "a", (4,)), ("t", "b", (4,))):
+        assert backward[k][j].shape == forward[k][j].shape == shape
+        assert np.allclose(backward[k][j].numpy(), forward[k][j].numpy())
+    second = tc.hessian(lambda d: tc.sum(g(d)["s"]))(d)
+    assert np.allclose(second["a"]["b"].numpy(), np.diag(np.cos(X)))
+    by_two = tc.jacfwd(lambda x, y: x * y, (0, 1))(tc.asarray(X), tc.asarray(V))
+    assert np.allclose(by_two[0].numpy(), np.diag(V))
+    products = tc.hvp(
+        lambda x, y: tc.sum(x * x * y), (tc.asarray(X), tc.asarray(V)), (tc.ones(4, dtype="float64"),) * 2
+    )
+    assert np.allclose(products[0].numpy(), 2 * V + 2 * X)
+    assert np.allclose(products[1].numpy(), 2 * X)
+
+
+def test_with_vmap_in_any_order() -> None:
+    x = tc.asarray(np.arange(6.0).reshape(2, 3))
+    cubes = lambda r: tc.sum(r**3)  # noqa: E731
+    each = tc.vmap(tc.grad(cubes))(x).numpy()
+    assert np.allclose(each, 3 * x.numpy() ** 2)
+    assert np.allclose(tc.grad(lambda x: tc.sum(tc.vmap(cubes)(x)))(x).numpy(), each)
+    hessians = tc.vmap(tc.hessian(cubes))(x).numpy()
+    assert np.allclose(hessians, [np.diag(6 * row) for row in x.numpy()])
+    tangents = tc.vmap(lambda r, t: tc.jvp(cubes, (r,), (t,))[1])(x, tc.ones((2, 3), dtype="float64"))
+    assert np.allclose(tangents.numpy(), each.sum(1))
+    tangent = tc.jvp(lambda x: tc.vmap(tc.grad(cubes))(x), (x,), (tc.ones((2, 3), dtype="float64"),))[1]
+    assert np.allclose(tangent.numpy(), 6 * x.numpy())
+    pulled = tc.vmap(lambda r: tc.vjp(cubes, r)[1](2.0)[0])(x)
+    assert np.allclose(pulled.numpy(), 2 * each)
+
+
+def test_sparse_gradients() -> None:
+    table = tc.asarray(np.ones((4, 2)))
+    rows = tc.asarray([1, 1])
+    loss = lambda t: tc.sum(tc.gather(t, rows) ** 3)  # noqa: E731
+    assert isinstance(tc.grad(loss)(table), tc.IndexedSlices)
+    second = tc.hessian(loss)(table)
+    assert second.shape == (4, 2, 4, 2)
+    assert second[1, 0, 1, 0].item() == 12.0
+
+
+def test_mistakes() -> None:
+    x = tc.asarray(X)
+    with pytest.raises(ValueError, match=r"must return one number, its result has shape \(4,\); use jacrev, or vjp"):
+        tc.grad(f)(x)
+    with pytest.raises(ValueError, match="argument 1 was asked for, the function is called with 1"):
+        tc.grad(rosenbrock, 1)(x)
+    with pytest.raises(TypeError, match=r"argument 0\['n'\] has dtype int64, which has no derivative"):
+        tc.grad(lambda d: tc.sum(d["n"]))({"n": tc.asarray([1, 2])})
+    with pytest.raises(TypeError, match="must return a pair"):
+        tc.grad(rosenbrock, has_aux=True)(x)
+    with pytest.raises(TypeError, match="primals must be a tuple"):
+        tc.jvp(f, x, x)
+    with pytest.raises(ValueError, match="must have the structure of the primals"):
+        tc.linearize(f, x)[1](x, x)
+    with pytest.raises(TypeError, match="the result of the function must be a Tensor"):
+        tc.grad(lambda x: "no")(x)

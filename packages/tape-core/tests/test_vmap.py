@@ -1,0 +1,223 @@
+"""vmap: axes, structures, nesting, derivatives inside and outside, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tape_core.batching import way_of
+from tape_core.extend import NONDIFF, op, registry
+
+X = np.arange(12.0).reshape(3, 4) / 7
+
+
+def test_axes_in_and_out() -> None:
+    x, y = tc.asarray(X), tc.asarray(X.T)
+    found = tc.vmap(lambda a, b: a * b, in_axes=(0, 1), out_axes=1)(x, y)
+    assert np.array_equal(found.numpy(), (X * X).T)
+    found = tc.vmap(lambda a: tc.sum(a), in_axes=-1)(x)
+    assert np.allclose(found.numpy(), X.sum(0))
+    assert tc.vmap(lambda a, b: a + b, in_axes=(0, None))(x, 1.0).shape == (3, 4)
+
+
+def test_structures_of_arguments_and_results() -> None:
+    def f(state: Any, *, scale: Any) -> Any:
+        return {"a": state["x"] * scale, "b": (tc.sum(state["w"]), None, 2.0)}
+
+    state = {"x": tc.asarray(X), "w": tc.asarray([1.0, 2.0])}
+    found = tc.vmap(f, in_axes=({"x": 0, "w": None},), out_axes={"a": 1, "b": 0})(
+        state, scale=tc.asarray([1.0, 2.0, 3.0])
+    )
+    assert found["a"].shape == (4, 3)
+    assert found["b"][0].tolist() == [3.0, 3.0, 3.0]
+    assert found["b"][1] is None
+    assert found["b"][2].tolist() == [2.0, 2.0, 2.0]
+
+
+def test_a_result_that_is_the_same_for_all_may_stay_one() -> None:
+    w = tc.asarray([1.0, 2.0])
+    one, each = tc.vmap(lambda x: (w * 2, x), out_axes=(None, 0))(tc.asarray(X))
+    assert one.tolist() == [2.0, 4.0]
+    assert each.shape == X.shape
+    with pytest.raises(ValueError, match=r"result \[0\] has out_axes None, but is not the same"):
+        tc.vmap(lambda x: (x, x), out_axes=(None, 0))(tc.asarray(X))
+
+
+def test_nested() -> None:
+    a, b = tc.asarray([1.0, 2.0, 3.0]), tc.asarray([10.0, 20.0])
+    found = tc.vmap(lambda x: tc.vmap(lambda y: x * y + y)(b))(a)
+    assert np.array_equal(found.numpy(), np.outer(a.numpy(), b.numpy()) + b.numpy())
+    inner_first = tc.vmap(lambda x: tc.vmap(lambda y: tc.vmap(lambda z: x + y * z)(b))(x * b))(a)
+    expected = a.numpy()[:, None, None] + (a.numpy()[:, None] * b.numpy())[:, :, None] * b.numpy()
+    assert np.allclose(inner_first.numpy(), expected)
+
+
+def test_chunks_give_the_same() -> None:
+    x = tc.asarray(np.arange(10.0))
+    f = lambda v: (tc.sin(v), tc.stack([v, v]))  # noqa: E731
+    whole = tc.vmap(f, out_axes=(0, 1))(x)
+    for size in (1, 3, 10, 99):
+        for a, b in zip(tc.vmap(f, out_axes=(0, 1), chunk_size=size)(x), whole, strict=True):
+            assert np.array_equal(a.numpy(), b.numpy())
+
+
+def test_a_variable_is_read_and_watched() -> None:
+    w = tc.Variable([1.0, 2.0, 3.0, 4.0])
+    with tc.GradientTape() as tape:
+        y = tc.vmap(lambda x: tc.sum(tc.tanh(w * x)))(tc.asarray(X, dtype="float32"))
+    inside = tape.gradient(y, w)
+    with tc.GradientTape() as tape:
+        y = tc.sum(tc.tanh(w * tc.asarray(X, dtype="float32")), axis=1)
+    assert np.allclose(inside.numpy(), tape.gradient(y, w).numpy(), rtol=1e-6)
+
+
+def test_gradients_of_each_example() -> None:
+    w = tc.Variable(np.arange(4.0))
+
+    def gradient(x: Any) -> Any:
+        with tc.GradientTape() as tape:
+            y = tc.sum(tc.sin(w * x))
+        return tape.gradient(y, w)
+
+    found = tc.vmap(gradient)(tc.asarray(X))
+    assert np.allclose(found.numpy(), X * np.cos(w.numpy() * X))
+
+
+def test_sparse_gradients_become_dense() -> None:
+    table = tc.Variable(np.ones((5, 2)))
+
+    def gradient(rows: Any) -> Any:
+        with tc.GradientTape() as tape:
+            y = tc.sum(tc.gather(table, rows) ** 2)
+        return tape.gradient(y, table)
+
+    found = tc.vmap(gradient)(tc.asarray([[0, 0], [4, 1]]))
+    assert found.tolist()[0] == [[4.0, 4.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    assert found.tolist()[1][4] == [2.0, 2.0]
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(st.data())
+def test_indexing_is_that_of_each_example(data: Any) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    x = rng.standard_normal((3, 2, 4, 3))
+    parts: list[Any] = []
+    for n in data.draw(st.permutations([2, 4, 3])) if data.draw(st.booleans()) else [2, 4, 3]:
+        kind = data.draw(st.sampled_from(["whole", "int", "slice", "array", "batched"]))
+        low = min(n, 2)
+        parts.append(
+            {
+                "whole": slice(None),
+                "int": int(rng.integers(low)),
+                "slice": slice(0, low),
+                "array": rng.integers(0, low, (2,)),
+                "batched": rng.integers(0, low, (3, 2)),
+            }[kind]
+        )
+    batched = [k for k, part in enumerate(parts) if isinstance(part, np.ndarray) and part.ndim == 2]
+
+    def key(example: dict[int, Any]) -> tuple[Any, ...]:
+        return tuple(example.get(k, part) for k, part in enumerate(parts))
+
+    given_arrays = [tc.asarray(parts[k]) for k in batched]
+    expected = np.stack([x[b][key({k: parts[k][b] for k in batched})] for b in range(3)])
+    found = tc.vmap(lambda v, *arrays: v[key(dict(zip(batched, arrays, strict=True)))])(tc.asarray(x), *given_arrays)
+    assert np.array_equal(found.numpy(), expected)
+    shared = tc.asarray(x[0])
+    if batched:
+        found = tc.vmap(lambda *arrays: shared[key(dict(zip(batched, arrays, strict=True)))])(*given_arrays)
+        expected = np.stack([x[0][key({k: parts[k][b] for k in batched})] for b in range(3)])
+        assert np.array_equal(found.numpy(), expected)
+
+    def assigned(v: Any, *arrays: Any) -> Any:
+        v[key(dict(zip(batched, arrays, strict=True)))] = 7.0
+        return v
+
+    found = tc.vmap(assigned)(tc.asarray(x), *given_arrays)
+    expected = x.copy()
+    for b in range(3):
+        expected[b][key({k: parts[k][b] for k in batched})] = 7.0
+    assert np.array_equal(found.numpy(), expected)
+
+
+def test_an_op_without_a_rule_loops_and_says_so() -> None:
+    if "looped" not in registry:
+
+        @op(x=NONDIFF, kernel=lambda xp, x: xp.sum(x) if bool(xp.any(x > 1)) else xp.max(x), reason="a test")
+        def looped(x: Any, /) -> Any:
+            """Decides by values."""
+
+    looped = registry["looped"].function
+    assert tc.vmap(looped)(tc.asarray([[0.5, 0.25], [2.0, 1.0]])).tolist() == [0.5, 3.0]
+    assert way_of(registry["nonzero"]) == "loop"
+    assert way_of(registry["sin"]) == way_of(registry["matmul"]) == "rule"
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x if x[0] > 0 else -x, "whether a value is true"),
+        (lambda x: x * float(x[0]), "a value as a float"),
+        (lambda x: x.numpy(), "what a Tensor holds"),
+        (lambda x: x[tc.argmax(x).item()], "int"),
+        (lambda x: x * tc.default_rng(0).normal((4,)), "random numbers inside vmap"),
+        (lambda x: tc.nonzero(x > 0.5), "the shape of its result depends on values"),
+        (lambda x: x[x > 0.5], "mask inside vmap"),
+    ],
+)
+def test_what_needs_values_is_refused(function: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        tc.vmap(function)(tc.asarray(X))
+
+
+def test_mistakes_in_arguments() -> None:
+    x = tc.asarray(X)
+    with pytest.raises(ValueError, match=r"different numbers of examples \(\[0\]\[0\]: 3, \[0\]\[1\]: 4\)"):
+        tc.vmap(lambda a, b: a)(x, tc.asarray(X.T))
+    with pytest.raises(ValueError, match="axis 2 is out of bounds"):
+        tc.vmap(lambda a: a, in_axes=2)(x)
+    with pytest.raises(ValueError, match="in_axes has 1 entries, the function is called with 2"):
+        tc.vmap(lambda a, b: a, in_axes=(0,))(x, x)
+    with pytest.raises(ValueError, match="in_axes is None for all"):
+        tc.vmap(lambda a: a, in_axes=None)(x)
+    with pytest.raises(TypeError, match="it has no axis of examples; give it in_axes=None"):
+        tc.vmap(lambda a, b: a)(x, 2.0)
+    with pytest.raises(ValueError, match=r"in_axes .* does not fit the structure"):
+        tc.vmap(lambda a: a, in_axes=({"y": 0},))({"x": x})
+    with pytest.raises(ValueError, match="chunk_size"):
+        tc.vmap(lambda a: a, chunk_size=0)
+    with pytest.raises(ValueError, match="axis 3 is out of bounds"):
+        tc.vmap(lambda a: a, out_axes=3)(x)
+
+
+def test_a_value_that_leaves_vmap_by_another_way_is_of_no_use() -> None:
+    kept: list[Any] = []
+    tc.vmap(lambda x: kept.append(x) or x)(tc.asarray(X))
+    with pytest.raises(ValueError, match="used where that vmap has ended"):
+        kept[0] + 1
+    with pytest.raises(ValueError, match="used where that vmap has ended"):
+        tc.vmap(lambda x: x + kept[0])(tc.asarray(X))
+
+
+def test_an_error_leaves_nothing_behind() -> None:
+    with pytest.raises(ZeroDivisionError):
+        tc.vmap(lambda x: 1 // 0)(tc.asarray(X))
+    assert tc.vmap(lambda x: x * 2)(tc.asarray(X)).shape == X.shape
+    assert tc.default_rng(0).normal((2,)).shape == (2,)
+
+
+def test_errors_are_those_of_one_example() -> None:
+    with pytest.raises(ValueError, match="axis 1 is out of bounds for an array of 1 dimension"):
+        tc.vmap(lambda x: tc.sum(x, axis=1))(tc.asarray(X))
+    with pytest.raises(ValueError, match="at least 2 dimensions"):
+        tc.vmap(lambda x: tc.linalg.inv(x))(tc.asarray(X))
+
+
+def test_no_examples() -> None:
+    assert tc.vmap(lambda x: tc.sum(x * x))(tc.zeros((0, 3))).shape == (0,)
+    assert tc.vmap(lambda x: tc.reshape(x, (-1, 1)))(tc.zeros((0, 3))).shape == (0, 3, 1)
+    assert tc.vmap(lambda x: tc.matmul(x, tc.ones((3, 2))))(tc.zeros((0, 4, 3))).shape == (0, 4, 2)
