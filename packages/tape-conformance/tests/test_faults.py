@@ -132,12 +132,12 @@ def wide_by_default() -> Backend:
 @pytest.mark.parametrize(
     ("fault", "run", "caught"),
     [
-        (wrong_rule, "multiply/*", ["multiply/vjp/x1/*", "multiply/jvp/*", "multiply/second/*", "multiply/special"]),
+        (wrong_rule, "multiply/*", ["multiply/vjp/x1/*", "multiply/jvp/*", "multiply/second/*", "multiply/special", "multiply/compose/*"]),
         (second_order_lost, "exp/*", ["exp/second/*", "exp/jvp/*"]),
         (input_written_to, "exp/*", ["exp/mutation/*", "exp/*"]),
         (writes_and_restores, "negative/*", ["negative/layout/*"]),
         (wrong_dtype, "tanh/*", ["tanh/float32/*"]),
-        (axis_off_by_one, "flip/*", ["flip/value/*"]),
+        (axis_off_by_one, "flip/*", ["flip/value/*", "flip/batch/*", "flip/compose/*"]),
         (device_lost, ["to_device/*", "contract/device/*"], ["contract/device/placement"]),
         (ignores_nan, "maximum/*", ["maximum/special"]),
         (conjugate_forgotten, "conj/*", ["conj/value/complex*", "conj/?vp/*complex*"]),

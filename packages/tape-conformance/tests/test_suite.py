@@ -52,7 +52,7 @@ def test_each_check_is_a_test_and_the_matrix_is_written(tmp_path: Path, parallel
     assert "test[hypot/vjp/x1/broadcast:2x3,3]" in run.stdout
     assert "test[tape/stop-recording]" in run.stdout
     text = (tmp_path / "out" / "matrix.md").read_text(encoding="utf-8")
-    assert re.search(r"^\| `hypot` \| ✓ \| ✓ \| ✓ \| ✓ \| ✓ \|  \| ✓ ", text, re.MULTILINE)
+    assert re.search(r"^\| `hypot` \| ✓ \| ✓ \| ✓ \| ✓ \| ✓ \| ✓ \| ✓ \|  \| ✓ ", text, re.MULTILINE)
     assert "| `tape/stop-recording` | ✓ |" in text
     assert "<code>hypot</code>" in (tmp_path / "out" / "matrix.html").read_text(encoding="utf-8")
 
@@ -189,7 +189,7 @@ def test_the_matrix_shows_the_worst_outcome_of_each_kind() -> None:
     assert report.matrix() == {"exp": {"value": "✗", "vjp": "~", "complex": "~", "memory": ""}}
     text = report.to_markdown()
     assert "1 failed, 1 fail as expected, 1 skipped" in text
-    assert "| `exp` | ✗ |  | ~ |  |  | ~ |  |  |  |  |  |  |" in text
+    assert "| `exp` | ✗ |  | ~ |  |  |  |  | ~ |  |  |  |  |  |  |  |" in text
     assert "| `exp/value/3` | AssertionError: a \\| b |" in text
     assert "| `exp/vjp/x/complex:2` | not yet |" in text
     assert "<td class=note>not yet</td>" in report.to_html()

@@ -9,6 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Literal
 
+from tape_core.batching import way_of
+from tape_core.extend import registry
+
 Outcome = Literal["passed", "failed", "expected", "skipped"]
 
 KINDS = (
@@ -17,12 +20,15 @@ KINDS = (
     "vjp",
     "jvp",
     "second",
+    "batch",
+    "compose",
     "complex",
     "special",
     "layout",
     "large",
     "mutation",
     "memory",
+    "keywords",
     "refused",
 )
 """The columns of the matrix: kinds of checks of an op; `complex` are those of samples with complex inputs."""
@@ -79,7 +85,10 @@ class Report:
             row.setdefault(kind, []).append(result.outcome)
             if "complex:" in label:
                 row.setdefault("complex", []).append(result.outcome)
-        return {op: {kind: _mark(outcomes) for kind, outcomes in row.items()} for op, row in sorted(found.items())}
+        return {
+            op: {kind: _mark(outcomes) + (_way(op) if kind == "batch" else "") for kind, outcomes in row.items()}
+            for op, row in sorted(found.items())
+        }
 
     def groups(self) -> dict[str, str]:
         """The mark of each check that is not of an op."""
@@ -95,7 +104,11 @@ class Report:
     def to_markdown(self) -> str:
         """The support matrix as Markdown."""
         lines = [f"# Support matrix: {self.backend}", "", f"{self._counts()}.", ""]
-        lines += ["✓ passes, ✗ fails, ~ fails as the backend says it does; empty: there is nothing to check.", ""]
+        lines += [
+            "✓ passes, ✗ fails, ~ fails as the backend says it does; empty: there is nothing to check.",
+            _WAYS,
+            "",
+        ]
         lines += [f"| op | {' | '.join(KINDS)} |", f"|---|{'|'.join(':-:' for _ in KINDS)}|"]
         lines += [
             f"| `{op}` | {' | '.join(row.get(kind, '') for kind in KINDS)} |" for op, row in self.matrix().items()
@@ -122,7 +135,7 @@ class Report:
         title = f"Support matrix: {escape(self.backend)}"
         return (
             f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{title}</title>\n<style>{_STYLE}</style>\n"
-            f"<h1>{title}</h1>\n<p>{self._counts()}. ✓ passes, ✗ fails, ~ fails as the backend says it does.</p>\n"
+            f"<h1>{title}</h1>\n<p>{self._counts()}. {_LEGEND}. {_WAYS}</p>\n"
             f"<table><thead><tr><th>op</th>{head}</tr></thead>\n{rows}</table>\n"
             f"<h2>Backend and tape</h2>\n<table>{groups}</table>\n"
             + (f"<h2>Why</h2>\n<table>{notes}</table>\n" if notes else "")
@@ -141,6 +154,9 @@ class Report:
         return written
 
 
+_LEGEND = "✓ passes, ✗ fails, ~ fails as the backend says it does"
+_WAYS = "In the column batch, inside vmap: loop, one example after the other; composed, of the ops it is made of."
+
 _STYLE = (
     "body{font:15px/1.4 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}"
     "table{border-collapse:collapse}td,th{border-bottom:1px solid #ddd;padding:.15rem .6rem;text-align:center}"
@@ -155,6 +171,12 @@ def _mark(outcomes: Iterable[Outcome]) -> str:
     return next((_MARKS[o] for o in ("failed", "expected", "passed") if o in present), "")
 
 
+def _way(op: str) -> str:
+    """How an op is batched, where it has no rule for that."""
+    way = way_of(registry[op]) if op in registry else "rule"
+    return "" if way == "rule" else f" {way}"
+
+
 def _cell(mark: str) -> str:
-    name = next((outcome for outcome, own in _MARKS.items() if own == mark), "")
+    name = next((outcome for outcome, own in _MARKS.items() if own and own == mark[:1]), "")
     return f"<td class={name}>{mark}</td>" if mark else "<td></td>"
