@@ -196,6 +196,7 @@ from tape_core.ops.windows import add_windows, sliding_windows
 from tape_core.random import Generator, default_rng, set_seed
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor
+from tape_core.transforms.custom import checkpoint, custom_gradient
 from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
 from tape_core.transforms.vmap import vmap
 from tape_core.variable import Variable
@@ -253,6 +254,7 @@ __all__ = [
     "can_cast",
     "cdist",
     "ceil",
+    "checkpoint",
     "clip",
     "complex64",
     "complex128",
@@ -268,6 +270,7 @@ __all__ = [
     "cross_entropy",
     "cumulative_prod",
     "cumulative_sum",
+    "custom_gradient",
     "default_rng",
     "diff",
     "digamma",

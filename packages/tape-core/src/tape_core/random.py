@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random as stdlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tape_core import dtypes
@@ -138,6 +140,23 @@ def set_seed(seed: int | None) -> None:
     """Reseed the generator that initialisers use when they are given none."""
     global _global
     _global = Generator(seed)
+
+
+def state() -> Any:
+    """Where the generator that :func:`set_seed` seeds has come to."""
+    return global_rng()._bits.getstate()
+
+
+@contextmanager
+def replayed(bits: Any) -> Iterator[None]:
+    """A context in which that generator goes on from an earlier state, and after which it is where it was."""
+    generator = global_rng()
+    now = generator._bits.getstate()
+    generator._bits.setstate(bits)
+    try:
+        yield
+    finally:
+        generator._bits.setstate(now)
 
 
 def global_rng() -> Generator:
