@@ -175,3 +175,15 @@ def test_integers_have_products_on_cuda() -> None:
         x, y = tc.reshape(tc.arange(6), (2, 3)), tc.reshape(tc.arange(12), (3, 4))
         assert (x @ y).tolist() == (x.numpy() @ y.numpy()).tolist()
         assert (x @ y[:, 0]).tolist() == (x.numpy() @ y.numpy()[:, 0]).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_unsigned_integers_are_indexed_like_others(dtype: str) -> None:
+    x, rows = tc.asarray([0, 1, 2, 3], dtype=dtype, backend="torch"), tc.asarray([2, 0, 2], backend="torch")
+    assert x[::-1].tolist() == [3, 2, 1, 0]
+    assert tc.take_along_axis(x, rows).tolist() == x[rows].tolist() == tc.take(x, rows, axis=0).tolist() == [2, 0, 2]
+    assert tc.top_k(x, 2).values.tolist() == [3, 2]
+    assert tc.at(x)[rows].add(tc.asarray([1, 1, 5], dtype=dtype, backend="torch")).tolist() == [1, 1, 8, 3]
+    x[::-1] = x
+    assert x.tolist() == [3, 2, 1, 0]
+    assert x.dtype.name == dtype

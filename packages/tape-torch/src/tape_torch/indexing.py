@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tape_torch.fallback import default
+from tape_torch.promotion import SIGNED, bits, flip, unbits
 
 _SIMPLE = frozenset({int, type(None), type(...)})
 
@@ -47,7 +48,7 @@ def _prepared(x: Any, key: Any) -> tuple[Any, Any, tuple[int, ...]]:
                 parts[k] = slice(n - 1 - start, n - 1 - stop, -step)
                 flipped.append(axis)
             axis += x.ndim - used if part is ... else _dimensions(part)
-    return torch.flip(x, flipped) if flipped else x, tuple(parts), tuple(flipped)
+    return flip(x, flipped) if flipped else x, tuple(parts), tuple(flipped)
 
 
 def _index(part: Any, x: Any) -> Any:
@@ -103,7 +104,7 @@ def _assign(out: Any, key: Any, values: Any) -> Any:
     """`out[key] = values`, in the memory of `out` if it is not flipped."""
     turned, key, flipped = _prepared(out, key)
     turned[key] = values
-    return torch.flip(turned, flipped) if flipped else turned
+    return flip(turned, flipped) if flipped else turned
 
 
 def _spread(values: Any, shape: Any, x: Any) -> Any:
@@ -147,11 +148,16 @@ def _add(out: Any, key: Any, values: Any) -> Any:
 
 
 def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    if values.dtype in SIGNED:
+        return unbits(scatter(bits(values), key, shape), values.dtype)
     out = torch.zeros(shape, dtype=values.dtype, device=values.device)
     return _add(out, key, values) if _repeats(key) else _assign(out, key, values)
 
 
 def scatter_add(x: Any, values: Any, key: Any) -> Any:
+    if x.dtype in SIGNED:
+        values = bits(values) if type(values) is Tensor else values
+        return unbits(scatter_add(bits(x), values, key), x.dtype)
     out = _copy(x)
     if _repeats(key):
         return _add(out, key, values)
@@ -225,7 +231,10 @@ def gather(params: Any, indices: Any) -> Any:
 
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
     indices = indices.to(torch.int64)
-    return torch.take_along_dim(x, torch.where(indices < 0, indices + x.shape[axis], indices), axis)
+    indices = torch.where(indices < 0, indices + x.shape[axis], indices)
+    if x.dtype in SIGNED:
+        return unbits(torch.take_along_dim(bits(x), indices, axis), x.dtype)
+    return torch.take_along_dim(x, indices, axis)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

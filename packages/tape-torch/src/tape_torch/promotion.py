@@ -126,3 +126,8 @@ def ordered(x: torch.Tensor) -> torch.Tensor:
 def unordered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Back from `ordered`."""
     return (x ^ torch.iinfo(x.dtype).min).view(dtype)
+
+
+def flip(x: torch.Tensor, axes: Any) -> torch.Tensor:
+    """In reverse order along axes, of any dtype."""
+    return unbits(torch.flip(bits(x), axes), x.dtype) if x.dtype in SIGNED else torch.flip(x, axes)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tape_torch import elementwise, linalg
 from tape_torch.fallback import default
-from tape_torch.promotion import PROMOTED, SIGNED, bits, common, ordered, together, unbits, unordered
+from tape_torch.promotion import PROMOTED, SIGNED, bits, common, flip, ordered, together, unbits, unordered
 
 Kernel = Callable[..., Any]
 _UNSIGNED = frozenset({torch.uint8, *SIGNED})
@@ -309,8 +309,7 @@ def _concat(arrays: Any, *, axis: int | None = 0) -> Tensor:
 
 
 def _flip(x: Tensor, *, axis: Any = None) -> Tensor:
-    axes = _axes(x, axis)
-    return unbits(torch.flip(bits(x), axes), x.dtype) if x.dtype in SIGNED else torch.flip(x, axes)
+    return flip(x, _axes(x, axis))
 
 
 def _roll(x: Tensor, shift: Any, *, axis: Any = None) -> Tensor:
