@@ -35,6 +35,14 @@ def test_of_a_scalar_it_is_the_gradient() -> None:
     assert np.array_equal(tape.jacobian(y, x).numpy(), tape.gradient(y, x).numpy())
 
 
+def test_cotangents_of_a_structure_with_one_leaf() -> None:
+    x = tc.asarray(X)
+    y, pull = tc.vjp(lambda x: {"y": [x * 2]}, x)
+    assert pull({"y": [tc.ones(3, dtype="float64")]})[0].tolist() == [2.0, 2.0, 2.0]
+    assert pull(tc.ones(3, dtype="float64"))[0].tolist() == [2.0, 2.0, 2.0]
+    assert y["y"][0].shape == (3,)
+
+
 def test_of_a_structure_of_targets() -> None:
     x = tc.asarray(X)
     with tc.GradientTape() as tape:

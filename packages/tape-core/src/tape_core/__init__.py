@@ -10,7 +10,7 @@ Tensor(6.0, shape=(), dtype=float32, backend=numpy)
 
 import math as _math
 
-from tape_core import extend, fft, linalg, special
+from tape_core import extend, fft, linalg, special, testing
 from tape_core._version import __version__
 from tape_core.backends.selection import get_backend, set_backend, use_backend
 from tape_core.dtypes import (
@@ -444,6 +444,7 @@ __all__ = [
     "tan",
     "tanh",
     "tensordot",
+    "testing",
     "tile",
     "top_k",
     "trapezoid",

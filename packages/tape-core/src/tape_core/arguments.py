@@ -45,6 +45,10 @@ def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradi
             # [g] for one target is g, unless the target has one element and g is its value.
             if only is None or (targets[0].shape != (1,) or shape == (1,)):
                 given = [only]
+        elif isinstance(output_gradients, dict) or (
+            structure not in (None, list, tuple) and not hasattr(output_gradients, "dtype")
+        ):
+            given = pytree.flatten(output_gradients)[0]
     else:
         given = pytree.flatten(output_gradients)[0]
     if len(given) != len(targets):

@@ -70,8 +70,9 @@ def custom_gradient(f: Function) -> Function:
             )
         outs, out_structure = pytree.flatten(result)
         outs = [o if o is None else _out(o, name) for o in outs]
-        places = [k for k, t in enumerate(tensors) if t is not None and t.dtype.inexact]
-        inputs = [tensors[k] for k in places] + [v._read() for v in variables]
+        differentiable = {k: t for k, t in enumerate(tensors) if t is not None and t.dtype.inexact}
+        places = list(differentiable)
+        inputs = [*differentiable.values(), *[v._read() for v in variables]]
         flowing = [k for k, o in enumerate(outs) if o is not None and o.dtype.inexact]
         if not inputs or not flowing:
             return pytree.unflatten(out_structure, outs)
@@ -135,8 +136,9 @@ def checkpoint(f: Function) -> Function:
         variables = [v for v in readers.found if v.dtype.inexact]
         outs, out_structure = pytree.flatten(out)
         outs = [o if o is None else _out(o, "checkpoint") for o in outs]
-        places = [k for k, t in enumerate(tensors) if t is not None and t.dtype.inexact]
-        inputs = [tensors[k] for k in places] + [v._read() for v in variables]
+        differentiable = {k: t for k, t in enumerate(tensors) if t is not None and t.dtype.inexact}
+        places = list(differentiable)
+        inputs = [*differentiable.values(), *[v._read() for v in variables]]
         flowing = [k for k, o in enumerate(outs) if o is not None and o.dtype.inexact]
         if not inputs or not flowing:
             return out

@@ -1,0 +1,260 @@
+"""Checks of derivatives, for the tests of whoever writes a function, an op or a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tape_core import pytree
+from tape_core.ops.creation import asarray
+from tape_core.ops.manipulation import reshape
+from tape_core.tensor import Tensor
+from tape_core.transforms.derivatives import _dense, jvp, vjp
+
+__all__ = ["check_grads", "check_jvp", "check_vjp", "numerical_jacobian"]
+
+Function = Callable[..., Any]
+
+# By the size of a real number: the step of central differences, and what they may be off by.
+_STEPS = {8: 1e-5, 4: 2e-2, 2: 1e-1}
+_TOLERANCES = {8: 1e-6, 4: 1e-2, 2: 1e-1}
+_SHOWN = 5
+
+
+def check_grads(
+    f: Function,
+    args: Sequence[Any],
+    order: int = 1,
+    modes: Sequence[str] = ("fwd", "rev"),
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
+    """Check the derivatives of `f` at `args` against central differences.
+
+    >>> import tape_core as tc
+    >>> tc.testing.check_grads(lambda x: tc.sin(x) * x, (tc.asarray([0.5, 2.0], dtype="float64"),), order=2)
+
+    Every entry of every Jacobian is compared, so keep the arguments small; and use float64, with float32 only gross
+    mistakes show. A complex number counts as two real ones.
+
+    Args:
+        f: a function of pytrees of floating or complex Tensors that returns one.
+        args: its arguments.
+        order: up to which derivative: the derivatives themselves are checked as functions, along random directions.
+        modes: `"fwd"` by :func:`~tape_core.jvp`, `"rev"` by :func:`~tape_core.vjp`.
+        atol, rtol: how far apart two entries may be: `atol + rtol * abs(expected)`. By default what central differences
+            can tell in the dtype.
+        eps: the step of the differences.
+
+    Raises:
+        AssertionError: entries differ: which of which Jacobian, and by how much.
+        ValueError: a mode or an order is none.
+    """
+    if order < 1:
+        raise ValueError(f"check_grads: order must be at least 1, got {order}")
+    for mode in modes:
+        if mode not in ("fwd", "rev"):
+            raise ValueError(f"check_grads: modes are 'fwd' and 'rev', got {mode!r}")
+    widths = [_width(part.leaf) for part in _parts(tuple(args), "args")]
+    least = _TOLERANCES[min(widths, default=8)]
+    tolerances = {"atol": least if atol is None else atol, "rtol": least if rtol is None else rtol, "eps": eps}
+    _check(f, tuple(args), order, modes, tolerances, "")
+
+
+def check_jvp(f: Function, args: Sequence[Any], **tolerances: float | None) -> None:
+    """Check the derivatives of `f` in forward mode; as :func:`check_grads`."""
+    check_grads(f, args, 1, ("fwd",), **tolerances)
+
+
+def check_vjp(f: Function, args: Sequence[Any], **tolerances: float | None) -> None:
+    """Check the derivatives of `f` in reverse mode; as :func:`check_grads`."""
+    check_grads(f, args, 1, ("rev",), **tolerances)
+
+
+def _check(
+    f: Function, args: tuple[Any, ...], order: int, modes: Sequence[str], tolerances: dict[str, Any], path: str
+) -> None:
+    expected = numerical_jacobian(f, args, eps=tolerances["eps"])
+    for mode in modes:
+        found = _by_columns(f, args) if mode == "fwd" else _by_rows(f, args)
+        _compare(found, expected, _places(f, args), tolerances, f"{path}{_MODES[mode]}")
+    if order == 1:
+        return
+    if "fwd" in modes:
+        tangents = _directions(args, 1)
+        _check(lambda *a: jvp(f, a, tangents)[1], args, order - 1, modes, tolerances, f"{path}the JVP, and of it ")
+    if "rev" in modes:
+        value = f(*args)
+        (cotangents,) = _directions((value,), 2)
+        _check(
+            lambda *a: [_dense(g) for g in _leaves(vjp(f, *a)[1](cotangents))],
+            args,
+            order - 1,
+            modes,
+            tolerances,
+            f"{path}the VJP, and of it ",
+        )
+
+
+_MODES = {"fwd": "forward mode", "rev": "reverse mode"}
+
+
+# -- values as lists of real numbers
+
+
+class _Part(NamedTuple):
+    """A leaf among the real numbers of a structure: how it is called, its shape and dtype, and its place."""
+
+    name: str
+    leaf: Tensor
+    start: int
+    stop: int
+    is_complex: bool
+
+
+def _parts(tree: Any, name: str) -> list[_Part]:
+    leaves, structure = pytree.flatten(tree)
+    parts, start = [], 0
+    for k, leaf in enumerate(leaves):
+        leaf = asarray(leaf)
+        if not leaf.dtype.inexact:
+            raise TypeError(f"check_grads: {name}{pytree.path(structure, k)} has dtype {leaf.dtype}, no derivative")
+        is_complex = leaf.dtype.kind == "complex floating"
+        stop = start + leaf.size * (1 + is_complex)
+        parts.append(_Part(f"{name}{pytree.path(structure, k)}", leaf, start, stop, is_complex))
+        start = stop
+    return parts
+
+
+def _leaves(tree: Any) -> list[Any]:
+    return [_dense(leaf) for leaf in pytree.flatten(tree)[0]]
+
+
+def _numbers(leaves: Sequence[Any]) -> list[float]:
+    """Leaves as real numbers, a complex one as two."""
+    found: list[float] = []
+    for leaf in leaves:
+        tensor = asarray(_dense(leaf))
+        values = reshape(tensor, (-1,)).tolist() if tensor.size else []
+        if tensor.dtype.kind == "complex floating":
+            values = [part for z in values for part in (z.real, z.imag)]
+        found += values
+    return found
+
+
+def _with(parts: Sequence[_Part], numbers: Sequence[float], structure: Any) -> Any:
+    """The structure with other numbers."""
+    leaves = []
+    for part in parts:
+        own: list[Any] = list(numbers[part.start : part.stop])
+        if part.is_complex:
+            own = [complex(*own[k : k + 2]) for k in range(0, len(own), 2)]
+        flat = asarray(own, dtype=part.leaf.dtype, device=part.leaf.device, backend=part.leaf.backend)
+        leaves.append(reshape(flat, part.leaf.shape))
+    return pytree.unflatten(structure, leaves)
+
+
+def _unit(n: int, k: int) -> list[float]:
+    return [1.0 if j == k else 0.0 for j in range(n)]
+
+
+def _directions(args: Any, seed: int) -> Any:
+    """Random numbers in place of all numbers."""
+    import random
+
+    rng = random.Random(seed)
+    parts = _parts(args, "")
+    n = parts[-1].stop if parts else 0
+    return _with(parts, [rng.uniform(-1, 1) for _ in range(n)], pytree.flatten(args)[1])
+
+
+# -- Jacobians: a list of rows, one for each number of the result, of columns, one for each of the arguments
+
+
+def numerical_jacobian(f: Function, args: Sequence[Any], *, eps: float | None = None) -> list[list[float]]:
+    """The Jacobian of `f` by central differences: rows of real numbers.
+
+    >>> import tape_core as tc
+    >>> rows = tc.testing.numerical_jacobian(lambda x: x * x, (tc.asarray([1.0, 3.0], dtype="float64"),))
+    >>> [[round(entry, 6) for entry in row] for row in rows]
+    [[2.0, 0.0], [0.0, 6.0]]
+    """
+    args = tuple(args)
+    parts, structure = _parts(args, "args"), pytree.flatten(args)[1]
+    numbers = _numbers([part.leaf for part in parts])
+    columns = []
+    for part in parts:
+        step = _STEPS[_width(part.leaf)] if eps is None else eps
+        for k in range(part.start, part.stop):
+            ends = []
+            for sign in (1, -1):
+                moved = [x + sign * step * (j == k) for j, x in enumerate(numbers)]
+                ends.append(_numbers(pytree.flatten(f(*_with(parts, moved, structure)))[0]))
+            columns.append([(above - below) / (2 * step) for above, below in zip(*ends, strict=True)])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _width(leaf: Tensor) -> int:
+    """The bytes of a real number of a dtype."""
+    name = leaf.dtype.name
+    return {"float64": 8, "complex128": 8, "float32": 4, "complex64": 4}.get(name, 2)
+
+
+def _by_columns(f: Function, args: tuple[Any, ...]) -> list[list[float]]:
+    parts, structure = _parts(args, "args"), pytree.flatten(args)[1]
+    n = parts[-1].stop if parts else 0
+    columns = [_numbers(_leaves(jvp(f, args, _with(parts, _unit(n, k), structure))[1])) for k in range(n)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _by_rows(f: Function, args: tuple[Any, ...]) -> list[list[float]]:
+    value, pull = vjp(f, *args)
+    parts, structure = _parts(value, "result"), pytree.flatten(value)[1]
+    n = parts[-1].stop if parts else 0
+    # df = Re(conj(gradient) * dx): the gradient's real and imaginary parts are those of the row.
+    return [_numbers(_leaves(pull(_with(parts, _unit(n, k), structure)))) for k in range(n)]
+
+
+def _places(f: Function, args: tuple[Any, ...]) -> tuple[list[str], list[str]]:
+    """What each row and each column is the derivative of, and with respect to what."""
+    rows = list(_named(_parts(f(*args), "result")))
+    return rows, list(_named(_parts(args, "args")))
+
+
+def _named(parts: Sequence[_Part]) -> Iterator[str]:
+    for part in parts:
+        shape = part.leaf.shape
+        for k in range(part.leaf.size):
+            index, rest = [], k
+            for n in reversed(shape):
+                index.append(rest % n)
+                rest //= n
+            name = f"{part.name}{list(reversed(index)) if shape else ''}"
+            yield from (f"Re {name}", f"Im {name}") if part.is_complex else (name,)
+
+
+def _compare(
+    found: list[list[float]],
+    expected: list[list[float]],
+    places: tuple[list[str], list[str]],
+    tolerances: dict[str, Any],
+    mode: str,
+) -> None:
+    rows, columns = places
+    atol, rtol = tolerances["atol"], tolerances["rtol"]
+    wrong = []
+    for j, (own, theirs) in enumerate(zip(found, expected, strict=True)):
+        for k, (a, b) in enumerate(zip(own, theirs, strict=True)):
+            if not abs(a - b) <= atol + rtol * abs(b):
+                wrong.append((abs(a - b), f"  d {rows[j]} / d {columns[k]}: {a:.9g}, by differences {b:.9g}"))
+    if wrong:
+        wrong.sort(key=lambda entry: -entry[0] if entry[0] == entry[0] else float("-inf"))
+        more = [f"  and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
+        total = len(rows) * len(columns)
+        lines = [
+            f"{mode}: {len(wrong)} of {total} entries of the Jacobian differ",
+            *[line for _, line in wrong[:_SHOWN]],
+        ]
+        raise AssertionError("\n".join([*lines, *more]))

@@ -1,0 +1,63 @@
+"""check_grads: it passes what is right, and says which entry of which Jacobian is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+from tape_core.extend import op, registry, vjp
+from tape_core.testing import check_grads, check_jvp, check_vjp, numerical_jacobian
+
+if "cubed_wrongly" not in registry:
+
+    @op(x=vjp(lambda xp, g, x: g * (3 * x * x + xp.astype(x > 2, x.dtype))), kernel=lambda xp, x: x**3)
+    def cubed_wrongly(x: Any, /) -> Any:
+        """Wrong above 2."""
+
+
+cubed: Any = registry["cubed_wrongly"].function
+
+
+def test_what_is_right_passes() -> None:
+    x, w = tc.asarray([0.5, 2.0], dtype="float64"), tc.asarray([[1.0, -1.0]], dtype="float64")
+    check_grads(lambda x: tc.sin(x) * x, (x,), order=3)
+    check_grads(lambda d, x: {"y": d["w"] @ x, "z": (tc.sum(x),)}, ({"w": w}, x), order=2)
+    check_grads(lambda x: tc.sin(x) * x, (tc.astype(x, "float32"),))
+    z = tc.asarray([1 + 2j, 0.5], dtype="complex128")
+    check_grads(lambda z, x: (tc.abs(z) * x, tc.exp(z), tc.real(z)), (z, x), order=2)
+
+
+def test_numerical_jacobian_counts_a_complex_number_as_two() -> None:
+    z = tc.asarray(1 + 2j, dtype="complex128")
+    assert np.allclose(numerical_jacobian(lambda z: z * z, (z,)), [[2, -4], [4, 2]])
+
+
+@pytest.mark.parametrize("check", [check_jvp, check_vjp])
+def test_a_wrong_entry_is_named(check: Any) -> None:
+    x = tc.asarray([[1.0, 3.0]], dtype="float64")
+    check(lambda x: cubed(x), (x[:, :1],))
+    with pytest.raises(AssertionError) as caught:
+        check(lambda d: {"y": cubed(d["x"])}, ({"x": x},))
+    lines = str(caught.value).splitlines()
+    assert lines[0].endswith("1 of 4 entries of the Jacobian differ")
+    assert lines[1] == "  d result['y'][0, 1] / d args[0]['x'][0, 1]: 28, by differences 27"
+
+
+def test_a_wrong_second_derivative_is_found() -> None:
+    lossy = lambda x: tc.sin(x) + tc.stop_gradient(tc.grad(lambda y: y**3)(x)) * (x - tc.stop_gradient(x))  # noqa: E731
+    x = (tc.asarray(2.0, dtype="float64"),)
+    with pytest.raises(AssertionError, match="reverse mode: 1 of 1 entries"):
+        check_grads(lossy, x, modes=["rev"])
+    check_grads(lambda x: x**3 * tc.stop_gradient(tc.asarray(2.0)), x, order=2)
+
+
+def test_mistakes() -> None:
+    x = tc.asarray([1.0], dtype="float64")
+    with pytest.raises(ValueError, match="modes are 'fwd' and 'rev', got 'forward'"):
+        check_grads(tc.sin, (x,), modes=["forward"])
+    with pytest.raises(ValueError, match="order must be at least 1"):
+        check_grads(tc.sin, (x,), order=0)
+    with pytest.raises(TypeError, match=r"args\[0\] has dtype int64"):
+        check_grads(tc.sin, (tc.asarray([1]),))
