@@ -163,6 +163,7 @@ def test_an_op_without_a_rule_loops_and_says_so() -> None:
         (lambda x: x if x[0] > 0 else -x, "whether a value is true"),
         (lambda x: x * float(x[0]), "a value as a float"),
         (lambda x: x.numpy(), "what a Tensor holds"),
+        (lambda x: np.from_dlpack(x), "what a Tensor holds is not known"),
         (lambda x: x[tc.argmax(x).item()], "int"),
         (lambda x: x * tc.default_rng(0).normal((4,)), "random numbers inside vmap"),
         (lambda x: tc.nonzero(x > 0.5), "the shape of its result depends on values"),
@@ -215,6 +216,13 @@ def test_errors_are_those_of_one_example() -> None:
         tc.vmap(lambda x: tc.sum(x, axis=1))(tc.asarray(X))
     with pytest.raises(ValueError, match="at least 2 dimensions"):
         tc.vmap(lambda x: tc.linalg.inv(x))(tc.asarray(X))
+
+
+def test_what_is_on_its_backend_stays() -> None:
+    x = tc.asarray(X)
+    assert tc.vmap(lambda x: tc.asarray(x, backend="numpy") * 2)(x).tolist() == (2 * X).tolist()
+    assert tc.vmap(lambda x: tc.asarray(x, dtype="float32", copy=True).to_device("cpu"))(x).dtype is tc.float32
+    assert tc.vmap(lambda x: tc.full_like(x, tc.sum(x)))(x).tolist() == [[row.sum()] * 4 for row in X]
 
 
 def test_no_examples() -> None:

@@ -251,6 +251,11 @@ def _backend() -> Backend:
 
 
 def _check_backend(tensor: Tensor, label: str, where: str) -> None:
+    if tensor.backend.level:
+        raise TypeError(
+            f"{label}: argument {where} is inside tape_core.vmap, into which a function of PyTorch cannot look; "
+            f"call it with all examples, outside: tape_torch.call(torch.vmap(fn), examples)"
+        )
     if not isinstance(tensor._array, torch.Tensor):
         raise TypeError(
             f"{label}: argument {where} is on backend {tensor.backend.name!r}; a function of PyTorch takes Tensors on "

@@ -114,6 +114,12 @@ class BatchedArray:
     def __complex__(self) -> complex:
         return complex(self._only("a value as a complex"))
 
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._only("what a Tensor holds").__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._only("what a Tensor holds").__dlpack_device__()
+
     def __getitem__(self, key: Any) -> BatchedArray:
         return self.backend.xp.getitem(self, key)  # type: ignore[no-any-return]
 
@@ -147,7 +153,7 @@ class Batched(Backend):
     """A backend whose arrays are those of `base` with a hidden leading axis; there is one on each (`batched`)."""
 
     def __init__(self, base: Backend) -> None:
-        super().__init__(base.name, base.namespace, version=base.version)
+        super().__init__(f"vmap of {base.name}", base.namespace, version=base.version)
         self.base = base
         self.root = base.root
         self.level = base.level + 1
