@@ -104,7 +104,7 @@ def wheels(session: nox.Session) -> None:
 
 
 @nox.session(**WITH_PIP)
-@nox.parametrize("backend", list(PLUGINS), ids=list(PLUGINS))
+@nox.parametrize("backend", list(PLUGINS))
 def conformance(session: nox.Session, backend: str) -> None:
     """Run the conformance suite on one backend, alone in its environment, and write its support matrix for the docs."""
     session.install("hatchling", "editables")
@@ -132,7 +132,7 @@ def conformance(session: nox.Session, backend: str) -> None:
 
 # Last of the default sessions: its closing line ends the output.
 @nox.session(**WITH_PIP)
-@nox.parametrize("backend", BACKENDS, ids=BACKENDS)
+@nox.parametrize("backend", BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
     """Run all tests, and the code in the docstrings and the documentation; on torch what is about it, and the examples.
 
@@ -154,7 +154,7 @@ def tests(session: nox.Session, backend: str) -> None:
 
 
 @nox.session(default=False, **WITH_PIP)
-@nox.parametrize("backend", BACKENDS, ids=BACKENDS)
+@nox.parametrize("backend", BACKENDS)
 def array_api(session: nox.Session, backend: str) -> None:
     """Run data-apis/array-api-tests, of which a checkout with its submodule is named after `--`."""
     if not session.posargs:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 RENAMED = {"dim": "axis", "dims": "axis", "keepdim": "keepdims", "p": "ord", "dim0": "axis"}
 
-SAMPLES, LOOKED_AT = 12, 100  # of each op and dtype: so many are compared, of so many at most
+SAMPLES, LOOKED_AT = 6, 60  # of each op and dtype: so many are compared, of so many at most
 
 Observer = Callable[..., Any]
 
