@@ -175,6 +175,19 @@ def allocator_lines(allocator: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
+def derivatives_lines(derivatives: dict[str, Any]) -> list[str]:
+    """Jacobians, Hessians and batches of gradients."""
+    rows = []
+    for name, found in derivatives.items():
+        minima = ", ".join(f"{column} {number(t * 1e3)}" for column, t in found["minima"].items())
+        ratios = [
+            f"{r['of']} ÷ {r['to']} {number(r['ratio'])} {verdict(r['ratio'], r['target'], str(r['target']))}"
+            for r in found["ratios"]
+        ]
+        rows.append([f"{name}: {found['what']}", minima, "; ".join(ratios)])
+    return [table(["derivatives, on NumPy", "ms: minima", "ratios"], rows)]
+
+
 def markdown(results: Results, chart: str) -> str:
     """The whole report; `chart` is the path of the picture relative to it."""
     system = results["system"]
@@ -205,6 +218,7 @@ def markdown(results: Results, chart: str) -> str:
         if any("tape_torch" in w["times"] and "torch" in w["times"] for w in results["workloads"].values()):
             parts.append(torch_table(results))
     for part, lines in (
+        ("derivatives", derivatives_lines),
         ("memory", memory_lines),
         ("imports", import_lines),
         ("allocator", allocator_lines),

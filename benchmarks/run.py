@@ -17,6 +17,7 @@ from typing import Any
 
 import allocator
 import chart
+import derivatives
 import memory
 import report
 import startup
@@ -29,7 +30,7 @@ if allocator.is_glibc():
     ENVIRONMENT |= allocator.KEEPS  # for all peers; allocator.py measures the other conditions
 
 ROOT = Path(__file__).resolve().parent
-PARTS = ("times", "memory", "imports", "allocator")
+PARTS = ("times", "derivatives", "memory", "imports", "allocator")
 PROCESSES = 3  # where code and data happen to lie in memory changes a process's times by up to a fifth
 TOLERANCE = 1e-4  # float32, and a recurrent chain of 100 steps
 
@@ -206,6 +207,7 @@ def main() -> int:
     if "times" in options.parts:
         results["workloads"] = measure_in_processes(options.workloads, peers, seconds)
     others: dict[str, Callable[[], Any]] = {
+        "derivatives": lambda: derivatives.measure(peers, seconds / 2, show),
         "memory": lambda: peak_memory(peers),
         "imports": lambda: import_times(peers, 3 * rounds),
         "allocator": lambda: allocator.experiment(peers, rounds, seconds=0.5),

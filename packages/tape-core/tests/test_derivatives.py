@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.extend import registry
 
 X, V = np.linspace(-1, 1, 4), np.asarray([1.0, -2.0, 0.5, 3.0])
 
@@ -111,6 +112,33 @@ def test_jacobians_of_structures() -> None:
     )
     assert np.allclose(products[0].numpy(), 2 * V + 2 * X)
     assert np.allclose(products[1].numpy(), 2 * X)
+
+
+def test_a_hessian_product_takes_little_more_than_twice_the_products_of_the_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w1, w2, x = (tc.asarray(np.random.default_rng(k).normal(size=(4, 4))) for k in range(3))
+    seen = []
+    kernel = tc.get_backend().xp.matmul
+    monkeypatch.setattr(tc.get_backend().xp, "matmul", lambda a, b: seen.append(1) or kernel(a, b))
+    monkeypatch.setattr(registry["matmul"], "bindings", {})
+
+    def loss(w1: Any, w2: Any) -> Any:
+        return tc.sum(tc.tanh(x @ w1) @ w2)
+
+    tc.grad(loss, (0, 1))(w1, w2)
+    gradient = len(seen)
+    (by_w1, _) = tc.hvp(loss, (w1, w2), (w1, w2))
+    assert gradient == 5
+    assert len(seen) - gradient <= 11
+    assert np.allclose(tc.jvp(tc.grad(loss), (w1, w2), (w1, w2))[1].numpy(), by_w1.numpy())
+
+
+def test_the_product_with_a_hessian_is_of_one_number() -> None:
+    with pytest.raises(ValueError, match=r"hvp: the function must return one number, its result is of shape \(2,\)"):
+        tc.hvp(lambda x: x * x, (tc.ones(2),), (tc.ones(2),))
+    (product,) = tc.hvp(lambda x: tc.sum(x), (tc.ones(2),), (tc.ones(2),))
+    assert product.tolist() == [0.0, 0.0]
 
 
 def test_with_vmap_in_any_order() -> None:

@@ -10,6 +10,7 @@ import tape_core as tc
 from tape_core.extend import op, vjp
 from tape_core.testing import check_grads, check_jvp, check_vjp, numerical_jacobian
 
+
 @pytest.fixture
 def cubed(_ops_are_forgotten: None) -> Any:
     """An op whose rule is wrong above 2."""

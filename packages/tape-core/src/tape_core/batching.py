@@ -12,6 +12,7 @@ op runs its default kernel, which is made of other ops, or else once for each ex
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -182,7 +183,7 @@ def along_one(call: Call, x: Any) -> Any:
     from tape_core.ops.manipulation import reshape
 
     size = x.axis.size
-    out = call(reshape(x.value, (size, _product(x.shape))), axis=-1)
+    out = call(reshape(x.value, (size, math.prod(x.shape))), axis=-1)
     return reshape(out, (size, *[1] * x.ndim)) if call.params.get("keepdims") else out
 
 
@@ -224,13 +225,6 @@ def with_shared(call: Call, x: Any, *shared: Any) -> Any:
 def beside(call: Call, x: Any) -> Any:
     """Ops that ask of an array only where it is."""
     return x.backend.shared(call(x.value))
-
-
-def _product(shape: Sequence[int]) -> int:
-    size = 1
-    for n in shape:
-        size *= n
-    return size
 
 
 def composed(call: Call, *xs: Any) -> Any:

@@ -243,6 +243,8 @@ def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
         return None
     if plan.op.form == "linear":
         found = _applied(plan, rec)
+    elif plan.op.multilinear:
+        found = _in_turn(plan, rec)
     elif plan.op.elementwise and not _needs_transpose(plan, rec, out):
         found = _elementwise(plan, rec)
     else:
@@ -286,9 +288,36 @@ def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
                 inputs.append(lift(array, rec[slot_at(k) + 2]))
             else:
                 return None
+    return _called(plan, rec, inputs)
+
+
+def _called(plan: Plan, rec: tuple[Any, ...], inputs: list[Any]) -> Any:
+    """The op of other inputs, with the parameters of the record."""
     at = slot_at(plan.n) + 2
-    params, kwargs = (rec[at], rec[at + 1]) if op.has_parameters else ((), {})
-    return op.function(*inputs, *params, **kwargs)
+    params, kwargs = (rec[at], rec[at + 1]) if plan.op.has_parameters else ((), {})
+    return plan.op.function(*inputs, *params, **kwargs)
+
+
+def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
+    """The sum of a multilinear op's values, each with a tangent in place of its input; None as above."""
+    _, lift = lifting(plan.backend)
+    sequence = plan.op.sequence
+    if sequence:
+        tangents, arrays, slots = (rec[slot_at(0) + j] for j in range(3))
+    else:
+        flowing = {rule.k for rule in plan.rules}
+        tangents = [rec[slot_at(k)] if k in flowing else None for k in range(plan.n)]
+        arrays, slots = ([rec[slot_at(k) + j] for k in range(plan.n)] for j in (1, 2))
+    total: Any = None
+    for k, tangent in enumerate(tangents):
+        if tangent is None:
+            continue
+        if any([array is None for j, array in enumerate(arrays) if j != k]):
+            return None
+        inputs = [tangent if j == k else lift(array, slots[j]) for j, array in enumerate(arrays)]
+        term = _called(plan, rec, [inputs] if sequence else inputs)
+        total = term if total is None else total + term
+    return total
 
 
 def _needs_transpose(plan: Plan, rec: tuple[Any, ...], out: Any) -> bool:

@@ -61,8 +61,8 @@ class Op:
         common: Callable[..., Any] | None = None,
         keeping: Callable[..., Any] | None = None,
         batch: BatchRule | None = None,
+        multilinear: bool = False,
     ) -> None:
-        self.batch = batch
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
         self.form = form
@@ -77,6 +77,8 @@ class Op:
         self.materialize = materialize
         self.sequence = sequence
         self.keeping = keeping
+        self.batch = batch
+        self.multilinear = multilinear
         self.rules = dict(rules)
         self.parameters = Parameters(name, self.signature, list(rules), sequence, common, keeping is not None)
         self.inputs = self.parameters.inputs
@@ -356,6 +358,7 @@ def op(
     common: Callable[..., Any] | None = None,
     keeping: Callable[..., Any] | None = None,
     batch: BatchRule | None = None,
+    multilinear: bool = False,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two.
@@ -366,6 +369,8 @@ def op(
     `common`, a function of `xp`, `g` and what it names, computes what several rules need; they name it `common`, and it
     runs once for all of them. `keeping` is a kernel that runs where an input is watched: it gives the result, and a
     tuple of arrays that rules get as `kept`. That is empty where the backward pass is itself recorded.
+
+    A `multilinear` op is linear in each of its differentiable inputs: forward mode calls it once for each tangent.
     """
     return _declare(
         form="op",
@@ -380,4 +385,5 @@ def op(
         common=common,
         keeping=keeping,
         batch=batch,
+        multilinear=multilinear,
     )

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.errors import BatchError
+from tape_core.backends.kernels import Kernels
 from tape_core.backends.protocol import Backend
 from tape_core.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 
@@ -279,25 +280,19 @@ def _value(x: Any) -> Any:
     return x.value if type(x) is BatchedArray else x
 
 
-class BatchedKernels:
+class BatchedKernels(Kernels):
     """Every op by name on batched arrays, and what else a rule may ask the array library for."""
 
-    def __init__(self, backend: Batched) -> None:
-        self._backend = backend
-        self.raw_device = backend.raw_device
+    _backend: Batched
 
-    def __getattr__(self, name: str) -> Any:
+    def _resolve(self, name: str) -> Any:
         from tape_core.op import registry
 
         backend = self._backend
         if name in registry:
-            found: Any = partial(backend.apply, registry[name])
-        else:
-            found = getattr(backend.base.xp, name)
-            if callable(found) and not isinstance(found, type):
-                found = partial(backend.other, name, found)
-        setattr(self, name, found)
-        return found
+            return partial(backend.apply, registry[name])
+        found = getattr(backend.base.xp, name)
+        return partial(backend.other, name, found) if callable(found) and not isinstance(found, type) else found
 
 
 def holds(condition: Any) -> bool:

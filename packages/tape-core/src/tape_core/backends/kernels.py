@@ -28,6 +28,11 @@ class Kernels:
         self.raw_device = backend.raw_device
 
     def __getattr__(self, name: str) -> Any:
+        found = self._resolve(name)
+        setattr(self, name, found)
+        return found
+
+    def _resolve(self, name: str) -> Any:
         backend = self._backend
         found: Any
         if name in backend.kernels:
@@ -45,7 +50,6 @@ class Kernels:
                 f"backend {backend.name!r} has no kernel {name!r}: neither its own kernels, nor the op's default, "
                 f"nor {getattr(backend.namespace, '__name__', backend.namespace)!s} has one"
             )
-        setattr(self, name, found)
         return found
 
 

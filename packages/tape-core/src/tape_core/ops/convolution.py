@@ -318,7 +318,14 @@ def _conv_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "layout must", draw(1, 4, 2), draw(2, 2, 3), layout="NWC")
 
 
-@op(x=vjp(_conv_x), w=vjp(_conv_w), kernel=_conv_kernel, samples=_conv_samples, batch=batching.with_one_kernel)
+@op(
+    x=vjp(_conv_x),
+    w=vjp(_conv_w),
+    kernel=_conv_kernel,
+    samples=_conv_samples,
+    batch=batching.with_one_kernel,
+    multilinear=True,
+)
 def conv(
     x: ArrayLike,
     w: ArrayLike,
@@ -376,6 +383,7 @@ def _conv_transpose_samples(draw: Draw) -> Iterator[Sample]:
     kernel=_conv_transpose_kernel,
     samples=_conv_transpose_samples,
     batch=batching.with_one_kernel,
+    multilinear=True,
 )
 def conv_transpose(
     x: ArrayLike,
@@ -442,6 +450,7 @@ def _weight_x(
     ),
     kernel=_conv_weight_vjp_kernel,
     samples=_conv_weight_vjp_samples,
+    multilinear=True,
 )
 def conv_weight_vjp(
     x: ArrayLike,

@@ -335,7 +335,7 @@ def _einsum_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "the expression must be a string", [draw(2)], 3)
 
 
-@op(arrays=vjp(_einsum_vjp), sequence=True, kernel=_einsum_kernel, samples=_einsum_samples)
+@op(arrays=vjp(_einsum_vjp), sequence=True, kernel=_einsum_kernel, samples=_einsum_samples, multilinear=True)
 def einsum(arrays: Sequence[ArrayLike], /, expression: str) -> Tensor:
     """The op behind `tape_core.einsum`: the operands come first."""
 

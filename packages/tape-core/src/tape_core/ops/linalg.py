@@ -76,7 +76,8 @@ def _matmul_batch(call: Any, x1: Any, x2: Any) -> Any:
     leading = max(n1, n2, 2) - 2
     a = batching.front(x1 if n1 > 1 else _as_row(x1), leading + 2)
     b = batching.front(x2 if n2 > 1 else _as_column(x2), leading + 2)
-    out = call(a, b)
+    # A stack of products of columns with rows is faster element by element.
+    out = multiply(a, b) if b.shape[-2] == 1 == a.shape[-1] else call(a, b)
     out = squeeze(out, -2) if n1 == 1 else out
     return squeeze(out, -1) if n2 == 1 else out
 
@@ -89,7 +90,13 @@ def _as_column(x: Any) -> Any:
     return x[:, None]
 
 
-@op(x1=vjp(_matmul_x1), x2=vjp(_matmul_x2), samples=with_complex(_matmul_samples), batch=_matmul_batch)
+@op(
+    x1=vjp(_matmul_x1),
+    x2=vjp(_matmul_x2),
+    samples=with_complex(_matmul_samples),
+    batch=_matmul_batch,
+    multilinear=True,
+)
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The matrix product `x1 @ x2`, over stacks of matrices that broadcast; 1-d arrays are vectors."""
 
@@ -130,6 +137,7 @@ def conj(xp: Any, x: Any) -> Any:
     x2=vjp(lambda xp, g, x1, x2_spec, axis: _vecdot_vjp(xp, g, conj(xp, x1), x2_spec, axis)),
     samples=with_complex(with_complex(with_complex(_vecdot_samples))),
     batch=batching.along,
+    multilinear=True,
 )
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The dot products `sum(conj(x1) * x2)` along `axis`, over arrays that broadcast."""

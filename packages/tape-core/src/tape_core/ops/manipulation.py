@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,8 +28,8 @@ def _reshape_batch(call: Any, x: Any) -> Any:
     shape, size = call.params["shape"], x.axis.size
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if size == 0 and -1 in shape:  # the length that it stands for is not to be told from no elements
-        rest = _size([n for n in shape if n != -1])
-        shape = tuple([_size(x.shape) // max(rest, 1) if n == -1 else n for n in shape])
+        rest = math.prod([n for n in shape if n != -1])
+        shape = tuple([math.prod(x.shape) // max(rest, 1) if n == -1 else n for n in shape])
     return call(x.value, shape=(size, *shape))
 
 
@@ -204,18 +205,11 @@ def _concat_samples(draw: Draw) -> Iterator[Sample]:
 
 def _concat_transpose(xp: Any, g: Any, arrays_spec: Any, axis: int | None) -> list[Any]:
     if axis is None:
-        sizes = [_size(spec.shape) for spec in arrays_spec]
+        sizes = [math.prod(spec.shape) for spec in arrays_spec]
         pieces = _pieces(g, sizes, 0)
         return [xp.reshape(piece, spec.shape) for piece, spec in zip(pieces, arrays_spec, strict=True)]
     axis %= len(g.shape)
     return _pieces(g, [spec.shape[axis] for spec in arrays_spec], axis)
-
-
-def _size(shape: Sequence[int]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def _pieces(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
@@ -231,7 +225,7 @@ def _concat_batch(call: Any, *arrays: Any) -> Any:
     size, axis = batching.size_of(arrays), call.params["axis"]
     whole = [batching.spread(x, size) for x in arrays]
     if axis is None:
-        return call(*[reshape(x, (size, _size(x.shape[1:]))) for x in whole], axis=1)
+        return call(*[reshape(x, (size, math.prod(x.shape[1:]))) for x in whole], axis=1)
     return call(*whole, axis=batching.from_end(axis, batching.dimensions(arrays)))
 
 
@@ -324,7 +318,7 @@ def _roll_transpose(xp: Any, g: Any, shift: Shape, axis: Shape | None) -> Any:
 def _roll_batch(call: Any, x: Any) -> Any:
     if call.params["axis"] is not None:
         return batching.along(call, x)
-    flat = call(reshape(x.value, (x.axis.size, _size(x.shape))), axis=1)
+    flat = call(reshape(x.value, (x.axis.size, math.prod(x.shape))), axis=1)
     return reshape(flat, (x.axis.size, *x.shape))
 
 
@@ -366,7 +360,7 @@ def _repeat_samples(draw: Draw) -> Iterator[Sample]:
 
 def _repeat_transpose(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None) -> Any:
     shape = x_spec.shape
-    length, axis = (_size(shape), 0) if axis is None else (shape[axis], axis % len(shape))
+    length, axis = (math.prod(shape), 0) if axis is None else (shape[axis], axis % len(shape))
     if isinstance(repeats, int):
         pairs = (*g.shape[:axis], length, repeats, *g.shape[axis + 1 :])
         return xp.reshape(xp.sum(xp.reshape(g, pairs), axis=axis + 1), shape)
@@ -379,7 +373,7 @@ def _repeat_batch(call: Any, x: Any, repeats: Any) -> Any:
     if batching.is_batched(repeats) or not batching.is_batched(x):
         return batching.one_by_one(call, x, repeats)  # each example has a length of its own
     axis = call.params["axis"]
-    value = reshape(x.value, (x.axis.size, _size(x.shape))) if axis is None else x.value
+    value = reshape(x.value, (x.axis.size, math.prod(x.shape))) if axis is None else x.value
     axis = -1 if axis is None else batching.from_end(axis, x.ndim)
     return call(value, batching.front(repeats, 0), axis=axis)
 

@@ -356,6 +356,7 @@ _cross_x1, _cross_x2 = _cross_rule(1), _cross_rule(-1)
     extension="linalg",
     samples=_cross_samples,
     batch=batching.along,
+    multilinear=True,
 )
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of three elements along `axis`, over arrays that broadcast."""

@@ -82,6 +82,7 @@ def _csr_data(xp: Any, g: Any, data: Any, indices: Any, indptr: Any, dense: Any)
     ),
     kernel=_csr_kernel,
     samples=_csr_samples,
+    multilinear=True,
 )
 def csr_matmul(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, dense: ArrayLike, /) -> Tensor:
     """A sparse matrix, given by its compressed rows, times a dense one; the arrays are those of SciPy's `csr_array`.
@@ -133,6 +134,7 @@ def _csr_transposed_samples(draw: Draw) -> Iterator[Sample]:
     dense=vjp(lambda xp, g, data, indices, indptr: xp.csr_matmul(data, indices, indptr, g)),
     kernel=_csr_transposed_kernel,
     samples=_csr_transposed_samples,
+    multilinear=True,
 )
 def csr_transposed_matmul(
     data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, dense: ArrayLike, /, columns: int

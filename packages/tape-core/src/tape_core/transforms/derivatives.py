@@ -260,7 +260,9 @@ def hessian(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_s
 
 
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
-    """The product of the Hessian of `f` at `primals` with `tangents`, forward over reverse, without the matrix.
+    """The product of the Hessian of `f` at `primals` with `tangents`, without the matrix.
+
+    It is the gradient of the derivative along `tangents`: one pass forward, with values and tangents, and one back.
 
     >>> import tape_core as tc
     >>> (product,) = tc.hvp(lambda x: tc.sum(x * x * x), (tc.asarray([1.0, 2.0]),), (tc.asarray([1.0, 0.0]),))
@@ -274,8 +276,14 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     Returns:
         A tuple, with an entry of the structure of each argument.
     """
-    gradient = _densely(grad(f, range(len(primals))), has_aux=False)
-    return jvp(gradient, primals, tangents)[1]  # type: ignore[no-any-return]
+
+    def along(*args: Any) -> Any:
+        value, slope = jvp(lambda *args: _result("hvp", f(*args)), args, tangents)
+        if value.shape != ():
+            raise ValueError(f"hvp: the function must return one number, its result is of shape {value.shape}")
+        return slope
+
+    return _densely(grad(along, range(len(primals))), has_aux=False)(*primals)  # type: ignore[no-any-return]
 
 
 # -- arguments and results

@@ -1,0 +1,160 @@
+"""Jacobians, Hessians and batches of gradients, against the same of PyTorch, HIPS autograd, and a plain gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import timing
+from workloads import SEED
+
+Step = Callable[[], Any]
+
+TOLERANCE = 1e-4  # float32
+
+
+@dataclass
+class Comparison:
+    """What is timed in turns; `ratios` of two columns, with the largest wanted; `same` are compared before."""
+
+    steps: dict[str, Step]
+    ratios: dict[tuple[str, str], float]
+    same: tuple[str, ...]
+
+
+def jacobian(peers: list[str]) -> Comparison:
+    """x -> tanh(W2 tanh(W1 x)), 100 -> 100, float64."""
+    import tape_core as tc
+
+    rng = np.random.default_rng(SEED)
+    raw = [rng.standard_normal(shape) / 10 for shape in ((100,), (100, 100), (100, 100))]
+    x, w1, w2 = (tc.asarray(a) for a in raw)
+
+    def by_tape() -> Any:
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            y = tc.tanh(w2 @ tc.tanh(w1 @ x))
+        return tape.jacobian(y, x)
+
+    steps = {"Tape": by_tape}
+    if "autograd" in peers:
+        import autograd
+        import autograd.numpy as anp
+
+        of = autograd.jacobian(lambda x: anp.tanh(raw[2] @ anp.tanh(raw[1] @ x)))
+        steps["autograd"] = lambda: of(raw[0])
+    if "torch" in peers:
+        import torch
+
+        t, t1, t2 = (torch.asarray(a) for a in raw)
+        jacrev = torch.func.jacrev(lambda x: torch.tanh(t2 @ torch.tanh(t1 @ x)))
+        steps["torch"] = lambda: jacrev(t)
+    return Comparison(steps, {("Tape", "autograd"): 0.12, ("Tape", "torch"): 1.2}, tuple(steps))
+
+
+def hessian(peers: list[str]) -> Comparison:
+    """The chained Rosenbrock function of 50 variables, float64."""
+    import tape_core as tc
+
+    def rosenbrock(x: Any, xp: Any) -> Any:
+        return xp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+    raw = np.random.default_rng(SEED).standard_normal(50)
+    x = tc.asarray(raw)
+    of_tape = tc.hessian(lambda x: rosenbrock(x, tc))
+    steps: dict[str, Step] = {"Tape": lambda: of_tape(x)}
+    if "autograd" in peers:
+        import autograd
+        import autograd.numpy as anp
+
+        of = autograd.hessian(lambda x: rosenbrock(x, anp))
+        steps["autograd"] = lambda: of(raw)
+    if "torch" in peers:
+        import torch
+
+        t = torch.asarray(raw)
+        of_torch = torch.func.hessian(lambda x: rosenbrock(x, torch))
+        steps["torch"] = lambda: of_torch(t)
+    return Comparison(steps, {("Tape", "autograd"): 0.3, ("Tape", "torch"): 1.0}, tuple(steps))
+
+
+def _mlp(batch: int, sizes: tuple[int, ...]) -> tuple[Callable[..., Any], list[Any], Any, Any]:
+    import tape_core as tc
+
+    rng = np.random.default_rng(SEED)
+    x = tc.asarray(rng.standard_normal((batch, sizes[0])), dtype="float32")
+    labels = tc.asarray(rng.integers(0, sizes[-1], batch))
+    layers = list(pairwise(sizes))
+    weights = [tc.asarray(rng.standard_normal(shape) / shape[0] ** 0.5, dtype="float32") for shape in layers]
+
+    def loss(weights: list[Any], x: Any, labels: Any) -> Any:
+        for w in weights[:-1]:
+            x = tc.relu(x @ w)
+        return tc.mean(tc.cross_entropy(x @ weights[-1], labels))
+
+    return loss, weights, x, labels
+
+
+def hvp(peers: list[str]) -> Comparison:
+    """The loss of mnist_mlp: batch 128, 784-512-512-10. A Hessian-vector product beside a gradient."""
+    import tape_core as tc
+
+    loss, weights, x, labels = _mlp(128, (784, 512, 512, 10))
+    rng = np.random.default_rng(SEED)
+    directions = [tc.asarray(rng.standard_normal(w.shape), dtype="float32") for w in weights]
+    gradient = tc.grad(lambda w: loss(w, x, labels))
+    steps: dict[str, Step] = {
+        "product": lambda: tc.hvp(lambda w: loss(w, x, labels), (weights,), (directions,)),
+        "gradient": lambda: gradient(weights),
+    }
+    return Comparison(steps, {("product", "gradient"): 2.5}, ())
+
+
+def per_example(peers: list[str]) -> Comparison:
+    """The gradients of small_mlp for each of 256 examples: 64-64-64-10."""
+    import tape_core as tc
+
+    loss, weights, x, labels = _mlp(256, (64, 64, 64, 10))
+    gradient = tc.grad(lambda w, x, label: loss(w, x[None], label[None]))
+    batched = tc.vmap(gradient, in_axes=(None, 0, 0))
+
+    def loop() -> Any:
+        each = [gradient(weights, x[k], labels[k]) for k in range(x.shape[0])]
+        return [tc.stack(list(column)) for column in zip(*each, strict=True)]
+
+    steps: dict[str, Step] = {"vmap": lambda: batched(weights, x, labels), "loop": loop}
+    return Comparison(steps, {("vmap", "loop"): 1 / 20}, tuple(steps))
+
+
+COMPARISONS = {"jacobian": jacobian, "hessian": hessian, "hvp": hvp, "per_example": per_example}
+
+
+def _difference(found: Any, expected: Any) -> float:
+    pairs = zip(found, expected, strict=True) if isinstance(found, list) else [(found, expected)]
+    arrays = [(timing.to_numpy(a), timing.to_numpy(b)) for a, b in pairs]
+    return max(float(np.max(np.abs(a - b)) / np.max(np.abs(b))) for a, b in arrays)
+
+
+def measure(peers: list[str], seconds: float, show: Callable[[str], None]) -> dict[str, Any]:
+    """name -> the columns' minima in seconds, and the ratios with their targets."""
+    found: dict[str, Any] = {}
+    for name, make in COMPARISONS.items():
+        comparison = make(peers)
+        first, *others = comparison.same or (None,)
+        for other in others:
+            difference = _difference(comparison.steps[first](), comparison.steps[other]())
+            if difference > TOLERANCE:
+                raise AssertionError(f"{name}: {other} differs from {first} by {difference:.1e}")
+        times = timing.interleaved(comparison.steps, seconds)
+        minima = {column: t.minimum for column, t in times.items()}
+        ratios = [
+            {"of": a, "to": b, "ratio": minima[a] / minima[b], "target": target}
+            for (a, b), target in comparison.ratios.items()
+            if a in minima and b in minima
+        ]
+        found[name] = {"what": (make.__doc__ or "").strip(), "minima": minima, "ratios": ratios}
+        show(f"{name}: minima in ms: " + ", ".join(f"{c} {t * 1e3:.3g}" for c, t in minima.items()))
+    return found
