@@ -30,7 +30,7 @@ PACKAGES = ["tape-core", "tape-numpy", "tape-torch", "tape-nn", "tape-conformanc
 WITHOUT_TORCH = [name for name in PACKAGES if name != "tape-torch"]
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
 # party's: a package that is not in packages/.
-PLUGINS = {"numpy": "packages/tape-numpy", "torch": "packages/tape-torch", "strict": "tests/plugins/tape-strict"}
+PLUGINS = {"numpy": "tape-numpy", "torch": "tape-torch", "strict": "../tests/plugins/tape-strict"}
 DEMO = ["scikit-learn", "matplotlib", "tqdm"]  # what docs/examples/digits.py imports
 
 # The tests run in parallel processes, the benchmarks compare single threads, and for the small
@@ -48,8 +48,22 @@ os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
 os.environ.pop("TAPE_BACKEND", None)
 
 
+def install_torch(session: nox.Session) -> None:
+    """Give the session PyTorch: it is large, and unpacked once for all sessions."""
+    pin = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
+    unpacked = ROOT / ".nox" / pin.replace("==", "-")
+    if not (unpacked / "complete").exists():
+        session.log(f"Installing {pin} for all sessions")
+        session.install("--no-compile", "--upgrade", "--target", str(unpacked), pin)
+        (unpacked / "complete").touch()
+    where = session.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", silent=True)
+    (Path(str(where).strip()) / "torch.pth").write_text(f"{unpacked}\n")
+
+
 def install(session: nox.Session, *tools: str, packages: list[str] = WITHOUT_TORCH) -> None:
     """Install packages of this repository, editable, and tools."""
+    if "tape-torch" in packages:
+        install_torch(session)
     session.log(f"Installing {', '.join([*packages, *tools])}")
     editable = [argument for name in packages for argument in ("-e", f"packages/{name}")]
     # Once here, not once for each package's isolated build.
@@ -107,10 +121,7 @@ def wheels(session: nox.Session) -> None:
 @nox.parametrize("backend", list(PLUGINS))
 def conformance(session: nox.Session, backend: str) -> None:
     """Run the conformance suite on one backend, alone in its environment, and write its support matrix for the docs."""
-    session.install("hatchling", "editables")
-    editable = ["packages/tape-core", "packages/tape-conformance", PLUGINS[backend]]
-    arguments = [argument for path in editable for argument in ("-e", path)]
-    session.install(*INSTALL, *arguments, "pytest-xdist")
+    install(session, "pytest-xdist", packages=["tape-core", "tape-conformance", PLUGINS[backend]])
     session.chdir(session.create_tmp())  # as a plugin's author runs it: from anywhere
     targets = {backend: backend}
     if backend == "torch":

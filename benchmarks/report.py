@@ -181,7 +181,7 @@ def derivatives_lines(derivatives: dict[str, Any]) -> list[str]:
     for name, found in derivatives.items():
         minima = ", ".join(f"{column} {number(t * 1e3)}" for column, t in found["minima"].items())
         ratios = [
-            f"{r['of']} ÷ {r['to']} {number(r['ratio'])} {verdict(r['ratio'], r['target'], str(r['target']))}"
+            f"{r['of']} : {r['to']} {number(r['value'])} {verdict(r['value'], r['target'], str(r['target']))}"
             for r in found["ratios"]
         ]
         rows.append([f"{name}: {found['what']}", minima, "; ".join(ratios)])
