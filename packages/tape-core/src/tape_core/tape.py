@@ -411,7 +411,7 @@ class GradientTape:
         >>> with tc.GradientTape() as tape:
         ...     y = tc.sum(tc.exp(x * x))
         >>> tape.summary().rows[0].op, tape.summary().total.count
-        ('exp', 3)
+        ('multiply', 3)
         """
         from tape_core.debugging.summary import summary
 

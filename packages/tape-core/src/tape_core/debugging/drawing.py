@@ -114,8 +114,6 @@ def drawing_of(graph: Graph, *, collapse: bool | Iterable[str], max_nodes: int, 
     """The picture of a graph."""
     keys = _keys(graph, _chooser(collapse))
     order = list(dict.fromkeys(keys)) if not collapse else _sorted(keys, _edges(graph, keys))
-    if order is None:  # functions that take turns, as generators do: none can be one node
-        return drawing_of(graph, collapse=False, max_nodes=max_nodes, engine=engine)
     if len(order) > max_nodes:
         first = (max_nodes - 1) // 2
         last = first + 1 - max_nodes
@@ -168,8 +166,11 @@ def _edges(graph: Graph, keys: Sequence[Key]) -> set[tuple[Key, Key]]:
     return {(keys[i], key) for node, key in zip(graph.nodes, keys, strict=True) for i in node.inputs if keys[i] != key}
 
 
-def _sorted(keys: Sequence[Key], edges: set[tuple[Key, Key]]) -> list[Key] | None:
-    """Inputs first: as they came, but a leaf that a function reads before the function. None if there is a circle."""
+def _sorted(keys: Sequence[Key], edges: set[tuple[Key, Key]]) -> list[Key]:
+    """Inputs first: as they came, but a leaf that a function reads before the function.
+
+    There is no circle: what one call of a function records stands together.
+    """
     distinct = list(dict.fromkeys(keys))
     rank = {key: k for k, key in enumerate(distinct)}
     waiting = Counter(b for _, b in edges)
@@ -186,7 +187,7 @@ def _sorted(keys: Sequence[Key], edges: set[tuple[Key, Key]]) -> list[Key] | Non
             waiting[b] -= 1
             if not waiting[b]:
                 heappush(ready, rank[b])
-    return order if len(order) == len(distinct) else None
+    return order
 
 
 def _box(key: Key, nodes: list[Node], graph: Graph) -> Box:
@@ -200,7 +201,7 @@ def _box(key: Key, nodes: list[Node], graph: Graph) -> Box:
         kind = "more" if key == _MORE else "group"
         return Box(kind, title, [*lines, *_costs(nodes, graph)], ", ".join(f"{name} ×{n:,}" for name, n in ops.items()))
     spec = "" if node.spec is None else f"{node.spec[1]}{list(node.spec[0])}"
-    hint = [] if node.place is None else [f"{node.place.file}:{node.place.line}, in {node.place.function}"]
+    hint = [] if node.place is None else [str(node.place)]
     if node.scope is not None:
         hint.append("inside " + " > ".join(scope.name for scope in node.scope.chain()))
     if node.kept:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree
@@ -33,7 +33,7 @@ class Step:
 
     def __str__(self) -> str:
         what = self.op if self.shape is None else f"{self.op} -> {self.dtype}{list(self.shape)}"
-        return what if self.place is None else f"{what}\n{located(self.place)}"
+        return what if self.place is None else f"{what}\n{indent(str(self.place), '    ')}"
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,6 @@ def unconnected(tape: GradientTape, method: str, target: Any, source: Any, path:
     return ValueError(f"{method}: {found.text}")
 
 
-def located(place: Place) -> str:
-    """A line of the user's code as tracebacks show it."""
-    code = linecache.getline(place.file, place.line).strip()
-    return f'    File "{place.file}", line {place.line}, in {place.function}' + f"\n      {code}" * bool(code)
-
-
 # -- words
 
 
@@ -140,7 +134,7 @@ def _explained(found: _Why | list[Step], target: str, source: str) -> Explanatio
     if isinstance(found, _Why):
         lines = [f"{target} does not depend on {source}: {found.text}"]
         if found.place is not None:
-            lines.append(located(found.place))
+            lines.append(indent(str(found.place), "  "))
         return Explanation(False, found.reason, "\n".join(lines), found.op, found.place, found.path)
     text = f"{target} depends on {source}, by {len(found)} op{'s' * (len(found) != 1)}{':' * bool(found)}"
     shown = [f"  {step}" for step in found]
@@ -329,9 +323,11 @@ def _by_notes(
         path = _steps(graph.path(slots, slot_of[number]))
         return _cut(generation, number, call, slots, tuple(path), more=len(cuts) - 1)
     producer = None if end is None else generation.producers[end]
-    order = len(generation.calls) + 1 if producer is None else producer.order
-    detached = _last(generation.events, {end} if end is not None else set(), order) if end in numbers else None
-    left = detached or _last(generation.events, numbers, order)
+    calls = len(generation.calls)
+    if end is not None and end in numbers:
+        left = _last(generation.events, {end}, calls)  # the target has a value that the tape knows, as another Tensor
+    else:
+        left = _last(generation.events, numbers, calls if producer is None else producer.order)
     if left is None:
         return None
     steps = tuple(_steps(graph.path(slots, slot_of[left.number])))

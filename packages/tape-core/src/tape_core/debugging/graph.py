@@ -177,12 +177,17 @@ def _from_records(nodes: list[Node], records: list[Any]) -> None:
         out = rec[slot_at(plan.n)]
         if hasattr(out, "shape"):
             node.spec = tuple(out.shape), _name(out.dtype)
+        elif plan.op.elementwise and rec[1] is None:
+            node.spec = next((nodes[i].spec for i in inputs if nodes[i].spec is not None), None)
         nodes.append(node)
-        _note_inputs(nodes, rec, plan)
+        _note_inputs(nodes, rec, plan, node)
 
 
-def _note_inputs(nodes: list[Node], rec: tuple[Any, ...], plan: Any) -> None:
-    """What a record says of its inputs is the shape of what an earlier one made."""
+def _note_inputs(nodes: list[Node], rec: tuple[Any, ...], plan: Any, made: Node) -> None:
+    """What a record says of its inputs is the shape of what an earlier one made.
+
+    An elementwise op says nothing of an input of the shape and dtype of its result.
+    """
     for k in range(plan.n):
         slots, arrays = rec[slot_at(k)], rec[slot_at(k) + 1]
         specs = None if rec[1] is None else rec[1][k]
@@ -196,6 +201,8 @@ def _note_inputs(nodes: list[Node], rec: tuple[Any, ...], plan: Any) -> None:
                 nodes[slot].spec = tuple(array.shape), _name(array.dtype)
             elif spec is not None and spec[1] is not None:
                 nodes[slot].spec = tuple(spec[0]), _name(spec[1])
+            elif spec is None and plan.op.elementwise:
+                nodes[slot].spec = made.spec
 
 
 def _name_of(plan: Any, rec: tuple[Any, ...]) -> str:

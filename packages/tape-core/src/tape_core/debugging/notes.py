@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,9 @@ class Place(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        """As tracebacks show it, with the line itself where it can be read."""
+        code = linecache.getline(self.file, self.line).strip()
+        return f'File "{self.file}", line {self.line}, in {self.function}' + f"\n  {code}" * bool(code)
 
 
 class Scope:

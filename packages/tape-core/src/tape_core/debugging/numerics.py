@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.batched import BatchedArray
@@ -69,6 +70,8 @@ def check_backward(
                 array = array[k] if op.sequence and array is not None else array
                 if array is not None:
                     given[one] = array
+            if rec[slot_at(plan.n)] is not None:
+                given["its result"] = rec[slot_at(plan.n)]
             made = statistics(grads[i], backend)
             head = f"the gradient of {op.name} for {name} is {_what([grads[i]], backend)}"
             error = _error(head, call, made, given, backend)
@@ -77,14 +80,14 @@ def check_backward(
 
 
 def _error(head: str, call: Call, made: str, given: Mapping[str, Any], backend: Backend) -> NumericsError:
-    lines = [f"{head}, in {call.name} called at {call.place}, in {call.place.function}", f"  result: {made}"]
+    lines = [head, indent(str(call.place), "  "), f"  {made}, made of"]
     spoilt = []
     for name, value in given.items():
         lines.append(f"  {name}: {statistics(value, backend)}")
         if not is_finite(value, backend):
             spoilt.append(name)
     if spoilt:
-        lines.append(f"  {', '.join(spoilt)} had it already: it was not made here, but before the tape looked")
+        lines.append(f"  {', '.join(spoilt)}: not finite before; it was made where this tape did not look")
     error = NumericsError("\n".join(lines))
     error.op, error.backward, error.argument, error.place = call.name, False, None, call.place
     return error

@@ -151,11 +151,13 @@ class Trace:
         place: Place | None = None
         frames: list[FrameType] = []
         frame: FrameType | None = sys._getframe(2)
-        while frame is not None and (place is None or (frame is not self._root and len(frames) < _MAX_SCOPES)):
+        passed = False  # the frame of the block
+        while frame is not None and (place is None or not (passed or len(frames) == _MAX_SCOPES)):
             ours = is_ours(frame)
             if place is None and (not ours or frame.f_back is None):
                 place = place_of(frame)
-            if (not ours or is_layer(frame)) and frame is not self._root and _has_name(frame):
+            passed = passed or frame is self._root
+            if (not ours or is_layer(frame)) and not passed and _has_name(frame):
                 frames.append(frame)
             frame = frame.f_back
         assert place is not None
@@ -283,7 +285,7 @@ class Kernel:
             out = result = self.backend.asarray(out)
         for trace in traces:
             call = trace.called(self.op, self.backend, args, kwargs, out, seconds)
-            if trace in checked:
+            if trace in checked and not call.paused:
                 check_forward(call, self.backend, args, out)
         return result
 
