@@ -308,7 +308,7 @@ def test_a_numpy_array_made_in_passing() -> None:
     with tc.GradientTape(debug=True) as tape:
         h = tc.exp(x)
         with pytest.warns(UserWarning, match="NumPy array is made of a Tensor"):
-            y = tc.asarray(np.asarray(h)) * x
+            y = tc.asarray(np.asarray(h), backend=x.backend.name) * x
     found = tape.explain(y, h)
     assert (found.reason, found.op) == ("left", "__array__")
     assert tape.explain(y, x).connected, "by the other factor"

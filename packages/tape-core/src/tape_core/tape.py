@@ -104,7 +104,7 @@ class GradientTape:
         if debug or check_numerics:
             from tape_core.debugging.trace import Trace
 
-            self._records = Trace(check_numerics=bool(check_numerics)).begin(self._key)
+            self._note_in(Trace(check_numerics=bool(check_numerics)))
 
     def __del__(self) -> None:
         LIVE.discard(self._key)
@@ -124,7 +124,10 @@ class GradientTape:
         trace = self._trace
         self._begin()
         if trace is not None:
-            self._records = trace.begin(self._key)
+            self._note_in(trace)
+
+    def _note_in(self, trace: Trace) -> None:
+        self._records = trace.begin(self._key)
 
     @property
     def _trace(self) -> Trace | None:

@@ -165,7 +165,7 @@ class Backend:
 
     def nbytes(self, array: Raw) -> int:
         """How many bytes an array's elements take."""
-        return math.prod(array.shape) * self.dtype(array.dtype).itemsize
+        return int(math.prod(array.shape)) * self.dtype(array.dtype).itemsize
 
     def memory(self, array: Raw) -> tuple[Any, int]:
         """What names the memory that an array keeps from being freed, and how many bytes that are.

@@ -314,10 +314,9 @@ def _by_notes(
         recorded = by_call.get(id(call), [])
         if any(slot in forward for slot in recorded):
             continue
-        for number in (*call.inputs, *call.extra):
-            if number in numbers:
-                cuts.append((number, call))
-                break
+        taken = next((number for number in (*call.inputs, *call.extra) if number in numbers), None)
+        if taken is not None:
+            cuts.append((taken, call))
     if cuts:
         number, call = cuts[0]
         path = _steps(graph.path(slots, slot_of[number]))

@@ -113,8 +113,8 @@ def view(tape: GradientTape) -> View:
     trace = tape._trace
     used = tape._used and not tape._persistent and not tape._records
     if used:
-        return View(tape._old_key, tape._past, trace and trace.past, True)
-    return View(tape._key, tape._variables, trace and trace.now, False)
+        return View(tape._old_key, tape._past, None if trace is None else trace.past, True)
+    return View(tape._key, tape._variables, None if trace is None else trace.now, False)
 
 
 def graph_of(tape: GradientTape) -> Graph:
@@ -196,7 +196,8 @@ def _note_inputs(nodes: list[Node], rec: tuple[Any, ...], plan: Any, made: Node)
         for j, slot in enumerate(slots):
             if slot is None or nodes[slot].spec is not None:
                 continue
-            array, spec = None if arrays is None else arrays[j], None if specs is None else specs[j]
+            array: Any = None if arrays is None else arrays[j]
+            spec: Any = None if specs is None else specs[j]
             if hasattr(array, "shape"):
                 nodes[slot].spec = tuple(array.shape), _name(array.dtype)
             elif spec is not None and spec[1] is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from textwrap import indent
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.batched import BatchedArray
@@ -95,11 +96,11 @@ def _error(head: str, call: Call, made: str, given: Mapping[str, Any], backend: 
 
 def _inside_backward() -> bool:
     """Whether the op is called by a derivative rule: what it makes on its way there may be masked at the end of it."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "backward_careful" and frame.f_globals.get("__name__") == "tape_core.plan":
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 

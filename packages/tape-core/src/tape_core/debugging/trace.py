@@ -338,10 +338,10 @@ def uninstall() -> None:
             for op, backend in BOUND:
                 bound = op.bindings.get(backend)
                 if bound is not None and type(bound[0]) is Kernel:
-                    kernel, plans = bound
+                    plans = bound[1]
                     if type(plans.keeping) is Kernel:
                         plans.keeping = plans.keeping.kernel
-                    op.bindings[backend] = kernel.kernel, plans
+                    op.bindings[backend] = bound[0].kernel, plans
 
 
 class NotedPlan:
