@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tape_core.cotangents import conj
 from tape_core.indexed_slices import IndexedSlices
+from tape_core.recording import ACTIVE
 from tape_core.rules import FIRST_INPUT
 from tape_core.tensor import SCALARS, Tensor, wrap
+from tape_core.variable import Variable
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -20,6 +23,56 @@ if TYPE_CHECKING:
 REUSE_ABOVE = 1 << 16  # bytes; for smaller arrays a new one costs less than asking who holds the old one
 
 Records = list[tuple[Any, ...] | None]
+
+_NOT_READ = (None, ())  # in place of a variable and its slots
+
+
+def gradients(
+    tape: GradientTape, targets: list[Any], sources: list[Any], cotangents: list[Any] | None, *, release: bool
+) -> list[Any]:
+    """For each of `sources` the gradient of the sum of `targets`, None where no path leads to it.
+
+    Args:
+        cotangents: of each target, None for ones.
+        release: free the records.
+    """
+    key, variables = tape._key, tape._variables
+    recorded, is_complex = bool(ACTIVE.get()), tape._complex
+    slots_of: list[tuple[int, ...]] = []
+    for source in sources:
+        if isinstance(source, Variable):
+            # It has a slot for each value that was read: their gradients add up.
+            slots_of.append(variables.get(id(source), _NOT_READ)[1])
+        else:
+            slot = source._slots.get(key)
+            slots_of.append(() if slot is None else (slot,))
+    wanted = [slot for slots in slots_of for slot in slots]
+    seeds: dict[Backend, dict[int, Tensor]] = {}
+    direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
+    for k, target in enumerate(targets):
+        given = None if cotangents is None else cotangents[k]
+        g = ones_beside(target) if given is None else given
+        slot = target._slots.get(key)
+        recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
+        if slot is not None:
+            own = seeds.setdefault(target.backend, {})
+            g = conj(g) if is_complex else g
+            own[slot] = g if slot not in own else own[slot] + g
+        elif any([source is target for source in sources]) and target.dtype.inexact:
+            direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
+    totals: list[Any] = [direct.get(id(source)) for source in sources] if direct else [None] * len(sources)
+    for n, (backend, own) in enumerate(seeds.items(), start=1):
+        found = sweep(tape, backend, own, wanted, recorded, release=release and n == len(seeds))
+        for k, slots in enumerate(slots_of):
+            for slot in slots:
+                part = found.get(slot)
+                if part is None:
+                    continue
+                if is_complex:
+                    part = conj(part)
+                total = totals[k]
+                totals[k] = part if total is None else total + part
+    return totals
 
 
 def sweep(

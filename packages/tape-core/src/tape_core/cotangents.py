@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -76,3 +77,14 @@ def checked(xp: Any, d: Any, spec: tuple[Any, Any], rule: Rule) -> Any:
     if tuple(d.shape) != tuple(shape):
         raise ValueError(f"{rule.where} returned a cotangent of shape {tuple(d.shape)}; the input has {tuple(shape)}")
     return cast(xp, d, dtype)
+
+
+def conj(value: Any) -> Any:
+    """The conjugate of a complex cotangent: rules are plain transposes, gradients are conjugated (see `rules`)."""
+    if isinstance(value, IndexedSlices):
+        return IndexedSlices(conj(value.values), value.indices, value.dense_shape)
+    if value.dtype.kind != "complex floating":
+        return value
+    from tape_core.ops.elementwise import conj as conjugate
+
+    return conjugate(value)

@@ -15,9 +15,11 @@ from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected
 from tape_core.backward import lifting
 from tape_core.plan import Part, Plan
+from tape_core.recording import new_key, retire
 from tape_core.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP, slot_at
-from tape_core.tape import WatchError, new_key, retire, warn_user
+from tape_core.tape import WatchError
 from tape_core.tensor import Tensor, own_slots, read, wrap
+from tape_core.user_code import warn_user
 from tape_core.variable import Variable
 
 if TYPE_CHECKING:
@@ -349,7 +351,8 @@ def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
 
 def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     """By the transpose of the VJP, found by a tape on its cotangent."""
-    from tape_core.tape import GradientTape, conj
+    from tape_core.cotangents import conj
+    from tape_core.tape import GradientTape
 
     xp, lift = lifting(plan.backend)
     several = type(out) in (tuple, list)

@@ -19,9 +19,10 @@ Pull = Callable[[list[Any], list[bool]], Sequence[Any]]
 class FunctionCall:
     """What a call gave, and the function that maps cotangents of it to those of its inputs."""
 
-    __slots__ = ("backend", "outs", "pull")
+    __slots__ = ("backend", "name", "outs", "pull")
 
-    def __init__(self, outs: Sequence[Tensor], backend: Backend, pull: Pull) -> None:
+    def __init__(self, outs: Sequence[Tensor], backend: Backend, pull: Pull, name: str) -> None:
+        self.name = name
         self.outs = tuple([o._array for o in outs])
         self.backend = backend
         self.pull = pull
@@ -45,8 +46,7 @@ class _FunctionOp(Op):
     def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
         """One kernel for all: the values are there."""
         kernel = _values_of_examples if isinstance(backend, Batched) else _values
-        bound = self.bindings[backend] = kernel, Plans(self, self.compiled, None, backend)
-        return bound
+        return self.bound(backend, kernel, Plans(self, self.compiled, None, backend))
 
 
 def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
@@ -73,7 +73,7 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
             return spread(own, array.axis.size)
         return own.value if own.axis is None else total(own.value, axis=0)
 
-    found = recorded_as_one([a.value for a in arrays], [o.value for o in call.outs], pull)
+    found = recorded_as_one([a.value for a in arrays], [o.value for o in call.outs], pull, call.name)
     outs = tuple([BatchedArray(o, backend, out.axis) for o, out in zip(found, call.outs, strict=True)])
     return outs if len(outs) > 1 else outs[0]
 
@@ -109,7 +109,9 @@ _op = _FunctionOp(
 )
 
 
-def recorded_as_one(inputs: Sequence[Tensor], outs: Sequence[Tensor], pull: Pull) -> list[Tensor]:
+def recorded_as_one(
+    inputs: Sequence[Tensor], outs: Sequence[Tensor], pull: Pull, name: str = "function_call"
+) -> list[Tensor]:
     """`outs` as new Tensors that depend on `inputs`, and on nothing else.
 
     Args:
@@ -117,9 +119,10 @@ def recorded_as_one(inputs: Sequence[Tensor], outs: Sequence[Tensor], pull: Pull
         outs: Tensors, at least one.
         pull: maps cotangents of `outs`, Tensors or None where nothing flows, and for each input whether its cotangent
             is wanted, to those cotangents, None where it is not. They are plain transposes: they do not conjugate.
+        name: what debugging tapes call it.
     """
     backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.level)
     given = [lifted(t, backend) for t in inputs]
-    call = FunctionCall([lifted(o, backend) for o in outs], backend, pull)
+    call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, name)
     found = _op.function(given, call=call)
     return list(found) if isinstance(found, tuple | list) else [found]

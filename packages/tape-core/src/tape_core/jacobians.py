@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree
 from tape_core.arguments import check_tensors, check_unconnected
+from tape_core.backward import gradients
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.ops.creation import eye
 from tape_core.ops.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape
@@ -30,23 +31,19 @@ def jacobian(
     check_tensors("jacobian", "sources", leaves, structure)
     tape._begin_use("jacobian")
     try:
-        by_target = []
+        results = []
         for n, one in enumerate(targets, start=1):
-            rows = _rows(tape, one, leaves, math.prod(one.shape), _basis(one), chunk, loop, n == len(targets))
-            by_target.append(rows)
+            last = n == len(targets) and unconnected_gradients != "error"  # what is to be explained must still be there
+            rows = _rows(tape, one, leaves, math.prod(one.shape), _basis(one), chunk, loop, last)
+            for k, leaf in enumerate(leaves):
+                if rows[k] is None:
+                    path, whole = pytree.path(structure, k), (*one.shape, *leaf.shape)
+                    rows[k] = tape._unconnected("jacobian", one, leaf, path, unconnected_gradients, whole)
+                else:
+                    rows[k] = reshape(rows[k], (*one.shape, *leaf.shape))
+            results.append(pytree.unflatten(structure, rows))
     finally:
         tape._end_use()
-    results = []
-    for one, rows in zip(targets, by_target, strict=True):
-        found = [
-            tape._unconnected(
-                "jacobian", leaf, pytree.path(structure, k), unconnected_gradients, (*one.shape, *leaf.shape)
-            )
-            if row is None
-            else reshape(row, (*one.shape, *leaf.shape))
-            for k, (leaf, row) in enumerate(zip(leaves, rows, strict=True))
-        ]
-        results.append(pytree.unflatten(structure, found))
     return pytree.unflatten(target_structure, results)
 
 
@@ -71,11 +68,12 @@ def batch_jacobian(
     tape._begin_use("batch_jacobian")
     try:
         n = math.prod(shape)
-        (rows,) = _rows(tape, target, [source], n, _basis_of_examples(target), chunk, loop, last=True)
+        last = unconnected_gradients != "error"
+        (rows,) = _rows(tape, target, [source], n, _basis_of_examples(target), chunk, loop, last)
+        if rows is None:
+            return tape._unconnected("batch_jacobian", target, source, "", unconnected_gradients, whole)
     finally:
         tape._end_use()
-    if rows is None:
-        return tape._unconnected("batch_jacobian", source, "", unconnected_gradients, whole)
     # An example's row: the gradient of the sum over examples, of which only its own depends on it.
     return reshape(moveaxis(rows, 0, 1), whole)
 
@@ -135,10 +133,10 @@ def _chunk(
     tape: GradientTape, target: Tensor, sources: list[Any], seeds: Tensor, loop: bool, release: bool
 ) -> list[Any]:
     if loop:
-        found = tape._gradient([target], sources, [seeds[0]], release=release)
+        found = gradients(tape, [target], sources, [seeds[0]], release=release)
         return [None if g is None else expand_dims(_dense(g), axis=0) for g in found]
     with new_axis(seeds.shape[0]) as axis:
-        found = tape._gradient([target], sources, [batch(seeds, axis)], release=release)
+        found = gradients(tape, [target], sources, [batch(seeds, axis)], release=release)
         return [None if g is None else unbatch(read(_dense(g), "jacobian"), axis, 0, lambda: "jacobian") for g in found]
 
 

@@ -28,6 +28,7 @@ from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
 from tape_core.backends.protocol import Backend
 from tape_core.hotpath import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.plan import Plan
+from tape_core.recording import LISTENERS
 from tape_core.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.samples import Samples
 from tape_core.tensor import Tensor, read
@@ -36,6 +37,9 @@ __all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "reg
 
 BatchRule = Callable[..., Any]
 """How an op does the work for all examples of a vmap, see `tape_core.batching`."""
+
+BOUND: list[tuple[Op, Backend]] = []
+"""Each binding there ever was, of every op."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,8 +131,16 @@ class Op:
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
         keeping = getattr(backend.xp, f"{self.name}_keeping") if self.keeps_on(backend) else None
-        bound = self.bindings[backend] = kernel, Plans(self, rules, keeping, backend)
-        return bound
+        return self.bound(backend, kernel, Plans(self, rules, keeping, backend))
+
+    def bound(self, backend: Backend, kernel: Callable[..., Any], plans: Plans) -> tuple[Callable[..., Any], Plans]:
+        """Note a binding, for the hot path and for debugging tapes."""
+        BOUND.append((self, backend))
+        self.bindings[backend] = found = kernel, plans
+        for listener in LISTENERS:
+            listener.listen(self, backend)
+            found = self.bindings[backend]
+        return found
 
     def keeps_on(self, backend: Backend) -> bool:
         """Whether a kernel leaves rules what it has found: the op's own, or one that the backend brings."""

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -42,6 +43,26 @@ class Recorder(Protocol):
 
 ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", default=())
 """The tapes that record in this context, in the order they were entered."""
+
+
+LISTENERS: list[Any] = []
+"""What debugging tapes have here while they record, one for all of them; see `tape_core.debugging.trace`."""
+
+_keys = count()
+LIVE: set[int] = set()
+"""The keys in use. Other keys in the slots of tensors are of tapes that are gone."""
+
+
+def new_key() -> int:
+    """What names a recorder in the slots of tensors."""
+    key = next(_keys)
+    LIVE.add(key)
+    return key
+
+
+def retire(key: int) -> None:
+    """Its recorder is gone."""
+    LIVE.discard(key)
 
 
 _THREADS_INHERIT = bool(getattr(sys.flags, "thread_inherit_context", False))

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected, cotangents_for
-from tape_core.backward import ones_beside, sweep
-from tape_core.indexed_slices import IndexedSlices
-from tape_core.recording import ACTIVE
+from tape_core.backward import gradients
+from tape_core.recording import LIVE, new_key
 from tape_core.tensor import Tensor, own_slots, wrap
+from tape_core.user_code import warn_user
 from tape_core.variable import Variable
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
+    from tape_core.debugging import Drawing, Explanation, Summary
+    from tape_core.debugging.trace import Trace
     from tape_core.op import Op
 
-_keys = count()
-
-
-def new_key() -> int:
-    """What names a recorder in the slots of tensors."""
-    key = next(_keys)
-    _live.add(key)
-    return key
-
-
-def retire(key: int) -> None:
-    """Its recorder is gone."""
-    _live.discard(key)
-
-
-_live: set[int] = set()  # the keys in use; other keys in the slots of tensors are of tapes that are gone
-
-_NOT_READ = (None, ())  # in place of a variable and its slots
 _PURGE_ABOVE = 8  # slots of tapes that are gone are dropped when a value has more than this many
 
 
@@ -76,18 +57,24 @@ class GradientTape:
         persistent: keep the records after the first gradient, so that more can be asked for.
         watch_accessed_variables: watch trainable Variables when they are read; with False only what
             :meth:`watch` names is watched.
+        debug: also note what is not recorded, the lines of your code, times and bytes, for :meth:`explain`,
+            :meth:`summary` and :meth:`draw`. It slows recording down several times.
+        check_numerics: raise :class:`~tape_core.debugging.NumericsError` at the first op, forward or backward, that
+            makes a NaN or an infinity. It includes `debug`.
     """
 
     # _key: names this tape in the slots of tensors; a new one after reset() and release.
     # _variables: by id, those watched, each with its slots: one for each value that was read.
-    # _past: those of the records that a gradient has used up.
-    # _records: see tape_core.rules; None for a leaf. A value's slot is its place in this list.
+    # _past, _old_key: the variables and the key of the records that a gradient has used up, or reset() dropped.
+    # _records: see tape_core.rules; None for a leaf. A value's slot is its place in this list. That of a debugging tape
+    #   is no plain list, see tape_core.debugging.trace.
     __slots__ = (
         "__weakref__",
         "_complex",
         "_key",
         "_leaves",
         "_masked",
+        "_old_key",
         "_past",
         "_persistent",
         "_records",
@@ -100,7 +87,13 @@ class GradientTape:
 
     _forward = False  # whether tangents are pushed forward at once
 
-    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+    def __init__(
+        self,
+        persistent: bool = False,
+        watch_accessed_variables: bool = True,
+        debug: bool = False,
+        check_numerics: bool = False,
+    ) -> None:
         self._persistent = bool(persistent)
         self._watch_accessed = bool(watch_accessed_variables)
         self._used = False
@@ -108,9 +101,13 @@ class GradientTape:
         self._variables: dict[int, tuple[Variable, tuple[int, ...]]] = {}
         self._past = self._variables
         self._begin()
+        if debug or check_numerics:
+            from tape_core.debugging.trace import Trace
+
+            self._note_in(Trace(check_numerics=bool(check_numerics)))
 
     def __del__(self) -> None:
-        _live.discard(self._key)
+        LIVE.discard(self._key)
 
     def _begin(self) -> None:
         self._key = new_key()
@@ -121,9 +118,21 @@ class GradientTape:
 
     def _clear(self) -> None:
         """Start afresh, under a new key, so that slots given out before mean nothing any more."""
-        _live.discard(self._key)
+        LIVE.discard(self._key)
+        self._old_key = self._key
         self._past, self._variables = self._variables, {}
+        trace = self._trace
         self._begin()
+        if trace is not None:
+            self._note_in(trace)
+
+    def _note_in(self, trace: Trace) -> None:
+        self._records = trace.begin(self._key)
+
+    @property
+    def _trace(self) -> Trace | None:
+        """What a debugging tape notes besides the records."""
+        return None if type(self._records) is list else self._records.trace  # type: ignore[attr-defined]
 
     # -- recording
 
@@ -146,11 +155,15 @@ class GradientTape:
             self._used = False
             self._past = {}
         recording.activate(self)
+        if type(self._records) is not list:
+            self._records.trace.start()  # type: ignore[attr-defined]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         recording.deactivate(self)
+        if type(self._records) is not list:
+            self._records.trace.stop()  # type: ignore[attr-defined]
 
     def reset(self) -> None:
         """Forget the records, the watches and the variables, and go on recording.
@@ -231,7 +244,7 @@ class GradientTape:
         """Give a value that has none a slot."""
         if len(slots) > _PURGE_ABOVE:
             for key in list(slots):  # a copy: other threads may write to it or do this too
-                if key not in _live:
+                if key not in LIVE:
                     slots.pop(key, None)
         records = self._records
         slots[self._key] = slot = len(records)
@@ -286,12 +299,15 @@ class GradientTape:
             cotangents = cotangents_for(targets, target_structure, output_gradients)
         self._begin_use("gradient")
         try:
-            results = self._gradient(targets, leaves, cotangents, release=not self._persistent)
+            # What is to be explained must still be there.
+            release = not self._persistent and unconnected_gradients != "error"
+            results = gradients(self, targets, leaves, cotangents, release=release)
+            for k, result in enumerate(results):
+                if result is None:
+                    path = pytree.path(structure, k)
+                    results[k] = self._unconnected("gradient", target, leaves[k], path, unconnected_gradients)
         finally:
             self._end_use()
-        for k, result in enumerate(results):
-            if result is None:
-                results[k] = self._unconnected("gradient", leaves[k], pytree.path(structure, k), unconnected_gradients)
         return pytree.unflatten(structure, results)
 
     def jacobian(
@@ -368,6 +384,80 @@ class GradientTape:
         chunk = parallel_iterations if experimental_use_pfor else 1
         return batch_jacobian(self, target, source, unconnected_gradients, chunk, loop=not experimental_use_pfor)
 
+    # -- what it tells of itself
+
+    def explain(self, target: Any, source: Any) -> Explanation:
+        """Why the gradient of `target` with respect to `source` is None, or by which ops one depends on the other.
+
+        >>> import tape_core as tc
+        >>> x = tc.asarray(3.0)
+        >>> with tc.GradientTape() as tape:
+        ...     y = x * x
+        >>> tape.explain(y, x)
+        the target does not depend on Tensor of shape (), dtype float32: it was not watched (tape.watch(x) inside ...
+
+        A tape made with `debug=True` names the line where the path is cut, by what, and answers after its gradient was
+        computed, too. Without it the answer is what the records tell. It is no use of the tape: ask as often as needed.
+
+        Args:
+            target, source: Tensors or Variables, or pytrees of them: then each pair is explained.
+        """
+        from tape_core.debugging.explain import explain
+
+        return explain(self, target, source)
+
+    def summary(self) -> Summary:
+        """A table of what was recorded: for each op how often, the bytes its records keep, and with `debug=True` times.
+
+        >>> import tape_core as tc
+        >>> x = tc.Variable([1.0, 2.0])
+        >>> with tc.GradientTape() as tape:
+        ...     y = tc.sum(tc.exp(x * x))
+        >>> tape.summary().rows[0].op, tape.summary().total.count
+        ('multiply', 3)
+        """
+        from tape_core.debugging.summary import summary
+
+        return summary(self)
+
+    def draw(
+        self,
+        path: Any = None,
+        *,
+        collapse: bool | Iterable[str] = False,
+        max_nodes: int = 400,
+        engine: str | None = None,
+    ) -> Drawing:
+        """The recorded graph as a picture: shown by notebooks, written to `path` if it is given.
+
+        Each node says op, shape, dtype, and with `debug=True` time and bytes, as far as they are known.
+
+        Args:
+            path: a file to write, of suffix `.svg`, or `.dot` for Graphviz.
+            collapse: draw each call of these functions of yours as one node: their names, or True for those that the
+                tape's block calls itself. It needs `debug=True`.
+            max_nodes: of a larger graph the beginning and the end are drawn, and one node for what is between.
+            engine: `"graphviz"` to have its program `dot` lay out the picture, `"plain"` to do without; by default
+                Graphviz where it is installed.
+
+        Raises:
+            ValueError: there is no such suffix or engine, or the tape does not know functions.
+            RuntimeError: Graphviz is asked for and not installed.
+        """
+        from tape_core.debugging.drawing import draw
+
+        return draw(self, path, collapse, max_nodes, engine)
+
+    def __repr__(self) -> str:
+        from tape_core.debugging.page import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        from tape_core.debugging.page import html
+
+        return html(self)
+
     def _begin_use(self, method: str) -> None:
         """Before the records are used for a derivative."""
         if self._used and not self._persistent:
@@ -390,11 +480,19 @@ class GradientTape:
             self._clear()
 
     def _unconnected(
-        self, method: str, source: Any, path: str, unconnected_gradients: str, shape: tuple[int, ...] | None = None
+        self,
+        method: str,
+        target: Any,
+        source: Any,
+        path: str,
+        unconnected_gradients: str,
+        shape: tuple[int, ...] | None = None,
     ) -> Any:
         """What stands for a derivative, of this shape, with respect to a source that the target does not depend on."""
         if unconnected_gradients == "error":
-            raise ValueError(self._why_unconnected(method, source, path))
+            from tape_core.debugging.explain import unconnected
+
+            raise unconnected(self, method, target, source, path)
         if not source.dtype.inexact:
             self._warn_of_dtype(method, source)
         if unconnected_gradients == "none":
@@ -403,47 +501,6 @@ class GradientTape:
         if shape is None:
             return wrap(source.backend.xp.zeros_like(array), source.backend)
         return wrap(source.backend.xp.zeros_beside(array, shape, dtype=array.dtype), source.backend)
-
-    def _gradient(
-        self, targets: list[Any], sources: list[Any], cotangents: list[Any] | None, *, release: bool
-    ) -> list[Any]:
-        key, variables = self._key, self._variables
-        recorded, is_complex = bool(ACTIVE.get()), self._complex
-        slots_of: list[tuple[int, ...]] = []
-        for source in sources:
-            if isinstance(source, Variable):
-                # It has a slot for each value that was read: their gradients add up.
-                slots_of.append(variables.get(id(source), _NOT_READ)[1])
-            else:
-                slot = source._slots.get(key)
-                slots_of.append(() if slot is None else (slot,))
-        wanted = [slot for slots in slots_of for slot in slots]
-        seeds: dict[Backend, dict[int, Tensor]] = {}
-        direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
-        for k, target in enumerate(targets):
-            given = None if cotangents is None else cotangents[k]
-            g = ones_beside(target) if given is None else given
-            slot = target._slots.get(key)
-            recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
-            if slot is not None:
-                own = seeds.setdefault(target.backend, {})
-                g = conj(g) if is_complex else g
-                own[slot] = g if slot not in own else own[slot] + g
-            elif any([source is target for source in sources]) and target.dtype.inexact:
-                direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
-        totals: list[Any] = [direct.get(id(source)) for source in sources] if direct else [None] * len(sources)
-        for n, (backend, own) in enumerate(seeds.items(), start=1):
-            found = sweep(self, backend, own, wanted, recorded, release=release and n == len(seeds))
-            for k, slots in enumerate(slots_of):
-                for slot in slots:
-                    part = found.get(slot)
-                    if part is None:
-                        continue
-                    if is_complex:
-                        part = conj(part)
-                    total = totals[k]
-                    totals[k] = part if total is None else total + part
-        return totals
 
     def _warn_of_dtype(self, method: str, tensor: Tensor) -> None:
         """Warn, once a tape, of a tensor that has no gradient."""
@@ -454,44 +511,3 @@ class GradientTape:
                 f"GradientTape.{method}: a tensor of dtype {tensor.dtype} has no derivative, its gradient is None; "
                 f"make it with tape_core.{what}(..., dtype=tape_core.float32)"
             )
-
-    def _why_unconnected(self, method: str, source: Tensor, path: str) -> str:
-        what = f"Variable {source.name!r}" if isinstance(source, Variable) and source.name else type(source).__name__
-        label = f"{what}{path} of shape {source.shape}, dtype {source.dtype}"
-        if not source.dtype.inexact:
-            why = f"its dtype {source.dtype} has no derivative; use a floating one, such as dtype=float32"
-        elif isinstance(source, Variable) and not source.trainable:
-            why = "it was made with trainable=False, so tapes watch it only when tape.watch names it"
-        elif isinstance(source, Variable) and not self._watch_accessed:
-            why = "the tape has watch_accessed_variables=False and tape.watch did not name it before it was read"
-        elif isinstance(source, Variable):
-            why = "it was not read inside the tape's context, or the target was not computed from that value"
-        else:
-            why = (
-                "it was not watched (tape.watch(x) inside the context, before it is used), or the target was not "
-                "computed from it, or the path is cut by numpy(), an integer cast or stop_gradient"
-            )
-        return f"{method}: the target does not depend on the source {label}: {why}"
-
-
-def conj(value: Any) -> Any:
-    """The conjugate of a complex cotangent: rules are plain transposes, gradients are conjugated (see `rules`)."""
-    if isinstance(value, IndexedSlices):
-        return IndexedSlices(conj(value.values), value.indices, value.dense_shape)
-    if value.dtype.kind != "complex floating":
-        return value
-    from tape_core.ops.elementwise import conj as conjugate
-
-    return conjugate(value)
-
-
-def warn_user(message: str) -> None:
-    """Warn at the line of the user's code that led here; Python shows it once per line."""
-    frame, level = sys._getframe(1), 2  # stacklevel 1 is this function, 2 its caller
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level)
-
-
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] in ("tape_core", "tape_nn", "tape_torch", "contextlib")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tape_core.recording import ACTIVE, LISTENERS
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -49,6 +51,8 @@ class Tensor:
     @property
     def array(self) -> Any:
         """The backend's own array. Records share it: treat it as read-only."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "array")
         return self.backend.public(self._array)
 
     @property
@@ -87,10 +91,14 @@ class Tensor:
 
     def numpy(self) -> Any:
         """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "numpy()")
         return self.backend.numpy(self.array).copy()
 
     def item(self) -> bool | int | float | complex:
         """The value of a tensor of one element, as a Python scalar. Cuts the path."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "item()")
         if self.size != 1:
             raise ValueError(f"item() needs a tensor of one element; this one has shape {self.shape}")
         kind = self.dtype.kind
@@ -101,9 +109,13 @@ class Tensor:
 
     def tolist(self) -> Any:
         """The values as nested Python lists of scalars. Cuts the path."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "tolist()")
         return self.backend.numpy(self.array).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if LISTENERS:
+            LISTENERS[0].left(self, "__array__")
         if self._slots:
             _warn_of_cut(self)
         values = self.backend.numpy(self.array)
@@ -136,6 +148,8 @@ class Tensor:
         copy: bool | None = None,
     ) -> Any:
         """The values for another library: DLPack does not carry the path, so it is cut."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "__dlpack__")
         given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
 
@@ -155,15 +169,23 @@ class Tensor:
             ) from error
 
     def __int__(self) -> int:
+        if LISTENERS:
+            LISTENERS[0].left(self, "int()")
         return int(self._array)
 
     def __float__(self) -> float:
+        if LISTENERS:
+            LISTENERS[0].left(self, "float()")
         return float(self._array)
 
     def __complex__(self) -> complex:
+        if LISTENERS:
+            LISTENERS[0].left(self, "complex()")
         return complex(self._array)
 
     def __index__(self) -> int:
+        if LISTENERS:
+            LISTENERS[0].left(self, "__index__")
         return self.backend.public(self._array).__index__()  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
@@ -263,10 +285,8 @@ def _unpickled(values: Any, backend: str, device: str) -> Tensor:
 
 def _warn_of_cut(tensor: Tensor) -> None:
     """Somebody made a NumPy array of a value that a tape is recording: numpy() says that it is meant, this does not."""
-    from tape_core.recording import ACTIVE
-
     if any([tape._key in tensor._slots for tape in ACTIVE.get()]):
-        from tape_core.tape import warn_user
+        from tape_core.user_code import warn_user
 
         warn_user(
             f"a NumPy array is made of a Tensor of shape {tensor.shape} that a tape is recording: no gradient comes "

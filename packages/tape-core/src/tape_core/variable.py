@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.indexed_slices import IndexedSlices
-from tape_core.recording import ACTIVE
+from tape_core.recording import ACTIVE, LISTENERS
 from tape_core.tensor import ArrayLike, Tensor, wrap
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Variable(Tensor):
 
     def assign(self, value: ArrayLike) -> Variable:
         """Replace the value. Shape and dtype must be the variable's; nothing flows through an assignment."""
-        self._replace(self._operand(value, "assign"))
+        self._replace(self._operand(value, "assign"), "assign", value)
         return self
 
     def assign_add(self, delta: ArrayLike | IndexedSlices) -> Variable:
@@ -106,7 +106,7 @@ class Variable(Tensor):
             if delta.dense_shape != self.shape:
                 raise ValueError(self._complaint(method, f"shape {delta.dense_shape}"))
             rows = values if sign == 1 else -values
-            self._replace(xp.add_rows(array, indices, rows, in_place=exclusive))
+            self._replace(xp.add_rows(array, indices, rows, in_place=exclusive), method, delta.values)
             return self
         operand = self._operand(delta, method)
         if exclusive and array.shape:
@@ -114,12 +114,14 @@ class Variable(Tensor):
                 array += operand
             else:
                 array -= operand
-            self._replace(array)
+            self._replace(array, method, delta)
         else:
-            self._replace(array + operand if sign == 1 else array - operand)
+            self._replace(array + operand if sign == 1 else array - operand, method, delta)
         return self
 
-    def _replace(self, array: Any) -> None:
+    def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
+        if LISTENERS:
+            LISTENERS[0].assigned(self, array, method, given)
         self._array = array
         # A new value is a new leaf: what was read before keeps its own slots.
         self._slots = {}

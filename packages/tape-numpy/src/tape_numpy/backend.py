@@ -72,6 +72,12 @@ class NumPyBackend(Backend):
         """No floating-point warnings from a backward pass."""
         return np.errstate(all="ignore")
 
+    def memory(self, array: Any) -> tuple[Any, int]:
+        """A view keeps what it is of."""
+        while isinstance(getattr(array, "base", None), np.ndarray):
+            array = array.base
+        return id(array), array.nbytes
+
     def is_exclusive(self, array: Any, references: int) -> bool:
         """By CPython's reference count, as NumPy itself decides whether to reuse a temporary."""
         # The caller's, plus this frame's argument and getrefcount's.

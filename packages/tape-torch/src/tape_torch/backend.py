@@ -106,6 +106,11 @@ class TorchBackend(Backend):
 
     # -- memory of a backward pass
 
+    def memory(self, array: Any) -> tuple[Any, int]:
+        """A view keeps its storage."""
+        storage = array.untyped_storage()
+        return storage._cdata, storage.nbytes()
+
     def is_exclusive(self, array: Any, references: int) -> bool:
         """By three counts: Python's of the object, PyTorch's of the tensor, and that of its memory, for views."""
         if (

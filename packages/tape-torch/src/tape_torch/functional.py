@@ -147,8 +147,7 @@ class _CallOp(Op):
 
     def bind(self, backend: Backend) -> tuple[Function, Plans]:
         """One kernel for all: the values are there."""
-        bound = self.bindings[backend] = _values, Plans(self, self.compiled, None, backend)
-        return bound
+        return self.bound(backend, _values, Plans(self, self.compiled, None, backend))
 
 
 def _values(arrays: Any, /, *, graph: _Graph) -> Any:

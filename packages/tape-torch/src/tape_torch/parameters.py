@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 from tape_core import Tensor, Variable
 from tape_core.backends.discovery import backend_of_type
+from tape_core.recording import LISTENERS
 from tape_core.tensor import ArrayLike
 from tape_core.variable import _serial
 
@@ -66,10 +67,12 @@ class ParameterVariable(Variable):
     def assign(self, value: ArrayLike) -> Variable:
         """Replace the value, and the parameter's. Shape and dtype must be the variable's."""
         # PyTorch may write to its parameters: the memory must be nobody else's.
-        self._replace(self._operand(value, "assign").to(self._held.device, copy=True))
+        self._replace(self._operand(value, "assign").to(self._held.device, copy=True), "assign", value)
         return self
 
-    def _replace(self, array: Any) -> None:
+    def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
+        if LISTENERS:
+            LISTENERS[0].assigned(self, array, method, given)
         self.parameter.data = array
         self._follow()
 

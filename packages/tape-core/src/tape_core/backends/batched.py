@@ -200,6 +200,14 @@ class Batched(Backend):
         """As the op on all examples says it."""
         return
 
+    def nbytes(self, array: Any) -> int:
+        """Of all examples."""
+        return self.base.nbytes(array.value._array)
+
+    def memory(self, array: Any) -> tuple[Any, int]:
+        """Of all examples."""
+        return self.base.memory(array.value._array)
+
     def quiet(self) -> AbstractContextManager[Any]:
         """As the array library."""
         return self.base.quiet()

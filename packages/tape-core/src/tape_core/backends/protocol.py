@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -161,6 +162,17 @@ class Backend:
     def quiet(self) -> AbstractContextManager[Any]:
         """Entered for a backward pass: floating-point warnings in it would point at nobody's line."""
         return nullcontext()
+
+    def nbytes(self, array: Raw) -> int:
+        """How many bytes an array's elements take."""
+        return int(math.prod(array.shape)) * self.dtype(array.dtype).itemsize
+
+    def memory(self, array: Raw) -> tuple[Any, int]:
+        """What names the memory that an array keeps from being freed, and how many bytes that are.
+
+        Arrays that share memory, such as a view and what it is of, have the same name.
+        """
+        return id(array), self.nbytes(array)
 
     def is_exclusive(self, array: Raw, references: int) -> bool:
         """Whether nobody but the caller, who knows of `references` of them, can see this array's memory.

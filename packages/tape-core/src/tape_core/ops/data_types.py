@@ -9,7 +9,7 @@ from tape_core import batching, dtypes
 from tape_core.backends import selection
 from tape_core.dtypes import DType
 from tape_core.op import linear, transpose
-from tape_core.recording import ACTIVE
+from tape_core.recording import ACTIVE, LISTENERS
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
 
@@ -85,6 +85,8 @@ def stop_gradient(x: ArrayLike) -> Tensor:
         return asarray(x)
     from tape_core.tensor import wrap
 
+    if LISTENERS:
+        LISTENERS[0].left(x, "stop_gradient")
     return wrap(x._array, x.backend)
 
 

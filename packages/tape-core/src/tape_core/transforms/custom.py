@@ -9,10 +9,11 @@ from functools import wraps
 from typing import Any
 
 from tape_core import pytree, random, recording
+from tape_core.cotangents import conj
 from tape_core.function_op import recorded_as_one
 from tape_core.ops.creation import asarray, zeros_like
-from tape_core.recording import ACTIVE
-from tape_core.tape import GradientTape, conj, new_key, retire
+from tape_core.recording import ACTIVE, new_key, retire
+from tape_core.tape import GradientTape
 from tape_core.tensor import SCALARS, Tensor, read, wrap
 from tape_core.variable import Variable
 
@@ -100,7 +101,7 @@ def custom_gradient(f: Function) -> Function:
                 for d, t, label in zip(chosen, inputs, labels, strict=True)
             ]
 
-        results = recorded_as_one(inputs, [outs[k] for k in flowing], pull)
+        results = recorded_as_one(inputs, [outs[k] for k in flowing], pull, f"custom_gradient({name})")
         for k, tensor in zip(flowing, results, strict=True):
             outs[k] = tensor
         return pytree.unflatten(out_structure, outs)
@@ -163,7 +164,9 @@ def checkpoint(f: Function) -> Function:
             each = iter([None if d is None else conj(d) for d in found])
             return [next(each) if w else None for w in watched]
 
-        results = recorded_as_one(inputs, [outs[k] for k in flowing], pull)
+        results = recorded_as_one(
+            inputs, [outs[k] for k in flowing], pull, f"checkpoint({getattr(f, '__name__', 'the function')})"
+        )
         for k, tensor in zip(flowing, results, strict=True):
             outs[k] = tensor
         return pytree.unflatten(out_structure, outs)

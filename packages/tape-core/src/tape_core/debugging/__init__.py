@@ -1,0 +1,13 @@
+"""What a tape tells of itself: why a gradient is None, where a NaN came from, what was recorded.
+
+The methods of :class:`~tape_core.GradientTape` return and raise these: :meth:`~tape_core.GradientTape.explain`,
+:meth:`~tape_core.GradientTape.draw`, :meth:`~tape_core.GradientTape.summary` and `GradientTape(check_numerics=True)`.
+"""
+
+from tape_core.debugging.drawing import Drawing
+from tape_core.debugging.explain import Explanation, Step
+from tape_core.debugging.notes import Place
+from tape_core.debugging.numerics import NumericsError
+from tape_core.debugging.summary import Row, Summary
+
+__all__ = ["Drawing", "Explanation", "NumericsError", "Place", "Row", "Step", "Summary"]

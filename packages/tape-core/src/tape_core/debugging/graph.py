@@ -1,0 +1,216 @@
+"""The recorded graph, from what a debugging tape noted or else from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tape_core.debugging.notes import Generation, Place, Scope, arrays_in, slots_in
+from tape_core.plan import Part
+from tape_core.rules import slot_at
+
+if TYPE_CHECKING:
+    from tape_core.tape import GradientTape
+    from tape_core.variable import Variable
+
+Spec = tuple[tuple[int, ...], str]
+
+
+@dataclass(slots=True)
+class Node:
+    """What is at a slot: an op's result, or a leaf.
+
+    Attributes:
+        kind: `"op"`, `"variable"`, or `"watched"` for any other leaf.
+        part_of: for one of several results, the slot of the op.
+        spec: shape and dtype, where they are known.
+        bytes: of the result. `kept`: what the record holds on to.
+    """
+
+    slot: int
+    name: str
+    kind: str
+    inputs: tuple[int, ...] = ()
+    part_of: int | None = None
+    spec: Spec | None = None
+    place: Place | None = None
+    scope: Scope | None = None
+    seconds: float = 0.0
+    backward: float = 0.0
+    bytes: int = 0
+    kept: int = 0
+
+
+@dataclass(slots=True)
+class Graph:
+    """All nodes, by slot.
+
+    Attributes:
+        debug: whether lines, times and all shapes are known.
+        used: whether a gradient has used up the records.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    debug: bool = False
+    used: bool = False
+
+    def reached_from(self, slots: Iterable[int]) -> set[int]:
+        """The slots into which these flow, themselves among them."""
+        found = set(slots)
+        for node in self.nodes:
+            if not found.isdisjoint(node.inputs):
+                found.add(node.slot)
+        return found
+
+    def leading_to(self, slots: Iterable[int]) -> set[int]:
+        """The slots that flow into these, themselves among them."""
+        found = set(slots)
+        for node in reversed(self.nodes):
+            if node.slot in found:
+                found.update(node.inputs)
+        return found
+
+    def path(self, sources: Iterable[int], target: int) -> list[Node]:
+        """The ops of a shortest path from one of the sources to the target."""
+        goal = set(sources)
+        came: dict[int, int] = {target: -1}
+        queue = [target]
+        for slot in queue:
+            if slot in goal:
+                steps = []
+                at = came[slot]
+                while at != -1:
+                    if self.nodes[at].part_of is None:
+                        steps.append(self.nodes[at])
+                    at = came[at]
+                return steps
+            for i in self.nodes[slot].inputs:
+                if i not in came:
+                    came[i] = slot
+                    queue.append(i)
+        return []
+
+
+@dataclass(slots=True)
+class View:
+    """Where to look up what a tape knows: its records, or those that its gradient used up.
+
+    Attributes:
+        key: what the slots are found by in Tensors.
+        variables: by id, the Variables and their slots.
+        generation: what a debugging tape noted.
+    """
+
+    key: int
+    variables: dict[int, tuple[Variable, tuple[int, ...]]]
+    generation: Generation | None
+    used: bool
+
+
+def view(tape: GradientTape) -> View:
+    """What there is to be seen of a tape."""
+    trace = tape._trace
+    used = tape._used and not tape._persistent and not tape._records
+    if used:
+        return View(tape._old_key, tape._past, None if trace is None else trace.past, True)
+    return View(tape._key, tape._variables, None if trace is None else trace.now, False)
+
+
+def graph_of(tape: GradientTape) -> Graph:
+    """The graph that was recorded; empty where the records are used up and nothing else was noted."""
+    at = view(tape)
+    graph = Graph(debug=at.generation is not None, used=at.used)
+    if at.generation is not None:
+        _from_notes(graph.nodes, at.generation)
+    elif not at.used:
+        _from_records(graph.nodes, tape._records)
+    for variable, slots in at.variables.values():
+        for slot in slots:
+            if slot < len(graph.nodes):
+                node = graph.nodes[slot]
+                node.kind, node.name = "variable", variable.name or "Variable"
+                node.spec = node.spec or (variable.shape, variable.dtype.name)
+    return graph
+
+
+def _from_notes(nodes: list[Node], generation: Generation) -> None:
+    for slot, entry in enumerate(generation.entries):
+        call = entry.call
+        if call is None:
+            nodes.append(Node(slot, "watched", "watched", place=entry.place))
+            continue
+        node = Node(slot, call.name, "op", entry.inputs, spec=call.specs[entry.part or 0], place=call.place)
+        node.scope, node.backward, node.kept = call.scope, entry.backward, entry.kept
+        if entry.part is None:
+            node.seconds, node.bytes = call.seconds, call.bytes
+        else:
+            node.part_of = entry.inputs[0]
+        nodes.append(node)
+    for entry in generation.entries:
+        call = entry.call
+        if call is not None and entry.part is None:
+            for number, leaf in zip(call.inputs, entry.slots, strict=False):
+                if number is not None and leaf is not None:
+                    # A leaf has no call of its own; its shape is known where it is used.
+                    nodes[leaf].spec = nodes[leaf].spec or generation.specs[number]
+
+
+def _from_records(nodes: list[Node], records: list[Any]) -> None:
+    owners: set[Any] = set()
+    for slot, rec in enumerate(records):
+        if rec is None:
+            nodes.append(Node(slot, "watched", "watched"))
+            continue
+        plan = rec[0]
+        if type(plan) is Part:
+            shape, dtype = plan.specs[plan.k]
+            spec = (tuple(shape), _name(dtype))
+            nodes.append(Node(slot, nodes[rec[2]].name, "op", (rec[2],), part_of=rec[2], spec=spec))
+            continue
+        inputs = tuple([i for i in slots_in(rec, plan.n) if i is not None])
+        node = Node(slot, _name_of(plan, rec), "op", inputs)
+        for array in arrays_in(rec, plan):
+            owner, size = plan.backend.memory(array)
+            node.kept += 0 if owner in owners else size
+            owners.add(owner)
+        out = rec[slot_at(plan.n)]
+        if hasattr(out, "shape"):
+            node.spec = tuple(out.shape), _name(out.dtype)
+        elif plan.op.elementwise and rec[1] is None:
+            node.spec = next((nodes[i].spec for i in inputs if nodes[i].spec is not None), None)
+        nodes.append(node)
+        _note_inputs(nodes, rec, plan, node)
+
+
+def _note_inputs(nodes: list[Node], rec: tuple[Any, ...], plan: Any, made: Node) -> None:
+    """What a record says of its inputs is the shape of what an earlier one made.
+
+    An elementwise op says nothing of an input of the shape and dtype of its result.
+    """
+    for k in range(plan.n):
+        slots, arrays = rec[slot_at(k)], rec[slot_at(k) + 1]
+        specs = None if rec[1] is None else rec[1][k]
+        if type(slots) is not tuple:
+            slots, arrays, specs = (slots,), (arrays,), (specs,)
+        for j, slot in enumerate(slots):
+            if slot is None or nodes[slot].spec is not None:
+                continue
+            array: Any = None if arrays is None else arrays[j]
+            spec: Any = None if specs is None else specs[j]
+            if hasattr(array, "shape"):
+                nodes[slot].spec = tuple(array.shape), _name(array.dtype)
+            elif spec is not None and spec[1] is not None:
+                nodes[slot].spec = tuple(spec[0]), _name(spec[1])
+            elif spec is None and plan.op.elementwise:
+                nodes[slot].spec = made.spec
+
+
+def _name_of(plan: Any, rec: tuple[Any, ...]) -> str:
+    if plan.op.has_parameters:
+        return str(getattr(rec[slot_at(plan.n) + 3].get("call"), "name", plan.op.name))
+    return str(plan.op.name)
+
+
+def _name(dtype: Any) -> str:
+    return str(getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]

@@ -1,0 +1,189 @@
+"""What a debugging tape notes: calls of ops and the values between them, by numbers. No array is held."""
+
+from __future__ import annotations
+
+import linecache
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tape_core.backends.batched import BatchedArray
+from tape_core.rules import FIRST_INPUT
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.op import Op
+
+
+class Place(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        """As tracebacks show it, with the line itself where it can be read."""
+        code = linecache.getline(self.file, self.line).strip()
+        return f'File "{self.file}", line {self.line}, in {self.function}' + f"\n  {code}" * bool(code)
+
+
+class Scope:
+    """One call of a function of the user's, or of a layer."""
+
+    __slots__ = ("name", "outer")
+
+    def __init__(self, name: str, outer: Scope | None) -> None:
+        self.name = name
+        self.outer = outer
+
+    def chain(self) -> list[Scope]:
+        """The scopes around it, outermost first, and itself."""
+        scopes: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not None:
+            scopes.append(scope)
+            scope = scope.outer
+        return scopes[::-1]
+
+
+class Call:
+    """A call of an op, recorded or not; an assignment to a Variable is one without an op.
+
+    Attributes:
+        name: the op's name, or the method's.
+        inputs: for each input the number of its value, None for what is no array.
+        extra: the numbers of arrays among the parameters, such as the key of an indexing.
+        outputs: the numbers of the results.
+        specs: shape and dtype of each result.
+        order: how many calls came before.
+        paused: whether the tape recorded nothing at the time.
+    """
+
+    __slots__ = (
+        "bytes", "dtype", "extra", "inputs", "name", "op", "order", "outputs", "paused", "place", "scope", "seconds",
+        "specs",
+    )  # fmt: skip
+
+    name: str
+    op: Op | None
+    inputs: tuple[int | None, ...]
+    extra: tuple[int, ...]
+    outputs: tuple[int, ...]
+    specs: tuple[tuple[tuple[int, ...], str], ...]
+    place: Place
+    scope: Scope | None
+    order: int
+    seconds: float
+    bytes: int
+    paused: bool
+
+
+class Entry:
+    """What there was at a slot, kept when the record itself is gone.
+
+    Attributes:
+        call: the call that was recorded; None for a leaf.
+        slots: for each input its slot, None where it was not watched; `inputs` are those that were.
+        part: of several results, which one; its only input is the op's own slot.
+        place: for a leaf, where it was first read or watched.
+        order: how many calls came before.
+        kept: bytes that the record holds on to, those of an earlier record not counted again.
+        backward: seconds that backward passes took for it.
+    """
+
+    __slots__ = ("backward", "call", "inputs", "kept", "order", "part", "place", "slots")
+
+    def __init__(self, call: Call | None, slots: tuple[int | None, ...], order: int) -> None:
+        self.call = call
+        self.slots = slots
+        self.inputs = tuple([slot for slot in slots if slot is not None])
+        self.order = order
+        self.part: int | None = None
+        self.place: Place | None = None
+        self.kept = 0
+        self.backward = 0.0
+
+
+class Event(NamedTuple):
+    """A value left Tape, or was detached: `how` is the method or function."""
+
+    how: str
+    number: int
+    order: int
+    place: Place
+
+
+class Generation:
+    """What was noted while the tape had one key: until reset(), or until its gradient used up the records."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.calls: list[Call] = []
+        self.events: list[Event] = []
+        self.producers: list[Call | None] = []  # by the number of a value
+        self.specs: list[tuple[tuple[int, ...], str]] = []  # likewise
+        self.values: dict[int, set[int]] = {}  # the numbers of the values that a Variable, by its id, had
+        self._numbers: dict[int, tuple[int, Any]] = {}  # by the id of an array; and what makes the id mean something
+        self._owners: set[Any] = set()
+
+    def number(self, array: Any, *, new: bool = False) -> int:
+        """The number that a value goes by."""
+        array = raw(array)
+        name = id(array)
+        found = self._numbers.get(name)
+        if found is not None and not new:
+            return found[0]
+        n = len(self.producers)
+        self.producers.append(None)
+        self.specs.append((tuple(array.shape), str(array.dtype).rpartition(".")[2]))
+        numbers = self._numbers
+        try:
+            witness: Any = weakref.ref(array, lambda _: numbers.pop(name, None))
+        except TypeError:
+            witness = array  # a NumPy scalar: small, and kept
+        numbers[name] = n, witness
+        return n
+
+    def known(self, array: Any) -> int | None:
+        """The number of a value that was met already."""
+        found = self._numbers.get(id(raw(array)))
+        return None if found is None else found[0]
+
+    def newly_kept(self, backend: Backend, arrays: Sequence[Any]) -> int:
+        """The bytes of arrays that no earlier record holds."""
+        total = 0
+        for array in arrays:
+            owner, size = backend.memory(array)
+            if owner not in self._owners:
+                self._owners.add(owner)
+                total += size
+        return total
+
+
+def raw(array: Any) -> Any:
+    """The array of the array library, also inside vmap."""
+    while type(array) is BatchedArray:
+        array = array.value._array
+    return array
+
+
+def arrays_in(rec: tuple[Any, ...], plan: Any) -> list[Any]:
+    """The arrays that a record holds on to."""
+    found: list[Any] = []
+    out = FIRST_INPUT + 3 * plan.n
+    fields = [*(rec[FIRST_INPUT + 3 * k + 1] for k in range(plan.n)), rec[out]]
+    if len(rec) in (out + 3, out + 5):
+        fields.append(rec[-1])  # what the kernel kept
+    for field in fields:
+        several = type(field) is tuple or type(field) is list
+        found += [one for one in (field if several else (field,)) if hasattr(one, "shape")]
+    return found
+
+
+def slots_in(rec: tuple[Any, ...], n: int) -> tuple[int | None, ...]:
+    """The slots of the inputs of a record, None where they are not watched."""
+    found: list[int | None] = []
+    for at in rec[FIRST_INPUT : FIRST_INPUT + 3 * n : 3]:
+        found.extend(at if type(at) is tuple else (at,))
+    return tuple(found)

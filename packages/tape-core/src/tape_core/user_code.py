@@ -1,0 +1,45 @@
+"""The user's own code: which frames of the stack are it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+
+_OURS = frozenset({"tape_core", "tape_numpy", "tape_torch", "tape_nn", "contextlib"})
+_LAYERS = "tape_nn"
+_known: dict[str, bool] = {}  # whether a module is ours, by its name
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame runs code of Tape."""
+    name = frame.f_globals.get("__name__", "")
+    found = _known.get(name)
+    if found is None:
+        found = _known[name] = _package(frame) in _OURS
+    return found
+
+
+def is_layer(frame: FrameType) -> bool:
+    """Whether a frame is a layer's or a loss's: ours, but something that users call by name."""
+    return _package(frame) == _LAYERS
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def user_frame(depth: int = 1) -> FrameType:
+    """The innermost frame of the user's code that led here; the outermost of all where none is the user's."""
+    frame = sys._getframe(depth)
+    while frame.f_back is not None and is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def warn_user(message: str) -> None:
+    """Warn at the line of the user's code that led here; Python shows it once per line."""
+    frame, level = sys._getframe(1), 2  # stacklevel 1 is this function, 2 its caller
+    while frame.f_back is not None and is_ours(frame):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
