@@ -305,6 +305,14 @@ def holds(condition: Any) -> bool:
     return holds(all_of(array.value))
 
 
+def detached(array: Any) -> Any:
+    """An array that no tape knows: not one outside a vmap, which knows the value of all examples, either."""
+    if type(array) is not BatchedArray:
+        return array
+    value = array.value
+    return BatchedArray(wrap(detached(value._array), value.backend), array.backend, array.axis)
+
+
 def lifted(tensor: Tensor, backend: Backend) -> Tensor:
     """A Tensor of a backend below as one of `backend`, the same for all examples; tapes know it as they did.
 
