@@ -196,7 +196,8 @@ from tape_core.ops.windows import add_windows, sliding_windows
 from tape_core.random import Generator, default_rng, set_seed
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor
-from tape_core.transforms.custom import checkpoint, custom_gradient
+from tape_core.transforms.checkpoint import checkpoint
+from tape_core.transforms.custom import custom_gradient, custom_jvp
 from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
 from tape_core.transforms.vmap import vmap
 from tape_core.variable import Variable
@@ -271,6 +272,7 @@ __all__ = [
     "cumulative_prod",
     "cumulative_sum",
     "custom_gradient",
+    "custom_jvp",
     "default_rng",
     "diff",
     "digamma",
