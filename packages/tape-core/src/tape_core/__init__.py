@@ -199,6 +199,8 @@ from tape_core.tensor import Tensor
 from tape_core.transforms.checkpoint import checkpoint
 from tape_core.transforms.custom import custom_gradient, custom_jvp
 from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
+from tape_core.transforms.implicit import custom_root, fixed_point
+from tape_core.transforms.solvers import ConvergenceError
 from tape_core.transforms.vmap import vmap
 from tape_core.variable import Variable
 
@@ -210,6 +212,7 @@ pi = _math.pi
 __array_api_version__ = "2025.12"
 
 __all__ = [
+    "ConvergenceError",
     "DType",
     "ForwardAccumulator",
     "Generator",
@@ -273,6 +276,7 @@ __all__ = [
     "cumulative_sum",
     "custom_gradient",
     "custom_jvp",
+    "custom_root",
     "default_rng",
     "diff",
     "digamma",
@@ -298,6 +302,7 @@ __all__ = [
     "eye",
     "fft",
     "finfo",
+    "fixed_point",
     "flip",
     "float16",
     "float32",

@@ -93,7 +93,10 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
         assert call.push is not None
         with _again(axis):
-            found = [lifted(t, backend)._array for t in call.push(above(ts, arrays), above(outs, call.outs))]
+            found = [
+                lifted(_lowered(t, backend), backend)._array
+                for t in call.push(above(ts, arrays), above(outs, call.outs))
+            ]
             for t, out in zip(found, call.outs, strict=True):
                 if t.axis is not None and out.axis is None:
                     raise BatchError("the tangent of a result is not the same for all examples, but the result is")
@@ -106,7 +109,7 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
         """A cotangent of what an input has below: summed over the examples that share it."""
         from tape_core.ops.statistical import sum as total
 
-        own = lifted(d, backend)._array
+        own = lifted(_lowered(d, backend), backend)._array
         if array.axis is not None:
             return spread(own, array.axis.size)
         return own.value if own.axis is None else total(own.value, axis=0)
@@ -114,6 +117,13 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     found = recorded_as_one([a.value for a in arrays], [o.value for o in call.outs], pull, push if call.push else None)
     outs = tuple([BatchedArray(o, backend, out.axis) for o, out in zip(found, call.outs, strict=True)])
     return outs if len(outs) > 1 else outs[0]
+
+
+def _lowered(tensor: Tensor, backend: Backend) -> Tensor:
+    """A Tensor on a backend above, where all examples share it, as one of `backend`."""
+    while tensor.backend.level > backend.level and tensor._array.axis is None:
+        tensor = tensor._array.value
+    return tensor
 
 
 @contextmanager
