@@ -1,4 +1,4 @@
-"""64 dense layers with relu: what is kept for the backward pass is nearly all of the memory. `checkpoint` keeps less."""
+"""64 dense layers with relu: what is kept is nearly all of the memory, and `checkpoint` keeps less."""
 
 from __future__ import annotations
 
