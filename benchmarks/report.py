@@ -29,6 +29,8 @@ TORCH_TARGETS = {
 }
 MEMORY_TARGET = 1.3  # times the hand-written peak
 TORCH_MEMORY_TARGET = 1.05  # times PyTorch's peak
+CHECKPOINT_MEMORY_TARGET = 0.3  # times the peak without
+CHECKPOINT_TIME_TARGET = 1.4  # times the time without
 IMPORT_TARGET = 0.060  # seconds above `import numpy`
 ALLOCATOR_TARGET = 0.5  # of the hand-written time where glibc hands memory back
 
@@ -36,6 +38,7 @@ NAMES = {
     "numpy": "NumPy by hand",
     "numpy_out": "NumPy by hand, `out=`",
     "tape": "Tape",
+    "tape_checkpoint": "Tape, checkpoint",
     "tape_torch": "Tape on PyTorch",
     "autograd": "HIPS autograd",
     "mygrad": "MyGrad",
@@ -114,8 +117,23 @@ def torch_table(results: Results) -> str:
     return table(["the time of Tape on PyTorch ÷", NAMES["torch"]], rows)
 
 
+def checkpoint_lines(results: Results) -> list[str]:
+    """The time of a step with checkpoints, divided by that without."""
+    lines = []
+    for workload in results["workloads"]:
+        both = ratios(results, workload, "tape", "tape_checkpoint")
+        if both is not None:
+            cell = f"{number(both[0])} ({number(both[1])}), {verdict(both[0], CHECKPOINT_TIME_TARGET, '1.4')}"
+            lines.append(f"{workload}, the time of {NAMES['tape_checkpoint']} ÷ {NAMES['tape']}: {cell}.")
+    return lines
+
+
 # What is measured alike: torch's tensors are not NumPy's arrays, and are counted elsewhere.
-MEMORY_RATIOS = (("tape", "numpy", MEMORY_TARGET), ("tape_torch", "torch", TORCH_MEMORY_TARGET))
+MEMORY_RATIOS = (
+    ("tape", "numpy", MEMORY_TARGET),
+    ("tape_torch", "torch", TORCH_MEMORY_TARGET),
+    ("tape_checkpoint", "tape", CHECKPOINT_MEMORY_TARGET),
+)
 
 
 def memory_lines(memory: dict[str, dict[str, int]]) -> list[str]:
@@ -217,6 +235,7 @@ def markdown(results: Results, chart: str) -> str:
             ]
         if any("tape_torch" in w["times"] and "torch" in w["times"] for w in results["workloads"].values()):
             parts.append(torch_table(results))
+        parts += checkpoint_lines(results)
     for part, lines in (
         ("derivatives", derivatives_lines),
         ("memory", memory_lines),

@@ -161,7 +161,11 @@ def measure_in_processes(workloads: list[str], peers: list[str], seconds: float)
 # MyGrad is not here: its tensors keep the gradients of the step before.
 ON_NUMPY = dict.fromkeys(("numpy", "tape", "autograd"), memory.peak)
 ON_TORCH = dict.fromkeys(("tape_torch", "torch"), memory.torch_peak)
-PEAKS = {"mnist_mlp": ON_NUMPY | ON_TORCH, "convnet": ON_TORCH}  # by hand, convnet keeps all windows
+PEAKS = {
+    "mnist_mlp": ON_NUMPY | ON_TORCH,
+    "convnet": ON_TORCH,  # by hand, it keeps all windows
+    "deep_mlp": dict.fromkeys(("numpy", "tape", "tape_checkpoint"), memory.peak),
+}
 
 
 def peak_memory(peers: list[str]) -> dict[str, dict[str, int]]:

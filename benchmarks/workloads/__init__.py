@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-WORKLOADS = ("scalar_chain", "small_mlp", "mnist_mlp", "wide", "rnn", "embed", "convnet")
-PEERS = ("numpy", "numpy_out", "tape", "tape_torch", "autograd", "mygrad", "torch")
-BACKENDS = {"tape": "numpy", "tape_torch": "torch:cpu"}  # of the peers that run `with_tape`
+WORKLOADS = ("scalar_chain", "small_mlp", "mnist_mlp", "wide", "rnn", "embed", "convnet", "deep_mlp")
+PEERS = ("numpy", "numpy_out", "tape", "tape_checkpoint", "tape_torch", "autograd", "mygrad", "torch")
+BACKENDS = {"tape": "numpy", "tape_checkpoint": "numpy", "tape_torch": "torch:cpu"}  # of the peers that are Tape
 
 Data = dict[str, Any]
 Step = Callable[[], tuple[Any, list[Any]]]
@@ -43,7 +43,7 @@ def workload_data(workload: str) -> Data:
 def setup(workload: str, peer: str, data: Data) -> Step | None:
     """The peer's step, or None where the workload has no column for this peer."""
     backend = BACKENDS.get(peer)
-    name = "with_tape" if backend else f"with_{peer}"
+    name = "with_tape" if peer == "tape_torch" else f"with_{peer}"
     make = getattr(importlib.import_module(f"workloads.{workload}"), name, None)
     if make is None:
         return None
@@ -82,7 +82,7 @@ def start(peer: str) -> str:
 
         torch.set_num_threads(1)
         return str(torch.__version__)
-    if peer == "tape":
+    if peer in ("tape", "tape_checkpoint"):
         import tape_core
 
         tape_core.set_backend("numpy")

@@ -1,9 +1,7 @@
-"""custom_gradient and checkpoint: their contract, and that they compose like any function."""
+"""custom_gradient and custom_jvp: their contract, and that they compose like any function."""
 
 from __future__ import annotations
 
-import gc
-import weakref
 from typing import Any
 
 import numpy as np
@@ -129,89 +127,139 @@ def test_complex_gradients_are_conjugated_as_those_of_a_tape() -> None:
     assert tape.gradient(custom, z).item() == tape.gradient(own, z).item()
 
 
-# -- checkpoint
-
-W = np.random.default_rng(0).standard_normal((4, 4))
+# -- custom_jvp
 
 
-def layer(x: Any, w: Any) -> Any:
-    return tc.tanh(w @ x) * tc.sin(x)
+@tc.custom_jvp
+def softer(x: Any) -> Any:
+    return tc.log(1 + tc.exp(x))
 
 
-def test_checkpoint_gives_the_same() -> None:
-    again = tc.checkpoint(layer)
-    x, w = tc.asarray(X), tc.asarray(W)
-
-    def loss(f: Any) -> Any:
-        return lambda x, w: tc.sum(f(f(x, w), w) ** 2)
-
-    for derivative in (
-        lambda f: tc.grad(f, (0, 1)),
-        tc.hessian,
-        lambda f: tc.jacfwd(tc.jacfwd(f)),
-        lambda f: lambda x, w: tc.jvp(lambda x: f(x, w), (x,), (x,)),
-        lambda f: tc.vmap(tc.grad(f), in_axes=(None, 1)),
-        lambda f: tc.grad(lambda x, w: tc.sum(tc.vmap(f, in_axes=(None, 1))(x, tc.stack([w, w], axis=1)))),
-    ):
-        args = (x, tc.stack([w, 2 * w], axis=1)) if "vmap" in str(derivative.__code__.co_names) else (x, w)
-        expected, found = derivative(loss(layer))(*args), derivative(loss(again))(*args)
-        for a, b in zip(_leaves(expected), _leaves(found), strict=True):
-            assert np.allclose(a.numpy(), b.numpy())
+@softer.defjvp
+def softer_rule(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return softer(x), tc.sigmoid(x) * t
 
 
-def _leaves(tree: Any) -> list[Any]:
-    return [leaf for part in tree for leaf in _leaves(part)] if isinstance(tree, tuple | list) else [tree]
+def test_forward_and_reverse_mode_go_by_the_rule() -> None:
+    @tc.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    @f.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        x, y = primals
+        return x * y, 10 * tangents[0] * y + 100 * x * tangents[1]
+
+    assert f(2.0, 3.0) == 6.0
+    x, y = tc.asarray(2.0), tc.asarray(3.0)
+    assert tc.jvp(f, (x, y), (1.0, 0.0))[1].item() == 30.0
+    assert tc.jvp(lambda x: f(x, y), (x,), (1.0,))[1].item() == 30.0
+    assert [g.item() for g in tc.grad(f, (0, 1))(x, y)] == [30.0, 200.0]
+    assert tc.grad(lambda y: f(x, y))(y).item() == 200.0
+    # Of what the rule computes: d/dy of 10 y.
+    assert tc.grad(lambda y: tc.grad(f)(x, y))(y).item() == 10.0
+    assert tc.jacfwd(lambda y: tc.jvp(lambda x: f(x, y), (x,), (1.0,))[1])(y).item() == 10.0
 
 
-def test_checkpoint_keeps_no_intermediate_result() -> None:
+def test_custom_jvp_is_exact_to_any_order_in_any_mode() -> None:
+    x = tc.asarray(X)
+    tc.testing.check_grads(softer, (x,), order=3)
+    slope = 1 / (1 + np.exp(-X))
+    assert np.allclose(tc.hessian(lambda x: tc.sum(softer(x)))(x).numpy(), np.diag(slope * (1 - slope)))
+    assert tc.grad(softer)(tc.asarray(88.0)).item() == 1.0
+
+
+def test_structures_and_leaves_without_a_derivative() -> None:
     seen: list[Any] = []
 
-    def f(x: Any) -> Any:
-        y = tc.exp(x)
-        seen.append(weakref.ref(y._array))
-        return tc.sin(y)
+    @tc.custom_jvp
+    def f(pair: Any, n: Any, name: str, *, scale: float = 1.0) -> Any:
+        return {"y": pair["a"] * scale, "n": n + 1, "b": pair["b"]}
 
-    x = tc.asarray(X)
+    @f.defjvp
+    def rule(primals: Any, tangents: Any, *, scale: float = 1.0) -> Any:
+        seen.append((primals, tangents))
+        pair, n, _ = primals
+        out = {"y": pair["a"] * scale, "n": n + 1, "b": pair["b"]}
+        return out, {"y": tangents[0]["a"] * scale, "n": None, "b": None}
+
+    a, b, n = tc.asarray([1.0, 2.0]), tc.asarray(3.0), tc.asarray([1, 2])
     with tc.GradientTape() as tape:
-        tape.watch(x)
-        z = tc.checkpoint(f)(x)
-    gc.collect()
-    assert seen[0]() is None
-    assert np.allclose(tape.gradient(z, x).numpy(), np.cos(np.exp(X)) * np.exp(X))
-    assert len(seen) == 2
+        tape.watch([a, b])
+        out = f({"a": a, "b": b}, n, "x", scale=5.0)
+        y = tc.sum(out["y"]) + out["b"]
+    found = tape.gradient(y, [a, b])
+    assert found[0].tolist() == [5.0, 5.0]
+    assert found[1] is None
+    assert out["n"].tolist() == [2, 3]
+    (primals, tangents) = seen[0]
+    assert primals[2] == "x"
+    assert tangents[1] is None
+    assert tangents[2] is None
+    assert tangents[0]["b"].shape == ()
+    with tc.ForwardAccumulator(a, tc.asarray([1.0, 0.0])) as acc:
+        out = f({"a": a, "b": b}, n, "x", scale=5.0)
+    assert acc.jvp(out["y"]).tolist() == [5.0, 0.0]
+    assert acc.jvp(out["n"]) is None
 
 
-def test_checkpoint_watches_variables_and_uses_the_values_that_were_read() -> None:
-    w = tc.Variable(2.0)
-    frozen = tc.Variable(5.0, trainable=False)
-    f = tc.checkpoint(lambda x: x * w * w * frozen)
-    x = tc.asarray(3.0)
-    with tc.GradientTape() as tape:
-        tape.watch(x)
-        y = f(x)
-        w.assign(10.0)
-        frozen.assign(7.0)
-    found = tape.gradient(y, [x, w, frozen])
-    assert found[0].item() == 20.0
-    assert found[1].item() == 60.0
-    assert found[2] is None
-    assert w.numpy() == 10.0
+def test_mistakes_in_a_rule_are_named() -> None:
+    def f_with(rule: Any) -> Any:
+        f = tc.custom_jvp(lambda x: [x, x * 2])
+        f.defjvp(rule)
+        return lambda x: tc.sum(f(x)[0])
+
+    x = tc.asarray([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"unruly has no rule; give it one with @unruly.defjvp"):
+
+        @tc.custom_jvp
+        def unruly(x: Any) -> Any:
+            return x
+
+        unruly(x)
+    with pytest.raises(TypeError, match="must return a pair"):
+        tc.grad(f_with(lambda p, t: t))(x)
+    with pytest.raises(ValueError, match="has 1 leaves and the result 2"):
+        tc.grad(f_with(lambda p, t: (p, [t[0]])))(x)
+    with pytest.raises(ValueError, match=r"from the rule of <lambda>\[1\] has shape \(\), the result has shape"):
+        tc.jvp(f_with(lambda p, t: (p, [t[0], tc.sum(t[0])])), (x,), (x,))
+    with pytest.raises(TypeError, match=r"complex64, the result is real"):
+        tc.jvp(f_with(lambda p, t: (p, [t[0], t[0] * 1j])), (x,), (x,))
 
 
-def test_checkpoint_draws_the_same_random_numbers() -> None:
-    tc.set_seed(0)
-    f = tc.checkpoint(lambda x: x * tc.dropout(tc.ones(64), 0.5))
-    x = tc.ones(64)
-    with tc.GradientTape() as tape:
-        tape.watch(x)
-        y = f(x)
-    assert tape.gradient(y, x).tolist() == y.tolist()
+def test_what_a_rule_would_not_see_is_refused() -> None:
+    w, x = tc.Variable(3.0, name="w"), tc.asarray(2.0)
+
+    def with_identity_rule(f: Any) -> Any:
+        f = tc.custom_jvp(f)
+        f.defjvp(lambda p, t: (p[0], t[0]))
+        return f
+
+    reads = with_identity_rule(lambda x: x * w)
+    with pytest.raises(TypeError, match=r"reads the variables \['w'\]"):
+        reads(x)
+    for order in (1, 2):
+        with pytest.raises(TypeError, match="watches and that is not among its arguments"):
+            _nth(lambda y: with_identity_rule(lambda x: x * y)(x), order)(x)
+    with pytest.raises(TypeError, match="not among its arguments"):
+        tc.jvp(lambda y: with_identity_rule(lambda x: x * y)(x), (x,), (x,))
+    with pytest.raises(TypeError, match="not among its arguments"):
+        tc.grad(lambda y: tc.sum(tc.vmap(lambda y: with_identity_rule(lambda x: x * y)(x))(y)))(tc.ones(2))
+    assert with_identity_rule(lambda x: x * tc.stop_gradient(x))(x).item() == 4.0
+    assert tc.grad(lambda y: y * with_identity_rule(lambda x: x * tc.stop_gradient(y))(x))(x).item() == 4.0
 
 
-def test_checkpoint_without_a_tape_or_with_nothing_to_differentiate() -> None:
-    f = tc.checkpoint(lambda x, n: (x * 2, n + 1, None))
-    assert f(tc.asarray(1.0), 2)[1] == 3
-    with tc.GradientTape():
-        y, n, nothing = f(tc.asarray([1, 2]), 2)
-    assert y.tolist() == [2, 4]
-    assert (n, nothing) == (3, None)
+def _nth(f: Any, order: int) -> Any:
+    return f if order == 0 else _nth(tc.grad(f), order - 1)
+
+
+def test_complex_tangents() -> None:
+    square = tc.custom_jvp(lambda z: z * z)
+    square.defjvp(lambda p, t: (p[0] * p[0], 2 * p[0] * t[0]))
+    z = tc.asarray([1 + 2j, 0.5j])
+    with tc.GradientTape(persistent=True) as tape:
+        tape.watch(z)
+        own, custom = z * z * 1j, square(z) * 1j
+    assert np.allclose(tape.gradient(custom, z).numpy(), tape.gradient(own, z).numpy())
+    assert np.allclose(tc.jvp(square, (z,), (z,))[1].numpy(), 2 * z.numpy() ** 2)

@@ -229,3 +229,10 @@ def test_no_examples() -> None:
     assert tc.vmap(lambda x: tc.sum(x * x))(tc.zeros((0, 3))).shape == (0,)
     assert tc.vmap(lambda x: tc.reshape(x, (-1, 1)))(tc.zeros((0, 3))).shape == (0, 3, 1)
     assert tc.vmap(lambda x: tc.matmul(x, tc.ones((3, 2))))(tc.zeros((0, 4, 3))).shape == (0, 4, 2)
+
+
+def test_stop_gradient_inside_stops_derivatives_of_the_whole() -> None:
+    x = tc.asarray([2.0, 3.0])
+    assert tc.grad(lambda x: tc.sum(tc.vmap(lambda x: tc.stop_gradient(x) * x)(x)))(x).tolist() == [2.0, 3.0]
+    twice = tc.vmap(tc.vmap(lambda x: tc.stop_gradient(x) * x))
+    assert tc.jvp(lambda x: twice(x[None]), (x,), (tc.ones(2),))[1].tolist() == [[2.0, 3.0]]

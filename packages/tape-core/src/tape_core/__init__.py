@@ -196,8 +196,11 @@ from tape_core.ops.windows import add_windows, sliding_windows
 from tape_core.random import Generator, default_rng, set_seed
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor
-from tape_core.transforms.custom import checkpoint, custom_gradient
+from tape_core.transforms.checkpoint import checkpoint
+from tape_core.transforms.custom import custom_gradient, custom_jvp
 from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
+from tape_core.transforms.implicit import custom_root, fixed_point
+from tape_core.transforms.solvers import ConvergenceError
 from tape_core.transforms.vmap import vmap
 from tape_core.variable import Variable
 
@@ -209,6 +212,7 @@ pi = _math.pi
 __array_api_version__ = "2025.12"
 
 __all__ = [
+    "ConvergenceError",
     "DType",
     "ForwardAccumulator",
     "Generator",
@@ -271,6 +275,8 @@ __all__ = [
     "cumulative_prod",
     "cumulative_sum",
     "custom_gradient",
+    "custom_jvp",
+    "custom_root",
     "default_rng",
     "diff",
     "digamma",
@@ -296,6 +302,7 @@ __all__ = [
     "eye",
     "fft",
     "finfo",
+    "fixed_point",
     "flip",
     "float16",
     "float32",

@@ -16,6 +16,8 @@ from tape_core.arguments import check_tensors, check_unconnected
 from tape_core.backward import lifting
 from tape_core.plan import Part, Plan
 from tape_core.recording import new_key, retire
+from tape_core.replay import paused as replay_paused
+from tape_core.replay import resumed as replay_resumed
 from tape_core.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP, slot_at
 from tape_core.tape import WatchError
 from tape_core.tensor import Tensor, own_slots, read, wrap
@@ -185,10 +187,12 @@ class _Listener:
             _put(parts[plan.k], key, tangents[plan.k])
             return
         token = recording.ACTIVE.set(recording.without(accumulator))
+        replay = replay_paused()
         try:
             with plan.backend.quiet():
                 tangent = push(plan, rec)
         finally:
+            replay_resumed(replay)
             recording.ACTIVE.reset(token)
         slots = rec[slot_at(plan.n) + 1]
         if type(slots) is list:  # several results, whose parts follow
@@ -237,6 +241,8 @@ def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
 
     A result that has no derivative has None.
     """
+    if plan.op.push is not None and (found := plan.op.push(plan, rec)) is not NotImplemented:
+        return found
     plan = plan.recorded
     out = rec[slot_at(plan.n)]
     if any([rule.kind == UNWRITTEN for rule in plan.rules]) or type(out) in (tuple, list):

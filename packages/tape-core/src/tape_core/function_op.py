@@ -7,36 +7,48 @@ from contextlib import contextmanager
 from typing import Any
 
 from tape_core.backends.batched import OPEN, Axis, Batched, BatchedArray, lifted
+from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
+from tape_core.backward import lifting
 from tape_core.batching import spread
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.op import Op, Plans, vjp
+from tape_core.plan import Plan
+from tape_core.rules import slot_at
 from tape_core.tensor import Tensor, wrap
 
-Pull = Callable[[list[Any], list[bool]], Sequence[Any]]
+Pull = Callable[[list[Any], list[bool], list[Tensor]], Sequence[Any]]
+Push = Callable[[list[Any], list[Tensor]], Sequence[Any]]
 
 
 class FunctionCall:
-    """What a call gave, and the function that maps cotangents of it to those of its inputs."""
+    """What a call gave, and the functions that map cotangents of it to those of its inputs, and tangents forward."""
 
-    __slots__ = ("backend", "name", "outs", "pull")
+    __slots__ = ("backend", "name", "outs", "pull", "push")
 
-    def __init__(self, outs: Sequence[Tensor], backend: Backend, pull: Pull, name: str) -> None:
+    def __init__(self, outs: Sequence[Tensor], backend: Backend, pull: Pull, push: Push | None, name: str) -> None:
         self.name = name
         self.outs = tuple([o._array for o in outs])
         self.backend = backend
         self.pull = pull
+        self.push = push
 
-    def cotangents(self, g: Any, watched: list[bool]) -> list[Any]:
+    def cotangents(self, g: Any, out: Any, watched: list[bool]) -> list[Any]:
         """Those of the inputs that are watched, raw where `g` is."""
-        gs = list(g) if type(g) is tuple else [g]
+        gs, outs = _listed(g), _listed(out)
         if any([isinstance(one, Tensor) for one in gs]):
-            return [_dense(d) if w else None for d, w in zip(self.pull(gs, watched), watched, strict=True)]
-        found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched)
-        return [_dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
+            return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
+        outs = [wrap(one, self.backend) for one in outs]
+        found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
+        return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
 
 
-def _dense(d: Any) -> Any:
+def _listed(values: Any) -> list[Any]:
+    return list(values) if type(values) in (tuple, list) else [values]
+
+
+def dense(d: Any) -> Any:
+    """A cotangent that is no IndexedSlices."""
     return d.densify() if isinstance(d, IndexedSlices) else d
 
 
@@ -48,6 +60,17 @@ class _FunctionOp(Op):
         kernel = _values_of_examples if isinstance(backend, Batched) else _values
         return self.bound(backend, kernel, Plans(self, self.compiled, None, backend))
 
+    def push(self, plan: Plan, rec: tuple[Any, ...]) -> Any:
+        """By the call's own function, where it has one."""
+        at = slot_at(plan.n)
+        call: FunctionCall = rec[at + 3]["call"]
+        if call.push is None:
+            return NotImplemented
+        _, lift = lifting(plan.backend)
+        outs = _listed(lift(rec[at], tuple(rec[at + 1]) if type(rec[at + 1]) is list else rec[at + 1]))
+        found = tuple(call.push(list(rec[slot_at(0)]), outs))
+        return found if len(outs) > 1 else found[0]
+
 
 def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     """Inside vmap: the tapes outside see all examples as one call."""
@@ -55,27 +78,53 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     assert isinstance(backend, Batched)
     axis = next((a.axis for a in (*arrays, *call.outs) if a.axis is not None), None)
 
-    def pull(gs: list[Any], watched: list[bool]) -> list[Any]:
+    def above(values: Sequence[Any], like: Sequence[BatchedArray]) -> list[Any]:
+        """Values of the backend below, one with the hidden axis where the array has it."""
+        return [
+            None if v is None else wrap(BatchedArray(v, backend, a.axis), backend)
+            for v, a in zip(values, like, strict=True)
+        ]
+
+    def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
         with _again(axis):
-            lifted_gs = [
-                None if g is None else wrap(BatchedArray(g, backend, out.axis), backend)
-                for g, out in zip(gs, call.outs, strict=True)
+            found = call.pull(above(gs, call.outs), watched, above(outs, call.outs))
+            return [None if d is None else _below(dense(d), a) for d, a in zip(found, arrays, strict=True)]
+
+    def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
+        assert call.push is not None
+        with _again(axis):
+            found = [
+                lifted(_lowered(t, backend), backend)._array
+                for t in call.push(above(ts, arrays), above(outs, call.outs))
             ]
-            found = call.pull(lifted_gs, watched)
-            return [None if d is None else _below(_dense(d), a) for d, a in zip(found, arrays, strict=True)]
+            for t, out in zip(found, call.outs, strict=True):
+                if t.axis is not None and out.axis is None:
+                    raise BatchError("the tangent of a result is not the same for all examples, but the result is")
+            return [
+                t.value if out.axis is None else spread(t, out.axis.size)
+                for t, out in zip(found, call.outs, strict=True)
+            ]
 
     def _below(d: Tensor, array: Any) -> Tensor:
         """A cotangent of what an input has below: summed over the examples that share it."""
         from tape_core.ops.statistical import sum as total
 
-        own = lifted(d, backend)._array
+        own = lifted(_lowered(d, backend), backend)._array
         if array.axis is not None:
             return spread(own, array.axis.size)
         return own.value if own.axis is None else total(own.value, axis=0)
 
-    found = recorded_as_one([a.value for a in arrays], [o.value for o in call.outs], pull, call.name)
+    forward = push if call.push else None
+    found = recorded_as_one([a.value for a in arrays], [o.value for o in call.outs], pull, forward, call.name)
     outs = tuple([BatchedArray(o, backend, out.axis) for o, out in zip(found, call.outs, strict=True)])
     return outs if len(outs) > 1 else outs[0]
+
+
+def _lowered(tensor: Tensor, backend: Backend) -> Tensor:
+    """A Tensor on a backend above, where all examples share it, as one of `backend`."""
+    while tensor.backend.level > backend.level and tensor._array.axis is None:
+        tensor = tensor._array.value
+    return tensor
 
 
 @contextmanager
@@ -102,7 +151,7 @@ def function_call(arrays: Any, /, *, call: FunctionCall) -> Any:
 
 _op = _FunctionOp(
     function_call,
-    {"arrays": vjp(lambda xp, g, arrays_watched, call: call.cotangents(g, arrays_watched))},
+    {"arrays": vjp(lambda xp, g, out, arrays_watched, call: call.cotangents(g, out, arrays_watched))},
     form="op",
     sequence=True,
     materialize=False,
@@ -110,19 +159,26 @@ _op = _FunctionOp(
 
 
 def recorded_as_one(
-    inputs: Sequence[Tensor], outs: Sequence[Tensor], pull: Pull, name: str = "function_call"
+    inputs: Sequence[Tensor],
+    outs: Sequence[Tensor],
+    pull: Pull,
+    push: Push | None = None,
+    name: str = "function_call",
 ) -> list[Tensor]:
     """`outs` as new Tensors that depend on `inputs`, and on nothing else.
 
     Args:
         inputs: Tensors, at least one.
         outs: Tensors, at least one.
-        pull: maps cotangents of `outs`, Tensors or None where nothing flows, and for each input whether its cotangent
-            is wanted, to those cotangents, None where it is not. They are plain transposes: they do not conjugate.
+        pull: maps cotangents of `outs`, Tensors or None where nothing flows, for each input whether its cotangent is
+            wanted, and the results as the tapes around know them, to those cotangents, None where it is not. They are
+            plain transposes: they do not conjugate.
+        push: maps tangents of `inputs`, None where there is none, and the results to tangents of those. Without it
+            forward mode goes by the transpose of `pull`.
         name: what debugging tapes call it.
     """
     backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.level)
     given = [lifted(t, backend) for t in inputs]
-    call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, name)
+    call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, push, name)
     found = _op.function(given, call=call)
     return list(found) if isinstance(found, tuple | list) else [found]

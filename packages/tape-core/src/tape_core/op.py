@@ -47,6 +47,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Op:
     """What is known of one op. `registry[name]` finds it; `op.function` is what users call."""
 
+    push: Callable[[Plan, tuple[Any, ...]], Any] | None = None
+    """How tangents go through a record, where that does not follow from the rules; NotImplemented where it does."""
+
     def __init__(
         self,
         function: Callable[..., Any],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tape_core.extend import Op
 
 from tape_conformance import calculus
 from tape_conformance.checking import Check, expect, expect_close, expect_equal
-from tape_conformance.samples import Case, Drawn, Replaced, here
+from tape_conformance.samples import NOTHING, Case, Drawn, Replaced, here
 
 # Another order of the same sums.
 BATCHED = 1e-9
@@ -46,12 +47,50 @@ def check_batch(case: Case) -> None:
 
 
 def check_compose(case: Case) -> None:
-    """Derivatives inside vmap and vmap inside derivatives, backward and forward, are those of each example."""
+    """Derivatives of derivatives, inside vmap and outside of it, are those of each example; with checkpoint as well."""
+    _expect_second_derivatives(case)
     chosen = [leaf.k for leaf in case.leaves]
     examples = _examples(case, chosen)
     weights = case.weights()
     slopes = [calculus.gradients(case, weights, example) for example in examples]
     stacked = _stacked(examples, chosen)
+    _expect_gradients(case, "", weights, chosen, stacked, slopes)
+    _expect_gradients(_checkpointed(case), "checkpoint: ", weights, chosen, stacked, slopes)
+    _expect_tangents(case, chosen, examples, stacked)
+
+
+def _expect_second_derivatives(case: Case) -> None:
+    """Forward over reverse mode, of the op and of a checkpoint of it, give what reverse over reverse mode gives."""
+    weights, along = case.weights(), case.directions(7)
+    expected = calculus.curvature(case, weights, along)
+    again = _checkpointed(case)
+    leaves = {leaf.k: leaf.value for leaf in case.leaves}
+    with tc.ForwardAccumulator(list(leaves.values()), [here(along[k]) for k in leaves]) as accumulator:
+        slopes = calculus.gradients(again, weights, leaves)
+    for k, tangent in accumulator.jvp(slopes, unconnected_gradients="zero").items():
+        what = f"the JVP of the gradient of a checkpoint, for input {k}"
+        expect_close(tangent.numpy(), expected[k].numpy(), what, BATCHED)
+
+
+class _Checkpointed(Case):
+    """A case whose op is called in a checkpoint."""
+
+    def call(self, replaced: Replaced = NOTHING) -> tuple[Any, ...]:
+        """The op's results."""
+        call = super().call
+        again = tc.checkpoint(lambda *xs: call(dict(zip(replaced, xs, strict=True))))
+        found: tuple[Any, ...] = again(*replaced.values())
+        return found
+
+
+def _checkpointed(case: Case) -> Case:
+    return _Checkpointed(**{f.name: getattr(case, f.name) for f in fields(case) if f.init})
+
+
+def _expect_gradients(
+    case: Case, label: str, weights: list[Any], chosen: list[int], stacked: list[Any], slopes: list[dict[int, Any]]
+) -> None:
+    """Gradients inside vmap and of vmap."""
 
     def gradient(*xs: Any) -> list[Any]:
         return [*calculus.gradients(case, weights, dict(zip(chosen, xs, strict=True))).values()]
@@ -59,14 +98,21 @@ def check_compose(case: Case) -> None:
     def call(*xs: Any) -> tuple[Any, ...]:
         return _seen(case, dict(zip(chosen, xs, strict=True)))
 
-    _expect_each(tc.vmap(gradient)(*stacked), slopes, chosen, "the gradient inside vmap")
+    _expect_each(tc.vmap(gradient)(*stacked), slopes, chosen, f"{label}the gradient inside vmap")
     with tc.GradientTape() as tape:
         tape.watch(stacked)
         outs = tc.vmap(call)(*stacked)
     pairs = [(out, w) for out, w in zip(outs, weights, strict=True) if w is not None]
-    seeds = [tc.astype(here(np.stack([w] * len(examples))), out.dtype) for out, w in pairs]
+    seeds = [tc.astype(here(np.stack([w] * len(slopes))), out.dtype) for out, w in pairs]
     found = tape.gradient([out for out, _ in pairs], stacked, output_gradients=seeds, unconnected_gradients="zero")
-    _expect_each([calculus.dense(g) for g in found], slopes, chosen, "the gradient of vmap")
+    _expect_each([calculus.dense(g) for g in found], slopes, chosen, f"{label}the gradient of vmap")
+
+
+def _expect_tangents(case: Case, chosen: list[int], examples: list[dict[int, Any]], stacked: list[Any]) -> None:
+    """Tangents inside vmap and of vmap."""
+
+    def call(*xs: Any) -> tuple[Any, ...]:
+        return _seen(case, dict(zip(chosen, xs, strict=True)))
 
     directions = case.directions(4)
     along = [here(np.stack([directions[k]] * len(examples))) for k in chosen]

@@ -266,8 +266,10 @@ class Batched(Backend):
         """A function of the array library that is no op: it makes arrays, or asks for what a dtype is."""
         if name.endswith("_like"):
             x = args[0]
-            made = function(x.value._array, *args[1:], **kwargs)
-            return BatchedArray(wrap(made, self.base), self, x.axis)
+            # A cotangent of an outer vmap may be on a backend above that of the values it belongs to.
+            below = x.value.backend
+            made = getattr(below.xp, name)(x.value._array, *args[1:], **kwargs)
+            return BatchedArray(wrap(made, below), self, x.axis)
         if name == "result_type":
             return function(*[x.value._array if type(x) is BatchedArray else x for x in args])
         if any(type(x) is BatchedArray for x in args):
@@ -311,6 +313,14 @@ def holds(condition: Any) -> bool:
     from tape_core.ops.searching import all as all_of
 
     return holds(all_of(array.value))
+
+
+def detached(array: Any) -> Any:
+    """An array that no tape knows: not one outside a vmap, which knows the value of all examples, either."""
+    if type(array) is not BatchedArray:
+        return array
+    value = array.value
+    return BatchedArray(wrap(detached(value._array), value.backend), array.backend, array.axis)
 
 
 def lifted(tensor: Tensor, backend: Backend) -> Tensor:

@@ -83,11 +83,12 @@ def stop_gradient(x: ArrayLike) -> Tensor:
 
     if not isinstance(x, Tensor):
         return asarray(x)
+    from tape_core.backends.batched import detached
     from tape_core.tensor import wrap
 
     if LISTENERS:
         LISTENERS[0].left(x, "stop_gradient")
-    return wrap(x._array, x.backend)
+    return wrap(detached(x._array), x.backend)
 
 
 _KINDS = {

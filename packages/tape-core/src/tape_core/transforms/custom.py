@@ -1,21 +1,20 @@
-"""custom_gradient: a function with a gradient of its own; checkpoint: one whose results are computed again."""
+"""Functions with derivatives of their own: custom_gradient by a VJP, custom_jvp by a JVP."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from tape_core import pytree, random, recording
+from tape_core import pytree
 from tape_core.cotangents import conj
-from tape_core.function_op import recorded_as_one
-from tape_core.ops.creation import asarray, zeros_like
-from tape_core.recording import ACTIVE, new_key, retire
+from tape_core.function_op import dense
+from tape_core.ops.creation import zeros_like
+from tape_core.ops.data_types import stop_gradient
 from tape_core.tape import GradientTape
-from tape_core.tensor import SCALARS, Tensor, read, wrap
-from tape_core.variable import Variable
+from tape_core.tensor import Tensor, wrap
+from tape_core.transforms.calls import Arguments, Results, guarded, like_value, name_of, reading
 
 Function = Callable[..., Any]
 
@@ -50,36 +49,29 @@ def custom_gradient(f: Function) -> Function:
         TypeError: in the call: `f` reads Variables, and `grad` does not take `variables`; its result is no pair.
         ValueError: in the backward pass: `grad` returned another number of gradients, or one of another shape.
     """
-    name = getattr(f, "__name__", "the function")
+    name = name_of(f)
 
     @wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = pytree.flatten(args)
-        tensors = [_as_tensor(leaf) for leaf in leaves]
-        given = [leaf if t is None else t for leaf, t in zip(leaves, tensors, strict=True)]
-        with _reading() as readers:
-            pair = f(*pytree.unflatten(structure, given), **kwargs)
+        arguments = Arguments(args)
+        with reading() as readers:
+            pair = f(*arguments.given, **kwargs)
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             raise TypeError(f"custom_gradient: {name} must return a pair (result, grad), of which grad is a function")
         result, grad = pair
-        arguments = {id(leaf) for leaf in leaves}
-        variables = [v for v in readers.found if v.trainable and id(v) not in arguments]
+        given = {id(leaf) for leaf in arguments.leaves}
+        variables = [v for v in readers.found if v.trainable and id(v) not in given]
         if variables and not _takes_variables(grad):
             raise TypeError(
                 f"custom_gradient: {name} reads the variables {[v.name or v.shape for v in variables]}, so its grad "
                 f"must take the keyword argument 'variables' and return (gradients, [one per variable])"
             )
-        outs, out_structure = pytree.flatten(result)
-        outs = [o if o is None else _out(o, name) for o in outs]
-        differentiable = {k: t for k, t in enumerate(tensors) if t is not None and t.dtype.inexact}
-        places = list(differentiable)
-        inputs = [*differentiable.values(), *[v._read() for v in variables]]
-        flowing = [k for k, o in enumerate(outs) if o is not None and o.dtype.inexact]
-        if not inputs or not flowing:
-            return pytree.unflatten(out_structure, outs)
+        results = Results(result, name)
+        inputs = [*arguments.differentiable, *[v._read() for v in variables]]
+        labels = [*arguments.names(), *[f"variable {v.name or k}" for k, v in enumerate(variables)]]
 
-        def pull(gs: list[Any], watched: list[bool]) -> list[Any]:
-            upstream = _upstream(outs, flowing, gs)
+        def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
+            upstream = _upstream(results, gs)
             if variables:
                 answer = grad(*upstream, variables=variables)
                 by_argument, by_variable = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, ())
@@ -88,184 +80,141 @@ def custom_gradient(f: Function) -> Function:
             else:
                 by_argument, by_variable = grad(*upstream), ()
             found = pytree.flatten(by_argument)[0]
-            if len(found) != len(leaves):
+            expected = len(arguments.leaves)
+            if len(found) != expected:
                 raise ValueError(
-                    f"custom_gradient function expected to return {len(leaves)} gradients, but returned {len(found)} "
+                    f"custom_gradient function expected to return {expected} gradients, but returned {len(found)} "
                     f"instead."
                 )
-            chosen = [found[k] for k in places] + list(by_variable)
-            labels = [f"argument {k}{pytree.path(structure, k)}" for k in places]
-            labels += [f"variable {v.name or k}" for k, v in enumerate(variables)]
+            chosen = [found[k] for k in arguments.places] + list(by_variable)
             return [
-                _checked(d, t, f"custom_gradient: the grad of {name} for {label}")
+                None
+                if d is None
+                else conj(like_value(dense(d), t, f"custom_gradient: the grad of {name} for {label}", "the value"))
                 for d, t, label in zip(chosen, inputs, labels, strict=True)
             ]
 
-        results = recorded_as_one(inputs, [outs[k] for k in flowing], pull, f"custom_gradient({name})")
-        for k, tensor in zip(flowing, results, strict=True):
-            outs[k] = tensor
-        return pytree.unflatten(out_structure, outs)
+        return results.recorded(f"custom_gradient({name})", inputs, pull)
 
     return wrapped
 
 
-def checkpoint(f: Function) -> Function:
-    """The same function, which keeps its arguments only: what it computes is computed again in the backward pass.
+def custom_jvp(f: Function) -> Function:
+    """A function with the derivative that a rule says: `rule(primals, tangents)` gives `(result, tangent)`.
 
     >>> import tape_core as tc
-    >>> layer = tc.checkpoint(lambda x, w: tc.tanh(tc.sin(x @ w)))
-    >>> tc.grad(lambda w: tc.sum(layer(tc.ones((2, 3)), w)))(tc.zeros((3, 2))).tolist()
-    [[2.0, 2.0], [2.0, 2.0], [2.0, 2.0]]
+    >>> @tc.custom_jvp
+    ... def log1pexp(x):
+    ...     return tc.log(1 + tc.exp(x))
+    >>> @log1pexp.defjvp
+    ... def rule(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return log1pexp(x), tc.sigmoid(x) * t
+    >>> tc.jvp(log1pexp, (0.0,), (2.0,))[1].item(), tc.grad(log1pexp)(0.0).item()
+    (1.0, 0.5)
 
-    It takes less memory and at most as much time again as the function. Trainable Variables that it reads are watched
-    as ever, and computing again uses the values that were read. So it does the random numbers of
-    :func:`tape_core.set_seed`'s generator; a generator that `f` is given must not be drawn from.
+    It is JAX's. The rule must be linear in the tangents: forward mode goes by it, reverse mode by its transpose, and
+    the derivatives of what it computes are those of higher order. It is not told which are wanted: a tangent is
+    there for every argument that has one, zeros where nothing is to be differentiated.
+
+    `primals` and `tangents` are tuples with an entry for each positional argument, of the argument's structure. A leaf
+    that is no floating or complex array has the tangent None. What the rule gives has the structure of the result;
+    a tangent of None is zero. Keyword arguments are passed on to both and not differentiated.
 
     Args:
-        f: a function of pytrees, which does the same whenever it is called. Keyword arguments are not differentiated.
+        f: a function of pytrees. It must get by argument all that is to be differentiated.
+
+    Returns:
+        The function, whose method `defjvp(rule)` sets the rule and returns it.
+
+    Raises:
+        TypeError: in the call: there is no rule; `f` reads a trainable Variable, or a Tensor that is watched, that is
+            none of its arguments. When it is differentiated: the rule returns no pair.
+        ValueError: when it is differentiated: the tangent has another structure or shape than the result.
     """
+    name = name_of(f)
+    rules: list[Function] = []
 
     @wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = pytree.flatten(args)
-        if not ACTIVE.get():
-            return f(*args, **kwargs)
-        tensors = [_as_tensor(leaf) for leaf in leaves]
-        bits = random.state()
-        with _reading(alone=True) as readers:
-            out = f(*args, **kwargs)
-        variables = [v for v in readers.found if v.dtype.inexact]
-        outs, out_structure = pytree.flatten(out)
-        outs = [o if o is None else _out(o, "checkpoint") for o in outs]
-        differentiable = {k: t for k, t in enumerate(tensors) if t is not None and t.dtype.inexact}
-        places = list(differentiable)
-        inputs = [*differentiable.values(), *[v._read() for v in variables]]
-        flowing = [k for k, o in enumerate(outs) if o is not None and o.dtype.inexact]
-        if not inputs or not flowing:
-            return out
+        if not rules:
+            raise TypeError(f"custom_jvp: {name} has no rule; give it one with @{name}.defjvp")
+        rule = rules[0]
+        arguments = Arguments(args)
+        inputs = arguments.differentiable
+        with guarded(f"custom_jvp: {name}") as readers:
+            result = f(*arguments.replaced([stop_gradient(t) for t in inputs]), **kwargs)
+        if read_too := [v for v in readers.found if v.trainable]:
+            raise TypeError(
+                f"custom_jvp: {name} reads the variables {[v.name or v.shape for v in read_too]}, for which its rule "
+                f"has no tangents; make them arguments"
+            )
+        results = Results(result, name)
 
-        def pull(gs: list[Any], watched: list[bool]) -> list[Any]:
-            # Values of their own, which the tapes around know as they know the inputs.
-            fresh = [t.__copy__() for t in inputs]
-            given = list(leaves)
-            for k, t in zip(places, fresh, strict=False):
-                given[k] = t
-            with (
-                random.replayed(bits),
-                _standing_for(variables, fresh[len(places) :]),
-                GradientTape(watch_accessed_variables=False) as tape,
-            ):
-                tape.watch([t for t, w in zip(fresh, watched, strict=True) if w])
-                again = pytree.flatten(f(*pytree.unflatten(structure, given), **kwargs))[0]
-            used = [(again[k], g) for k, g in zip(flowing, gs, strict=True) if g is not None]
-            wanted = [t for t, w in zip(fresh, watched, strict=True) if w]
-            # The tape conjugates, a rule does not.
-            found = tape.gradient([o for o, _ in used], wanted, output_gradients=[conj(g) for _, g in used])
-            each = iter([None if d is None else conj(d) for d in found])
-            return [next(each) if w else None for w in watched]
+        def pushed(primals: Sequence[Tensor], tangents: Sequence[Tensor]) -> list[Tensor]:
+            pair = rule(arguments.replaced(primals), arguments.others_none(tangents), **kwargs)
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise TypeError(f"custom_jvp: the rule of {name} must return a pair (result, tangent)")
+            return results.matching(pair[1], f"custom_jvp: the tangent from the rule of {name}")
 
-        results = recorded_as_one(
-            inputs, [outs[k] for k in flowing], pull, f"checkpoint({getattr(f, '__name__', 'the function')})"
-        )
-        for k, tensor in zip(flowing, results, strict=True):
-            outs[k] = tensor
-        return pytree.unflatten(out_structure, outs)
+        def push(ts: list[Any], outs: list[Tensor]) -> list[Tensor]:
+            return pushed(inputs, [_zeros(x) if t is None else t for t, x in zip(ts, inputs, strict=True)])
 
+        def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
+            return linear_transpose(lambda ts: pushed(inputs, ts), [_zeros(x) for x in inputs], gs, watched)
+
+        return results.recorded(f"custom_jvp({name})", inputs, pull, push)
+
+    def defjvp(rule: Function) -> Function:
+        rules[:] = [rule]
+        return rule
+
+    wrapped.defjvp = defjvp  # type: ignore[attr-defined]
     return wrapped
 
 
-# -- which variables a function reads
+def linear_transpose(
+    f: Callable[[list[Tensor]], Sequence[Tensor]], at: Sequence[Tensor], gs: Sequence[Any], watched: Sequence[bool]
+) -> list[Any]:
+    """The transpose of the derivative of `f` at `at`, which is that of a linear `f`, applied to cotangents `gs`.
 
-
-class _Readers:
-    """Where tapes are: it notes the Variables that are read, and gives nothing a slot."""
-
-    __slots__ = ("_key", "_masked", "_records", "_sparse", "found")
-
-    _forward = False
-    _complex = False
-
-    def __init__(self) -> None:
-        self._key = new_key()
-        self._records: list[Any] = []
-        self._masked = self._sparse = False
-        self.found: list[Variable] = []
-
-    def _on_read(self, variable: Variable) -> None:
-        if not any([variable is other for other in self.found]):
-            self.found.append(variable)
-
-    def _meet(self, op: Any, backend: Any, out: Any) -> None:
-        """It records nothing."""
-
-
-@contextmanager
-def _reading(*, alone: bool = False) -> Iterator[_Readers]:
-    """A context that notes the Variables that are read; with `alone` nothing else records in it."""
-    readers = _Readers()
-    token = ACTIVE.set((readers,) if alone else ACTIVE.get())
-    if not alone:
-        recording.activate(readers)
-    try:
-        yield readers
-    finally:
-        ACTIVE.reset(token)
-        retire(readers._key)
-
-
-@contextmanager
-def _standing_for(variables: Sequence[Variable], values: Sequence[Tensor]) -> Iterator[None]:
-    """Variables have other values for a while."""
-    before = [(v, v._array, v._slots) for v in variables]
-    for variable, value in zip(variables, values, strict=True):
-        variable._array, variable._slots = value._array, value._slots
-    try:
-        yield
-    finally:
-        for variable, array, slots in before:
-            variable._array, variable._slots = array, slots
+    Args:
+        f: a function from a list of Tensors to one.
+        at: its argument.
+        gs: a cotangent for each of its results, None where nothing flows.
+        watched: which of the cotangents of its arguments are wanted; the others are None.
+    """
+    fresh = [t.__copy__() for t in at]
+    wanted = [t for t, w in zip(fresh, watched, strict=True) if w]
+    with GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(wanted)
+        outs = f(fresh)
+    used = [(out, g) for out, g in zip(outs, gs, strict=True) if g is not None]
+    # The tape conjugates, a transpose does not.
+    found = tape.gradient([out for out, _ in used], wanted, output_gradients=[conj(g) for _, g in used])
+    each = iter([None if d is None else conj(dense(d)) for d in found])
+    return [next(each) if w else None for w in watched]
 
 
 # -- arguments and results
 
 
-def _as_tensor(leaf: Any) -> Tensor | None:
-    """A leaf as a Tensor; None for what is no array."""
-    if isinstance(leaf, Tensor):
-        tensor: Tensor = read(leaf, "an argument")
-        return tensor
-    if hasattr(leaf, "dtype"):
-        return asarray(leaf)
-    return None
+def _zeros(x: Tensor) -> Tensor:
+    return zeros_like(wrap(x._array, x.backend))
 
 
-def _out(out: Any, name: str) -> Tensor:
-    tensor = read(out, f"the result of {name}")
-    return asarray(tensor) if type(tensor) in SCALARS else tensor
-
-
-def _upstream(outs: Sequence[Any], flowing: Sequence[int], gs: Sequence[Any]) -> list[Any]:
+def _upstream(results: Results, gs: Sequence[Any]) -> list[Any]:
     """A cotangent for each Tensor of the result, as gradients: conjugated."""
-    by_place = dict(zip(flowing, gs, strict=True))
+    by_place = dict(zip(results.flowing, gs, strict=True))
     found = []
-    for k, out in enumerate(outs):
+    for k, out in enumerate(results.leaves):
         if out is None:
             continue
         g = by_place.get(k)
-        found.append(zeros_like(wrap(out._array, out.backend)) if g is None else conj(g))
+        found.append(_zeros(out) if g is None else conj(g))
     return found
 
 
 def _takes_variables(grad: Function) -> bool:
     parameters = inspect.signature(grad).parameters.values()
     return any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in parameters)
-
-
-def _checked(d: Any, t: Tensor, where: str) -> Any:
-    if d is None:
-        return None
-    d = read(d, where)
-    d = asarray(d, dtype=t.dtype, backend=t.backend.root) if type(d) in SCALARS else d
-    if d.shape != t.shape:
-        raise ValueError(f"{where} has shape {d.shape}, the value has shape {t.shape}")
-    return conj(d)

@@ -1,0 +1,262 @@
+"""What functions with derivatives of their own share: their arguments and results, and the Variables they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tape_core import pytree, recording
+from tape_core.function_op import Pull, Push, recorded_as_one
+from tape_core.ops.creation import asarray, zeros_like
+from tape_core.ops.data_types import astype
+from tape_core.recording import ACTIVE, new_key, retire
+from tape_core.tensor import SCALARS, Tensor, read, wrap
+from tape_core.variable import Variable
+
+Function = Callable[..., Any]
+
+
+class Arguments:
+    """The arguments of a call, and which of their leaves have derivatives.
+
+    Attributes:
+        leaves, structure: all of them.
+        tensors: for each leaf a Tensor, None for what is no array.
+        places: the leaves that have derivatives.
+    """
+
+    __slots__ = ("leaves", "places", "structure", "tensors")
+
+    def __init__(self, args: Any) -> None:
+        self.leaves, self.structure = pytree.flatten(args)
+        self.tensors = [_as_tensor(leaf) for leaf in self.leaves]
+        self.places = [k for k, t in enumerate(self.tensors) if t is not None and t.dtype.inexact]
+
+    @property
+    def given(self) -> Any:
+        """The arguments, arrays as Tensors."""
+        return pytree.unflatten(
+            self.structure, [leaf if t is None else t for leaf, t in zip(self.leaves, self.tensors, strict=True)]
+        )
+
+    @property
+    def differentiable(self) -> list[Tensor]:
+        """The Tensors that have derivatives."""
+        return [self.tensors[k] for k in self.places]  # type: ignore[misc]
+
+    def replaced(self, values: Sequence[Any]) -> Any:
+        """The arguments with others in place of those that have derivatives."""
+        leaves = [leaf if t is None else t for leaf, t in zip(self.leaves, self.tensors, strict=True)]
+        for k, value in zip(self.places, values, strict=True):
+            leaves[k] = value
+        return pytree.unflatten(self.structure, leaves)
+
+    def others_none(self, values: Sequence[Any]) -> Any:
+        """The structure of the arguments, with None for what has no derivative."""
+        leaves: list[Any] = [None] * len(self.leaves)
+        for k, value in zip(self.places, values, strict=True):
+            leaves[k] = value
+        return pytree.unflatten(self.structure, leaves)
+
+    def names(self) -> list[str]:
+        """What messages call the leaves that have derivatives."""
+        return [f"argument {k}{pytree.path(self.structure, k)}" for k in self.places]
+
+
+class Results:
+    """The result of a call, and which of its leaves have derivatives.
+
+    Attributes:
+        leaves: Tensors, None among them.
+        flowing: the leaves that have derivatives.
+    """
+
+    __slots__ = ("flowing", "leaves", "structure")
+
+    def __init__(self, result: Any, name: str) -> None:
+        leaves, self.structure = pytree.flatten(result)
+        self.leaves = [leaf if leaf is None else _result(leaf, name) for leaf in leaves]
+        self.flowing = [k for k, leaf in enumerate(self.leaves) if leaf is not None and leaf.dtype.inexact]
+
+    @property
+    def differentiable(self) -> list[Tensor]:
+        """The Tensors that have derivatives."""
+        return [self.leaves[k] for k in self.flowing]
+
+    def recorded(self, name: str, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Any:
+        """The result as one of `inputs`, and of nothing else; see :func:`recorded_as_one`."""
+        leaves = list(self.leaves)
+        if inputs and self.flowing:
+            found = recorded_as_one(inputs, self.differentiable, pull, push, name)
+            for k, tensor in zip(self.flowing, found, strict=True):
+                leaves[k] = tensor
+        return pytree.unflatten(self.structure, leaves)
+
+    def matching(self, tree: Any, what: str) -> list[Any]:
+        """The leaves of a structure that must be that of the result: those of its leaves that have derivatives.
+
+        Raises:
+            ValueError: the structure, or the shape of a leaf, is another.
+        """
+        leaves, structure = pytree.flatten(tree)
+        if len(leaves) != len(self.leaves) or not pytree.same(structure, self.structure, len(leaves)):
+            raise ValueError(
+                f"{what} has {len(leaves)} leaves and the result {len(self.leaves)}, or they are nested in another "
+                f"way; both must have the same structure"
+            )
+        return [
+            like_value(leaves[k], self.leaves[k], f"{what}{pytree.path(structure, k)}", "the result")
+            for k in self.flowing
+        ]
+
+
+def like_value(given: Any, value: Tensor, where: str, whose: str) -> Tensor:
+    """A derivative in the dtype of its value; zeros for None.
+
+    Raises:
+        ValueError: it has another shape.
+        TypeError: it is complex, and the value is not; or no array.
+    """
+    if given is None:
+        return zeros_like(wrap(value._array, value.backend))
+    tensor = read(given, where)
+    if type(tensor) in SCALARS:
+        tensor = asarray(tensor, dtype=value.dtype, backend=value.backend.root)
+    if tensor.shape != value.shape:
+        raise ValueError(f"{where} has shape {tensor.shape}, {whose} has shape {value.shape}; they must be the same")
+    if tensor.dtype is not value.dtype:
+        if tensor.dtype.kind == "complex floating" and value.dtype.kind != "complex floating":
+            raise TypeError(f"{where} has dtype {tensor.dtype}, {whose} is real: {value.dtype}; use tape_core.real")
+        tensor = astype(tensor, value.dtype)
+    return tensor  # type: ignore[no-any-return]
+
+
+def _as_tensor(leaf: Any) -> Tensor | None:
+    """A leaf as a Tensor; None for what is no array."""
+    if isinstance(leaf, Tensor):
+        tensor: Tensor = read(leaf, "an argument")
+        return tensor
+    if hasattr(leaf, "dtype"):
+        return asarray(leaf)
+    return None
+
+
+def _result(leaf: Any, name: str) -> Tensor:
+    tensor = read(leaf, f"the result of {name}")
+    return asarray(tensor) if type(tensor) in SCALARS else tensor
+
+
+def name_of(f: Function) -> str:
+    """What messages call a function."""
+    return getattr(f, "__name__", "the function")
+
+
+# -- what a function reads
+
+
+class _Readers:
+    """Where tapes are: it notes the Variables that are read, and gives nothing a slot."""
+
+    __slots__ = ("_key", "_masked", "_records", "_sparse", "found")
+
+    _forward = False
+    _complex = False
+
+    def __init__(self) -> None:
+        self._key = new_key()
+        self._records: list[Any] = []
+        self._masked = self._sparse = False
+        self.found: list[Variable] = []
+
+    def _on_read(self, variable: Variable) -> None:
+        if not any([variable is other for other in self.found]):
+            self.found.append(variable)
+
+    def _meet(self, op: Any, backend: Any, out: Any) -> None:
+        """It records nothing."""
+
+
+@contextmanager
+def reading(*, alone: bool = False) -> Iterator[_Readers]:
+    """A context that notes the Variables that are read; with `alone` nothing else records in it."""
+    readers = _Readers()
+    token = ACTIVE.set((readers,) if alone else ACTIVE.get())
+    if not alone:
+        recording.activate(readers)
+    try:
+        yield readers
+    finally:
+        ACTIVE.reset(token)
+        retire(readers._key)
+
+
+class _Guard:
+    """Where a tape was: what the tape would record is an error, since it comes from no argument."""
+
+    __slots__ = ("_key", "_what")
+
+    _forward = False
+    _complex = False
+    _masked = False
+    _sparse = False
+
+    def __init__(self, key: int, what: str) -> None:
+        self._key = key
+        self._what = what
+
+    @property
+    def _records(self) -> Any:
+        raise CapturedError(
+            f"{self._what} computes with a Tensor that a tape or accumulator watches and that is not among its "
+            f"arguments, so no derivative would come back to it; make it an argument, or use "
+            f"tape_core.stop_gradient(x)"
+        )
+
+    def _on_read(self, variable: Variable) -> None:
+        """Variables are another's matter."""
+
+    def _meet(self, op: Any, backend: Any, out: Any) -> None:
+        """Before a record, which is an error."""
+
+
+class CapturedError(TypeError):
+    """A function uses a Tensor of its surroundings whose derivative would be lost."""
+
+
+@contextmanager
+def guarded(what: str) -> Iterator[_Readers]:
+    """As :func:`reading` alone, and what is computed from a Tensor that is watched around it is an error.
+
+    Arguments must come into it by :func:`~tape_core.stop_gradient`.
+    """
+    around = [_Guard(recorder._key, what) for recorder in ACTIVE.get()]
+    with reading(alone=True) as readers:
+        token = ACTIVE.set((readers, *around))
+        try:
+            yield readers
+        finally:
+            ACTIVE.reset(token)
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """A context in which nothing around it records."""
+    token = ACTIVE.set(())
+    try:
+        yield
+    finally:
+        ACTIVE.reset(token)
+
+
+@contextmanager
+def standing_for(variables: Sequence[Variable], values: Sequence[Tensor]) -> Iterator[None]:
+    """Variables have other values for a while."""
+    before = [(v, v._array, v._slots) for v in variables]
+    for variable, value in zip(variables, values, strict=True):
+        variable._array, variable._slots = value._array, value._slots
+    try:
+        yield
+    finally:
+        for variable, array, slots in before:
+            variable._array, variable._slots = array, slots

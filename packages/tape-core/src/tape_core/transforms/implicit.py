@@ -1,0 +1,335 @@
+"""fixed_point and custom_root: functions that solve equations, differentiated by what their results satisfy.
+
+Where F(z, a) = 0 defines z, the implicit function theorem gives F_z dz + F_a da = 0. A tangent is found from that
+system, a cotangent from its transpose: neither needs to know how z was found. What solves the system is again defined
+by an equation, so that derivatives of any order follow from the same few lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+from tape_core import pytree
+from tape_core.function_op import recorded_as_one
+from tape_core.ops.creation import asarray, zeros_like
+from tape_core.ops.data_types import stop_gradient
+from tape_core.recording import ACTIVE
+from tape_core.tensor import SCALARS, Tensor, read
+from tape_core.transforms import solvers
+from tape_core.transforms.calls import Arguments, guarded, name_of, reading, standing_for, unrecorded
+from tape_core.transforms.custom import linear_transpose
+from tape_core.transforms.derivatives import jvp
+from tape_core.transforms.solvers import Accuracy, ConvergenceError, LinearSolver, Vector
+
+Function = Callable[..., Any]
+Equations = Callable[[Vector, Vector], Vector]
+"""Of unknowns and of what they depend on."""
+
+DENSE_UP_TO = 1000  # unknowns
+
+
+def fixed_point(
+    f: Function,
+    z0: Any,
+    *args: Any,
+    tol: float | None = None,
+    maxiter: int = 1000,
+    solver: str = "iteration",
+    linear_solver: str | Function | None = None,
+) -> Any:
+    """The z with `z = f(z, *args)`, found from `z0`, and differentiable however it was found.
+
+    >>> import tape_core as tc
+    >>> root = lambda a: tc.fixed_point(lambda z, a: 0.5 * (z + a / z), 1.0, a)
+    >>> root(2.0)
+    Tensor(1.4142135, shape=(), dtype=float32, backend=numpy)
+    >>> tc.grad(root)(4.0).item(), tc.grad(tc.grad(root))(4.0).item()
+    (0.25, -0.03125)
+
+    Derivatives, backward and forward and of any order, are those of the solution, by the implicit function theorem:
+    none of the steps is kept. They come back to `args` and to trainable Variables that `f` reads, not to `z0`. Inside
+    vmap steps are taken until all examples are there.
+
+    Args:
+        f: a function of pytrees that returns what `z0` is: the same structure, shapes and dtypes. It must do the same
+            whenever it is called, and get by argument what is to be differentiated.
+        z0: a pytree of floating or complex Tensors.
+        args: pytrees.
+        tol: the iteration ends where the norm of `f(z) - z`, over all leaves, is at most `tol * (1 + norm(z))`;
+            systems are solved to `tol`, relative to the norm of their solution, or of their right-hand side. By
+            default eps ** (2 / 3) of the dtype: 4e-11 for float64, 2e-5 for float32.
+        maxiter: at most so many steps.
+        solver: `"iteration"`, z = f(z) again and again, for contractions; `"anderson"`, the same with
+            Anderson's acceleration; `"newton"`, for functions that are none.
+        linear_solver: for the systems of derivatives: `"iteration"`, which converges if the plain iteration for z
+            does; `"dense"`, by the matrix; `"gmres"`, by products with it; or a function `(matvec, b)` that gives x
+            with `matvec(x) = b`, all of the structure of `z0`. By default `"iteration"`; with `solver="newton"`
+            `"dense"` for up to 1000 unknowns, which must be real, and else `"gmres"`.
+
+    Raises:
+        ConvergenceError: it did not converge, here or in the backward pass; an ArithmeticError.
+        ValueError: what `f` returns has another structure or shape than `z0`; an argument is none of those above.
+        TypeError: another dtype; or `f` uses a Tensor that a tape watches, other than its arguments.
+    """
+    name = "fixed_point"
+    start, structure = pytree.flatten(z0)
+    start = [_unknown(leaf, f"fixed_point: z0{pytree.path(structure, k)}", None) for k, leaf in enumerate(start)]
+    arguments = Arguments(args)
+    n = len(arguments.places)
+
+    def called(zs: Vector, values: Vector) -> Vector:
+        out = f(pytree.unflatten(structure, list(zs)), *arguments.replaced(values[:n]))
+        return _like_unknowns(out, start, structure, f"fixed_point: the result of {name_of(f)}", "z0")
+
+    with reading(alone=True) as readers:
+        called(start, [stop_gradient(t) for t in arguments.differentiable])
+    variables = [v for v in readers.found if v.dtype.inexact]
+    inputs = [*arguments.differentiable, *[v._read() for v in variables]]
+
+    def residual(zs: Vector, values: Vector) -> Vector:
+        with standing_for(variables, values[n:]):
+            out = called(zs, values)
+        return [own - z for own, z in zip(out, zs, strict=True)]
+
+    accuracy = _accuracy(name, tol, maxiter, start)
+    direct = _linear_solver(name, linear_solver if linear_solver != "iteration" else None, accuracy, start, structure)
+    ways: dict[str, Function] = {
+        "iteration": solvers.iteration,
+        "anderson": solvers.anderson,
+        "newton": partial(solvers.newton, direct),
+    }
+    if solver not in ways:
+        raise ValueError(f"fixed_point: solver must be one of {', '.join(map(repr, ways))}, got {solver!r}")
+    bare = [stop_gradient(t) for t in inputs]
+    try:
+        with guarded(f"fixed_point: {name_of(f)}"), start[0].backend.quiet():
+            zs = ways[solver](lambda zs: residual(zs, bare), start, accuracy)
+    except ConvergenceError as error:
+        others = "', '".join(way for way in ways if way != solver)
+        raise ConvergenceError(
+            f"fixed_point: {error}; start nearer to the solution, allow for more with maxiter= or tol=, or use "
+            f"solver='{others}'"
+        ) from None
+    if linear_solver == "iteration" or (linear_solver is None and solver != "newton"):
+        linear = _explained(
+            solvers.by_iteration(accuracy),
+            "fixed_point: in the derivative",
+            "; f may be no contraction at the fixed point: use linear_solver='dense' or 'gmres'",
+        )
+    else:
+        linear = _explained(direct, "fixed_point: in the derivative")
+    return pytree.unflatten(structure, _implicit("fixed_point", residual, zs, inputs, linear))
+
+
+def custom_root(
+    residual: Function, solver: Function, *, tol: float | None = None, linear_solver: str | Function | None = None
+) -> Function:
+    """The function `solver`, any at all, with the derivatives of the z it finds: that where `residual(z, *args) = 0`.
+
+    >>> import tape_core as tc
+    >>> def bisect(a, low=0.0, high=10.0):
+    ...     for _ in range(50):
+    ...         middle = (low + high) / 2
+    ...         low, high = (middle, high) if middle * middle < a.item() else (low, middle)
+    ...     return low
+    >>> sqrt = tc.custom_root(lambda z, a: z * z - a, bisect)
+    >>> round(sqrt(4.0).item(), 5), round(tc.grad(sqrt)(4.0).item(), 5)
+    (2.0, 0.25)
+
+    Derivatives, backward and forward and of any order, are those of the implicit function theorem. They come back to
+    the positional arguments, and to trainable Variables that `residual` reads.
+
+    Args:
+        residual: a function of z and the arguments, pytrees, that returns what z is: the same structure and shapes. It
+            must get by argument what is to be differentiated.
+        solver: a function of the arguments; it gives z, a pytree of floating or complex Tensors, arrays of an
+            installed backend or Python floats. Nothing it does is recorded, so it may compute with other libraries.
+            Keyword arguments go to it alone.
+        tol: where given, the greatest norm of the residual at z.
+        linear_solver: as for :func:`fixed_point`; by default `"dense"` for up to 1000 unknowns, which must be real,
+            and else `"gmres"`.
+
+    Raises:
+        ConvergenceError: in the call: the residual is above `tol`, or not finite; in the backward pass: the derivative
+            of the residual is singular, or the system was not solved. An ArithmeticError.
+        ValueError: what `residual` returns has another structure or shape than z.
+        TypeError: another dtype; or `residual` uses a Tensor that a tape watches, other than its arguments.
+    """
+    name = "custom_root"
+    if linear_solver == "iteration":
+        raise ValueError("custom_root: linear_solver must be 'dense', 'gmres' or a function, got 'iteration'")
+
+    @wraps(solver)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        arguments = Arguments([asarray(a) if type(a) in (float, complex) else a for a in args])
+        n = len(arguments.places)
+        bare = [stop_gradient(t) for t in arguments.differentiable]
+        with unrecorded():
+            found, structure = pytree.flatten(solver(*arguments.replaced(bare), **kwargs))
+        beside = next(iter(bare), None)
+        zs = [
+            _unknown(leaf, f"custom_root: the result{pytree.path(structure, k)} of {name_of(solver)}", beside)
+            for k, leaf in enumerate(found)
+        ]
+
+        def called(zs: Vector, values: Vector) -> Vector:
+            out = residual(pytree.unflatten(structure, list(zs)), *arguments.replaced(values[:n]))
+            return _like_unknowns(out, zs, structure, f"custom_root: the result of {name_of(residual)}", "z")
+
+        with reading(alone=True) as readers:
+            size = solvers.worst(solvers.norm(called(zs, bare)))
+        if not size <= (float("inf") if tol is None else tol) or size == float("inf"):
+            raise ConvergenceError(
+                f"custom_root: at what {name_of(solver)} gave the residual has norm {size:.3g}"
+                + ("" if tol is None else f", above tol={tol:.3g}")
+            )
+        variables = [v for v in readers.found if v.dtype.inexact]
+        inputs = [*arguments.differentiable, *[v._read() for v in variables]]
+
+        def equations(zs: Vector, values: Vector) -> Vector:
+            with standing_for(variables, values[n:]):
+                return called(zs, values)
+
+        if ACTIVE.get():
+            with guarded(f"custom_root: {name_of(residual)}"):
+                equations(zs, [stop_gradient(t) for t in inputs])
+        accuracy = _accuracy(name, None, 1000, zs)
+        linear = _linear_solver(name, linear_solver, accuracy, zs, structure)
+        linear = _explained(linear, "custom_root: in the derivative")
+        return pytree.unflatten(structure, _implicit("custom_root", equations, zs, inputs, linear))
+
+    return wrapped
+
+
+# -- the implicit function theorem
+
+
+def _implicit(name: str, equations: Equations, zs: Vector, inputs: Vector, linear: LinearSolver) -> Vector:
+    """`zs`, where equations(zs, inputs) = 0, as Tensors that depend on `inputs`."""
+    if not inputs:
+        return zs
+    n, m = len(zs), len(inputs)
+
+    def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
+        given = [zeros_like(stop_gradient(z)) if g is None else g for g, z in zip(gs, outs, strict=True)]
+
+        def adjoint(ws: Vector, known: Vector) -> Vector:
+            at, values, gs = known[:n], known[n : n + m], known[n + m :]
+            back = linear_transpose(lambda zs: equations(zs, values), at, ws, [True] * n)
+            return [g if d is None else d + g for d, g in zip(back, gs, strict=True)]
+
+        ws = _solved(adjoint, [*outs, *inputs, *given], given, linear)
+        return linear_transpose(lambda values: equations(outs, values), inputs, ws, watched)
+
+    def push(ts: list[Any], outs: list[Tensor]) -> list[Tensor]:
+        moving = [k for k, t in enumerate(ts) if t is not None]
+
+        def tangent(us: Vector, known: Vector) -> Vector:
+            at, values, ts = known[:n], known[n : n + m], known[n + m :]
+
+            def moved(*xs: Tensor) -> Vector:
+                given = list(values)
+                for k, x in zip(moving, xs[n:], strict=True):
+                    given[k] = x
+                return equations(list(xs[:n]), given)
+
+            pushed: Vector = jvp(moved, (*at, *[values[k] for k in moving]), (*us, *ts))[1]
+            return pushed
+
+        return _solved(tangent, [*outs, *inputs, *[ts[k] for k in moving]], outs, linear)
+
+    return recorded_as_one(inputs, zs, pull, push, name)
+
+
+def _solved(affine: Equations, known: Vector, like: Vector, linear: LinearSolver) -> Vector:
+    """The x where affine(x, known) = 0, a linear system; it depends on `known`."""
+    bare = [stop_gradient(t) for t in known]
+    with unrecorded(), like[0].backend.quiet():
+        xs = linear(lambda xs: affine(xs, bare), [zeros_like(stop_gradient(t)) for t in like])
+    return _implicit("linear solve", affine, xs, known, linear)
+
+
+# -- arguments
+
+
+def _accuracy(name: str, tol: float | None, maxiter: int, like: Vector) -> Accuracy:
+    if tol is not None and not tol > 0:
+        raise ValueError(f"{name}: tol must be positive, got {tol!r}")
+    if type(maxiter) is not int or maxiter < 1:
+        raise ValueError(f"{name}: maxiter must be a positive int, got {maxiter!r}")
+    return Accuracy(tol, maxiter, like)
+
+
+def _linear_solver(
+    name: str, chosen: str | Function | None, accuracy: Accuracy, like: Vector, structure: Any
+) -> LinearSolver:
+    """A linear solver by its name; by default dense for few unknowns."""
+    if chosen is None:
+        real = all([t.dtype.kind != "complex floating" for t in like])
+        chosen = "dense" if real and sum([t.size for t in like]) <= DENSE_UP_TO else "gmres"
+    if chosen == "dense":
+        return solvers.dense
+    if chosen == "gmres":
+        return solvers.gmres(accuracy)
+    if not callable(chosen):
+        raise ValueError(f"{name}: linear_solver must be 'iteration', 'dense', 'gmres' or a function, got {chosen!r}")
+    return partial(_by_user, chosen, name, structure)
+
+
+def _explained(solver: LinearSolver, what: str, hint: str = "") -> LinearSolver:
+    def explained(affine: solvers.Residual, zeros: Vector) -> Vector:
+        try:
+            return solver(affine, zeros)
+        except ConvergenceError as error:
+            raise ConvergenceError(f"{what}: {error}{hint}") from error
+
+    return explained
+
+
+def _by_user(solve: Function, name: str, structure: Any, affine: solvers.Residual, zeros: Vector) -> Vector:
+    """By a user's function of the product with the matrix and of the right-hand side."""
+    constant = affine(zeros)
+
+    def matvec(x: Any) -> Any:
+        leaves = _like_unknowns(x, zeros, structure, f"{name}: the argument of matvec", "z")
+        return pytree.unflatten(structure, [a - b for a, b in zip(affine(leaves), constant, strict=True)])
+
+    found = solve(matvec, pytree.unflatten(structure, [-t for t in constant]))
+    return _like_unknowns(found, zeros, structure, f"{name}: the result of linear_solver", "z")
+
+
+def _unknown(leaf: Any, where: str, beside: Tensor | None) -> Tensor:
+    """A leaf of z as a Tensor that no tape knows."""
+    value = read(leaf, where)
+    if type(value) in SCALARS:
+        value = asarray(float(value) if type(value) is int else value) if beside is None else _scalar(value, beside)
+    if not value.dtype.inexact:
+        raise TypeError(f"{where} has dtype {value.dtype}, it must be floating or complex")
+    return stop_gradient(value)
+
+
+def _scalar(value: Any, beside: Tensor) -> Tensor:
+    dtype = None if type(value) is complex else beside.dtype
+    return asarray(value, dtype=dtype, device=beside.device, backend=beside.backend.root)
+
+
+def _like_unknowns(tree: Any, like: Vector, structure: Any, what: str, whose: str) -> Vector:
+    """The leaves of what must be as z is."""
+    leaves, own = pytree.flatten(tree)
+    if len(leaves) != len(like) or not pytree.same(own, structure, len(like)):
+        raise ValueError(f"{what} must have the structure of {whose}: it has {len(leaves)} leaves, {whose} {len(like)}")
+    found = []
+    for k, (leaf, z) in enumerate(zip(leaves, like, strict=True)):
+        path = pytree.path(structure, k)
+        value = read(leaf, f"{what}{path}")
+        value = asarray(value, dtype=z.dtype, backend=z.backend.root) if type(value) in SCALARS else value
+        if value.shape != z.shape:
+            raise ValueError(
+                f"{what}{path} has shape {value.shape}, {whose}{path} has {z.shape}; they must be the same"
+            )
+        if value.dtype is not z.dtype:
+            raise TypeError(f"{what}{path} has dtype {value.dtype}, {whose}{path} has {z.dtype}; convert one")
+        found.append(value)
+    return found
