@@ -9,7 +9,7 @@ from typing import Any
 from tape_core.backends.batched import OPEN, Axis, Batched, BatchedArray, lifted
 from tape_core.backends.protocol import Backend
 from tape_core.batching import spread
-from tape_core.indexed_slices import IndexedSlices
+from tape_core.indexed_slices import dense
 from tape_core.op import Op, Plans, vjp
 from tape_core.tensor import Tensor, wrap
 
@@ -30,13 +30,9 @@ class FunctionCall:
         """Those of the inputs that are watched, raw where `g` is."""
         gs = list(g) if type(g) is tuple else [g]
         if any([isinstance(one, Tensor) for one in gs]):
-            return [_dense(d) if w else None for d, w in zip(self.pull(gs, watched), watched, strict=True)]
+            return [dense(d) if w else None for d, w in zip(self.pull(gs, watched), watched, strict=True)]
         found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched)
-        return [_dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
-
-
-def _dense(d: Any) -> Any:
-    return d.densify() if isinstance(d, IndexedSlices) else d
+        return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
 
 
 class _FunctionOp(Op):
@@ -62,7 +58,7 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
                 for g, out in zip(gs, call.outs, strict=True)
             ]
             found = call.pull(lifted_gs, watched)
-            return [None if d is None else _below(_dense(d), a) for d, a in zip(found, arrays, strict=True)]
+            return [None if d is None else _below(dense(d), a) for d, a in zip(found, arrays, strict=True)]
 
     def _below(d: Tensor, array: Any) -> Tensor:
         """A cotangent of what an input has below: summed over the examples that share it."""

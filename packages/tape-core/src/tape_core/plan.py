@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.cotangents import accumulate_each, checked, project, unpoisoned
-from tape_core.indexed_slices import IndexedSlices
+from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, slot_at, spec_of
 
 if TYPE_CHECKING:
@@ -89,10 +89,7 @@ class Plan:
         self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Lift, masked: bool
     ) -> None:
         """As `backward`, for masked and sparse cotangents; on Tensors too, so that it is recorded."""
-        if isinstance(g, IndexedSlices):
-            g = g.densify()
-        elif isinstance(g, Parts):
-            g = g.complete(xp, self.op.materialize)
+        g = g.complete(xp, self.op.materialize) if isinstance(g, Parts) else dense(g)
         specs = rec[1]
         commons: dict[Any, Any] = {}
         for rule, lifted in zip(self.rules, self.lifted, strict=True):
@@ -304,7 +301,7 @@ class Part:
         base = rec[2]
         if grads[base] is None:
             grads[base] = Parts(self.specs)
-        grads[base].cotangents[self.k] = g
+        grads[base].cotangents[self.k] = dense(g)
 
     backward_reusing = backward_careful = backward
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tape_core import pytree, random, recording
 from tape_core.function_op import recorded_as_one
+from tape_core.indexed_slices import dense
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.recording import ACTIVE
 from tape_core.tape import GradientTape, conj, new_key, retire
@@ -155,7 +156,7 @@ def checkpoint(f: Function) -> Function:
                 GradientTape(watch_accessed_variables=False) as tape,
             ):
                 tape.watch([t for t, w in zip(fresh, watched, strict=True) if w])
-                again = pytree.flatten(f(*pytree.unflatten(structure, given), **kwargs))[0]
+                again = [dense(o) for o in pytree.flatten(f(*pytree.unflatten(structure, given), **kwargs))[0]]
             used = [(again[k], g) for k, g in zip(flowing, gs, strict=True) if g is not None]
             wanted = [t for t, w in zip(fresh, watched, strict=True) if w]
             # The tape conjugates, a rule does not.
