@@ -198,6 +198,13 @@ from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor
 from tape_core.transforms.custom import checkpoint, custom_gradient
 from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
+from tape_core.transforms.sparse import (
+    Sparsity,
+    hessian_sparsity,
+    jacobian_sparsity,
+    sparse_hessian,
+    sparse_jacobian,
+)
 from tape_core.transforms.vmap import vmap
 from tape_core.variable import Variable
 
@@ -214,6 +221,7 @@ __all__ = [
     "Generator",
     "GradientTape",
     "IndexedSlices",
+    "Sparsity",
     "Tensor",
     "Variable",
     "__array_namespace_info__",
@@ -319,6 +327,7 @@ __all__ = [
     "hard_sigmoid",
     "hard_silu",
     "hessian",
+    "hessian_sparsity",
     "hvp",
     "hypot",
     "i0",
@@ -340,6 +349,7 @@ __all__ = [
     "isinf",
     "isnan",
     "jacfwd",
+    "jacobian_sparsity",
     "jacrev",
     "jvp",
     "kron",
@@ -429,6 +439,8 @@ __all__ = [
     "softmax",
     "softplus",
     "sort",
+    "sparse_hessian",
+    "sparse_jacobian",
     "special",
     "split",
     "sqrt",

@@ -37,6 +37,9 @@ __all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "reg
 BatchRule = Callable[..., Any]
 """How an op does the work for all examples of a vmap, see `tape_core.batching`."""
 
+SparsityRule = Callable[..., Any]
+"""Which elements of an op's result depend on which of its inputs, see `op`."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -62,7 +65,9 @@ class Op:
         keeping: Callable[..., Any] | None = None,
         batch: BatchRule | None = None,
         multilinear: bool = False,
+        sparsity: SparsityRule | None = None,
     ) -> None:
+        self.sparsity = sparsity
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
         self.form = form
@@ -359,6 +364,7 @@ def op(
     keeping: Callable[..., Any] | None = None,
     batch: BatchRule | None = None,
     multilinear: bool = False,
+    sparsity: SparsityRule | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two.
@@ -371,6 +377,10 @@ def op(
     tuple of arrays that rules get as `kept`. That is empty where the backward pass is itself recorded.
 
     A `multilinear` op is linear in each of its differentiable inputs: forward mode calls it once for each tangent.
+
+    `sparsity` is for an op of which :func:`~tape_core.sparse_jacobian` would find too many entries, since neither its
+    batch rule nor what it is made of tells them apart: a function of an `IndexSets` for each input that gives that of
+    the result (`tape_core.sparsity`).
     """
     return _declare(
         form="op",
@@ -386,4 +396,5 @@ def op(
         keeping=keeping,
         batch=batch,
         multilinear=multilinear,
+        sparsity=sparsity,
     )

@@ -27,6 +27,7 @@ class Plan:
     __slots__ = (
         "_lifted",
         "_narrowed",
+        "_record_all",
         "_recorded",
         "backend",
         "backward",
@@ -53,9 +54,17 @@ class Plan:
         self.backward = _generate(self, _backward_source(op, self.rules, reuse=False))
         self.backward_reusing = _generate(self, _backward_source(op, self.rules, reuse=True))
         self.record = _generate(self, _record_source(op, self))
+        self._record_all: Callable[..., Any] | None = None
         self._lifted: list[Callable[..., Any]] = []
         self._narrowed: dict[tuple[int, ...], Plan] = {}
         self._recorded: Plan | None = None
+
+    @property
+    def record_all(self) -> Callable[..., Any]:
+        """What makes the record for what computes with it at once: it has all inputs and the result."""
+        if self._record_all is None:
+            self._record_all = _generate(self, _record_source(self.op, self, everything=True))
+        return self._record_all
 
     @property
     def recorded(self) -> Plan:
@@ -125,11 +134,11 @@ class Plan:
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
 
 
-def _record_source(op: Op, plan: Plan) -> str:
+def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
     """The source of a function that makes the record of a general op (see `tape_core.rules`)."""
     fields = ["plan"]
     if op.sequence:
-        arrays = "tuple(arrays)" if plan.keeps else "None"
+        arrays = "tuple(arrays)" if plan.keeps or everything else "None"
         fields += ["(tuple(map(spec_of, arrays)),)", "tuple(at)", arrays, "tuple(slots_of)"]
     else:
         flowing = {rule.k for rule in plan.rules}
@@ -145,13 +154,16 @@ def _record_source(op: Op, plan: Plan) -> str:
         ]
         fields += [f"({', '.join(specs)},)"]
         for k in range(plan.n):
-            fields += [f"at[{k}]", *([f"arrays[{k}]", f"slots_of[{k}]"] if k in plan.keeps else ["None", "None"])]
-    fields += ["out" if plan.keep_out else "out if forward else None", "slots"]
+            fields += [
+                f"at[{k}]",
+                *([f"arrays[{k}]", f"slots_of[{k}]"] if k in plan.keeps or everything else ["None", "None"]),
+            ]
+    fields += ["out" if plan.keep_out or everything else "None", "slots"]
     if op.has_parameters:
         fields += ["params", "kwargs"]
     if any(rule.keeps_kept for rule in plan.rules):
         fields += ["kept"]
-    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=(), forward=False):"
+    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=()):"
     return f"{header}\n    return ({', '.join(fields)},)"
 
 
