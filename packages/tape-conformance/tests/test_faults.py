@@ -137,7 +137,7 @@ def wide_by_default() -> Backend:
         (input_written_to, "exp/*", ["exp/mutation/*", "exp/*"]),
         (writes_and_restores, "negative/*", ["negative/layout/*"]),
         (wrong_dtype, "tanh/*", ["tanh/float32/*"]),
-        (axis_off_by_one, "flip/*", ["flip/value/*", "flip/batch/*", "flip/compose/*"]),
+        (axis_off_by_one, "flip/*", ["flip/value/*", "flip/batch/*", "flip/compose/*", "flip/sparsity/*"]),
         (device_lost, ["to_device/*", "contract/device/*"], ["contract/device/placement"]),
         (ignores_nan, "maximum/*", ["maximum/special"]),
         (conjugate_forgotten, "conj/*", ["conj/value/complex*", "conj/?vp/*complex*"]),

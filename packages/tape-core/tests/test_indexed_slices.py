@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def table() -> tc.Variable:
@@ -154,3 +156,145 @@ def test_no_rows() -> None:
     g = gradient(lambda v: tc.gather(v, tc.asarray([], dtype="int64")), table())
     assert g.values.shape == (0, 2)
     assert g.densify().tolist() == [[0.0, 0.0]] * 3
+
+
+# -- merging
+
+
+def test_merged_names_each_row_once_in_rising_order() -> None:
+    slices = tc.IndexedSlices(
+        tc.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]), tc.asarray([2, 0, 2, -1]), (4, 2)
+    )
+    merged = slices.merged()
+    assert merged.indices.tolist() == [0, 2, 3]
+    assert merged.values.tolist() == [[3.0, 4.0], [6.0, 8.0], [7.0, 8.0]]
+    assert (merged.dense_shape, merged.indices.dtype) == ((4, 2), slices.indices.dtype)
+    assert merged.densify().tolist() == slices.densify().tolist()
+    again = merged.merged()
+    assert (again.indices.tolist(), again.values.tolist()) == (merged.indices.tolist(), merged.values.tolist())
+
+
+def test_merging_no_rows() -> None:
+    merged = tc.IndexedSlices(tc.ones((0, 2)), tc.asarray([], dtype="int64"), (3, 2)).merged()
+    assert (merged.values.shape, merged.indices.shape) == ((0, 2), (0,))
+
+
+@given(st.lists(st.integers(-5, 4), max_size=12), st.integers(0, 2))
+def test_merging_changes_no_value(indices: list[int], extra: int) -> None:
+    shape = (5, 2, 3)[: 1 + extra]
+    values = np.arange(float(len(indices) * np.prod(shape[1:]))).reshape(len(indices), *shape[1:])
+    slices = tc.IndexedSlices(tc.asarray(values), tc.asarray(np.asarray(indices, "int64")), shape)
+    expected = np.zeros(shape)
+    np.add.at(expected, np.asarray(indices, "int64"), values)
+    merged = slices.merged()
+    assert merged.indices.tolist() == sorted({i % 5 for i in indices})
+    assert np.array_equal(merged.densify().numpy(), expected)
+
+
+def test_merging_is_differentiable_in_the_values() -> None:
+    x = tc.asarray([1.0, 2.0, 3.0])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = tc.IndexedSlices(x, tc.asarray([4, 1, 4]), (5,)).merged().values ** 2
+    assert tape.gradient(y, x).tolist() == [8.0, 4.0, 8.0]
+
+
+# -- every path takes them
+
+
+def slices_of_one_row() -> tc.IndexedSlices:
+    return tc.IndexedSlices(tc.asarray([[1.0, 2.0]]), tc.asarray([1]), (3, 2))
+
+
+def test_functions_take_slices_as_the_array_they_stand_for() -> None:
+    slices = slices_of_one_row()
+    dense = [[0.0, 0.0], [1.0, 2.0], [0.0, 0.0]]
+    assert tc.sum(slices).item() == 3.0
+    assert tc.sqrt(slices * slices).tolist() == dense
+    assert tc.asarray(slices).tolist() == dense
+    assert tc.concat([slices, tc.ones((1, 2))]).tolist() == [*dense, [1.0, 1.0]]
+    assert (2.0**slices).tolist() == [[1.0, 1.0], [2.0, 4.0], [1.0, 1.0]]
+    assert (1.0 / (slices + 1.0))[1].tolist() == [0.5, pytest.approx(1 / 3)]
+
+
+def test_output_gradients_and_tangents_may_be_slices() -> None:
+    v, x = table(), tc.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    expected = [[0.0, 0.0], [6.0, 16.0], [0.0, 0.0]]
+    with tc.GradientTape(persistent=True) as tape:
+        y = v * v
+    assert tape.gradient(y, v, output_gradients=slices_of_one_row()).tolist() == expected
+    assert tape.gradient([y], v, output_gradients=[slices_of_one_row()]).tolist() == expected
+    assert tc.vjp(lambda x: x * x, x)[1](slices_of_one_row())[0].tolist() == expected
+    assert tc.jvp(lambda x: x * x, (x,), (slices_of_one_row(),))[1].tolist() == expected
+    other = tc.IndexedSlices(tc.ones((1, 2)), tc.asarray([0]), (4, 2))
+    with pytest.raises(ValueError, match=r"output_gradients has shape \(4, 2\)"):
+        tape.gradient(y, v, output_gradients=other)
+
+
+def test_slices_reach_one_of_several_results() -> None:
+    x = tc.Variable([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]])
+    g = gradient(lambda x: tc.gather(tc.unstack(x)[0], tc.asarray([1, 1])), x)
+    assert g.tolist() == [[[0.0, 0.0], [2.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]]]
+
+
+def cubes(v: Any) -> Any:
+    return tc.sum(tc.gather(v, tc.asarray([1, 1])) ** 3)
+
+
+def test_derivatives_of_sparse_gradients() -> None:
+    x, ones = tc.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), tc.ones((3, 2))
+    product = [[0.0, 0.0], [36.0, 48.0], [0.0, 0.0]]  # of the Hessian, diagonal with 2 * 6 x, with ones
+    assert isinstance(tc.grad(cubes)(x), tc.IndexedSlices)
+    assert tc.hvp(cubes, (x,), (ones,))[0].tolist() == product
+    assert tc.jvp(tc.grad(cubes), (x,), (ones,))[1].tolist() == product
+    assert tc.asarray(tc.vjp(tc.grad(cubes), x)[1](ones)[0]).tolist() == product
+    assert tc.asarray(tc.grad(lambda x: tc.sum(tc.grad(cubes)(x) * 1.0))(x)).tolist() == product
+    by_rows = [tc.sum(whole, axis=(2, 3)).tolist() for whole in (tc.hessian(cubes)(x), tc.jacrev(tc.grad(cubes))(x))]
+    assert by_rows == [product, product]
+    assert tc.vmap(tc.grad(cubes))(tc.stack([x, x]))[1].tolist() == [[0.0, 0.0], [54.0, 96.0], [0.0, 0.0]]
+
+
+def test_a_persistent_tape_gives_slices_again_and_records_them() -> None:
+    v = table()
+    with tc.GradientTape() as outer:
+        with tc.GradientTape(persistent=True) as inner:
+            y = cubes(v)
+        first, second = inner.gradient(y, v), inner.gradient(y, v)
+        merged = tc.sum(first.merged().values ** 2)
+    assert first.densify().tolist() == second.densify().tolist() == [[0.0, 0.0], [54.0, 96.0], [0.0, 0.0]]
+    # The square of 6 x**2 has the derivative 144 x**3.
+    assert outer.gradient(merged, v).densify()[1].tolist() == [144.0 * 27.0, 144.0 * 64.0]
+
+
+def test_jacobians_of_gathers() -> None:
+    v = table()
+    with tc.GradientTape(persistent=True) as tape:
+        y = tc.gather(v, tc.asarray([1, 1]))
+    whole = tape.jacobian(y, v)
+    assert whole.shape == (2, 2, 3, 2)
+    assert whole[0, 1].tolist() == [[0.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    assert tape.jacobian(y, v, experimental_use_pfor=False).tolist() == whole.tolist()
+
+
+def test_custom_gradients_receive_arrays_and_may_return_slices() -> None:
+    @tc.custom_gradient
+    def receiving(x: Any) -> Any:
+        return x * 2.0, lambda upstream: upstream * 2.0
+
+    @tc.custom_gradient
+    def first_row(x: Any) -> Any:
+        return x[0], lambda upstream: tc.IndexedSlices(upstream[None], tc.asarray([0]), x.shape)
+
+    assert gradient(lambda v: tc.gather(receiving(v), tc.asarray([1, 1])), table()).tolist() == [
+        [0.0, 0.0],
+        [4.0, 4.0],
+        [0.0, 0.0],
+    ]
+    assert gradient(first_row, table()).tolist() == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+
+
+def test_a_variable_takes_slices_of_its_dtype_and_backend_only() -> None:
+    v = table()
+    with pytest.raises(TypeError, match=r"assign_add: cannot take slices of dtype float64"):
+        v.assign_add(tc.IndexedSlices(tc.ones((1, 2), dtype="float64"), tc.asarray([0]), (3, 2)))
+    assert v.dtype is tc.float32

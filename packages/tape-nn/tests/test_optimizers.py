@@ -219,6 +219,17 @@ def test_sparse_equals_dense(make: Any) -> None:
     np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("make", OPTIMIZERS)
+def test_merged_and_converted_slices_update_as_well(make: Any) -> None:
+    tables = [tc.Variable(tc.ones((5, 2))) for _ in range(3)]
+    wide = tc.IndexedSlices(tc.astype(sparse().values, tc.float64), sparse().indices, (5, 2))
+    for table, slices in zip(tables, [sparse(), sparse().merged(), wide], strict=True):
+        make().apply_gradients([(slices, table)])
+        assert table.dtype is tc.float32
+    np.testing.assert_allclose(tables[1].numpy(), tables[0].numpy(), rtol=1e-6)
+    np.testing.assert_allclose(tables[2].numpy(), tables[0].numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("make", OPTIMIZERS[1:])
 def test_rows_without_a_gradient_still_move(make: Any) -> None:
     table, optimizer = tc.Variable(tc.ones((5, 2))), make()

@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
+from tape_core.indexed_slices import dense
 
 from tape_conformance.samples import NOTHING, Case, Replaced, here
 
 STEP = 1e-6
 """Of central differences in float64: their error is about 1e-10 of the value, and as much of the third derivative."""
-
-
-def dense(gradient: Any) -> Any:
-    """A gradient as a Tensor, also that of a gather."""
-    return gradient.densify() if isinstance(gradient, tc.IndexedSlices) else gradient
 
 
 def loss(case: Case, weights: list[Any], at: Replaced = NOTHING) -> float:

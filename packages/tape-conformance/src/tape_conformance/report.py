@@ -22,6 +22,7 @@ KINDS = (
     "second",
     "batch",
     "compose",
+    "sparsity",
     "complex",
     "special",
     "layout",

@@ -201,6 +201,13 @@ from tape_core.transforms.custom import custom_gradient, custom_jvp
 from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
 from tape_core.transforms.implicit import custom_root, fixed_point
 from tape_core.transforms.solvers import ConvergenceError
+from tape_core.transforms.sparse import (
+    Sparsity,
+    hessian_sparsity,
+    jacobian_sparsity,
+    sparse_hessian,
+    sparse_jacobian,
+)
 from tape_core.transforms.vmap import vmap
 from tape_core.variable import Variable
 
@@ -218,6 +225,7 @@ __all__ = [
     "Generator",
     "GradientTape",
     "IndexedSlices",
+    "Sparsity",
     "Tensor",
     "Variable",
     "__array_namespace_info__",
@@ -326,6 +334,7 @@ __all__ = [
     "hard_sigmoid",
     "hard_silu",
     "hessian",
+    "hessian_sparsity",
     "hvp",
     "hypot",
     "i0",
@@ -347,6 +356,7 @@ __all__ = [
     "isinf",
     "isnan",
     "jacfwd",
+    "jacobian_sparsity",
     "jacrev",
     "jvp",
     "kron",
@@ -436,6 +446,8 @@ __all__ = [
     "softmax",
     "softplus",
     "sort",
+    "sparse_hessian",
+    "sparse_jacobian",
     "special",
     "split",
     "sqrt",

@@ -156,6 +156,7 @@ def stacks(*cores: int) -> BatchRule:
         leading = max([x.ndim - core for x, core in pairs if type(x) is BatchedArray])
         return call(*[aligned(x, leading + core) for x, core in pairs])
 
+    rule.cores = cores  # type: ignore[attr-defined]
     return rule
 
 

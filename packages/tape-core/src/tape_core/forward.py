@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected
 from tape_core.backward import lifting
+from tape_core.indexed_slices import dense
 from tape_core.plan import Part, Plan
 from tape_core.recording import new_key, retire
 from tape_core.replay import paused as replay_paused
@@ -378,7 +379,7 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     with GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(watched)
         plan.backward_careful(tuple(seeds) if several else seeds[0], tuple(numbered), grads, xp, lift, False)
-        grads = [g.densify() if hasattr(g, "densify") else g for g in grads]
+        grads = [dense(g) for g in grads]
     pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None]
     found: list[Any] = [None] * len(watched)
     if pairs and watched:

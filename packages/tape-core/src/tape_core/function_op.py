@@ -11,7 +11,7 @@ from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
 from tape_core.backward import lifting
 from tape_core.batching import spread
-from tape_core.indexed_slices import IndexedSlices
+from tape_core.indexed_slices import dense
 from tape_core.op import Op, Plans, vjp
 from tape_core.plan import Plan
 from tape_core.rules import slot_at
@@ -45,11 +45,6 @@ class FunctionCall:
 
 def _listed(values: Any) -> list[Any]:
     return list(values) if type(values) in (tuple, list) else [values]
-
-
-def dense(d: Any) -> Any:
-    """A cotangent that is no IndexedSlices."""
-    return d.densify() if isinstance(d, IndexedSlices) else d
 
 
 class _FunctionOp(Op):

@@ -433,9 +433,8 @@ def finish(
                 if i is not None and records[i] is not None:
                     tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
         slots[key] = base = len(records)
-        records.append(
-            plan.record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept, tape._forward)
-        )
+        record = plan.record_all if tape._forward else plan.record
+        records.append(record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
         # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
         for k, part in enumerate(parts):
             part[key] = len(records)

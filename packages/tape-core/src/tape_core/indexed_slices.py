@@ -12,7 +12,7 @@ class IndexedSlices:
     """Rows of an array that is zero elsewhere: row `indices[k]` has `values[k]`; rows named twice add up.
 
     The gradient of :func:`~tape_core.gather` is one, so that an optimizer touches only the rows in use.
-    Arithmetic makes it dense; adding two keeps the slices of both.
+    Every function takes it as the array it stands for, and so does arithmetic; adding two keeps the slices of both.
 
     >>> import tape_core as tc
     >>> table = tc.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -23,6 +23,9 @@ class IndexedSlices:
     ([2, 0, 2], (3, 2))
     >>> slices.densify().tolist()
     [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]
+    >>> merged = slices.merged()
+    >>> merged.indices.tolist(), merged.values.tolist()
+    ([0, 2], [[1.0, 1.0], [2.0, 2.0]])
 
     Attributes:
         values: shape (n, ...): the rows.
@@ -63,6 +66,23 @@ class IndexedSlices:
         result: Tensor = self._namespace().scatter(self.values, self.indices, self.dense_shape)
         return result
 
+    def merged(self) -> IndexedSlices:
+        """The same array, each row named once, in rising order: what is for one row is added up.
+
+        It is differentiable in the values. Indices that count from the end become those from the start.
+
+        Raises:
+            BatchError: inside :func:`~tape_core.vmap`, where examples may have different numbers of rows.
+        """
+        xp = self._namespace()
+        found = xp.unique_inverse(xp.where(self.indices < 0, self.indices + self.dense_shape[0], self.indices))
+        n = found.values.shape[0]
+        order = xp.argsort(found.values)  # libraries may find them in any order
+        places = xp.setitem(xp.zeros_like(order), xp.arange_beside(order, n), order)
+        rows = xp.take(places, found.inverse_indices, axis=0)
+        values = xp.scatter(self.values, rows, (n, *self.values.shape[1:]))
+        return IndexedSlices(values, xp.take(found.values, order, axis=0), self.dense_shape, _xp=self._xp)
+
     def __repr__(self) -> str:
         return f"IndexedSlices(values={self.values!r}, indices={self.indices!r}, dense_shape={self.dense_shape})"
 
@@ -83,23 +103,30 @@ class IndexedSlices:
         return -self.densify()
 
     def __sub__(self, other: Any) -> Any:
-        return self.densify() - _dense(other)
+        return self.densify() - dense(other)
 
     def __rsub__(self, other: Any) -> Any:
         return other - self.densify()
 
     def __mul__(self, other: Any) -> Any:
-        return self.densify() * _dense(other)
+        return self.densify() * dense(other)
 
     def __rmul__(self, other: Any) -> Any:
         return other * self.densify()
 
     def __truediv__(self, other: Any) -> Any:
-        return self.densify() / _dense(other)
+        return self.densify() / dense(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.densify()
 
     def __pow__(self, other: Any) -> Any:
-        return self.densify() ** _dense(other)
+        return self.densify() ** dense(other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** self.densify()
 
 
-def _dense(value: Any) -> Any:
+def dense(value: Any) -> Any:
+    """A gradient as an array, also that of a gather; anything else as it is."""
     return value.densify() if isinstance(value, IndexedSlices) else value

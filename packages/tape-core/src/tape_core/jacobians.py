@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from tape_core import pytree
 from tape_core.arguments import check_tensors, check_unconnected
 from tape_core.backward import gradients
-from tape_core.indexed_slices import IndexedSlices
+from tape_core.indexed_slices import dense
 from tape_core.ops.creation import eye
 from tape_core.ops.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape
-from tape_core.tensor import Tensor, read
+from tape_core.tensor import Tensor
 from tape_core.transforms.vmap import batch, new_axis, unbatch
 
 if TYPE_CHECKING:
@@ -134,11 +134,7 @@ def _chunk(
 ) -> list[Any]:
     if loop:
         found = gradients(tape, [target], sources, [seeds[0]], release=release)
-        return [None if g is None else expand_dims(_dense(g), axis=0) for g in found]
+        return [None if g is None else expand_dims(dense(g), axis=0) for g in found]
     with new_axis(seeds.shape[0]) as axis:
         found = gradients(tape, [target], sources, [batch(seeds, axis)], release=release)
-        return [None if g is None else unbatch(read(_dense(g), "jacobian"), axis, 0, lambda: "jacobian") for g in found]
-
-
-def _dense(gradient: Any) -> Any:
-    return gradient.densify() if isinstance(gradient, IndexedSlices) else gradient
+        return [None if g is None else unbatch(g, axis, 0, lambda: "jacobian") for g in found]

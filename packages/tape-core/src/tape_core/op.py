@@ -41,6 +41,9 @@ BatchRule = Callable[..., Any]
 BOUND: list[tuple[Op, Backend]] = []
 """Each binding there ever was, of every op."""
 
+SparsityRule = Callable[..., Any]
+"""Which elements of an op's result depend on which of its inputs, see `op`."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -69,7 +72,9 @@ class Op:
         keeping: Callable[..., Any] | None = None,
         batch: BatchRule | None = None,
         multilinear: bool = False,
+        sparsity: SparsityRule | None = None,
     ) -> None:
+        self.sparsity = sparsity
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
         self.form = form
@@ -374,6 +379,7 @@ def op(
     keeping: Callable[..., Any] | None = None,
     batch: BatchRule | None = None,
     multilinear: bool = False,
+    sparsity: SparsityRule | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two.
@@ -386,6 +392,10 @@ def op(
     tuple of arrays that rules get as `kept`. That is empty where the backward pass is itself recorded.
 
     A `multilinear` op is linear in each of its differentiable inputs: forward mode calls it once for each tangent.
+
+    `sparsity` is for an op of which :func:`~tape_core.sparse_jacobian` would find too many entries, since neither its
+    batch rule nor what it is made of tells them apart: a function of an `IndexSets` for each input that gives that of
+    the result (`tape_core.sparsity`).
     """
     return _declare(
         form="op",
@@ -401,4 +411,5 @@ def op(
         keeping=keeping,
         batch=batch,
         multilinear=multilinear,
+        sparsity=sparsity,
     )

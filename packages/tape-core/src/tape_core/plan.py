@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.cotangents import accumulate_each, checked, project, unpoisoned
-from tape_core.indexed_slices import IndexedSlices
+from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, slot_at, spec_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Plan:
     __slots__ = (
         "_lifted",
         "_narrowed",
+        "_record_all",
         "_recorded",
         "backend",
         "backward",
@@ -53,9 +54,17 @@ class Plan:
         self.backward = _generate(self, _backward_source(op, self.rules, reuse=False))
         self.backward_reusing = _generate(self, _backward_source(op, self.rules, reuse=True))
         self.record = _generate(self, _record_source(op, self))
+        self._record_all: Callable[..., Any] | None = None
         self._lifted: list[Callable[..., Any]] = []
         self._narrowed: dict[tuple[int, ...], Plan] = {}
         self._recorded: Plan | None = None
+
+    @property
+    def record_all(self) -> Callable[..., Any]:
+        """What makes the record for what computes with it at once: it has all inputs and the result."""
+        if self._record_all is None:
+            self._record_all = _generate(self, _record_source(self.op, self, everything=True))
+        return self._record_all
 
     @property
     def recorded(self) -> Plan:
@@ -89,10 +98,7 @@ class Plan:
         self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Lift, masked: bool
     ) -> None:
         """As `backward`, for masked and sparse cotangents; on Tensors too, so that it is recorded."""
-        if isinstance(g, IndexedSlices):
-            g = g.densify()
-        elif isinstance(g, Parts):
-            g = g.complete(xp, self.op.materialize)
+        g = g.complete(xp, self.op.materialize) if isinstance(g, Parts) else dense(g)
         specs = rec[1]
         commons: dict[Any, Any] = {}
         for rule, lifted in zip(self.rules, self.lifted, strict=True):
@@ -128,11 +134,11 @@ class Plan:
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
 
 
-def _record_source(op: Op, plan: Plan) -> str:
+def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
     """The source of a function that makes the record of a general op (see `tape_core.rules`)."""
     fields = ["plan"]
     if op.sequence:
-        arrays = "tuple(arrays)" if plan.keeps else "None"
+        arrays = "tuple(arrays)" if plan.keeps or everything else "None"
         fields += ["(tuple(map(spec_of, arrays)),)", "tuple(at)", arrays, "tuple(slots_of)"]
     else:
         flowing = {rule.k for rule in plan.rules}
@@ -148,13 +154,16 @@ def _record_source(op: Op, plan: Plan) -> str:
         ]
         fields += [f"({', '.join(specs)},)"]
         for k in range(plan.n):
-            fields += [f"at[{k}]", *([f"arrays[{k}]", f"slots_of[{k}]"] if k in plan.keeps else ["None", "None"])]
-    fields += ["out" if plan.keep_out else "out if forward else None", "slots"]
+            fields += [
+                f"at[{k}]",
+                *([f"arrays[{k}]", f"slots_of[{k}]"] if k in plan.keeps or everything else ["None", "None"]),
+            ]
+    fields += ["out" if plan.keep_out or everything else "None", "slots"]
     if op.has_parameters:
         fields += ["params", "kwargs"]
     if any(rule.keeps_kept for rule in plan.rules):
         fields += ["kept"]
-    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=(), forward=False):"
+    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=()):"
     return f"{header}\n    return ({', '.join(fields)},)"
 
 
@@ -304,7 +313,7 @@ class Part:
         base = rec[2]
         if grads[base] is None:
             grads[base] = Parts(self.specs)
-        grads[base].cotangents[self.k] = g
+        grads[base].cotangents[self.k] = dense(g)
 
     backward_reusing = backward_careful = backward
 

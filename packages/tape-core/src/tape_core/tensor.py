@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE, LISTENERS
 
 if TYPE_CHECKING:
@@ -323,7 +324,7 @@ def own_slots(tensor: Tensor) -> dict[int, int]:
 def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
     """`value` as an operand: a plain Tensor or a Python scalar.
 
-    A Variable is read (and so watched), a raw array of an installed backend becomes a constant.
+    A Variable is read (and so watched), a raw array of an installed backend becomes a constant, IndexedSlices dense.
 
     Raises:
         TypeError: for anything else, naming it and `where` it was given.
@@ -333,6 +334,8 @@ def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
         return value
     if isinstance(value, Tensor):
         return value._read()  # type: ignore[attr-defined]
+    if kind is IndexedSlices:
+        return value.densify()
     from tape_core.backends.discovery import backend_of_type
 
     backend = backend_of_type(kind)

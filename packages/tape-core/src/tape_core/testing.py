@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tape_core import pytree
+from tape_core.indexed_slices import dense
 from tape_core.ops.creation import asarray
 from tape_core.ops.manipulation import reshape
 from tape_core.tensor import Tensor
-from tape_core.transforms.derivatives import _dense, jvp, vjp
+from tape_core.transforms.derivatives import jvp, vjp
 
 __all__ = ["check_grads", "check_jvp", "check_vjp", "numerical_jacobian"]
 
@@ -89,7 +90,7 @@ def _check(
         value = f(*args)
         (cotangents,) = _directions((value,), 2)
         _check(
-            lambda *a: [_dense(g) for g in _leaves(vjp(f, *a)[1](cotangents))],
+            lambda *a: [dense(g) for g in _leaves(vjp(f, *a)[1](cotangents))],
             args,
             order - 1,
             modes,
@@ -129,14 +130,14 @@ def _parts(tree: Any, name: str) -> list[_Part]:
 
 
 def _leaves(tree: Any) -> list[Any]:
-    return [_dense(leaf) for leaf in pytree.flatten(tree)[0]]
+    return [dense(leaf) for leaf in pytree.flatten(tree)[0]]
 
 
 def _numbers(leaves: Sequence[Any]) -> list[float]:
     """Leaves as real numbers, a complex one as two."""
     found: list[float] = []
     for leaf in leaves:
-        tensor = asarray(_dense(leaf))
+        tensor = asarray(dense(leaf))
         values = reshape(tensor, (-1,)).tolist() if tensor.size else []
         if tensor.dtype.kind == "complex floating":
             values = [part for z in values for part in (z.real, z.imag)]

@@ -103,6 +103,10 @@ class Variable(Tensor):
         exclusive = self.backend.is_exclusive(array, 2)
         if isinstance(delta, IndexedSlices):
             values, indices = delta.values._array, delta.indices._array
+            if delta.values.backend is not self.backend:
+                raise TypeError(self._complaint(method, f"slices on backend {delta.values.backend.name!r}"))
+            if delta.dtype is not self.dtype:
+                raise TypeError(self._complaint(method, f"slices of dtype {delta.dtype}"))
             if delta.dense_shape != self.shape:
                 raise ValueError(self._complaint(method, f"shape {delta.dense_shape}"))
             rows = values if sign == 1 else -values

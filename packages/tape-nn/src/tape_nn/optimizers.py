@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from tape_core import IndexedSlices, Tensor, Variable, asarray
+from tape_core import IndexedSlices, Tensor, Variable, asarray, astype
 from tape_core.tensor import wrap
 
 
@@ -229,17 +229,21 @@ def _pair(pair: Any) -> tuple[Any, Variable]:
 
 def _checked(gradient: Any, variable: Variable) -> Any:
     """The gradient as a raw array, so that nothing done with it is recorded, or IndexedSlices."""
+    if not isinstance(gradient, Tensor | IndexedSlices):
+        gradient = asarray(gradient, dtype=variable.dtype, backend=variable.backend)
+    values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
+    if values.backend is not variable.backend:
+        raise TypeError(
+            f"the gradient of {_names([variable])} is on backend {values.backend.name!r}; "
+            f"the variable is on {variable.backend.name!r}"
+        )
     if isinstance(gradient, IndexedSlices):
         shape = gradient.dense_shape
         result: Any = gradient
+        if gradient.dtype is not variable.dtype:
+            values = astype(_detached(values.array, variable), variable.dtype)
+            result = IndexedSlices(values, gradient.indices, shape)
     else:
-        if not isinstance(gradient, Tensor):
-            gradient = asarray(gradient, dtype=variable.dtype, backend=variable.backend)
-        elif gradient.backend is not variable.backend:
-            raise TypeError(
-                f"the gradient of {_names([variable])} is on backend {gradient.backend.name!r}; "
-                f"the variable is on {variable.backend.name!r}"
-            )
         shape = gradient.shape
         result = gradient.array
         if gradient.dtype is not variable.dtype:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tape_core import GradientTape, IndexedSlices, pytree
+from tape_core import GradientTape, pytree
 from tape_core.backends.discovery import backend_of_type
+from tape_core.indexed_slices import dense
 from tape_core.tensor import Tensor, wrap
 
 from tape_torch.inside import inside
@@ -89,8 +90,7 @@ class _Run:
                     f"{self.label}: its result{pytree.path(self.out_structure, k)} is a torch tensor, which has no "
                     f"path; the function must return the Tensor"
                 )
-            if isinstance(out, IndexedSlices):
-                out = out.densify()
+            out = dense(out)
             if isinstance(out, Tensor):
                 if not isinstance(out._array, torch.Tensor):
                     raise TypeError(
@@ -182,7 +182,7 @@ class _Pullback:
 
 def _gradient(tape: GradientTape, targets: Any, sources: Any, gs: Any) -> list[Tensor | None]:
     found = tape.gradient(targets, sources, output_gradients=gs)
-    return [d.densify() if isinstance(d, IndexedSlices) else d for d in found]
+    return [dense(d) for d in found]
 
 
 def _tensor(tensor: torch.Tensor) -> Tensor:

@@ -235,16 +235,17 @@ def _pair(pair: Any) -> tuple[Any, Variable]:
 def _checked(gradient: Any, variable: Variable) -> Any:
     """The gradient as a raw array of the Variable's dtype, or IndexedSlices."""
     found: Any
+    if not isinstance(gradient, Tensor | IndexedSlices):
+        gradient = asarray(gradient, dtype=variable.dtype, backend=variable.backend, device=variable.device)
+    values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
+    if values.backend is not variable.backend:
+        raise TypeError(
+            f"the gradient of {_names([variable])} is on backend {values.backend.name!r}; the variable is on "
+            f"{variable.backend.name!r}"
+        )
     if isinstance(gradient, IndexedSlices):
         shape, found = gradient.dense_shape, gradient
     else:
-        if not isinstance(gradient, Tensor):
-            gradient = asarray(gradient, dtype=variable.dtype, backend=variable.backend, device=variable.device)
-        elif gradient.backend is not variable.backend:
-            raise TypeError(
-                f"the gradient of {_names([variable])} is on backend {gradient.backend.name!r}; the variable is on "
-                f"{variable.backend.name!r}"
-            )
         shape, found = gradient.shape, gradient._array
         if found.dtype is not variable.array.dtype:
             found = found.to(variable.array.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 from tape_core.extend import Op
+from tape_core.sparsity.detection import Detector
+from tape_core.sparsity.index_sets import identity
 
 from tape_conformance import calculus
 from tape_conformance.checking import Check, expect, expect_close, expect_equal
@@ -26,6 +29,7 @@ def transform_checks(op: Op, samples: Drawn) -> Iterator[Check]:
             yield Check(f"{op.name}/batch/{case.label}", lambda case=case: check_batch(case))  # type: ignore[misc]
         if op.differentiable and case.leaves:
             yield Check(f"{op.name}/compose/{case.label}", lambda case=case: check_compose(case))  # type: ignore[misc]
+            yield Check(f"{op.name}/sparsity/{case.label}", lambda case=case: check_sparsity(case))  # type: ignore[misc]
 
 
 def check_batch(case: Case) -> None:
@@ -131,6 +135,25 @@ def _expect_tangents(case: Case, chosen: list[int], examples: list[dict[int, Any
     for what, given in (("inside", tc.vmap(tangents)(*stacked, *along)), ("of", of_vmap)):
         for k, tangent in enumerate(given):
             _expect_examples(tangent, [each[k] for each in pushed], f"the tangent {what} vmap, of result {k}")
+
+
+def check_sparsity(case: Case) -> None:
+    """The pattern of each Jacobian that is found has all entries that are not 0."""
+    for leaf in case.leaves:
+        x = leaf.value.__copy__()
+        with Detector(math.prod(x.shape)) as detector:
+            detector.know(x, identity(tuple(x.shape)))
+            outs = _seen(case, {leaf.k: x})
+        with tc.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            again = _seen(case, {leaf.k: x})
+        for k, (out, same) in enumerate(zip(outs, again, strict=True)):
+            if not out.dtype.inexact:
+                continue
+            pattern = detector.sets_of(out).matrix().toarray()
+            jacobian = tape.jacobian(same, x, unconnected_gradients="zero").numpy()
+            missing = (jacobian.reshape(pattern.shape) != 0) & ~pattern
+            expect(not missing.any(), f"the pattern of result {k} by {leaf.name} lacks {missing.sum()} entries")
 
 
 def _pushed(case: Case, example: Replaced, directions: Any) -> list[Any]:

@@ -13,6 +13,7 @@ from tape_core import dtypes
 from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
+from tape_core.indexed_slices import IndexedSlices
 from tape_core.ops.data_types import astype, to_device
 from tape_core.ops.elementwise import where
 from tape_core.ops.manipulation import broadcast_to, reshape, stack
@@ -52,6 +53,8 @@ def asarray(
         value = obj if type(obj) is Tensor else obj.value  # type: ignore[attr-defined]
         return _from_tensor(value, dtype, device, copy, backend)
     kind = type(obj)
+    if kind is IndexedSlices:
+        return _from_tensor(obj.densify(), dtype, device, None, backend)
     owner = None if kind in SCALARS or kind is list or kind is tuple else backend_of_type(kind)
     if owner is not None and backend is None and device is None:
         return wrap(_convert(owner, obj, owner.raw_dtype(dtype), None, copy), owner)

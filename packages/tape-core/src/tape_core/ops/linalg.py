@@ -90,12 +90,23 @@ def _as_column(x: Any) -> Any:
     return x[:, None]
 
 
+def _matmul_sparsity(x1: Any, x2: Any) -> Any:
+    """Of each element a row of `x1` and a column of `x2`."""
+    rows, columns = x1.united(-1), x2.united(-2 if x2.ndim > 1 else -1)
+    if x2.ndim == 1:
+        rows = rows.reshape(*x1.shape[:-1])
+    if x1.ndim == 1:
+        columns = columns.reshape(*x2.shape[:-2], *x2.shape[-1:] * (x2.ndim > 1))
+    return rows | columns
+
+
 @op(
     x1=vjp(_matmul_x1),
     x2=vjp(_matmul_x2),
     samples=with_complex(_matmul_samples),
     batch=_matmul_batch,
     multilinear=True,
+    sparsity=_matmul_sparsity,
 )
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The matrix product `x1 @ x2`, over stacks of matrices that broadcast; 1-d arrays are vectors."""

@@ -122,6 +122,14 @@ def _solve_batch(call: Any, x1: Any, x2: Any) -> Any:
     return squeeze(out, -1)
 
 
+def _solve_sparsity(x1: Any, x2: Any) -> Any:
+    """Of each element all of `x1`, and a column of `x2`."""
+    whole = x1.united((-2, -1))
+    if x2.ndim == 1:
+        return whole.reshape(*x1.shape[:-2], 1) | x2.united(-1)
+    return whole | x2.united(-2)
+
+
 @op(
     x1=vjp(_solve_x1),
     x2=vjp(_solve_x2),
@@ -130,6 +138,7 @@ def _solve_batch(call: Any, x1: Any, x2: Any) -> Any:
     extension="linalg",
     samples=_solve_samples,
     batch=_solve_batch,
+    sparsity=_solve_sparsity,
 )
 def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The x with `x1 @ x == x2`: `x2` is a vector, or a stack of matrices that broadcasts against `x1`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from tape_core import pytree
 from tape_core.cotangents import conj
-from tape_core.function_op import dense
+from tape_core.indexed_slices import dense
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.tape import GradientTape

@@ -13,7 +13,7 @@ from typing import Any
 
 from tape_core import pytree
 from tape_core.forward import ForwardAccumulator
-from tape_core.indexed_slices import IndexedSlices
+from tape_core.indexed_slices import dense
 from tape_core.ops.creation import asarray, eye
 from tape_core.ops.manipulation import reshape
 from tape_core.tape import GradientTape
@@ -73,8 +73,8 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
         with GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([args[k] for k in chosen])
             out = f(*args, **kwargs)
-        value, aux = _split(f, out) if has_aux else (out, None)
-        value = _result("grad", value)
+            value, aux = _split(f, out) if has_aux else (out, None)
+            value = _result("grad", value)
         if value.shape != ():
             raise ValueError(
                 f"grad: the function must return one number, its result has shape {value.shape}; use jacrev, or vjp"
@@ -102,9 +102,9 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     with GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(list(args))
         out = f(*args)
-    value, aux = _split(f, out) if has_aux else (out, None)
-    leaves, structure = pytree.flatten(value)
-    value = pytree.unflatten(structure, [_result("vjp", leaf) for leaf in leaves])
+        value, aux = _split(f, out) if has_aux else (out, None)
+        leaves, structure = pytree.flatten(value)
+        value = pytree.unflatten(structure, [_result("vjp", leaf) for leaf in leaves])
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
         return tuple(tape.gradient(value, list(args), output_gradients=cotangents, unconnected_gradients="zero"))
@@ -156,9 +156,8 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
     seeds = [leaf * 0 for leaf in leaves]
     with GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(seeds)
-        cotangents = pull(pytree.unflatten(structure, list(seeds)))
-    back, back_structure = pytree.flatten(list(cotangents))
-    back = [_dense(g) for g in back]
+        back, back_structure = pytree.flatten(list(pull(pytree.unflatten(structure, list(seeds)))))
+        back = [dense(g) for g in back]
 
     def push(*tangents: Any) -> Any:
         given, given_structure = pytree.flatten(list(tangents))
@@ -192,9 +191,9 @@ def jacrev(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_si
         with GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([args[k] for k in chosen])
             out = f(*args, **kwargs)
-        value, aux = _split(f, out) if has_aux else (out, None)
-        leaves, structure = pytree.flatten(value)
-        leaves = [_result("jacrev", leaf) for leaf in leaves]
+            value, aux = _split(f, out) if has_aux else (out, None)
+            leaves, structure = pytree.flatten(value)
+            leaves = [_result("jacrev", leaf) for leaf in leaves]
         sources = args[chosen[0]] if isinstance(argnums, int) else tuple([args[k] for k in chosen])
         found = tape.jacobian(leaves, sources, unconnected_gradients="zero", parallel_iterations=chunk_size)
         result = pytree.unflatten(structure, found)
@@ -256,7 +255,7 @@ def hessian(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_s
     Returns:
         A function whose result has the structure of the argument twice, with Tensors of shape `x.shape + x.shape`.
     """
-    return jacfwd(_densely(grad(f, argnums, has_aux=has_aux), has_aux), argnums, has_aux=has_aux, chunk_size=chunk_size)
+    return jacfwd(grad(f, argnums, has_aux=has_aux), argnums, has_aux=has_aux, chunk_size=chunk_size)
 
 
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
@@ -283,7 +282,9 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
             raise ValueError(f"hvp: the function must return one number, its result is of shape {value.shape}")
         return slope
 
-    return _densely(grad(along, range(len(primals))), has_aux=False)(*primals)  # type: ignore[no-any-return]
+    leaves, structure = pytree.flatten(grad(along, range(len(primals)))(*primals))
+    products: tuple[Any, ...] = pytree.unflatten(structure, [dense(leaf) for leaf in leaves])
+    return products
 
 
 # -- arguments and results
@@ -338,19 +339,3 @@ def _identities(leaves: Sequence[Tensor]) -> list[Tensor]:
         found.append(reshape(columns, (total, *leaf.shape)))
         start += size
     return found
-
-
-def _densely(gradient: Function, has_aux: bool) -> Function:
-    @wraps(gradient)
-    def dense(*args: Any, **kwargs: Any) -> Any:
-        out = gradient(*args, **kwargs)
-        found, aux = out if has_aux else (out, None)
-        leaves, structure = pytree.flatten(found)
-        found = pytree.unflatten(structure, [_dense(leaf) for leaf in leaves])
-        return (found, aux) if has_aux else found
-
-    return dense
-
-
-def _dense(gradient: Any) -> Any:
-    return gradient.densify() if isinstance(gradient, IndexedSlices) else gradient

@@ -11,7 +11,6 @@ from tape_core import pytree
 from tape_core.backends.batched import OPEN, Axis, Batched, BatchedArray, lifted
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
-from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import Tensor, read, wrap
 
 Axes = Any
@@ -137,8 +136,6 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
 
     if result is None:
         return None
-    if isinstance(result, IndexedSlices):
-        result = result.densify()
     tensor = read(result, where)
     if type(tensor) is not Tensor:
         tensor = asarray(tensor)

@@ -1,0 +1,192 @@
+"""Index sets: for each element of a value, the elements of `x` that it may depend on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+LIMIT = 1 << 27
+"""Above so many members, sets are not told apart any more: each element has their union."""
+
+
+class IndexSets:
+    """A set of elements of `x` for each element of a value.
+
+    Elements often share a set, as those of a product `w @ x` do. So an element has the number of its set, and what only
+    moves elements moves numbers.
+
+    Attributes:
+        numbers: an int64 array of the value's shape; 0 is the empty set.
+        table: a csr_array of booleans, in whose row k are the members of set k.
+        array: the value itself, raw.
+    """
+
+    __slots__ = ("array", "numbers", "table")
+
+    def __init__(self, numbers: Any, table: Any, array: Any = None) -> None:
+        self.numbers = numbers
+        self.table = table
+        self.array = array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the value."""
+        return self.numbers.shape  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """The number of its dimensions."""
+        return self.numbers.ndim  # type: ignore[no-any-return]
+
+    def with_numbers(self, numbers: Any) -> IndexSets:
+        """Other elements with sets of the same table."""
+        return IndexSets(numbers, self.table)
+
+    def reshape(self, *shape: int) -> IndexSets:
+        """The same elements in another shape."""
+        return self.with_numbers(self.numbers.reshape(shape))
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> IndexSets:
+        """Repeated along dimensions of length 1."""
+        return self if self.shape == shape else self.with_numbers(np.broadcast_to(self.numbers, shape))
+
+    def __or__(self, other: IndexSets) -> IndexSets:
+        """The union, over shapes that broadcast."""
+        shape = np.broadcast_shapes(self.shape, other.shape)
+        return union([self, other], shape, self.table.shape[1])
+
+    def united(self, axes: int | Sequence[int]) -> IndexSets:
+        """The union along axes, which keep the length 1."""
+        axes = tuple([a % self.ndim for a in ([axes] if isinstance(axes, int) else axes)])
+        others = [a for a in range(self.ndim) if a not in axes]
+        shape = tuple([1 if a in axes else n for a, n in enumerate(self.shape)])
+        length = math.prod([self.shape[a] for a in axes])
+        lines = self.numbers.transpose(*others, *axes).reshape(math.prod(shape), length)
+        if lines.shape[1] == 1:
+            return self.with_numbers(lines.reshape(shape))
+        owners = np.repeat(np.arange(lines.shape[0]), lines.shape[1])
+        return merged(self, owners, lines.reshape(-1), shape)
+
+    def matrix(self) -> Any:
+        """A csr_array of booleans with a row for each element of the value, in order."""
+        return self.table[self.numbers.reshape(-1)]
+
+
+def identity(shape: tuple[int, ...]) -> IndexSets:
+    """Those of `x` itself."""
+    n = math.prod(shape)
+    numbers = np.arange(1, n + 1).reshape(shape)
+    indptr = np.maximum(np.arange(-1, n + 1, dtype=np.int32), 0)
+    return IndexSets(numbers, _table(np.arange(n, dtype=np.int32), indptr, n))
+
+
+def empty(shape: tuple[int, ...], members: int) -> IndexSets:
+    """Those of a constant."""
+    return IndexSets(np.zeros(shape, np.int64), _table(np.zeros(0, np.int32), np.zeros(2, np.int32), members))
+
+
+def full(parts: Sequence[IndexSets], shape: tuple[int, ...]) -> IndexSets:
+    """Each element of the shape depends on all that the parts depend on."""
+    flat = [part.reshape(-1) for part in parts]
+    whole = union([part.united(0) for part in flat if part.numbers.size], (1,), parts[0].table.shape[1])
+    return whole.with_numbers(np.broadcast_to(whole.numbers.reshape(()), shape))
+
+
+def union(parts: Sequence[IndexSets], shape: tuple[int, ...], members: int) -> IndexSets:
+    """The union of sets that broadcast to a shape."""
+    live = [part for part in parts if part.numbers.any()]
+    if not live:
+        return empty(shape, members)
+    total = live[0].broadcast_to(shape)
+    for part in live[1:]:
+        total = _union_of_two(total, part.broadcast_to(shape))
+    return total
+
+
+def _union_of_two(a: IndexSets, b: IndexSets) -> IndexSets:
+    one, other = a.numbers, b.numbers
+    if a.table is b.table and (one is other or np.array_equal(one, other)):
+        return a
+    whole_a, whole_b = _whole(a.table), _whole(b.table)
+    if whole_a is not None:  # what already depends on everything
+        other = np.where(_are_whole(a.table)[one], 0, other)
+    if whole_b is not None:
+        one = np.where(_are_whole(b.table)[other], 0, one)
+    width = b.table.shape[0]
+    pairs, places = np.unique(one.reshape(-1) * width + other.reshape(-1), return_inverse=True)
+    left, right = pairs // width, pairs % width
+    if _sizes(a.table)[left].sum() + _sizes(b.table)[right].sum() > LIMIT:
+        return full([a, b], a.shape)
+    if not right.any():
+        return a.with_numbers(one)
+    if not left.any():
+        return b.with_numbers(other)
+    table = a.table[left] + b.table[right]
+    return _numbered(table, places.reshape(a.shape))
+
+
+def merged(sets: IndexSets, owners: Any, numbers: Any, shape: tuple[int, ...]) -> IndexSets:
+    """For each element of a shape the union of sets: those of the table of `sets` with these numbers, by owner."""
+    count, members = math.prod(shape), sets.table.shape[1]
+    sizes = np.bincount(owners, _sizes(sets.table)[numbers], minlength=count)
+    if np.minimum(sizes, members).sum() > LIMIT:
+        return full([sets.with_numbers(numbers)], shape)
+    chosen = numbers > 0
+    owners, numbers = owners[chosen], numbers[chosen]
+    incidence = sparse.csr_array(
+        (np.ones(len(numbers), bool), (owners, numbers)), shape=(count, sets.table.shape[0]), dtype=bool
+    )
+    return _numbered(incidence @ sets.table, np.arange(count).reshape(shape))
+
+
+def joined(parts: Sequence[IndexSets]) -> tuple[list[Any], Any]:
+    """The numbers of several values in one table, and that."""
+    tables: list[Any] = []
+    starts: dict[int, int] = {}
+    rows = 0
+    for part in parts:
+        if id(part.table) not in starts:
+            starts[id(part.table)] = rows
+            tables.append(part.table)
+            rows += part.table.shape[0]
+    if len(tables) == 1:
+        return [part.numbers for part in parts], tables[0]
+    numbers = [np.where(part.numbers, part.numbers + starts[id(part.table)], 0) for part in parts]
+    return numbers, sparse.vstack(tables, format="csr")
+
+
+def composed(outer: Any, inner: IndexSets) -> IndexSets:
+    """Elements that depend on elements of a value: `outer` has a row for each of the latter, with who depends on it."""
+    found = outer.tocoo()
+    owners, numbers = found.col, inner.numbers.reshape(-1)[found.row]
+    return merged(inner, owners, numbers, (outer.shape[1],))
+
+
+def _numbered(table: Any, places: Any) -> IndexSets:
+    """Sets by rows of a table that has no empty set in front yet."""
+    indptr = np.concatenate([np.zeros(1, table.indptr.dtype), table.indptr])
+    return IndexSets(places + 1, _table(table.indices, indptr, table.shape[1]))
+
+
+def _table(indices: Any, indptr: Any, members: int) -> Any:
+    return sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=(len(indptr) - 1, members))
+
+
+def _sizes(table: Any) -> Any:
+    return np.diff(table.indptr)
+
+
+def _are_whole(table: Any) -> Any:
+    return _sizes(table) == table.shape[1]
+
+
+def _whole(table: Any) -> int | None:
+    """The number of a set with all members, if there is one."""
+    if table.nnz < table.shape[1] or not table.shape[1]:
+        return None
+    places = np.flatnonzero(_are_whole(table))
+    return int(places[0]) if len(places) else None
