@@ -31,9 +31,9 @@ from tape_core.backward import lifting
 from tape_core.indexed_slices import dense
 from tape_core.op import registry
 from tape_core.plan import Part, Plan
+from tape_core.recording import new_key, retire
 from tape_core.rules import NONDIFF, UNWRITTEN, slot_at
 from tape_core.sparsity.index_sets import IndexSets, composed, empty, full, identity, joined, merged, union
-from tape_core.tape import new_key, retire
 from tape_core.tensor import Tensor, own_slots
 
 if TYPE_CHECKING:
