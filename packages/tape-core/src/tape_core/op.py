@@ -74,7 +74,6 @@ class Op:
         multilinear: bool = False,
         sparsity: SparsityRule | None = None,
     ) -> None:
-        self.sparsity = sparsity
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
         self.form = form
@@ -91,6 +90,7 @@ class Op:
         self.keeping = keeping
         self.batch = batch
         self.multilinear = multilinear
+        self.sparsity = sparsity
         self.rules = dict(rules)
         self.parameters = Parameters(name, self.signature, list(rules), sequence, common, keeping is not None)
         self.inputs = self.parameters.inputs
