@@ -485,3 +485,18 @@ def test_a_copy_of_a_variable_is_another_variable() -> None:
     twin.assign([5.0])
     assert (v.item(), twin.item(), twin.name, twin.trainable) == (3.0, 5.0, "w", False)
     assert (type(twin), twin.backend) == (tc.Variable, v.backend)
+
+
+def test_stop_gradient_is_the_identity_and_nothing_flows_back() -> None:
+    x = tc.asarray(2.0)
+    with tc.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        with tc.GradientTape() as inner:
+            inner.watch(x)
+            y = tc.stop_gradient(x) * x
+        first = inner.gradient(y, x)
+        stopped = tc.stop_gradient(x * x)
+    assert y.item() == 4.0
+    assert first.item() == 2.0
+    assert tape.gradient(first, x) is None
+    assert tape.gradient(stopped, x) is None

@@ -236,3 +236,16 @@ def test_stop_gradient_inside_stops_derivatives_of_the_whole() -> None:
     assert tc.grad(lambda x: tc.sum(tc.vmap(lambda x: tc.stop_gradient(x) * x)(x)))(x).tolist() == [2.0, 3.0]
     twice = tc.vmap(tc.vmap(lambda x: tc.stop_gradient(x) * x))
     assert tc.jvp(lambda x: twice(x[None]), (x,), (tc.ones(2),))[1].tolist() == [[2.0, 3.0]]
+
+
+def test_random_numbers_are_refused_with_what_to_do() -> None:
+    x = tc.ones(3)
+    for draw in (
+        lambda x: x * tc.default_rng(0).uniform(),
+        lambda x: x + tc.default_rng(0).integers(0, 3),
+        lambda x: x + tc.default_rng(0).permutation(3)[0],
+        lambda x: tc.dropout(x, 0.5),
+    ):
+        for f in (draw, tc.grad(draw), tc.checkpoint(draw)):
+            with pytest.raises(TypeError, match=r"random numbers inside vmap: all examples would get the same\. Draw"):
+                tc.vmap(f)(x)
