@@ -557,6 +557,27 @@ def test_a_plain_tape_looks_at_no_frame_and_binds_no_other_kernel(monkeypatch: p
     assert tape.gradient(y, x).shape == (2,)
 
 
+def test_kernels_that_a_checkpoint_replaces_in_the_block_are_told_of_once() -> None:
+    """A policy's own kernels stay, a debugging tape's go."""
+    from tape_core.debugging.trace import Kernel
+
+    x = tc.Variable([1.0, 2.0])
+    op = tc.log1p.op  # type: ignore[attr-defined]
+    for _ in range(2):
+        with tc.GradientTape(debug=True) as tape:
+            f = tc.checkpoint(lambda t: tc.exp(tc.log1p(t)), policy=["log1p"])
+            y = tc.sum(tc.log1p(f(x)))
+        calls = [call.name for call in tape._trace.now.calls]  # type: ignore[union-attr]
+        assert calls == ["checkpoint(<lambda>)", "log1p", "sum"]
+        assert tape.gradient(y, x) is not None
+        kernel, plans = op.bindings[x.backend]
+        assert kernel.asks
+        assert type(kernel) is not Kernel
+        inside = [cell.cell_contents for cell in kernel.__closure__]
+        assert not any(type(cell) is Kernel for cell in inside)
+        assert type(plans.keeping) is not Kernel
+
+
 def test_an_exception_in_the_block_leaves_nothing_behind() -> None:
     from tape_core import recording
 

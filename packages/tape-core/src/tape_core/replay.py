@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from tape_core.recording import LISTENERS
 from tape_core.rules import spec_of
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
-    from tape_core.op import Op
+    from tape_core.op import Op, Plans
 
 Compute = Callable[[], Any]
 
@@ -126,9 +127,18 @@ def resumed(token: Any) -> None:
 
 def _attach(op: Op, backend: Backend) -> None:
     """Let the kernel of an op on a backend ask; once for all."""
-    kernel, plans = op.bindings.get(backend) or op.bind(backend)
-    if getattr(kernel, "asks", False):
-        return
+    if backend not in op.bindings:
+        op.bind(backend)
+    for listener in LISTENERS:
+        listener.unlisten(op, backend)  # a debugging tape's kernel stands around this one
+    kernel, plans = op.bindings[backend]
+    if not getattr(kernel, "asks", False):
+        _let_ask(op, backend, kernel, plans)
+    for listener in LISTENERS:
+        listener.listen(op, backend)
+
+
+def _let_ask(op: Op, backend: Backend, kernel: Callable[..., Any], plans: Plans) -> None:
     keeping, name = plans.keeping, op.name
 
     def asking(*args: Any, **kwargs: Any) -> Any:

@@ -305,6 +305,15 @@ class _Switch:
                 plans.keeping = Kernel(op, backend, plans.keeping, keeps=True)
             op.bindings[backend] = Kernel(op, backend, kernel, keeps=False), plans
 
+    def unlisten(self, op: Op, backend: Backend) -> None:
+        """Bind them as they were."""
+        bound = op.bindings.get(backend)
+        if bound is not None and type(bound[0]) is Kernel:
+            plans = bound[1]
+            if type(plans.keeping) is Kernel:
+                plans.keeping = plans.keeping.kernel
+            op.bindings[backend] = bound[0].kernel, plans
+
     def left(self, tensor: Tensor, how: str) -> None:
         """A value went where no tape sees it."""
         for trace in _traces():
@@ -336,12 +345,7 @@ def uninstall() -> None:
         if not _switch.users:
             LISTENERS.clear()
             for op, backend in BOUND:
-                bound = op.bindings.get(backend)
-                if bound is not None and type(bound[0]) is Kernel:
-                    plans = bound[1]
-                    if type(plans.keeping) is Kernel:
-                        plans.keeping = plans.keeping.kernel
-                    op.bindings[backend] = bound[0].kernel, plans
+                _switch.unlisten(op, backend)
 
 
 class NotedPlan:
