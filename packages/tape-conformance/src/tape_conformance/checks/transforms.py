@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 from tape_core.extend import Op
+from tape_core.indexed_slices import dense
 from tape_core.sparsity.detection import Detector
 from tape_core.sparsity.index_sets import identity
 
@@ -109,7 +110,7 @@ def _expect_gradients(
     pairs = [(out, w) for out, w in zip(outs, weights, strict=True) if w is not None]
     seeds = [tc.astype(here(np.stack([w] * len(slopes))), out.dtype) for out, w in pairs]
     found = tape.gradient([out for out, _ in pairs], stacked, output_gradients=seeds, unconnected_gradients="zero")
-    _expect_each([calculus.dense(g) for g in found], slopes, chosen, f"{label}the gradient of vmap")
+    _expect_each([dense(g) for g in found], slopes, chosen, f"{label}the gradient of vmap")
 
 
 def _expect_tangents(case: Case, chosen: list[int], examples: list[dict[int, Any]], stacked: list[Any]) -> None:

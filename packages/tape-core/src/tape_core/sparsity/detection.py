@@ -167,7 +167,8 @@ class Record:
         at = slot_at(plan.n)
         results = rec[at]
         self.results = list(results) if type(results) in (tuple, list) else [results]
-        self.params, self.kwargs = (rec[at + 2], rec[at + 3]) if op.has_parameters else ((), {})
+        self.params: tuple[Any, ...] = rec[at + 2] if op.has_parameters else ()
+        self.kwargs: dict[str, Any] = rec[at + 3] if op.has_parameters else {}
         self.call = batching.Call(op, self.params, self.kwargs)
         flowing = {rule.k for rule in plan.rules}
         if op.sequence:
@@ -230,11 +231,13 @@ class Record:
 
     def _given(self) -> list[IndexSets]:
         """The sets of each input that is an array, those of constants empty."""
-        return [
-            empty(shape, self.detector.members) if s is None else s
-            for s, shape in zip(self.sets, self.shapes, strict=True)
-            if s is not None or shape is not None
-        ]
+        found = []
+        for sets, shape in zip(self.sets, self.shapes, strict=True):
+            if sets is not None:
+                found.append(sets)
+            elif shape is not None:
+                found.append(empty(shape, self.detector.members))
+        return found
 
     def _united(self, parts: Sequence[IndexSets], shape: tuple[int, ...]) -> IndexSets:
         return union(parts, shape, self.detector.members)
