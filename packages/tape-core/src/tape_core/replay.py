@@ -129,7 +129,8 @@ def _attach(op: Op, backend: Backend) -> None:
     kernel, plans = op.bindings.get(backend) or op.bind(backend)
     if getattr(kernel, "asks", False):
         return
-    keeping, name = plans.keeping, op.name
+    keeping: Any = plans.keeping
+    name = op.name
 
     def asking(*args: Any, **kwargs: Any) -> Any:
         session = _active.get()
