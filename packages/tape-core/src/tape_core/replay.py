@@ -139,7 +139,8 @@ def _attach(op: Op, backend: Backend) -> None:
 
 
 def _let_ask(op: Op, backend: Backend, kernel: Callable[..., Any], plans: Plans) -> None:
-    keeping, name = plans.keeping, op.name
+    keeping: Any = plans.keeping
+    name = op.name
 
     def asking(*args: Any, **kwargs: Any) -> Any:
         session = _active.get()

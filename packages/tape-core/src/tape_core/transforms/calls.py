@@ -76,7 +76,7 @@ class Results:
 
     def __init__(self, result: Any, name: str) -> None:
         leaves, self.structure = pytree.flatten(result)
-        self.leaves = [leaf if leaf is None else _result(leaf, name) for leaf in leaves]
+        self.leaves: list[Any] = [leaf if leaf is None else _result(leaf, name) for leaf in leaves]
         self.flowing = [k for k, leaf in enumerate(self.leaves) if leaf is not None and leaf.dtype.inexact]
 
     @property
