@@ -15,8 +15,19 @@ True
 """
 
 from tape_nn import initializers
+from tape_nn.checkpoints import load_tensors, save_tensors
 from tape_nn.layers import Dense, Sequential
 from tape_nn.module import Module
 from tape_nn.optimizers import SGD, Adam, Optimizer
 
-__all__ = ["SGD", "Adam", "Dense", "Module", "Optimizer", "Sequential", "initializers"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "Dense",
+    "Module",
+    "Optimizer",
+    "Sequential",
+    "initializers",
+    "load_tensors",
+    "save_tensors",
+]

@@ -1,0 +1,187 @@
+"""Files of tensors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+import tape_nn as nn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import numpy as reference
+from tape_nn import checkpoints
+
+DTYPES = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64",
+]  # fmt: skip
+
+
+def bits(x: Any) -> bytes:
+    return np.ascontiguousarray(x).tobytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arrays=st.dictionaries(
+        st.text(min_size=1, max_size=8).filter(lambda name: name != "__metadata__"),
+        st.tuples(
+            st.sampled_from(DTYPES), st.lists(st.integers(0, 3), max_size=3).map(tuple), st.integers(0, 2**32 - 1)
+        ),
+        max_size=4,
+    ),
+    metadata=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+)
+def test_what_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, arrays: Any, metadata: dict[str, str]
+) -> None:
+    path = tmp_path_factory.mktemp("files") / "state.safetensors"
+    values = {}
+    for name, (dtype, shape, seed) in arrays.items():
+        count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        raw = np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 256, count, dtype=np.uint8)
+        values[name] = raw.view(dtype).reshape(shape)  # any bits at all, NaN among them
+    nn.save_tensors(path, values, metadata)
+    found, text = nn.load_tensors(path, backend="numpy")
+    assert text == metadata
+    assert found.keys() == values.keys()
+    for name, value in values.items():
+        assert (found[name].shape, found[name].dtype.name) == (value.shape, value.dtype.name)
+        assert bits(found[name].array) == bits(value)
+    # The independent reader agrees.
+    for name, value in reference.load_file(path).items():
+        assert bits(value) == bits(values[name])
+
+
+def test_views_are_written_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    x = np.arange(6.0).reshape(2, 3)
+    nn.save_tensors(path, {"t": x.T, "reversed": x[::-1], "expanded": np.broadcast_to(x[0], (2, 3)), "zero": x[0, 0]})
+    found, metadata = nn.load_tensors(path)
+    assert found["t"].tolist() == x.T.tolist()
+    assert found["reversed"].tolist() == x[::-1].tolist()
+    assert found["expanded"].tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert found["zero"].shape == ()
+    assert metadata == {}
+
+
+def test_variables_are_written_without_being_read(tmp_path: Path) -> None:
+    v = tc.Variable([1.0, 2.0])
+    with tc.GradientTape() as tape:
+        nn.save_tensors(tmp_path / "x", {"v": v})
+    assert tape.watched_variables() == ()
+    (tensor,) = nn.load_tensors(tmp_path / "x")[0].values()
+    assert type(tensor) is tc.Tensor
+    assert tensor.tolist() == [1, 2]
+
+
+def test_a_loaded_tensor_owns_its_memory(tmp_path: Path) -> None:
+    nn.save_tensors(tmp_path / "x", {"v": tc.ones(3)})
+    v = tc.Variable(nn.load_tensors(tmp_path / "x")[0]["v"])
+    v.assign_add(tc.ones(3))
+    assert v.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("failing", ["serialize_file", "_sync"])
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    path = tmp_path / "x"
+    nn.save_tensors(path, {"v": tc.ones(3)})
+    before = path.read_bytes()
+    write = checkpoints.serialize_file
+
+    def fail(*arguments: Any, **keywords: Any) -> None:
+        if failing == "serialize_file":
+            write(*arguments, **keywords)  # the disk is full after some of it
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(checkpoints, failing, fail)
+    with pytest.raises(OSError, match="No space left"):
+        nn.save_tensors(path, {"v": tc.zeros(3)})
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_link_stays_one_and_the_usual_rights_hold(tmp_path: Path) -> None:
+    path, link = tmp_path / "x", tmp_path / "latest"
+    link.symlink_to(path)
+    nn.save_tensors(link, {"v": tc.ones(3)})
+    assert link.is_symlink()
+    assert nn.load_tensors(path)[0]["v"].tolist() == [1, 1, 1]
+    (tmp_path / "other").touch()
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
+
+
+def test_messages_of_writing(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with pytest.raises(TypeError, match="'w' has dtype complex128, which the safetensors format lacks"):
+        nn.save_tensors(path, {"w": np.ones(2, dtype=np.complex128)})
+    with pytest.raises(TypeError, match="3 cannot be the name"):
+        nn.save_tensors(path, {3: tc.ones(1)})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="'__metadata__' cannot be the name"):
+        nn.save_tensors(path, {"__metadata__": tc.ones(1)})
+    with pytest.raises(TypeError, match="metadata are strings by name; got 'step': 7"):
+        nn.save_tensors(path, {}, {"step": 7})  # type: ignore[dict-item]
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*missing"):
+        nn.save_tensors(tmp_path / "missing" / "x", {})
+    assert os.listdir(tmp_path) == []
+
+
+def test_messages_of_reading(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with pytest.raises(FileNotFoundError):
+        nn.load_tensors(path)
+    nn.save_tensors(path, {"v": tc.ones(3)})
+    whole = path.read_bytes()
+    for content in (b"", whole[:-1], whole[:20], b"\x80\x04not at all"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=re.escape(repr(str(path))) + " is damaged or not in safetensors format"):
+            nn.load_tensors(path)
+    header = json.dumps({"q": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
+    with pytest.raises(TypeError, match=r"dtypes that Tensors do not have: 'q' \(F8_E4M3\)"):
+        nn.load_tensors(path)
+
+
+# What bfloat16 rounds to, both zeros, infinities, a subnormal.
+BFLOAT16 = [1.0, -2.5, 0.0, -0.0, float("inf"), -float("inf"), 2.0**-133, 3.140625]
+
+
+def test_bfloat16_without_a_backend_that_has_it(tmp_path: Path) -> None:
+    data = (np.asarray(BFLOAT16, dtype=np.float32).view(np.uint32) >> 16).astype("<u2").tobytes()
+    header = json.dumps({"b": {"dtype": "BF16", "shape": [2, 4], "data_offsets": [0, len(data)]}}).encode()
+    (tmp_path / "x").write_bytes(len(header).to_bytes(8, "little") + header + data)
+    found = nn.load_tensors(tmp_path / "x", backend="numpy")[0]["b"]
+    assert found.dtype is tc.float32
+    assert bits(found.array) == bits(np.asarray(BFLOAT16, dtype=np.float32))
+
+
+def test_across_backends(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file, save_file
+
+    path = tmp_path / "x"
+    b = torch.tensor(BFLOAT16, dtype=torch.bfloat16)
+    nn.save_tensors(path, {"b": b, "f": np.asarray([1.5]), "view": torch.arange(6.0).reshape(2, 3).T})
+    theirs = load_file(path)
+    assert theirs["b"].dtype is torch.bfloat16
+    assert torch.equal(theirs["b"].view(torch.int16), b.view(torch.int16))
+    assert theirs["view"].tolist() == [[0, 3], [1, 4], [2, 5]]
+    found, _ = nn.load_tensors(path, backend="torch")
+    assert torch.equal(found["b"].array.view(torch.int16), b.view(torch.int16))
+    assert (found["f"].backend.name, found["f"].dtype) == ("torch", tc.float64)
+    with tc.use_backend("torch"):
+        assert nn.load_tensors(path)[0]["f"].backend.name == "torch"
+    like = {"f": tc.ones(1, backend="numpy"), "b": tc.Variable(tc.ones(1, backend="torch"))}
+    found, _ = nn.load_tensors(path, like=like, backend="numpy")
+    assert [found[name].backend.name for name in ("b", "f", "view")] == ["torch", "numpy", "numpy"]
+    save_file({"a": b}, path, {"by": "torch"})
+    found, metadata = nn.load_tensors(path, backend="torch")
+    assert torch.equal(found["a"].array.view(torch.int16), b.view(torch.int16))
+    assert metadata == {"by": "torch"}
