@@ -3,31 +3,27 @@
 An initializer is called as `initializer(shape, rng=..., dtype=..., backend=..., device=...)` and
 returns a Tensor. Layers take one of these, its name, or any callable of this form. The random ones
 draw from `rng`, a :class:`tape_core.Generator`, and give the same numbers on every backend.
+
+`uniform`, `normal`, `truncated_normal`, `orthogonal`, `constant` and `variance_scaling` make
+initializers: `uniform(-1.0, 1.0)`; a name stands for one made without arguments. The inputs and
+outputs of a `shape` are its last two lengths, each times the product of those before them, which
+are those of the kernel of a convolution.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import tape_core as tc
 
 Initializer: TypeAlias = Callable[..., tc.Tensor]
 
 
-def glorot_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
-    """Uniform in ±sqrt(6 / (inputs + outputs)): keeps the spread of values from layer to layer.
-
-    >>> import tape_core as tc
-    >>> from tape_nn.initializers import glorot_uniform
-    >>> w = glorot_uniform((100, 50), rng=tc.default_rng(0))
-    >>> w.shape, bool(tc.max(tc.abs(w)) <= 0.2)  # sqrt(6 / 150)
-    ((100, 50), True)
-    """
-    limit = math.sqrt(6 / (shape[0] + shape[-1]))
-    kernel: tc.Tensor = rng.uniform(shape, low=-limit, high=limit, **where)
-    return kernel
+def _spread(name: str, stddev: float) -> None:
+    if not stddev >= 0:
+        raise ValueError(f"{name}: stddev must not be negative; got {stddev}")
 
 
 def zeros(shape: tuple[int, ...], *, rng: tc.Generator | None = None, **where: Any) -> tc.Tensor:
@@ -49,15 +45,178 @@ def constant(value: float) -> Initializer:
     return fill
 
 
+def uniform(low: float = -0.05, high: float = 0.05) -> Initializer:
+    """An initializer that draws uniformly from [low, high)."""
+    if not low <= high:
+        raise ValueError(f"uniform: low must not be above high; got {low} and {high}")
+
+    def draw(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+        values: tc.Tensor = rng.uniform(shape, low=low, high=high, **where)
+        return values
+
+    return draw
+
+
+def normal(mean: float = 0.0, stddev: float = 0.05) -> Initializer:
+    """An initializer that draws from the normal distribution."""
+    _spread("normal", stddev)
+
+    def draw(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+        values: tc.Tensor = rng.normal(shape, mean=mean, stddev=stddev, **where)
+        return values
+
+    return draw
+
+
+def truncated_normal(mean: float = 0.0, stddev: float = 0.05) -> Initializer:
+    """An initializer that draws from the normal distribution, less what is more than two `stddev` from the mean.
+
+    The standard deviation of what is left is 0.8796 `stddev`.
+    """
+    _spread("truncated_normal", stddev)
+    below = math.erfc(math.sqrt(2.0)) / 2  # the part of the normal distribution that is less than -2
+
+    def draw(shape: tuple[int, ...], *, rng: tc.Generator, dtype: Any = None, **where: Any) -> tc.Tensor:
+        part = rng.uniform(shape, low=below, high=1 - below, dtype=tc.float64, **where)
+        values = tc.clip(tc.special.ndtri(part), -2.0, 2.0) * stddev + mean
+        return tc.astype(values, tc.get_default_dtype() if dtype is None else dtype)
+
+    return draw
+
+
+def orthogonal(gain: float = 1.0) -> Initializer:
+    """An initializer of matrices with orthonormal columns, or rows if there are less, times `gain`.
+
+    All axes but the last count as one. Uniform among such matrices (Mezzadri, How to Generate Random Matrices from the
+    Classical Compact Groups, 2007).
+
+    >>> import tape_core as tc
+    >>> from tape_nn.initializers import orthogonal
+    >>> w = orthogonal()((5, 3), rng=tc.default_rng(0), dtype=tc.float64)
+    >>> bool(tc.max(tc.abs(w.T @ w - tc.eye(3, dtype=tc.float64))) < 1e-12)
+    True
+
+    Raises:
+        ValueError: when it is called with a shape of less than two dimensions.
+    """
+
+    def draw(shape: tuple[int, ...], *, rng: tc.Generator, dtype: Any = None, **where: Any) -> tc.Tensor:
+        if len(shape) < 2:
+            raise ValueError(f"orthogonal: the shape must have two dimensions or more; got {shape}")
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        high, low = max(rows, columns), min(rows, columns)
+        q, r = tc.linalg.qr(rng.normal((high, low), dtype=tc.float64, **where))
+        # With a positive diagonal of r the factors are unique, and so the same on every backend.
+        q = q * tc.where(tc.linalg.diagonal(r) < 0, -gain, gain)
+        values = tc.reshape(q if rows >= columns else q.T, shape)
+        return tc.astype(values, tc.get_default_dtype() if dtype is None else dtype)
+
+    return draw
+
+
+def variance_scaling(
+    scale: float = 1.0,
+    mode: Literal["fan_in", "fan_out", "fan_avg"] = "fan_in",
+    distribution: Literal["uniform", "normal"] = "normal",
+) -> Initializer:
+    """An initializer that draws with variance `scale / n`.
+
+    Args:
+        scale: is positive.
+        mode: what `n` is: the number of inputs, of outputs, or their mean.
+        distribution: "normal" is truncated, as :func:`truncated_normal`, and has the variance after that.
+    """
+    if not scale > 0:
+        raise ValueError(f"variance_scaling: scale must be positive; got {scale}")
+    if mode not in ("fan_in", "fan_out", "fan_avg"):
+        raise ValueError(f"variance_scaling: mode must be 'fan_in', 'fan_out' or 'fan_avg'; got {mode!r}")
+    if distribution not in ("uniform", "normal"):
+        raise ValueError(f"variance_scaling: distribution must be 'uniform' or 'normal'; got {distribution!r}")
+
+    def draw(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+        inputs, outputs = _fans(shape)
+        n = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2}[mode]
+        variance = scale / max(1.0, n)
+        if distribution == "uniform":
+            limit = math.sqrt(3 * variance)
+            return uniform(-limit, limit)(shape, rng=rng, **where)
+        return truncated_normal(0.0, math.sqrt(variance) / _TRUNCATED)(shape, rng=rng, **where)
+
+    return draw
+
+
+# The standard deviation of the normal distribution without what is more than 2 from its mean.
+_TRUNCATED: Final = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / math.erf(math.sqrt(2)))
+
+
+def glorot_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+    """Uniform in ±sqrt(6 / (inputs + outputs)): keeps the spread of values from layer to layer.
+
+    >>> import tape_core as tc
+    >>> from tape_nn.initializers import glorot_uniform
+    >>> w = glorot_uniform((100, 50), rng=tc.default_rng(0))
+    >>> w.shape, bool(tc.max(tc.abs(w)) <= 0.2)  # sqrt(6 / 150)
+    ((100, 50), True)
+
+    Source: Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks, 2010.
+    """
+    return variance_scaling(1.0, "fan_avg", "uniform")(shape, rng=rng, **where)
+
+
+def glorot_normal(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+    """Truncated normal with variance 2 / (inputs + outputs), as :func:`glorot_uniform`."""
+    return variance_scaling(1.0, "fan_avg", "normal")(shape, rng=rng, **where)
+
+
+def he_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+    """Uniform in ±sqrt(6 / inputs): keeps the spread through layers with relu.
+
+    Source: He and others, Delving Deep into Rectifiers, 2015.
+    """
+    return variance_scaling(2.0, "fan_in", "uniform")(shape, rng=rng, **where)
+
+
+def he_normal(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+    """Truncated normal with variance 2 / inputs, as :func:`he_uniform`."""
+    return variance_scaling(2.0, "fan_in", "normal")(shape, rng=rng, **where)
+
+
+def lecun_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+    """Uniform in ±sqrt(3 / inputs): what selu is made for.
+
+    Source: LeCun and others, Efficient BackProp, 1998.
+    """
+    return variance_scaling(1.0, "fan_in", "uniform")(shape, rng=rng, **where)
+
+
+def lecun_normal(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+    """Truncated normal with variance 1 / inputs, as :func:`lecun_uniform`."""
+    return variance_scaling(1.0, "fan_in", "normal")(shape, rng=rng, **where)
+
+
 _BY_NAME: dict[str, Initializer] = {
     "glorot_uniform": glorot_uniform,
+    "glorot_normal": glorot_normal,
+    "he_uniform": he_uniform,
+    "he_normal": he_normal,
+    "lecun_uniform": lecun_uniform,
+    "lecun_normal": lecun_normal,
+    "uniform": uniform(),
+    "normal": normal(),
+    "truncated_normal": truncated_normal(),
+    "orthogonal": orthogonal(),
     "zeros": zeros,
     "ones": ones,
 }
 
+_FACTORIES: Final = (uniform, normal, truncated_normal, orthogonal, constant, variance_scaling)
+
 
 def get(initializer: Initializer | str) -> Initializer:
     """The initializer of this name; a callable is passed through."""
+    if initializer in _FACTORIES:
+        name = initializer.__name__  # type: ignore[union-attr]
+        raise ValueError(f"{name} makes an initializer: pass {name}(...), not {name}")
     if callable(initializer):
         return initializer
     try:
@@ -66,3 +225,11 @@ def get(initializer: Initializer | str) -> Initializer:
         raise ValueError(
             f"unknown initializer {initializer!r}; pass a callable or one of {', '.join(_BY_NAME)}"
         ) from None
+
+
+def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
+    if len(shape) < 2:
+        n = shape[0] if shape else 1
+        return n, n
+    places = math.prod(shape[:-2])
+    return places * shape[-2], places * shape[-1]

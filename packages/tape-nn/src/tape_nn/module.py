@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from tape_core import Variable
+import tape_core as tc
+from tape_core import Tensor, Variable
+from tape_core.tensor import wrap
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from tape_nn.checkpoints import Path
+    from tape_nn.summary import Summary
 
 
 class Module:
@@ -31,9 +39,17 @@ class Module:
     ['slope', 'offset']
     """
 
+    training: bool = True
+    """The mode: :class:`BatchNorm`, :class:`Dropout` and the like do something else in training. It is set by
+    :meth:`train` and :meth:`eval`; a call's `training` goes before."""
+
     def named_variables(self) -> Iterator[tuple[str, Variable]]:
         """Each Variable after the first path that leads to it, such as `"layers.0.kernel"`."""
-        return _walk(self, "", set())
+        return ((path, found) for path, found in _walk(self, "", set()) if isinstance(found, Variable))
+
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """This Module, after the path `""`, and those in it, each after the first path that leads to it."""
+        return ((path, found) for path, found in _walk(self, "", set()) if isinstance(found, Module))
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -45,13 +61,145 @@ class Module:
         """The Variables that training changes: those made with `trainable=True`, the default."""
         return tuple(variable for _, variable in self.named_variables() if variable.trainable)
 
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of this Module and of those in it; returns the Module."""
+        for _, module in self.named_modules():
+            module.training = bool(mode)
+        return self
+
+    def eval(self) -> Self:
+        """`train(False)`: what is called from now on is not training."""
+        return self.train(False)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The values of all Variables by name, as Tensors that training leaves alone.
+
+        >>> import tape_core as tc
+        >>> import tape_nn as nn
+        >>> a, b = nn.Dense(2), nn.Dense(2)
+        >>> a.build((None, 3)), b.build((None, 3))
+        (None, None)
+        >>> b.load_state_dict(a.state_dict())
+        >>> bool(tc.all(a.kernel == b.kernel))
+        True
+
+        Raises:
+            ValueError: a layer has not made its Variables yet, or two have one name.
+        """
+        return {name: wrap(variable.array, variable.backend) for name, variable in _state(self, "state_dict").items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Assign to all Variables, by name. All is checked before anything is changed.
+
+        Args:
+            state: Tensors of any backend, or arrays; each Variable keeps its backend and device.
+            strict: whether every Variable must be in `state`, and everything in `state` be a Variable's.
+
+        Raises:
+            ValueError: a name is missing or unexpected, or a shape or dtype is not the Variable's: all of it is listed.
+                Also where a layer has not made its Variables yet.
+        """
+        variables = _state(self, "load_state_dict")
+        problems = []
+        if strict:
+            if missing := [repr(name) for name in variables if name not in state]:
+                problems.append("missing: " + ", ".join(missing))
+            if unexpected := [repr(name) for name in state if name not in variables]:
+                problems.append("unexpected: " + ", ".join(unexpected))
+        new = []
+        for name, variable in variables.items():
+            if name not in state:
+                continue
+            value = state[name]
+            if not isinstance(value, Tensor):
+                value = tc.asarray(value, copy=True)
+            if value.shape != variable.shape:
+                problems.append(f"{name!r} has shape {value.shape}; the variable has {variable.shape}")
+            elif value.dtype is not variable.dtype:
+                problems.append(f"{name!r} has dtype {value.dtype}; the variable has {variable.dtype}")
+            else:
+                new.append((variable, value))
+        if problems:
+            raise ValueError(f"load_state_dict: the state does not fit {self!r}:\n  " + "\n  ".join(problems))
+        placed = [tc.asarray(value, backend=v.backend, device=v.device) for v, value in new]
+        for (variable, _), value in zip(new, placed, strict=True):
+            variable.assign(value)
+
+    def save_weights(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
+        """Write :meth:`state_dict` to a safetensors file, see :func:`save_tensors`.
+
+        >>> import tempfile, os
+        >>> import tape_core as tc
+        >>> import tape_nn as nn
+        >>> model = nn.Sequential([nn.Dense(3), nn.BatchNorm()])
+        >>> model.build((None, 2))
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> model.save_weights(path, {"epoch": "3"})
+        >>> model.load_weights(path)
+        {'epoch': '3'}
+        """
+        from tape_nn.checkpoints import save_tensors
+
+        save_tensors(path, self.state_dict(), metadata)
+
+    def load_weights(self, path: Path, strict: bool = True) -> dict[str, str]:
+        """Read what :meth:`save_weights` wrote, on any backend, into the Variables; returns the metadata.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: the file is damaged, or does not fit: see :meth:`load_state_dict`.
+        """
+        from tape_nn.checkpoints import load_tensors
+
+        state, metadata = load_tensors(path, like=_state(self, "load_weights"))
+        self.load_state_dict(state, strict)
+        return metadata
+
+    def summary(self) -> Summary:
+        """A table of the Modules that hold Variables, to be printed.
+
+        >>> import tape_nn as nn
+        >>> model = nn.Sequential([nn.Dense(3), nn.BatchNorm()])
+        >>> model.build((None, 2))
+        >>> print(model.summary())
+        Name      Module     Variables                                                                  Parameters
+        --------  ---------  -------------------------------------------------------------------------  ----------
+        layers.0  Dense      kernel (2, 3), bias (3,)                                                            9
+        layers.1  BatchNorm  gamma (3,), beta (3,), moving_mean (3,) fixed, moving_variance (3,) fixed          12
+        21 parameters, 15 of them trainable
+        """
+        from tape_nn.summary import Summary
+
+        return Summary(self)
+
     def __repr__(self) -> str:
         variables = self.variables
         parameters = sum(variable.size for variable in variables)
         return f"<{type(self).__name__}: {len(variables)} variables, {parameters:,} parameters>"
 
 
-def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Variable]]:
+def _state(module: Module, method: str) -> dict[str, Variable]:
+    """All Variables by name, of a Module whose layers have made theirs."""
+    waiting = [
+        f"{path!r} ({type(found).__name__})" if path else type(found).__name__
+        for path, found in module.named_modules()
+        if not getattr(found, "built", True)
+    ]
+    if waiting:
+        raise ValueError(
+            f"{method}: {', '.join(waiting)} {'has' if len(waiting) == 1 else 'have'} no Variables yet; call it once "
+            "with an input, or build(input_shape)"
+        )
+    variables: dict[str, Variable] = {}
+    for name, variable in module.named_variables():
+        if name in variables:
+            raise ValueError(f"{method}: two Variables have the name {name!r}; rename an attribute or a key")
+        variables[name] = variable
+    return variables
+
+
+def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """The Modules and the Variables, each once."""
     if isinstance(value, Variable):
         if id(value) not in seen:
             seen.add(id(value))
@@ -69,5 +217,7 @@ def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Variable
     if id(value) in seen:  # shared, or a child that holds its parent
         return
     seen.add(id(value))
+    if isinstance(value, Module):
+        yield path, value
     for key, child in children:
         yield from _walk(child, f"{path}.{key}" if path else str(key), seen)

@@ -1,0 +1,262 @@
+"""Dense, Embedding, Dropout and what has no Variables of its own."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, overload
+
+import tape_core as tc
+
+from tape_nn import initializers
+from tape_nn.initializers import Initializer
+from tape_nn.layers.base import Add, Function, Layer, Shape, activation_of, positive
+from tape_nn.module import Module
+
+
+class Dense(Layer):
+    """A fully connected layer: `activation(x @ kernel + bias)`.
+
+    The Variables are made at the first call, from what it is called with: `kernel` has shape
+    `(x.shape[-1], units)`, and both have the backend, the device and the dtype of `x`, or the
+    default dtype if `x` holds integers.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> layer = nn.Dense(3, activation="relu")
+    >>> layer.variables
+    ()
+    >>> layer(tc.ones((5, 2))).shape
+    (5, 3)
+    >>> [(name, v.shape) for name, v in layer.named_variables()]
+    [('kernel', (2, 3)), ('bias', (3,))]
+
+    Args:
+        units: how many numbers come out.
+        activation: a callable, the name of one in tape_core ("relu", "tanh", ...), or None.
+        use_bias: whether to add a bias.
+        kernel_initializer, bias_initializer: see :mod:`tape_nn.initializers`.
+        rng: draws the kernel's first values; by default the generator that `tape_core.set_seed`
+            seeds.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Function | str | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Initializer | str = "glorot_uniform",
+        bias_initializer: Initializer | str = "zeros",
+        rng: tc.Generator | None = None,
+    ) -> None:
+        self.units = positive(self, "units", units)
+        self.activation = activation_of(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.rng = rng
+        self.kernel: tc.Variable | None = None
+        self.bias: tc.Variable | None = None
+
+    def __call__(self, x: Any) -> tc.Tensor:
+        y = tc.matmul(self._input(x), self.kernel)
+        if self.bias is not None:
+            y = y + self.bias
+        return y if self.activation is None else self.activation(y)
+
+    def _create(self, add: Add, shape: Any) -> None:
+        add("kernel", (shape[-1], self.units), self.kernel_initializer)
+        if self.use_bias:
+            add("bias", (self.units,), self.bias_initializer)
+
+
+class Embedding(Layer):
+    """Rows of a table, by integers: shape `ids.shape + (output_dim,)`.
+
+    The gradient of the table is :class:`~tape_core.IndexedSlices`: only the rows in use.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> layer = nn.Embedding(1000, 16)
+    >>> layer(tc.asarray([[3, 7, 3]])).shape
+    (1, 3, 16)
+    >>> [(name, v.shape) for name, v in layer.named_variables()]
+    [('embeddings', (1000, 16))]
+
+    Args:
+        input_dim: how many rows there are. Ids are less than this; negative ones count from the end.
+        output_dim: the length of a row.
+        embeddings_initializer: see :mod:`tape_nn.initializers`.
+        rng: draws the first values, as for :class:`Dense`.
+    """
+
+    _axes = ()
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        embeddings_initializer: Initializer | str = "uniform",
+        rng: tc.Generator | None = None,
+    ) -> None:
+        self.input_dim = positive(self, "input_dim", input_dim)
+        self.output_dim = positive(self, "output_dim", output_dim)
+        self.embeddings_initializer = initializers.get(embeddings_initializer)
+        self.rng = rng
+        self.embeddings: tc.Variable | None = None
+
+    def build(
+        self, input_shape: Shape = (), *, dtype: Any = None, backend: Any = None, device: str | None = None
+    ) -> None:
+        """Make the table, which does not depend on the shape of inputs."""
+        super().build(input_shape, dtype=dtype, backend=backend, device=device)
+
+    def __call__(self, ids: Any) -> tc.Tensor:
+        if not isinstance(ids, tc.Tensor):
+            ids = tc.asarray(ids)
+        if not ids.dtype.kind.endswith("integer"):
+            raise TypeError(f"Embedding takes integers; got dtype {ids.dtype}")
+        ids = self._prepared(ids)
+        try:
+            return tc.gather(self.embeddings, ids)
+        except IndexError as error:
+            raise IndexError(f"Embedding: an id is out of bounds for {self.input_dim} rows: {error}") from error
+
+    def _create(self, add: Add, shape: Any) -> None:
+        add("embeddings", (self.input_dim, self.output_dim), self.embeddings_initializer)
+
+
+class Activation(Module):
+    """An activation as a layer of its own; in :class:`Sequential` the function itself does, too.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> nn.Activation("relu")(tc.asarray([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+
+    Args:
+        activation: as for :class:`Dense`.
+    """
+
+    def __init__(self, activation: Function | str | None) -> None:
+        self.activation = activation_of(activation)
+
+    def __call__(self, x: Any) -> tc.Tensor:
+        if not isinstance(x, tc.Tensor):
+            x = tc.asarray(x)
+        return x if self.activation is None else self.activation(x)
+
+
+class Dropout(Module):
+    """In training each element is 0 with probability `rate`, and divided by `1 - rate` otherwise; else nothing changes.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> layer = nn.Dropout(0.5, rng=tc.default_rng(1))
+    >>> x = tc.ones((2, 3))
+    >>> layer(x).tolist()
+    [[0.0, 0.0, 2.0], [2.0, 2.0, 0.0]]
+    >>> layer(x, training=False).tolist() == layer.eval()(x).tolist() == x.tolist()
+    True
+
+    Args:
+        rate: from 0 to 1.
+        noise_shape: as for :func:`tape_core.dropout`.
+        rng: draws what is dropped; by default the generator that `tape_core.set_seed` seeds.
+    """
+
+    def __init__(
+        self, rate: float, noise_shape: tuple[int, ...] | None = None, rng: tc.Generator | None = None
+    ) -> None:
+        if not 0 <= rate <= 1:
+            raise ValueError(f"Dropout: rate must be from 0 to 1; got {rate}")
+        self.rate = rate
+        self.noise_shape = noise_shape
+        self.rng = rng
+
+    def __call__(self, x: Any, training: bool | None = None) -> tc.Tensor:
+        """`training` says what this call is, and by default the module's mode does."""
+        training = self.training if training is None else training
+        if not isinstance(x, tc.Tensor):
+            x = tc.asarray(x)
+        return tc.dropout(x, self.rate, training=training, rng=self.rng, noise_shape=self.noise_shape)
+
+
+class Flatten(Module):
+    """Each example as one row: shape `(examples, ...)` becomes `(examples, features)`.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> nn.Flatten()(tc.ones((2, 3, 4))).shape
+    (2, 12)
+    """
+
+    def __call__(self, x: Any) -> tc.Tensor:
+        if not isinstance(x, tc.Tensor):
+            x = tc.asarray(x)
+        if x.ndim == 0:
+            raise ValueError("Flatten takes inputs of shape (examples, ...); got shape ()")
+        return tc.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
+
+
+class Sequential(Module):
+    """Layers called one after the other: each a Module or any callable of one tensor.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> model = nn.Sequential([nn.Dense(8), tc.relu, nn.Dense(2)])
+    >>> model(tc.ones((4, 3))).shape
+    (4, 2)
+    >>> model
+    <Sequential: 4 variables, 50 parameters>
+    >>> len(model), model[0].units
+    (3, 8)
+    """
+
+    def __init__(self, layers: Iterable[Function]) -> None:
+        self.layers = list(layers)
+        for index, layer in enumerate(self.layers):
+            if not callable(layer):
+                raise TypeError(f"Sequential: layer {index} of type {type(layer).__name__!r} is not callable")
+
+    def __call__(self, x: Any, training: bool | None = None) -> tc.Tensor:
+        """`training`, where it is not None, goes to the Modules whose call takes it."""
+        for layer in self.layers:
+            if training is not None and isinstance(layer, Module) and _takes_training(type(layer)):
+                x = layer(x, training=training)  # type: ignore[call-arg]
+            else:
+                x = layer(x)
+        return x  # type: ignore[no-any-return]
+
+    def build(self, input_shape: Shape, *, dtype: Any = None, backend: Any = None, device: str | None = None) -> None:
+        """Make the Variables of all layers, by a call with zeros in which None stands for 1.
+
+        Args:
+            input_shape: of the first layer's input.
+            dtype, backend, device: of that input; the Variables are as after any first call.
+        """
+        shape = tuple([1 if n is None else n for n in input_shape])
+        self(tc.zeros(shape, dtype=dtype, backend=backend, device=device), training=False)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[Function]:
+        return iter(self.layers)
+
+    @overload
+    def __getitem__(self, index: int) -> Function: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequential: ...
+    def __getitem__(self, index: int | slice) -> Function | Sequential:
+        """One layer, or for a slice a Sequential that shares the layers."""
+        if isinstance(index, slice):
+            return Sequential(self.layers[index])
+        return self.layers[index]
+
+
+@cache
+def _takes_training(kind: type) -> bool:
+    return "training" in inspect.signature(kind.__call__).parameters  # type: ignore[operator]
