@@ -55,7 +55,8 @@ class _Batch(NamedTuple):
         d_x, d_scale, d_offset = _native_batch_norm_backward(
             g, x, _flat(scale), None, None, *kept, True, self.epsilon, watched
         )
-        return d_x.movedim(1, self.axis), _like(d_scale, scale), _like(d_offset, offset)
+        d_x = d_x.movedim(1, self.axis) if watched[0] else None
+        return d_x, _like(d_scale, scale), _like(d_offset, offset)
 
 
 class _Group(NamedTuple):
