@@ -60,6 +60,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
             lacks (complex128). Nothing is written.
         OSError: the file cannot be written.
     """
+    key: Any
+    text: Any
+    name: Any
     for key, text in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise TypeError(f"save_tensors: metadata are strings by name; got {key!r}: {text!r}")
@@ -118,7 +121,7 @@ def load_tensors(
         content = stream.read()
     file = os.fspath(path)
     try:
-        entries = deserialize(content)
+        entries = deserialize(content)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ValueError(f"load_tensors: {file!r} is damaged or not in safetensors format: {error}") from error
     # deserialize has checked the header, and gives all of it but the metadata.

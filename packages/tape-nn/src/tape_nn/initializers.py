@@ -209,13 +209,13 @@ _BY_NAME: dict[str, Initializer] = {
     "ones": ones,
 }
 
-_FACTORIES: Final = (uniform, normal, truncated_normal, orthogonal, constant, variance_scaling)
+_FACTORIES: Final[tuple[Any, ...]] = (uniform, normal, truncated_normal, orthogonal, constant, variance_scaling)
 
 
 def get(initializer: Initializer | str) -> Initializer:
     """The initializer of this name; a callable is passed through."""
     if initializer in _FACTORIES:
-        name = initializer.__name__  # type: ignore[union-attr]
+        name = getattr(initializer, "__name__", "")
         raise ValueError(f"{name} makes an initializer: pass {name}(...), not {name}")
     if callable(initializer):
         return initializer

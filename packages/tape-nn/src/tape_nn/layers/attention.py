@@ -124,7 +124,7 @@ class MultiHeadAttention(Layer):
             y = y + self.output_bias
         return (y, weights) if return_attention_scores else y
 
-    def build(  # type: ignore[override]
+    def build(
         self,
         query_shape: Shape,
         value_shape: Shape | None = None,

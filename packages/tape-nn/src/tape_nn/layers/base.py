@@ -81,8 +81,10 @@ class Layer(Module):
 
     def _input(self, x: Any) -> tc.Tensor:
         """`x` as a Tensor of a floating dtype, with which the Variables now go together."""
-        x = self._prepared(x)
-        return x if x.dtype.inexact else tc.astype(x, self._dtype)
+        tensor = self._prepared(x)
+        if not tensor.dtype.inexact:
+            tensor = tc.astype(tensor, self._dtype)
+        return tensor
 
     def _prepared(self, x: Any) -> tc.Tensor:
         if not isinstance(x, tc.Tensor):

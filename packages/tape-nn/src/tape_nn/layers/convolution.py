@@ -175,9 +175,8 @@ class _Pool(Module):
         self.padding = padding
         self.layout = _checked(name, layout)
 
-    def _input(self, x: Any) -> tc.Tensor:
-        if not isinstance(x, tc.Tensor):
-            x = tc.asarray(x)
+    def _input(self, value: Any) -> tc.Tensor:
+        x: tc.Tensor = value if isinstance(value, tc.Tensor) else tc.asarray(value)
         if x.ndim != self.rank + 2:
             form = _form(self.rank, self.layout)
             raise ValueError(f"{type(self).__name__} takes inputs of shape {form}; got shape {x.shape}")

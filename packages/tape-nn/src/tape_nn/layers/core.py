@@ -224,10 +224,11 @@ class Sequential(Module):
     def __call__(self, x: Any, training: bool | None = None) -> tc.Tensor:
         """`training`, where it is not None, goes to the Modules whose call takes it."""
         for layer in self.layers:
-            if training is not None and isinstance(layer, Module) and _takes_training(type(layer)):
-                x = layer(x, training=training)  # type: ignore[call-arg]
+            call: Any = layer
+            if training is not None and isinstance(layer, Module) and _takes_training(type(call)):
+                x = call(x, training=training)
             else:
-                x = layer(x)
+                x = call(x)
         return x  # type: ignore[no-any-return]
 
     def build(self, input_shape: Shape, *, dtype: Any = None, backend: Any = None, device: str | None = None) -> None:
@@ -259,4 +260,4 @@ class Sequential(Module):
 
 @cache
 def _takes_training(kind: type) -> bool:
-    return "training" in inspect.signature(kind.__call__).parameters  # type: ignore[operator]
+    return "training" in inspect.signature(kind.__call__).parameters
