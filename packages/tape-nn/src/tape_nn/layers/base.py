@@ -87,13 +87,12 @@ class Layer(Module):
         return tensor
 
     def _prepared(self, x: Any) -> tc.Tensor:
-        if not isinstance(x, tc.Tensor):
-            x = tc.asarray(x)
+        tensor: tc.Tensor = x if isinstance(x, tc.Tensor) else tc.asarray(x)
         if self._lengths is None:
-            self._build_beside(x, x.shape)
+            self._build_beside(tensor, tensor.shape)
         else:
-            self._check(x.shape)
-        return x
+            self._check(tensor.shape)
+        return tensor
 
     def _build_beside(self, x: tc.Tensor, *shapes: Shape) -> None:
         if x.backend.level:

@@ -224,11 +224,11 @@ class Sequential(Module):
     def __call__(self, x: Any, training: bool | None = None) -> tc.Tensor:
         """`training`, where it is not None, goes to the Modules whose call takes it."""
         for layer in self.layers:
-            call: Any = layer
-            if training is not None and isinstance(layer, Module) and _takes_training(type(call)):
-                x = call(x, training=training)
+            kind: Any = type(layer)
+            if training is not None and issubclass(kind, Module) and _takes_training(kind):
+                x = layer(x, training=training)  # type: ignore[call-arg]
             else:
-                x = call(x)
+                x = layer(x)
         return x  # type: ignore[no-any-return]
 
     def build(self, input_shape: Shape, *, dtype: Any = None, backend: Any = None, device: str | None = None) -> None:
@@ -259,5 +259,5 @@ class Sequential(Module):
 
 
 @cache
-def _takes_training(kind: type) -> bool:
+def _takes_training(kind: Any) -> bool:
     return "training" in inspect.signature(kind.__call__).parameters
