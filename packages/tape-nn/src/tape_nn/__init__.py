@@ -14,9 +14,44 @@
 True
 """
 
-from tape_nn import initializers
+from tape_nn import initializers, schedules
+from tape_nn.averaging import ExponentialMovingAverage
+from tape_nn.clipping import clip_by_global_norm, clip_by_norm, global_norm
 from tape_nn.layers import Dense, Sequential
 from tape_nn.module import Module
-from tape_nn.optimizers import SGD, Adam, Optimizer
+from tape_nn.optimizers import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    Ftrl,
+    Lion,
+    Nadam,
+    Optimizer,
+    RMSprop,
+)
 
-__all__ = ["SGD", "Adam", "Dense", "Module", "Optimizer", "Sequential", "initializers"]
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Dense",
+    "ExponentialMovingAverage",
+    "Ftrl",
+    "Lion",
+    "Module",
+    "Nadam",
+    "Optimizer",
+    "RMSprop",
+    "Sequential",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "global_norm",
+    "initializers",
+    "schedules",
+]
