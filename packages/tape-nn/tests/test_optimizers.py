@@ -479,7 +479,7 @@ def test_states_that_do_not_fit() -> None:
         optimizer.state_dict({})
     with pytest.raises(ValueError, match=r"unknown names: 'w/.*There are 'kernel/momentum'"):
         nn.Adam().load_state_dict(state, {"kernel": w})
-    with pytest.raises(ValueError, match="unknown names: 'w/velocity'. There are 'w/momentum', 'w/started'"):
+    with pytest.raises(ValueError, match=r"unknown names: 'w/velocity'\. There are 'w/momentum', 'w/started'"):
         nn.SGD(momentum=0.5).load_state_dict(state, {"w": w})
     with pytest.raises(ValueError, match=r"'w/velocity' is missing"):
         nn.Adam().load_state_dict({k: v for k, v in state.items() if k != "w/velocity"}, {"w": w})

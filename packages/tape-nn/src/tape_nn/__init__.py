@@ -14,7 +14,7 @@
 True
 """
 
-from tape_nn import initializers, schedules
+from tape_nn import initializers, losses, metrics, schedules
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.clipping import clip_by_global_norm, clip_by_norm, global_norm
 from tape_nn.layers import Dense, Sequential
@@ -53,5 +53,7 @@ __all__ = [
     "clip_by_norm",
     "global_norm",
     "initializers",
+    "losses",
+    "metrics",
     "schedules",
 ]
