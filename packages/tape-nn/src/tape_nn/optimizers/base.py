@@ -394,10 +394,8 @@ def _checked(gradient: Any, variable: Variable) -> Any:
 def _distinct(slices: IndexedSlices, xp: Any) -> IndexedSlices:
     """The same, each row once, added up."""
     backend = slices.values.backend
-    found = xp.unique_inverse(xp.remainder(slices.indices.array, slices.dense_shape[0]))  # from the end: below 0
-    values = slices.values.array
-    rows = xp.scatter(values, found[1], (found[0].shape[0], *values.shape[1:]))
-    return IndexedSlices(wrap(rows, backend), wrap(found[0], backend), slices.dense_shape)
+    raw = IndexedSlices(slices.values.array, slices.indices.array, slices.dense_shape, _xp=xp).merged()
+    return IndexedSlices(wrap(raw.values, backend), wrap(raw.indices, backend), slices.dense_shape)
 
 
 def _values(gradient: Any) -> Any:
