@@ -200,6 +200,7 @@ from tape_core.transforms.checkpoint import checkpoint
 from tape_core.transforms.custom import custom_gradient, custom_jvp
 from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
 from tape_core.transforms.implicit import custom_root, fixed_point
+from tape_core.transforms.scipy_objective import scipy_objective
 from tape_core.transforms.solvers import ConvergenceError
 from tape_core.transforms.sparse import (
     Sparsity,
@@ -426,6 +427,7 @@ __all__ = [
     "roll",
     "round",
     "scaled_dot_product_attention",
+    "scipy_objective",
     "searchsorted",
     "segment_max",
     "segment_mean",

@@ -14,8 +14,10 @@
 True
 """
 
-from tape_nn import initializers
+from tape_nn import initializers, losses, metrics, schedules
+from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors
+from tape_nn.clipping import clip_by_global_norm, clip_by_norm, global_norm
 from tape_nn.layers import (
     GRU,
     LSTM,
@@ -41,14 +43,30 @@ from tape_nn.layers import (
     Sequential,
 )
 from tape_nn.module import Module
-from tape_nn.optimizers import SGD, Adam, Optimizer
+from tape_nn.optimizers import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    Ftrl,
+    Lion,
+    Nadam,
+    Optimizer,
+    RMSprop,
+)
 
 __all__ = [
     "GRU",
     "LSTM",
     "SGD",
     "Activation",
+    "Adadelta",
+    "Adagrad",
     "Adam",
+    "AdamW",
+    "Adamax",
     "AvgPool1D",
     "AvgPool2D",
     "AvgPool3D",
@@ -59,18 +77,29 @@ __all__ = [
     "Dense",
     "Dropout",
     "Embedding",
+    "ExponentialMovingAverage",
     "Flatten",
+    "Ftrl",
     "Layer",
     "LayerNorm",
+    "Lion",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",
     "Module",
     "MultiHeadAttention",
+    "Nadam",
     "Optimizer",
     "RMSNorm",
+    "RMSprop",
     "Sequential",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "global_norm",
     "initializers",
     "load_tensors",
+    "losses",
+    "metrics",
     "save_tensors",
+    "schedules",
 ]

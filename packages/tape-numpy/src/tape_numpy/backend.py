@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -88,6 +88,14 @@ class NumPyBackend(Backend):
             and array.flags.writeable
             and sys.getrefcount(array) <= references + 2
         )
+
+    def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
+        """Large arrays of one layout block by block."""
+        first, *others = arrays
+        if type(first) is not np.ndarray or first.size <= _BLOCK or not _alike(first, tuple(others)):
+            return [arrays]
+        flat = [a.reshape(-1) for a in arrays]
+        return ([a[start : start + _BLOCK] for a in flat] for start in range(0, first.size, _BLOCK))
 
     # Large partials are evaluated in blocks, whose temporaries stay in the cache.
 

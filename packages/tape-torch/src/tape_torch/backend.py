@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import array_api_compat.torch as namespace
@@ -23,6 +23,7 @@ _COUNTS_REFERENCES = (
     and hasattr(torch.Tensor, "_use_count")
     and hasattr(torch._C, "_storage_Use_Count")
 )
+_BLOCK = 1 << 15  # elements: from here on PyTorch's kernels divide their work among threads
 _SIZES = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
 _AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
 
@@ -124,6 +125,16 @@ class TorchBackend(Backend):
             return False
         storage = array.untyped_storage()  # this object counts, too; memory of NumPy's cannot be resized
         return bool(torch._C._storage_Use_Count(storage._cdata) == 2 and storage.resizable())
+
+    def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
+        """On the CPU block by block, each thread its part; an accelerator takes them whole."""
+        first = arrays[0]
+        size = _BLOCK * torch.get_num_threads()
+        if first.device.type != "cpu" or first.numel() <= size:
+            return [arrays]
+        if not all([a.dtype is first.dtype and a.shape == first.shape and a.is_contiguous() for a in arrays]):
+            return [arrays]
+        return zip(*[a.view(-1).split(size) for a in arrays], strict=True)  # type: ignore[return-value]
 
     def scale(self, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
         """In the memory of `g` or, where that is somebody's, in that of the partial derivative if it is new."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -180,6 +180,13 @@ class Backend:
         A wrong True lets an update in place change somebody else's value; so the answer is False where unsure.
         """
         return False
+
+    def blocks(self, arrays: list[Raw]) -> Iterable[list[Raw]]:
+        """Arrays of one shape and dtype for an elementwise update in place, in pieces that stay in the cache together.
+
+        The pieces are flat views, to write to. By default, and where an array cannot be viewed so, `arrays` itself.
+        """
+        return [arrays]
 
     def scale(self, g: Raw, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Raw:
         """`g * partial(xp, *arguments)` for large arrays; with `in_place`, in the memory of `g`.

@@ -1,0 +1,89 @@
+"""Functions of pytrees for `scipy.optimize`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tape_core import pytree
+from tape_core.indexed_slices import IndexedSlices
+from tape_core.ops.creation import asarray
+from tape_core.tensor import Tensor
+from tape_core.transforms.derivatives import value_and_grad
+
+Objective = Callable[..., tuple[float, Any]]
+
+
+def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Callable[[Any], Any]]:
+    """`f` with its gradient as `scipy.optimize.minimize(fun, x0, jac=True)` wants it: of one float64 vector.
+
+    >>> import tape_core as tc
+    >>> from scipy.optimize import minimize
+    >>> def loss(w):
+    ...     return tc.sum((w["a"] - 3.0) ** 2) + (w["b"] + 1.0) ** 2
+    >>> fun, x0, restore = tc.scipy_objective(loss, {"a": tc.zeros((2, 2)), "b": tc.asarray(0.0)})
+    >>> result = minimize(fun, x0, jac=True)
+    >>> best = restore(result.x)
+    >>> [[round(x, 3) for x in row] for row in best["a"].tolist()], round(best["b"].item(), 3)
+    ([[3.0, 3.0], [3.0, 3.0]], -1.0)
+
+    `f` computes in the dtypes of `x0`. Those of SciPy's methods that go on until the gradient is tiny are made for
+    float64: give `x0` in it where they stop early with a loss of precision.
+
+    Args:
+        f: a function of a pytree of Tensors, and of what `minimize` is given as `args`; its result is one number.
+        x0: where to start: a pytree of real floating-point Tensors, arrays or numbers.
+
+    Returns:
+        `(fun, vector, restore)`: `fun(vector, *args)` gives the value, a float, and the gradient, a float64 NumPy
+        vector; `vector` is `x0` as such a vector; `restore(vector)` has the structure, shapes, dtypes, backends and
+        devices of `x0`.
+
+    Raises:
+        TypeError: a leaf of `x0` is not of real floating-point numbers.
+        ValueError: `x0` has no elements, a vector is not of its size, or the result of `f` is not one real number.
+    """
+    import numpy as np  # SciPy's vectors are NumPy's
+
+    leaves, structure = pytree.flatten(x0)
+    tensors: list[Tensor] = []
+    for k, leaf in enumerate(leaves):
+        if leaf is None or isinstance(leaf, str | bytes):
+            raise TypeError(f"scipy_objective: x0{pytree.path(structure, k)} is no array but {leaf!r}")
+        tensor = leaf if isinstance(leaf, Tensor) else asarray(leaf)
+        if tensor.dtype.kind != "real floating":
+            raise TypeError(
+                f"scipy_objective: x0{pytree.path(structure, k)} has dtype {tensor.dtype}; what is optimized must be "
+                "real floating-point numbers: tape_core.astype(x, 'float64') makes them of integers"
+            )
+        tensors.append(tensor)
+    specs = [(t.shape, t.size, t.dtype, t.backend, t.device) for t in tensors]
+    size = sum(spec[1] for spec in specs)
+    if size == 0:
+        raise ValueError("scipy_objective: x0 has no elements: there is nothing to optimize")
+
+    def flat(parts: list[Any]) -> Any:
+        return np.concatenate([np.asarray(part.numpy(), dtype=np.float64).reshape(-1) for part in parts])
+
+    def restore(vector: Any) -> Any:
+        values = np.asarray(vector, dtype=np.float64)
+        if values.shape != (size,):
+            raise ValueError(f"scipy_objective: x0 has {size} elements; got an array of shape {values.shape}")
+        parts, start = [], 0
+        for shape, n, dtype, backend, device in specs:
+            part = values[start : start + n].reshape(shape)
+            # A copy: SciPy may write to its vector.
+            parts.append(asarray(part.copy(), dtype=dtype, backend=backend, device=device, copy=True))
+            start += n
+        return pytree.unflatten(structure, parts)
+
+    with_gradient = value_and_grad(f)
+
+    def fun(vector: Any, *args: Any) -> tuple[float, Any]:
+        value, gradient = with_gradient(restore(vector), *args)
+        if value.dtype.kind == "complex floating":
+            raise ValueError("scipy_objective: the function must return a real number; its result is complex")
+        found = [g.densify() if isinstance(g, IndexedSlices) else g for g in pytree.flatten(gradient)[0]]
+        return float(value), flat(found)
+
+    return fun, flat(tensors), restore

@@ -1,0 +1,322 @@
+"""Losses: how far predictions are from the truth. Arguments and values are those of Keras.
+
+A function gives one loss for each example; a class makes one number of them, weighted on request.
+
+>>> import tape_core as tc
+>>> import tape_nn as nn
+>>> logits, labels = tc.asarray([[2.0, 0.0, 0.0], [0.0, 0.0, 9.0]]), tc.asarray([0, 2])
+>>> loss = nn.losses.SparseCategoricalCrossentropy(from_logits=True)
+>>> print(f"{loss(labels, logits):.4f}")
+0.1199
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
+
+import tape_core as tc
+from tape_core import Tensor
+
+from tape_nn.clipping import positive
+from tape_nn.naming import unknown_names
+
+Reduction: TypeAlias = Literal["sum_over_batch_size", "mean_with_sample_weight", "sum", "none"]
+
+_REDUCTIONS: Final = ("sum_over_batch_size", "mean_with_sample_weight", "sum", "none")
+_EPSILON: Final = 1e-7  # probabilities are kept away from 0 and 1 by so much, as in Keras
+
+
+def mean_squared_error(y_true: Any, y_pred: Any) -> Tensor:
+    """The mean of `(y_true - y_pred)**2` along the last axis.
+
+    >>> from tape_nn.losses import mean_squared_error
+    >>> mean_squared_error([[0.0, 1.0]], [[2.0, 1.0]]).tolist()
+    [2.0]
+    """
+    y_true, y_pred = _alike("mean_squared_error", y_true, y_pred)
+    error = y_pred - y_true
+    return _last_mean(error * error)
+
+
+def mean_absolute_error(y_true: Any, y_pred: Any) -> Tensor:
+    """The mean of `abs(y_true - y_pred)` along the last axis.
+
+    >>> from tape_nn.losses import mean_absolute_error
+    >>> mean_absolute_error([[0.0, 1.0]], [[2.0, 1.0]]).tolist()
+    [1.0]
+    """
+    y_true, y_pred = _alike("mean_absolute_error", y_true, y_pred)
+    return _last_mean(tc.abs(y_pred - y_true))
+
+
+def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
+    """`e**2 / 2` for errors `e` of at most `delta`, and on from there in a straight line; the mean along the last axis.
+
+    >>> from tape_nn.losses import huber
+    >>> huber([[0.0, 0.0]], [[0.5, 3.0]]).tolist()
+    [1.3125]
+    """
+    positive("huber: delta", delta)
+    y_true, y_pred = _alike("huber", y_true, y_pred)
+    size = tc.abs(y_pred - y_true)
+    near = tc.minimum(size, delta)
+    return _last_mean(near * (size - 0.5 * near))
+
+
+def binary_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0) -> Tensor:
+    """The cross-entropy of yes-or-no questions, the mean along the last axis.
+
+    >>> from tape_nn.losses import binary_crossentropy
+    >>> [round(x, 4) for x in binary_crossentropy([[1.0, 0.0]], [[0.5, 0.5]]).tolist()]
+    [0.6931]
+
+    Args:
+        y_true: 0 or 1, or a probability; of the shape of `y_pred`.
+        y_pred: probabilities, or with `from_logits` any numbers, of which `tc.sigmoid` would make them: more exact.
+        label_smoothing: the truth is moved towards 1/2 by this part of the way.
+    """
+    name = "binary_crossentropy"
+    y_true, y_pred = _alike(name, y_true, y_pred)
+    y_true = _smoothed(name, y_true, label_smoothing, 0.5)
+    if from_logits:
+        # Either term is exact far out on its side, and smooth at 0.
+        return _last_mean(y_true * tc.softplus(-y_pred) + (1 - y_true) * tc.softplus(y_pred))
+    p = _away_from_0_and_1(y_pred)
+    return -_last_mean(y_true * tc.log(p) + (1 - y_true) * tc.log(1 - p))
+
+
+def categorical_crossentropy(
+    y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
+) -> Tensor:
+    """The cross-entropy of classes, with the truth as a probability for each of them.
+
+    >>> from tape_nn.losses import categorical_crossentropy
+    >>> [round(x, 4) for x in categorical_crossentropy([[0.0, 1.0]], [[0.5, 0.5]]).tolist()]
+    [0.6931]
+
+    Args:
+        y_true: for each class 0 or 1, or a probability; of the shape of `y_pred`. For class numbers see
+            :func:`sparse_categorical_crossentropy`.
+        y_pred: probabilities along `axis`, which are scaled to a sum of 1, or with `from_logits` any numbers, of
+            which `tc.softmax` would make them: more exact.
+        label_smoothing: the truth is moved towards equal probabilities by this part of the way.
+    """
+    name = "categorical_crossentropy"
+    y_true, y_pred = _alike(name, y_true, y_pred)
+    if y_pred.ndim == 0:
+        raise ValueError(f"{name}: y_pred needs an axis of classes; got shape ()")
+    y_true = _smoothed(name, y_true, label_smoothing, 1 / y_pred.shape[axis])
+    return -tc.sum(y_true * _log_probabilities(y_pred, from_logits, axis), axis=axis)
+
+
+def sparse_categorical_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    ignore_class: int | None = None,
+    axis: int = -1,
+) -> Tensor:
+    """The cross-entropy of classes, with the truth as class numbers.
+
+    >>> from tape_nn.losses import sparse_categorical_crossentropy
+    >>> [round(x, 4) for x in sparse_categorical_crossentropy([1], [[0.5, 0.5]]).tolist()]
+    [0.6931]
+
+    Args:
+        y_true: integers, of the shape of `y_pred` without `axis`.
+        y_pred, from_logits, label_smoothing, axis: as for :func:`categorical_crossentropy`.
+        ignore_class: examples of this class have the loss 0.
+
+    Raises:
+        TypeError: the class numbers are not integers.
+        ValueError: they are not of that shape, or one of them is no class.
+    """
+    name = "sparse_categorical_crossentropy"
+    y_pred = _predictions(name, y_pred)
+    if not isinstance(y_true, Tensor):
+        y_true = tc.asarray(y_true, backend=y_pred.backend, device=y_pred.device)
+    if "integer" not in y_true.dtype.kind:
+        raise TypeError(
+            f"{name}: y_true must be class numbers, integers; got dtype {y_true.dtype}. "
+            "Probabilities are for categorical_crossentropy"
+        )
+    shape = list(y_pred.shape)
+    classes = shape.pop(axis) if shape else 0
+    if y_true.shape != tuple(shape):
+        raise ValueError(
+            f"{name}: y_true of shape {y_true.shape} must have the shape of y_pred without its classes, {tuple(shape)}"
+        )
+    ignored = None if ignore_class is None else y_true == ignore_class
+    labels = y_true if ignored is None else tc.where(ignored, 0, y_true)
+    wrong = (labels < 0) | (labels >= classes)
+    if bool(tc.any(wrong)):
+        found = int(labels[wrong][0])
+        raise ValueError(f"{name}: y_true has class {found}; there are {classes} classes, from 0 to {classes - 1}")
+    if from_logits and not label_smoothing:
+        loss = tc.cross_entropy(y_pred, labels, axis=axis)
+    else:
+        truth = tc.one_hot(labels, classes, dtype=y_pred.dtype, axis=axis)
+        truth = _smoothed(name, truth, label_smoothing, 1 / classes)
+        loss = -tc.sum(truth * _log_probabilities(y_pred, from_logits, axis), axis=axis)
+    return loss if ignored is None else tc.where(ignored, 0.0, loss)
+
+
+class Loss:
+    """One number of the losses of a batch, `loss(y_true, y_pred, sample_weight=None)`.
+
+    >>> import tape_nn as nn
+    >>> loss = nn.losses.Loss(nn.losses.huber, delta=2.0)
+    >>> loss([[0.0], [0.0]], [[1.0], [3.0]]).item()
+    2.25
+
+    Args:
+        function: a function of `y_true` and `y_pred` that gives one loss for each example.
+        reduction: `"sum_over_batch_size"`, the mean over the examples, each times its weight;
+            `"mean_with_sample_weight"`, the sum over that of the weights; `"sum"`; or `"none"`.
+        options: further arguments of the function.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], reduction: Reduction | None = "sum_over_batch_size", **options: Any
+    ) -> None:
+        self.function = function
+        self.reduction = "none" if reduction is None else reduction
+        if self.reduction not in _REDUCTIONS:
+            raise ValueError(unknown_names("reduction", [str(reduction)], _REDUCTIONS))
+        self.options = options
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            sample_weight: a weight for each example, of the shape of the losses or of their first axes.
+
+        Raises:
+            ValueError: the weights do not have such a shape.
+        """
+        losses: Tensor = self.function(y_true, y_pred, **self.options)
+        weights = None
+        if sample_weight is not None:
+            weights = tc.asarray(sample_weight, dtype=losses.dtype, backend=losses.backend, device=losses.device)
+            if weights.shape != losses.shape[: weights.ndim]:
+                raise ValueError(
+                    f"sample_weight of shape {weights.shape} must have the shape of the losses, {losses.shape}, or of "
+                    "their first axes"
+                )
+            weights = tc.reshape(weights, weights.shape + (1,) * (losses.ndim - weights.ndim))
+            losses = losses * weights
+        if self.reduction == "none":
+            return losses
+        total = tc.sum(losses)
+        if self.reduction == "sum":
+            return total
+        if self.reduction == "mean_with_sample_weight" and weights is not None:
+            return total / tc.sum(tc.broadcast_to(weights, losses.shape))
+        return total / max(losses.size, 1)
+
+
+class MeanSquaredError(Loss):
+    """:func:`mean_squared_error` of a batch."""
+
+    def __init__(self, reduction: Reduction | None = "sum_over_batch_size") -> None:
+        super().__init__(mean_squared_error, reduction)
+
+
+class MeanAbsoluteError(Loss):
+    """:func:`mean_absolute_error` of a batch."""
+
+    def __init__(self, reduction: Reduction | None = "sum_over_batch_size") -> None:
+        super().__init__(mean_absolute_error, reduction)
+
+
+class Huber(Loss):
+    """:func:`huber` of a batch."""
+
+    def __init__(self, delta: float = 1.0, reduction: Reduction | None = "sum_over_batch_size") -> None:
+        super().__init__(huber, reduction, delta=positive("Huber: delta", delta))
+
+
+class BinaryCrossentropy(Loss):
+    """:func:`binary_crossentropy` of a batch."""
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        reduction: Reduction | None = "sum_over_batch_size",
+    ) -> None:
+        super().__init__(binary_crossentropy, reduction, from_logits=from_logits, label_smoothing=label_smoothing)
+
+
+class CategoricalCrossentropy(Loss):
+    """:func:`categorical_crossentropy` of a batch."""
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        axis: int = -1,
+        reduction: Reduction | None = "sum_over_batch_size",
+    ) -> None:
+        options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
+        super().__init__(categorical_crossentropy, reduction, **options)
+
+
+class SparseCategoricalCrossentropy(Loss):
+    """:func:`sparse_categorical_crossentropy` of a batch."""
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        reduction: Reduction | None = "sum_over_batch_size",
+        axis: int = -1,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
+        super().__init__(sparse_categorical_crossentropy, reduction, ignore_class=ignore_class, **options)
+
+
+def _predictions(name: str, y_pred: Any) -> Tensor:
+    prediction = y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred)
+    if prediction.dtype.kind != "real floating":
+        raise TypeError(f"{name}: y_pred must be real numbers; got dtype {prediction.dtype}")
+    return prediction
+
+
+def _alike(name: str, y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
+    prediction = _predictions(name, y_pred)
+    if not isinstance(y_true, Tensor):
+        y_true = tc.asarray(y_true, dtype=prediction.dtype, backend=prediction.backend, device=prediction.device)
+    truth: Tensor = y_true if y_true.dtype is prediction.dtype else tc.astype(y_true, prediction.dtype)
+    if truth.shape != prediction.shape:  # broadcasting (n,) with (n, 1) would make (n, n) of them in silence
+        hint = ""
+        if (*truth.shape, 1) == prediction.shape:
+            hint = "; use y_true[..., None]"
+        elif truth.shape == (*prediction.shape, 1):
+            hint = "; use y_pred[..., None]"
+        raise ValueError(f"{name}: y_true of shape {truth.shape} and y_pred of {prediction.shape} differ{hint}")
+    return truth, prediction
+
+
+def _last_mean(values: Tensor) -> Tensor:
+    return tc.mean(values, axis=-1) if values.ndim else values
+
+
+def _smoothed(name: str, y_true: Tensor, label_smoothing: float, towards: float) -> Tensor:
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"{name}: label_smoothing must be between 0 and 1; got {label_smoothing}")
+    return y_true * (1 - label_smoothing) + label_smoothing * towards if label_smoothing else y_true
+
+
+def _away_from_0_and_1(p: Tensor) -> Tensor:
+    epsilon = max(_EPSILON, float(tc.finfo(p.dtype).eps) / 2)  # next to 1 numbers are so far apart
+    return tc.clip(p, epsilon, 1 - epsilon)
+
+
+def _log_probabilities(y_pred: Tensor, from_logits: bool, axis: int) -> Tensor:
+    if from_logits:
+        return tc.log_softmax(y_pred, axis=axis)
+    return tc.log(_away_from_0_and_1(y_pred / tc.sum(y_pred, axis=axis, keepdims=True)))

@@ -1,0 +1,233 @@
+"""Metrics: what to watch while training. They add up over batches, in Python floats.
+
+>>> import tape_nn as nn
+>>> accuracy = nn.metrics.SparseCategoricalAccuracy()
+>>> accuracy.update([1, 0], [[0.2, 0.8], [0.3, 0.7]])
+>>> accuracy.update([1, 1], [[0.2, 0.8], [0.3, 0.7]])
+>>> accuracy.result()
+0.75
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tape_core as tc
+from tape_core import Tensor
+
+
+class Metric:
+    """Base class of metrics: the mean, weighted on request, of what `values` gives for each example.
+
+    Args:
+        name: what it is called in a history; by default after the class.
+    """
+
+    name = "metric"
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is not None:
+            self.name = name
+        self.reset()
+
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """A number for each example."""
+        raise NotImplementedError
+
+    def update(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Take in a batch.
+
+        Args:
+            sample_weight: a weight for each example.
+
+        Raises:
+            ValueError: the shapes do not go together.
+        """
+        y_pred = tc.stop_gradient(y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred))
+        if not isinstance(y_true, Tensor):
+            y_true = tc.asarray(y_true, backend=y_pred.backend, device=y_pred.device)
+        self._add(self.values(tc.stop_gradient(y_true), y_pred), sample_weight)
+
+    def _add(self, values: Tensor, sample_weight: Any) -> None:
+        values = tc.astype(values, tc.float64)
+        if sample_weight is None:
+            self._total += float(tc.sum(values))
+            self._count += values.size
+            return
+        weights = tc.asarray(sample_weight, dtype=tc.float64, backend=values.backend, device=values.device)
+        if weights.shape != values.shape[: weights.ndim]:
+            raise ValueError(
+                f"{self.name}: sample_weight of shape {weights.shape} must have the shape of the examples, "
+                f"{values.shape}, or of their first axes"
+            )
+        weights = tc.reshape(weights, weights.shape + (1,) * (values.ndim - weights.ndim))
+        self._total += float(tc.sum(values * weights))
+        self._count += float(tc.sum(tc.broadcast_to(weights, values.shape)))
+
+    def result(self) -> float:
+        """The metric of all batches since the last reset; NaN before the first."""
+        return self._total / self._count if self._count else math.nan
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self._total = 0.0
+        self._count = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was added up so far: numbers, for a checkpoint."""
+        return {"total": self._total, "count": self._count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._total, self._count = state["total"], state["count"]
+
+
+class Mean(Metric):
+    """The mean of numbers, such as losses: `update(values, sample_weight)`.
+
+    >>> import tape_nn as nn
+    >>> mean = nn.metrics.Mean()
+    >>> mean.update([1.0, 3.0])
+    >>> mean.update(8.0)
+    >>> mean.result()
+    4.0
+    """
+
+    name = "mean"
+
+    def update(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+        """Take in numbers."""
+        self._add(tc.stop_gradient(values if isinstance(values, Tensor) else tc.asarray(values)), sample_weight)
+
+
+class Accuracy(Metric):
+    """How often `y_pred` equals `y_true`, both class numbers.
+
+    >>> import tape_nn as nn
+    >>> accuracy = nn.metrics.Accuracy()
+    >>> accuracy.update([1, 2, 3, 4], [1, 2, 3, 0])
+    >>> accuracy.result()
+    0.75
+    """
+
+    name = "accuracy"
+
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Whether they are equal."""
+        return _same_shape(self.name, y_true, y_pred) == y_pred
+
+
+class BinaryAccuracy(Metric):
+    """How often `y_pred > threshold` where `y_true` is 1, and not where it is 0. For logits the threshold is 0.
+
+    >>> import tape_nn as nn
+    >>> accuracy = nn.metrics.BinaryAccuracy()
+    >>> accuracy.update([1, 0, 1, 1], [0.9, 0.2, 0.5, 0.6])
+    >>> accuracy.result()
+    0.75
+    """
+
+    name = "binary_accuracy"
+
+    def __init__(self, threshold: float = 0.5, name: str | None = None) -> None:
+        super().__init__(name)
+        self.threshold = float(threshold)
+
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Whether both say the same."""
+        return (_same_shape(self.name, y_true, y_pred) > 0.5) == (y_pred > self.threshold)
+
+
+class CategoricalAccuracy(Metric):
+    """How often the largest of `y_pred` along the last axis is where `y_true`, one-hot, is 1.
+
+    >>> import tape_nn as nn
+    >>> accuracy = nn.metrics.CategoricalAccuracy()
+    >>> accuracy.update([[0, 1], [1, 0]], [[0.2, 0.8], [0.3, 0.7]])
+    >>> accuracy.result()
+    0.5
+    """
+
+    name = "categorical_accuracy"
+
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Whether the largest are in the same place."""
+        return tc.argmax(_same_shape(self.name, y_true, y_pred), axis=-1) == tc.argmax(y_pred, axis=-1)
+
+
+class SparseCategoricalAccuracy(Metric):
+    """How often the largest of `y_pred` along the last axis is the class that `y_true` names."""
+
+    name = "sparse_categorical_accuracy"
+
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Whether the largest is the one."""
+        if y_true.shape != y_pred.shape[:-1]:
+            raise ValueError(
+                f"{self.name}: y_true of shape {y_true.shape} must have the shape of y_pred without its classes, "
+                f"{y_pred.shape[:-1]}"
+            )
+        return tc.argmax(y_pred, axis=-1) == y_true
+
+
+class AUC(Metric):
+    """The area under the ROC curve: how likely a positive example has a larger `y_pred` than a negative one.
+
+    Equal predictions count half. It is exact (Mann and Whitney, 1947), where Keras sums over 200 thresholds; so all
+    predictions are kept until the next reset. NaN while one of the two classes has no example.
+
+    >>> import tape_nn as nn
+    >>> auc = nn.metrics.AUC()
+    >>> auc.update([0, 0, 1, 1], [0.0, 0.5, 0.3, 0.9])
+    >>> auc.result()
+    0.75
+    """
+
+    name = "auc"
+
+    def update(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Take in a batch: 0 or 1, probabilities or logits of the same shape, and a weight for each."""
+        y_pred = tc.stop_gradient(y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred))
+        truth = y_true if isinstance(y_true, Tensor) else tc.asarray(y_true, backend=y_pred.backend)
+        weight = tc.asarray(1.0 if sample_weight is None else sample_weight, dtype=tc.float64, backend=y_pred.backend)
+        if weight.shape not in ((), y_pred.shape):
+            raise ValueError(
+                f"auc: sample_weight of shape {weight.shape} must have the shape of y_pred, {y_pred.shape}"
+            )
+        self._truth += tc.reshape(_same_shape(self.name, truth, y_pred) > 0.5, (-1,)).tolist()
+        self._scores += tc.reshape(tc.astype(y_pred, tc.float64), (-1,)).tolist()
+        self._weights += tc.reshape(tc.broadcast_to(weight, y_pred.shape), (-1,)).tolist()
+
+    def result(self) -> float:
+        """The area for all batches since the last reset."""
+        if not self._scores or any(map(math.isnan, self._scores)):
+            return math.nan
+        weights, truth = tc.asarray(self._weights, dtype=tc.float64), tc.asarray(self._truth)
+        values, groups = tc.unique_inverse(tc.asarray(self._scores, dtype=tc.float64))
+        n = values.shape[0]
+        positive = tc.segment_sum(tc.where(truth, weights, 0.0), groups, n)
+        negative = tc.segment_sum(tc.where(truth, 0.0, weights), groups, n)
+        below = tc.cumulative_sum(negative) - negative / 2
+        pairs = tc.sum(positive) * tc.sum(negative)
+        return float(tc.sum(positive * below) / pairs) if float(pairs) else math.nan
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self._truth: list[bool] = []
+        self._scores: list[float] = []
+        self._weights: list[float] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """All predictions so far."""
+        return {"truth": list(self._truth), "scores": list(self._scores), "weights": list(self._weights)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._truth, self._scores, self._weights = (list(state[key]) for key in ("truth", "scores", "weights"))
+
+
+def _same_shape(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    if y_true.shape != y_pred.shape:
+        raise ValueError(f"{name}: y_true of shape {y_true.shape} and y_pred of {y_pred.shape} differ")
+    return y_true

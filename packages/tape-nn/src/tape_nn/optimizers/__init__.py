@@ -1,0 +1,20 @@
+"""Optimizers turn gradients into new values of Variables. The formulas and the arguments' names are those of Keras."""
+
+from tape_nn.optimizers.adam import Adam, Adamax, AdamW, Nadam
+from tape_nn.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
+from tape_nn.optimizers.base import Optimizer
+from tape_nn.optimizers.gradient_descent import SGD, Lion
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lion",
+    "Nadam",
+    "Optimizer",
+    "RMSprop",
+]

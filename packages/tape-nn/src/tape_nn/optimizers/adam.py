@@ -1,0 +1,171 @@
+"""Adam and its relatives: a running mean of gradients over that of their squares."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tape_nn.optimizers.base import Optimizer, Schedule
+
+
+class _Moments(Optimizer):
+    """Optimizers with the arguments of Adam, and with its two running means."""
+
+    def __init__(
+        self,
+        learning_rate: float | Schedule = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        self.beta_1 = self._within("beta_1", beta_1, 0, 1, below=True)
+        self.beta_2 = self._within("beta_2", beta_2, 0, 1, below=True)
+        self.epsilon = self._within("epsilon", epsilon, 0)
+
+    def _slots(self) -> dict[str, float]:
+        return {"momentum": 0.0, "velocity": 0.0}
+
+    def _average(self, g: Any, slots: dict[str, Any]) -> None:
+        slots["momentum"] += (g - slots["momentum"]) * (1 - self.beta_1)
+        slots["velocity"] += (g * g - slots["velocity"]) * (1 - self.beta_2)
+
+
+class Adam(_Moments):
+    """Adam (Kingma and Ba, 2014): steps of about `learning_rate`, whatever the gradient's scale.
+
+    With `m` and `v` the running means of `g` and `g * g`, update `t` (from 1) is
+
+        w -= learning_rate * sqrt(1 - beta_2**t) / (1 - beta_1**t) * m / (sqrt(v) + epsilon)
+
+    `epsilon` is the paper's "epsilon hat", as in Keras. PyTorch adds its `eps` to the corrected
+    root instead; the two agree where `eps == epsilon / sqrt(1 - beta_2**t)`. `t` counts from the
+    Variable's first appearance. With `amsgrad` the largest `v` so far takes the place of `v` (Reddi et
+    al., 2018). A sparse gradient (:class:`~tape_core.IndexedSlices`) counts as dense, as in Keras: rows
+    without a gradient move on.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> w = tc.Variable([1.0, 2.0])
+    >>> optimizer = nn.Adam(learning_rate=0.5)
+    >>> for step in range(100):
+    ...     with tc.GradientTape() as tape:
+    ...         loss = tc.sum((w - 3.0) ** 2)
+    ...     optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+    >>> bool(tc.all(tc.abs(w - 3.0) < 0.05))
+    True
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Schedule = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        amsgrad: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **options)
+        self.amsgrad = amsgrad
+
+    def _slots(self) -> dict[str, float]:
+        return super()._slots() | ({"velocity_hat": 0.0} if self.amsgrad else {})
+
+    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+        self._average(g, slots)
+        v = slots["velocity"]
+        if self.amsgrad:
+            v = slots["velocity_hat"] = xp.maximum(slots["velocity_hat"], v)
+        root = xp.sqrt(v)
+        root += self.epsilon
+        step = slots["momentum"] / root
+        step *= rate * math.sqrt(1 - self.beta_2**t) / (1 - self.beta_1**t)
+        w -= step
+        return w
+
+
+class AdamW(Adam):
+    """:class:`Adam` with a weight decay of 0.004 unless told otherwise (Loshchilov and Hutter, 2017).
+
+    Before each update `w -= learning_rate * weight_decay * w`, other than a penalty in the loss, which Adam would
+    scale like any gradient.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> w = tc.Variable([2.0])
+    >>> nn.AdamW(0.1, weight_decay=0.5).apply_gradients([([1.0], w)])
+    >>> round(w.tolist()[0], 4)
+    1.8
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Schedule = 0.001,
+        weight_decay: float = 0.004,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        amsgrad: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, amsgrad, weight_decay=weight_decay, **options)
+
+
+class Adamax(_Moments):
+    """Adamax (Kingma and Ba, 2014): Adam with a decaying maximum of `abs(g)` in place of the root.
+
+    With `u = max(beta_2 * u, abs(g))`, `w -= learning_rate / (1 - beta_1**t) * m / (u + epsilon)`.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> w = tc.Variable([1.0, 2.0])
+    >>> nn.Adamax(0.25).apply_gradients([([4.0, -0.5], w)])
+    >>> [round(x, 4) for x in w.tolist()]
+    [0.75, 2.25]
+    """
+
+    def _slots(self) -> dict[str, float]:
+        return {"momentum": 0.0, "norm": 0.0}
+
+    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+        slots["momentum"] += (g - slots["momentum"]) * (1 - self.beta_1)
+        slots["norm"] = xp.maximum(slots["norm"] * self.beta_2, xp.abs(g))
+        w -= slots["momentum"] / (slots["norm"] + self.epsilon) * (rate / (1 - self.beta_1**t))
+        return w
+
+
+class Nadam(_Moments):
+    """Nadam (Dozat, 2015): Adam with Nesterov's momentum.
+
+    With the schedule `u(t) = beta_1 * (1 - 0.5 * 0.96**t)` and `p(t)` the product of its first `t` values, the mean of
+    gradients in the step is `u(t+1) * m / (1 - p(t+1)) + (1 - u(t)) * g / (1 - p(t))`.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> w = tc.Variable([1.0])
+    >>> nn.Nadam(0.1).apply_gradients([([4.0], w)])
+    >>> round(w.tolist()[0], 4)
+    0.8937
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._products = [1.0]  # p(0), p(1), ...: as far as it was needed
+
+    def _momentum(self, t: int) -> float:
+        return self.beta_1 * (1 - 0.5 * 0.96**t)
+
+    def _product(self, t: int) -> float:
+        while len(self._products) <= t:
+            self._products.append(self._products[-1] * self._momentum(len(self._products)))
+        return self._products[t]
+
+    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+        self._average(g, slots)
+        now, ahead = self._momentum(t), self._momentum(t + 1)
+        mean = slots["momentum"] * (ahead / (1 - self._product(t + 1)))
+        mean += g * ((1 - now) / (1 - self._product(t)))
+        root = xp.sqrt(slots["velocity"] / (1 - self.beta_2**t))
+        w -= mean * rate / (root + self.epsilon)
+        return w

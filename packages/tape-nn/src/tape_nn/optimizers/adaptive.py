@@ -1,0 +1,193 @@
+"""Optimizers that scale the step of each element by the squares of its gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tape_nn.clipping import positive
+from tape_nn.optimizers.base import Optimizer, Schedule
+
+
+class RMSprop(Optimizer):
+    """RMSprop (Hinton, 2012): `w -= learning_rate * g / sqrt(v + epsilon)`.
+
+    `v` is the running mean of `g * g`, by `rho`; with `centered`, less the square of that of `g`. With momentum the
+    step is `m = momentum * m + learning_rate * g / sqrt(v + epsilon)`. PyTorch adds its `eps` to the root.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> w = tc.Variable([1.0, 2.0])
+    >>> nn.RMSprop(0.1, rho=0.75).apply_gradients([([5.0, -0.5], w)])
+    >>> [round(x, 4) for x in w.tolist()]
+    [0.8, 2.2]
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Schedule = 0.001,
+        rho: float = 0.9,
+        momentum: float = 0.0,
+        epsilon: float = 1e-7,
+        centered: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        self.rho = self._within("rho", rho, 0, 1, below=True)
+        self.momentum = self._within("momentum", momentum, 0, 1)
+        self.epsilon = self._within("epsilon", epsilon, 0)
+        self.centered = centered
+
+    def _slots(self) -> dict[str, float]:
+        names = ["velocity", *["momentum"] * bool(self.momentum), *["average_gradient"] * self.centered]
+        return dict.fromkeys(names, 0.0)
+
+    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+        slots["velocity"] *= self.rho
+        slots["velocity"] += g * g * (1 - self.rho)
+        if self.centered:
+            slots["average_gradient"] *= self.rho
+            slots["average_gradient"] += g * (1 - self.rho)
+            variance = slots["velocity"] - slots["average_gradient"] * slots["average_gradient"]
+            step = g * rate / xp.sqrt(variance + self.epsilon)
+        else:
+            step = g * rate / xp.sqrt(slots["velocity"] + self.epsilon)
+        if self.momentum:
+            slots["momentum"] *= self.momentum
+            slots["momentum"] += step
+            step = slots["momentum"]
+        w -= step
+        return w
+
+
+class Adagrad(Optimizer):
+    """Adagrad (Duchi et al., 2011): `w -= learning_rate * g / sqrt(a + epsilon)`, with `a` the sum of all `g * g`.
+
+    Of a sparse gradient only the rows it names are touched: the others, whose gradient is 0, do not move. PyTorch
+    adds its `eps` to the root.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> w = tc.Variable([1.0, 2.0])
+    >>> nn.Adagrad(0.5, initial_accumulator_value=0.0).apply_gradients([([4.0, -0.5], w)])
+    >>> [round(x, 4) for x in w.tolist()]
+    [0.5, 2.5]
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Schedule = 0.001,
+        initial_accumulator_value: float = 0.1,
+        epsilon: float = 1e-7,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        self.initial_accumulator_value = self._within("initial_accumulator_value", initial_accumulator_value, 0)
+        self.epsilon = self._within("epsilon", epsilon, 0)
+
+    def _slots(self) -> dict[str, float]:
+        return {"accumulator": self.initial_accumulator_value}
+
+    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+        slots["accumulator"] += g * g
+        w -= g * rate / xp.sqrt(slots["accumulator"] + self.epsilon)
+        return w
+
+    def _step_rows(
+        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, in_place: bool
+    ) -> Any:
+        total = slots["accumulator"] = xp.add_rows(slots["accumulator"], indices, rows * rows, in_place=True)
+        root = xp.sqrt(xp.take(total, indices, axis=0) + self.epsilon)
+        return xp.add_rows(w, indices, rows * -rate / root, in_place=in_place)
+
+
+class Adadelta(Optimizer):
+    """Adadelta (Zeiler, 2012): steps in the scale of the steps before.
+
+    `w -= learning_rate * d` with `d = g * sqrt(s + epsilon) / sqrt(v + epsilon)`, where `v` and `s` are the running
+    means, by `rho`, of `g * g` and of `d * d`. The paper has a learning rate of 1.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> w = tc.Variable([1.0])
+    >>> nn.Adadelta(1.0, rho=0.75, epsilon=0.25).apply_gradients([([1.0], w)])
+    >>> round(w.tolist()[0], 4)
+    0.2929
+    """
+
+    def __init__(
+        self, learning_rate: float | Schedule = 0.001, rho: float = 0.95, epsilon: float = 1e-7, **options: Any
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        self.rho = self._within("rho", rho, 0, 1, below=True)
+        self.epsilon = positive("epsilon", epsilon)  # with 0 the first step is 0, and so is every other
+
+    def _slots(self) -> dict[str, float]:
+        return {"accumulated_gradient": 0.0, "accumulated_step": 0.0}
+
+    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+        slots["accumulated_gradient"] *= self.rho
+        slots["accumulated_gradient"] += g * g * (1 - self.rho)
+        step = xp.sqrt(slots["accumulated_step"] + self.epsilon) * g
+        step /= xp.sqrt(slots["accumulated_gradient"] + self.epsilon)
+        slots["accumulated_step"] *= self.rho
+        slots["accumulated_step"] += step * step * (1 - self.rho)
+        step *= rate
+        w -= step
+        return w
+
+
+class Ftrl(Optimizer):
+    """FTRL-Proximal (McMahan et al., 2013), for shallow models with large sparse features.
+
+    With `n` the sum of all `g * g`, `p = -learning_rate_power` and `lr` the learning rate,
+
+        linear += g + 2 * l2_shrinkage * w - (n_new**p - n**p) / lr * w
+        w = (clip(linear, -l1, l1) - linear) / (n_new**p / lr + 2 * l2 + beta / lr)
+
+    so that `l1` makes elements exactly 0. The Variable's first value does not count: the first update replaces it.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> w = tc.Variable([0.0, 0.0])
+    >>> nn.Ftrl(0.5, l1_regularization_strength=1.0).apply_gradients([([3.0, 0.5], w)])
+    >>> [round(x, 4) for x in w.tolist()]
+    [-0.3315, 0.0]
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Schedule = 0.001,
+        learning_rate_power: float = -0.5,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        l2_shrinkage_regularization_strength: float = 0.0,
+        beta: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        if not learning_rate_power <= 0:
+            raise ValueError(f"learning_rate_power must be at most 0; got {learning_rate_power}")
+        self.learning_rate_power = float(learning_rate_power)
+        self.initial_accumulator_value = self._within("initial_accumulator_value", initial_accumulator_value, 0)
+        self.l1_regularization_strength = self._within("l1_regularization_strength", l1_regularization_strength, 0)
+        self.l2_regularization_strength = self._within("l2_regularization_strength", l2_regularization_strength, 0)
+        self.l2_shrinkage_regularization_strength = self._within(
+            "l2_shrinkage_regularization_strength", l2_shrinkage_regularization_strength, 0
+        )
+        self.beta = self._within("beta", beta, 0)
+
+    def _slots(self) -> dict[str, float]:
+        return {"accumulator": self.initial_accumulator_value, "linear": 0.0}
+
+    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+        if rate == 0:
+            return w  # the limit, for a warm-up that starts from 0
+        before = slots["accumulator"] ** -self.learning_rate_power
+        slots["accumulator"] += g * g
+        after = slots["accumulator"] ** -self.learning_rate_power
+        slots["linear"] += g + (2 * self.l2_shrinkage_regularization_strength) * w - (after - before) / rate * w
+        linear, l1 = slots["linear"], self.l1_regularization_strength
+        return (xp.clip(linear, -l1, l1) - linear) / (
+            after / rate + (2 * self.l2_regularization_strength + self.beta / rate)
+        )

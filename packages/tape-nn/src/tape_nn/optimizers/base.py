@@ -1,0 +1,406 @@
+"""What all optimizers share: pairs, clipping, weight decay, schedules, sparse gradients, state."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+import tape_core as tc
+from tape_core import IndexedSlices, Tensor, Variable, asarray
+from tape_core.tensor import wrap
+
+from tape_nn import clipping
+from tape_nn.naming import like, named, unknown_names
+
+Schedule: TypeAlias = Callable[[int], float]
+
+
+class Optimizer:
+    """What all optimizers share. A new one says what it remembers in `_slots`, and what it does in `_step`.
+
+    What it remembers about a Variable (a momentum, say) belongs to that very object, and one that
+    appears late starts fresh. Updates are not recorded by tapes, and what a tape has recorded keeps
+    its values: updating inside a tape's block is fine.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> class SignDescent(nn.Optimizer):
+    ...     def _step(self, xp, w, g, slots, rate, t):
+    ...         w -= rate * xp.sign(g)
+    ...         return w
+    >>> w = tc.Variable([1.0, 2.0])
+    >>> SignDescent(0.25).apply_gradients([([3.0, -0.1], w)])
+    >>> w.tolist()
+    [0.75, 2.25]
+
+    Args:
+        learning_rate: how far one update goes: a number, or a schedule, which is called with the number of updates
+            that were applied so far (see :mod:`tape_nn.schedules`).
+        weight_decay: of each Variable `learning_rate * weight_decay * w` is subtracted before its update: decoupled
+            weight decay (Loshchilov and Hutter, 2017).
+        clipnorm: each gradient is scaled to this norm if its own is larger.
+        clipvalue: elements of gradients are clipped to at most this, and at least its negative.
+        global_clipnorm: all gradients are scaled by one factor, so that their norm together is at most this.
+
+    Raises:
+        ValueError: a number is out of range, or more than one kind of clipping is asked for.
+    """
+
+    _real_only: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        learning_rate: float | Schedule,
+        *,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+    ) -> None:
+        self.learning_rate = learning_rate  # type: ignore[assignment]  # the setter takes schedules, too
+        self.weight_decay = None if weight_decay is None else self._within("weight_decay", weight_decay, 0)
+        clips = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
+        chosen = {name: clipping.positive(name, value) for name, value in clips.items() if value is not None}
+        if len(chosen) > 1:
+            raise ValueError(f"{' and '.join(chosen)} were both given; gradients are clipped in one way only")
+        self.clipnorm, self.clipvalue, self.global_clipnorm = map(chosen.get, clips)
+        self.iterations = 0
+        """How many updates were applied."""
+        # By the Variable's id; the entry holds the Variable, so the id stays its own.
+        self._states: dict[int, _State] = {}
+        self._warned: set[int] = set()
+        self._undecayed: dict[int, Variable] = {}
+
+    @property
+    def learning_rate(self) -> float:
+        """How far the next update goes. It can be set at any time, to a number or to a schedule."""
+        if isinstance(self._learning_rate, float):
+            return self._learning_rate
+        return _rate(self._learning_rate(self.iterations), "the schedule's learning rate")
+
+    @learning_rate.setter
+    def learning_rate(self, value: float | Schedule) -> None:
+        # A Python float is weak; an np.float64 would turn float32 arrays into float64 ones.
+        schedule = callable(value) and not isinstance(value, Tensor)
+        self._learning_rate: Any = value if schedule else _rate(value, "learning_rate")
+
+    def exclude_from_weight_decay(self, variables: Iterable[Variable]) -> None:
+        """Leave these Variables, such as biases, out of weight decay."""
+        for variable in variables:
+            if not isinstance(variable, Variable):
+                raise TypeError(f"exclude_from_weight_decay takes Variables; got {type(variable).__name__!r}")
+            self._undecayed[id(variable)] = variable
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
+        """Update Variables once.
+
+        Args:
+            grads_and_vars: (gradient, variable) pairs, as `zip(gradients, variables)` gives them.
+                Where a gradient is None the Variable is skipped with a warning, once.
+
+        Raises:
+            ValueError: if no Variable has a gradient, one is there twice, or a gradient's shape is
+                not its Variable's.
+            TypeError: for what is not a pair, not a Variable or not a floating-point one, and for
+                Variables of several backends. Everything is checked before anything is changed.
+        """
+        updates: dict[int, tuple[Any, _State]] = {}
+        missing = []
+        backend = None
+        for pair in grads_and_vars:
+            gradient, variable = _pair(pair)
+            state = self._states.get(id(variable))
+            if state is None:
+                state = self._start(variable)
+            if gradient is None:
+                missing.append(variable)
+                continue
+            if id(variable) in updates:
+                raise ValueError(f"{_names([variable])} is there twice; add its gradients up")
+            if backend is not None and variable.backend is not backend:
+                raise TypeError(
+                    f"the variables are on several backends: {_names([variable])} is on {variable.backend.name!r}, "
+                    f"those before on {backend.name!r}; make an optimizer for each"
+                )
+            backend = variable.backend
+            updates[id(variable)] = (_checked(gradient, variable), state)
+        if not updates:
+            raise ValueError(
+                "No gradients provided for any variable."
+                + (f" All are None: {_names(missing)}." if missing else "")
+                + " Was the loss computed from them, inside the tape's block?"
+            )
+        if new := [variable for variable in missing if id(variable) not in self._warned]:
+            self._warned.update(map(id, new))
+            warnings.warn(
+                f"Gradients do not exist for variables {_names(new)}: they are not updated",
+                stacklevel=2,
+            )
+        assert backend is not None
+        rate = self.learning_rate
+        with backend.quiet():
+            self._apply(list(updates.values()), backend.xp, rate)
+        self.iterations += 1
+
+    # -- what a new optimizer says
+
+    def _slots(self) -> dict[str, float]:
+        """What is remembered for each Variable: arrays like it, by name, with the number they start from."""
+        return {}
+
+    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+        """Update number `t`, from 1, of raw arrays; returns the new `w`.
+
+        It must be elementwise: large arrays come in pieces. `w` and what is in `slots` are the optimizer's own, to
+        be updated in place (`slots["momentum"] *= 0.9`); `g` is not.
+        """
+        raise NotImplementedError
+
+    def _step_rows(
+        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, in_place: bool
+    ) -> Any:
+        """The same, of the rows that a sparse gradient names; None if other rows move as well."""
+        return None
+
+    _distinct_rows: ClassVar[bool] = True
+    """Whether `_step_rows` needs each row once."""
+
+    # -- one update
+
+    def _apply(self, updates: list[tuple[Any, _State]], xp: Any, rate: float) -> None:
+        clips = self.clipnorm or self.clipvalue or self.global_clipnorm
+        gradients = []
+        for g, _ in updates:
+            if isinstance(g, IndexedSlices) and (clips or self._distinct_rows):
+                g = _distinct(g, xp)
+            gradients.append(g)
+        factors: list[Any] = [None] * len(updates)
+        if self.global_clipnorm is not None:
+            norm = clipping.norm(xp, [_values(g) for g in gradients])
+            factors = [clipping.factor(xp, norm, self.global_clipnorm)] * len(updates)
+        elif self.clipnorm is not None:
+            norms = [clipping.norm(xp, [_values(g)]) for g in gradients]
+            factors = [clipping.factor(xp, norm, self.clipnorm) for norm in norms]
+        for g, factor, (_, state) in zip(gradients, factors, updates, strict=True):
+            if factor is not None:
+                factor = xp.astype(factor, _values(g).dtype)
+            t = self.iterations - state.started + 1
+            if isinstance(g, IndexedSlices):
+                if self._move_rows(xp, g, factor, state, rate):
+                    continue
+                g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
+            self._move(xp, g, factor, state, rate, t)
+
+    def _move(self, xp: Any, gradient: Any, factor: Any, state: _State, rate: float, t: int) -> None:
+        variable, backend = state.variable, state.variable.backend
+        array = variable._array
+        # 2: this frame's local and the variable itself. In place only if no record or caller sees the old value.
+        if not backend.is_exclusive(array, 2):
+            array = backend.asarray(array, copy=True)
+        names = list(state.slots)
+        whole = [array, gradient, *state.slots.values()]
+        for parts in backend.blocks(whole):
+            w, g, *own = parts
+            slots = dict(zip(names, own, strict=True))
+            w = self._piece(xp, w, self._clipped(xp, g, factor), slots, state, rate, t)
+            if parts is whole:
+                array, state.slots = w, slots
+                break
+            for part, new in zip((parts[0], *own), (w, *slots.values()), strict=True):
+                if new is not part:
+                    part[...] = new
+        variable.assign(wrap(array, backend))
+
+    def _piece(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], state: _State, rate: float, t: int) -> Any:
+        if self.weight_decay and id(state.variable) not in self._undecayed:
+            w *= 1 - rate * self.weight_decay
+        return self._step(xp, w, g, slots, rate, t)
+
+    def _move_rows(self, xp: Any, slices: IndexedSlices, factor: Any, state: _State, rate: float) -> bool:
+        if self.weight_decay and id(state.variable) not in self._undecayed:
+            return False  # which moves all rows
+        variable, backend = state.variable, state.variable.backend
+        array = variable._array
+        in_place = backend.is_exclusive(array, 2)
+        rows = self._clipped(xp, slices.values.array, factor)
+        array = self._step_rows(xp, array, slices.indices.array, rows, state.slots, rate, in_place)
+        if array is None:
+            return False
+        variable.assign(wrap(array, backend))
+        return True
+
+    def _clipped(self, xp: Any, g: Any, factor: Any) -> Any:
+        if factor is not None:
+            return g * factor
+        return g if self.clipvalue is None else xp.clip(g, -self.clipvalue, self.clipvalue)
+
+    def _start(self, variable: Variable) -> _State:
+        if not variable.dtype.inexact:
+            raise TypeError(
+                f"only floating-point variables can be optimized; {_names([variable])} has dtype {variable.dtype}"
+            )
+        if self._real_only and variable.dtype.kind == "complex floating":
+            kind = type(self).__name__
+            raise TypeError(f"{kind} updates real variables; {_names([variable])} has dtype {variable.dtype}")
+        xp, like = variable.backend.xp, variable._array
+        slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
+        state = self._states[id(variable)] = _State(variable, self.iterations, slots)
+        return state
+
+    # -- state
+
+    def state_dict(self, variables: Any) -> dict[str, Tensor]:
+        """All that the optimizer remembers, by name: for a checkpoint. Copies, which later updates leave alone.
+
+        >>> import tape_core as tc
+        >>> import tape_nn as nn
+        >>> w = tc.Variable([1.0, 2.0])
+        >>> optimizer = nn.SGD(0.5, momentum=0.9)
+        >>> optimizer.apply_gradients([([1.0, 1.0], w)])
+        >>> state = optimizer.state_dict({"w": w})
+        >>> sorted(state), state["w/momentum"].tolist()
+        (['iterations', 'learning_rate', 'w/momentum', 'w/started'], [-0.5, -0.5])
+
+        Args:
+            variables: what names the Variables: a Module, or a mapping from names to Variables.
+
+        Raises:
+            ValueError: one that the optimizer has updated is not among them.
+        """
+        names = {id(variable): name for name, variable in named(variables)}
+        state = {"iterations": asarray(self.iterations, dtype=tc.int64)}
+        if isinstance(self._learning_rate, float):  # a schedule is part of the program
+            state["learning_rate"] = asarray(self._learning_rate, dtype=tc.float64)
+        for key, own in self._states.items():
+            if key not in names:
+                raise ValueError(
+                    f"state_dict: {_names([own.variable])} was updated by this optimizer and is not among the variables"
+                )
+            state[f"{names[key]}/started"] = asarray(own.started, dtype=tc.int64)
+            backend = own.variable.backend
+            for slot, array in own.slots.items():
+                state[f"{names[key]}/{slot}"] = wrap(backend.asarray(array, copy=True), backend)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any], variables: Any) -> None:
+        """Go on from a state that :meth:`state_dict` gave, for Variables of the same names.
+
+        Raises:
+            ValueError: a name or a shape is not that of the Variables or of this kind of optimizer. Nothing is changed.
+        """
+        by_name = dict(named(variables))
+        wanted = {"iterations"} | {"learning_rate"} & state.keys()
+        states: dict[int, _State] = {}
+        for name, variable in by_name.items():
+            if f"{name}/started" not in state:
+                continue
+            slots = {}
+            for slot in self._slots():
+                key = f"{name}/{slot}"
+                if key not in state:
+                    raise ValueError(f"load_state_dict: {key!r} is missing: is it the state of another optimizer?")
+                value = like(state[key], variable)
+                if value.shape != variable.shape:
+                    raise ValueError(
+                        f"load_state_dict: {key!r} has shape {value.shape}; the variable has {variable.shape}"
+                    )
+                slots[slot] = value._array
+                wanted.add(key)
+            wanted.add(f"{name}/started")
+            states[id(variable)] = _State(variable, int(state[f"{name}/started"]), slots)
+        if unknown := [key for key in state if key not in wanted]:
+            known = [f"{name}/{slot}" for name in by_name for slot in (*self._slots(), "started")]
+            raise ValueError(unknown_names("load_state_dict", unknown, known))
+        if "iterations" not in state:
+            raise ValueError("load_state_dict: 'iterations' is missing: this is no optimizer's state")
+        self._states = states
+        self.iterations = int(state["iterations"])
+        if "learning_rate" in state and isinstance(self._learning_rate, float):
+            self._learning_rate = float(state["learning_rate"])
+
+    @staticmethod
+    def _within(name: str, value: float, low: float, high: float = math.inf, *, below: bool = False) -> float:
+        """A number in its range; with `below` less than `high`."""
+        number = float(value)
+        if low <= number and (number < high if below else number <= high) and number < math.inf:
+            return number
+        if high == math.inf:
+            raise ValueError(f"{name} must be at least {low}; got {value}")
+        text = f"at least {low} and less than {high}" if below else f"between {low} and {high}"
+        raise ValueError(f"{name} must be {text}; got {value}")
+
+
+class _State:
+    """What an optimizer remembers about one Variable: raw arrays that nobody else holds."""
+
+    def __init__(self, variable: Variable, started: int, slots: dict[str, Any]) -> None:
+        self.variable = variable
+        self.started = started
+        self.slots = slots
+
+
+def _rate(value: Any, name: str) -> float:
+    rate = float(value)
+    if not 0 <= rate < math.inf:
+        raise ValueError(f"{name} must be a number of at least 0; got {value}")
+    return rate
+
+
+def _pair(pair: Any) -> tuple[Any, Variable]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise TypeError(
+            "apply_gradients takes (gradient, variable) pairs, such as zip(gradients, variables); "
+            f"got an element of type {type(pair).__name__!r}"
+        )
+    gradient, variable = pair
+    if not isinstance(variable, Variable):
+        raise TypeError(
+            "apply_gradients takes (gradient, variable) pairs; the second of this pair is no "
+            f"Variable but of type {type(variable).__name__!r}"
+            + (". Are the two swapped?" if isinstance(gradient, Variable) else "")
+        )
+    return gradient, variable
+
+
+def _checked(gradient: Any, variable: Variable) -> Any:
+    """The gradient as a raw array, so that nothing done with it is recorded, or IndexedSlices."""
+    if not isinstance(gradient, Tensor | IndexedSlices):
+        gradient = asarray(gradient, dtype=variable.dtype, backend=variable.backend, device=variable.device)
+    values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
+    if values.backend is not variable.backend:
+        raise TypeError(
+            f"the gradient of {_names([variable])} is on backend {values.backend.name!r}; "
+            f"the variable is on {variable.backend.name!r}"
+        )
+    if isinstance(gradient, IndexedSlices):
+        shape = gradient.dense_shape
+        result: Any = gradient
+        if gradient.dtype is not variable.dtype:
+            values = tc.astype(wrap(values.array, variable.backend), variable.dtype)
+            result = IndexedSlices(values, gradient.indices, shape)
+    else:
+        shape = gradient.shape
+        result = gradient._array
+        if gradient.dtype is not variable.dtype:
+            backend = variable.backend
+            result = backend.xp.astype(result, backend.raw_dtype(variable.dtype))
+    if shape != variable.shape:
+        raise ValueError(f"the gradient of {_names([variable])} has shape {shape}; the variable has {variable.shape}")
+    return result
+
+
+def _distinct(slices: IndexedSlices, xp: Any) -> IndexedSlices:
+    """The same, each row once, added up."""
+    backend = slices.values.backend
+    raw = IndexedSlices(slices.values.array, slices.indices.array, slices.dense_shape, _xp=xp).merged()
+    return IndexedSlices(wrap(raw.values, backend), wrap(raw.indices, backend), slices.dense_shape)
+
+
+def _values(gradient: Any) -> Any:
+    return gradient.values.array if isinstance(gradient, IndexedSlices) else gradient
+
+
+def _names(variables: list[Variable]) -> str:
+    return ", ".join(repr(v.name) if v.name else f"<Variable of shape {v.shape}>" for v in variables)

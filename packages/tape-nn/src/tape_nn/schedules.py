@@ -1,0 +1,131 @@
+"""Learning rates that change with the number of updates. A schedule is any function of it; these are Keras'.
+
+>>> import tape_nn as nn
+>>> optimizer = nn.SGD(nn.schedules.ExponentialDecay(0.1, decay_steps=100, decay_rate=0.5))
+>>> optimizer.learning_rate
+0.1
+>>> optimizer.iterations = 200
+>>> optimizer.learning_rate
+0.025
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tape_nn.clipping import positive
+
+
+@dataclass(frozen=True)
+class ExponentialDecay:
+    """`initial_learning_rate * decay_rate ** (step / decay_steps)`; with `staircase` the exponent is rounded down.
+
+    >>> from tape_nn.schedules import ExponentialDecay
+    >>> ExponentialDecay(1.0, 10, 0.5, staircase=True)(19)
+    0.5
+    """
+
+    initial_learning_rate: float
+    decay_steps: float
+    decay_rate: float
+    staircase: bool = False
+
+    def __post_init__(self) -> None:
+        positive("decay_steps", self.decay_steps)
+        positive("decay_rate", self.decay_rate)
+
+    def __call__(self, step: int) -> float:
+        exponent = step / self.decay_steps
+        if self.staircase:
+            exponent = math.floor(exponent)
+        return float(self.initial_learning_rate * self.decay_rate**exponent)
+
+
+@dataclass(frozen=True)
+class CosineDecay:
+    """Half a cosine from `initial_learning_rate` to `alpha` times it, in `decay_steps` updates; then it stays.
+
+    With `warmup_target` it first goes in a straight line from `initial_learning_rate` to that, in `warmup_steps`
+    updates, and the cosine starts there.
+
+    >>> from tape_nn.schedules import CosineDecay
+    >>> schedule = CosineDecay(0.0, decay_steps=100, warmup_target=1.0, warmup_steps=10)
+    >>> [round(schedule(step), 3) for step in (0, 5, 10, 60, 110, 500)]
+    [0.0, 0.5, 1.0, 0.5, 0.0, 0.0]
+    """
+
+    initial_learning_rate: float
+    decay_steps: float
+    alpha: float = 0.0
+    warmup_target: float | None = None
+    warmup_steps: int = 0
+
+    def __post_init__(self) -> None:
+        positive("decay_steps", self.decay_steps)
+        if self.warmup_steps < 0:
+            raise ValueError(f"warmup_steps must be at least 0; got {self.warmup_steps}")
+        if self.warmup_steps and self.warmup_target is None:
+            raise ValueError("warmup_steps needs warmup_target, the learning rate at their end")
+
+    def __call__(self, step: int) -> float:
+        start = self.initial_learning_rate
+        if self.warmup_target is not None:
+            if step < self.warmup_steps:
+                return start + (self.warmup_target - start) * step / self.warmup_steps
+            start, step = self.warmup_target, step - self.warmup_steps
+        cosine = 0.5 * (1 + math.cos(math.pi * min(step / self.decay_steps, 1)))
+        return start * ((1 - self.alpha) * cosine + self.alpha)
+
+
+@dataclass(frozen=True)
+class PiecewiseConstantDecay:
+    """`values[0]` up to and with step `boundaries[0]`, `values[1]` up to `boundaries[1]`, and so on.
+
+    >>> from tape_nn.schedules import PiecewiseConstantDecay
+    >>> [PiecewiseConstantDecay([10, 20], [1.0, 0.5, 0.1])(step) for step in (10, 11, 20, 21)]
+    [1.0, 0.5, 0.5, 0.1]
+    """
+
+    boundaries: Sequence[int]
+    values: Sequence[float]
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.boundaries) + 1:
+            raise ValueError(
+                f"values must be one more than boundaries; got {len(self.values)} and {len(self.boundaries)}"
+            )
+        if list(self.boundaries) != sorted(set(self.boundaries)):
+            raise ValueError(f"boundaries must increase; got {list(self.boundaries)}")
+
+    def __call__(self, step: int) -> float:
+        return float(self.values[bisect_left(self.boundaries, step)])
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """A straight line from `start` to the value of `schedule`, in `steps` updates; then `schedule`, counted from 0.
+
+    >>> from tape_nn.schedules import ExponentialDecay, WarmUp
+    >>> schedule = WarmUp(ExponentialDecay(0.1, 100, 0.5), steps=10)
+    >>> [schedule(step) for step in (0, 5, 10, 110)]
+    [0.0, 0.05, 0.1, 0.05]
+
+    Args:
+        schedule: a schedule, or a number that stays.
+        steps: how many updates the line takes.
+        start: where it starts.
+    """
+
+    schedule: Callable[[int], float] | float
+    steps: int
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive("steps", self.steps)
+
+    def __call__(self, step: int) -> float:
+        after = self.schedule(max(step - self.steps, 0)) if callable(self.schedule) else self.schedule
+        return after if step >= self.steps else self.start + (after - self.start) * step / self.steps

@@ -1,0 +1,138 @@
+"""Losses and metrics, against the numbers of Keras and scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+import tape_nn as nn
+from tape_core.testing import check_grads
+from tape_nn import losses, metrics
+
+DATA = json.loads((Path(__file__).parent / "data" / "losses.json").read_text())
+
+
+def arguments(case: dict[str, Any]) -> tuple[Any, Any]:
+    sparse = case["loss"].startswith("Sparse")
+    return tc.asarray(case["y_true"], dtype=tc.int64 if sparse else tc.float64), tc.asarray(
+        case["y_pred"], dtype=tc.float64
+    )
+
+
+@pytest.mark.parametrize("case", DATA["cases"], ids=lambda c: "-".join([c["loss"], *map(str, c["options"])]))
+def test_losses_of_keras(case: dict[str, Any]) -> None:
+    y_true, y_pred = arguments(case)
+    for reduction in ("none", "sum", "sum_over_batch_size", "mean_with_sample_weight"):
+        loss = getattr(losses, case["loss"])(**case["options"], reduction=reduction)
+        if reduction == "mean_with_sample_weight" and "ignore_class" in case["options"]:
+            continue  # Keras leaves what is ignored out of the weights
+        found = loss(y_true, y_pred, sample_weight=DATA["sample_weight"]).numpy()
+        if "ignore_class" in case["options"] and reduction == "sum_over_batch_size":
+            continue
+        np.testing.assert_allclose(found, case[reduction], rtol=1e-6)
+
+
+@pytest.mark.parametrize("case", DATA["cases"], ids=lambda c: "-".join([c["loss"], *map(str, c["options"])]))
+def test_derivatives(case: dict[str, Any]) -> None:
+    y_true, y_pred = arguments(case)
+    if "Huber" in case["loss"] or "Absolute" in case["loss"]:
+        check_grads(lambda p: getattr(losses, case["loss"])(**case["options"])(y_true, p), (y_pred,), order=1)
+    else:
+        check_grads(lambda p: getattr(losses, case["loss"])(**case["options"])(y_true, p), (y_pred,), order=2)
+
+
+def test_logits_far_out_and_at_zero() -> None:
+    x = tc.asarray([[1000.0, -1000.0, 20.0, 0.0]])
+    found = tc.asarray(losses.Loss(losses.binary_crossentropy, "none", from_logits=True)([[1, 0, 1, 1]], x))
+    assert found.item() == pytest.approx((math.log1p(math.exp(-20)) + math.log(2)) / 4, rel=1e-6)
+    second = tc.grad(tc.grad(lambda x: losses.binary_crossentropy([1.0], x[None], from_logits=True)))(tc.asarray(0.0))
+    assert second.item() == pytest.approx(0.25)
+    assert losses.sparse_categorical_crossentropy([0], [[1000.0, 0.0]], from_logits=True).item() == 0.0
+    assert losses.binary_crossentropy([[1.0]], [[0.0]]).item() == pytest.approx(-math.log(1e-7), rel=1e-6)
+
+
+def test_integer_labels_are_smoothed_as_one_hot_ones() -> None:
+    logits = tc.asarray([[1.0, 2.0, -1.0], [0.0, 0.5, 3.0]])
+    for from_logits, p in ((True, logits), (False, tc.softmax(logits))):
+        sparse = losses.sparse_categorical_crossentropy([2, 0], p, from_logits=from_logits, label_smoothing=0.3)
+        dense = losses.categorical_crossentropy([[0, 0, 1], [1, 0, 0]], p, from_logits=from_logits, label_smoothing=0.3)
+        np.testing.assert_allclose(sparse.numpy(), dense.numpy(), rtol=1e-6)
+
+
+def test_losses_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"of shape \(3,\) and y_pred of \(3, 1\) differ; use y_true\[..., None\]"):
+        losses.mean_squared_error(tc.ones(3), tc.ones((3, 1)))
+    with pytest.raises(ValueError, match=r"y_true has class 3; there are 3 classes, from 0 to 2"):
+        losses.sparse_categorical_crossentropy([0, 3], tc.ones((2, 3)))
+    with pytest.raises(TypeError, match="must be class numbers, integers; got dtype float32"):
+        losses.sparse_categorical_crossentropy([0.0, 1.0], tc.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"without its classes, \(2,\)"):
+        losses.sparse_categorical_crossentropy([[0], [1]], tc.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"unknown names: 'mean'.*'sum_over_batch_size'"):
+        losses.MeanSquaredError("mean")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="label_smoothing must be between 0 and 1; got 2"):
+        losses.binary_crossentropy([1.0], [0.5], label_smoothing=2)
+    with pytest.raises(ValueError, match=r"sample_weight of shape \(3,\)"):
+        losses.MeanSquaredError()(tc.ones((2, 2)), tc.ones((2, 2)), tc.ones(3))
+    with pytest.raises(TypeError, match="y_pred must be real numbers; got dtype int64"):
+        losses.huber([1], [1])
+    with pytest.raises(ValueError, match="delta must be above 0"):
+        losses.Huber(0.0)
+
+
+# -- metrics
+
+
+@pytest.mark.parametrize("batch", [60, 7])
+def test_auc(batch: int) -> None:
+    auc, weighted = metrics.AUC(), metrics.AUC()
+    data = DATA["auc"]
+    for start in range(0, 60, batch):
+        part = slice(start, start + batch)
+        auc.update(data["positive"][part], data["scores"][part])
+        weighted.update(data["positive"][part], data["scores"][part], data["weights"][part])
+    assert auc.result() == pytest.approx(data["auc"], rel=1e-6)
+    assert weighted.result() == pytest.approx(data["weighted"], rel=1e-6)
+    other = metrics.AUC()
+    other.load_state_dict(json.loads(json.dumps(auc.state_dict())))
+    assert other.result() == auc.result()
+    auc.reset()
+    assert math.isnan(auc.result())
+    auc.update([1, 1], [0.1, 0.2])
+    assert math.isnan(auc.result())
+
+
+def test_accuracies_are_weighted_and_reset() -> None:
+    accuracy = metrics.BinaryAccuracy(threshold=0.0)
+    accuracy.update([1, 0], tc.asarray([2.0, 1.0]), sample_weight=[3.0, 1.0])
+    assert accuracy.result() == 0.75
+    state = json.loads(json.dumps(accuracy.state_dict()))
+    accuracy.reset()
+    assert math.isnan(accuracy.result())
+    accuracy.load_state_dict(state)
+    accuracy.update([1], tc.asarray([1.0]), sample_weight=[4.0])
+    assert accuracy.result() == 7 / 8
+    assert metrics.Accuracy("mine").name == "mine"
+
+
+def test_metrics_are_not_recorded() -> None:
+    mean, x = metrics.Mean(), tc.Variable([1.0, 2.0])
+    with tc.GradientTape() as tape:
+        y = x * x
+        mean.update(y)
+    assert mean.result() == 2.5
+    assert tape.gradient(y, x).tolist() == [2.0, 4.0]
+
+
+def test_metrics_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"accuracy: y_true of shape \(2,\) and y_pred of \(2, 1\) differ"):
+        metrics.Accuracy().update([1, 2], [[1], [2]])
+    with pytest.raises(ValueError, match=r"without its classes, \(2,\)"):
+        nn.metrics.SparseCategoricalAccuracy().update([[1], [2]], tc.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"sample_weight of shape \(3,\)"):
+        metrics.Mean().update([1.0, 2.0], [1.0, 1.0, 1.0])
