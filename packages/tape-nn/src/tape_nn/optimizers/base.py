@@ -59,7 +59,7 @@ class Optimizer:
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
     ) -> None:
-        self.learning_rate = learning_rate  # type: ignore[assignment]  # the setter takes schedules, too
+        self.learning_rate = learning_rate  # the setter takes schedules, too
         self.weight_decay = None if weight_decay is None else self._within("weight_decay", weight_decay, 0)
         clips = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
         chosen = {name: clipping.positive(name, value) for name, value in clips.items() if value is not None}
