@@ -138,6 +138,8 @@ def test_a_hessian_product_takes_little_more_than_twice_the_products_of_the_grad
 def test_the_product_with_a_hessian_is_of_one_number() -> None:
     with pytest.raises(ValueError, match=r"hvp: the function must return one number, its result is of shape \(2,\)"):
         tc.hvp(lambda x: x * x, (tc.ones(2),), (tc.ones(2),))
+    with pytest.raises(TypeError, match="hvp: primals must be a tuple with an entry for each argument, got Tensor"):
+        tc.hvp(tc.sum, tc.ones(2), tc.ones(2))
     (product,) = tc.hvp(lambda x: tc.sum(x), (tc.ones(2),), (tc.ones(2),))
     assert product.tolist() == [0.0, 0.0]
 

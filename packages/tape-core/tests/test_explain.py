@@ -417,6 +417,7 @@ def test_a_used_tape_says_so_unless_it_debugs() -> None:
 
     found = run()
     assert (found.reason, found.connected) == ("used", False)
+    assert found.text.startswith("it is not known whether")
     assert "persistent=True or debug=True" in found.text
     assert run(persistent=True).reason == "independent"
     assert run(debug=True).reason == "independent"

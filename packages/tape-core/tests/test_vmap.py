@@ -177,7 +177,7 @@ def test_what_needs_values_is_refused(function: Any, message: str) -> None:
 
 def test_mistakes_in_arguments() -> None:
     x = tc.asarray(X)
-    with pytest.raises(ValueError, match=r"different numbers of examples \(\[0\]\[0\]: 3, \[0\]\[1\]: 4\)"):
+    with pytest.raises(ValueError, match=r"different numbers of examples \(argument 0: 3, argument 1: 4\)"):
         tc.vmap(lambda a, b: a)(x, tc.asarray(X.T))
     with pytest.raises(ValueError, match="axis 2 is out of bounds"):
         tc.vmap(lambda a: a, in_axes=2)(x)

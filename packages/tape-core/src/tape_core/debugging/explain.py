@@ -132,7 +132,9 @@ def _label(value: Any, path: str) -> str:
 
 def _explained(found: _Why | list[Step], target: str, source: str) -> Explanation:
     if isinstance(found, _Why):
-        lines = [f"{target} does not depend on {source}: {found.text}"]
+        unknown = found.reason == "used"  # the records are gone
+        said = "it is not known whether {} depends on {}" if unknown else "{} does not depend on {}"
+        lines = [f"{said.format(target, source)}: {found.text}"]
         if found.place is not None:
             lines.append(indent(str(found.place), "  "))
         return Explanation(False, found.reason, "\n".join(lines), found.op, found.place, found.path)

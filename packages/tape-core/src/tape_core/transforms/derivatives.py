@@ -127,9 +127,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux
     Returns:
         `(value, tangent)`, or with `has_aux` `(value, tangent, aux)`; zeros for what does not depend on `primals`.
     """
-    for name, given in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(given, tuple | list):
-            raise TypeError(f"jvp: {name} must be a tuple with an entry for each argument, got {type(given).__name__}")
+    _check_tuples("jvp", primals, tangents)
     _, args = _chosen("jvp", tuple(primals), range(len(primals)))
     with ForwardAccumulator(list(args), list(tangents)) as accumulator:
         out = f(*args)
@@ -275,6 +273,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     Returns:
         A tuple, with an entry of the structure of each argument.
     """
+    _check_tuples("hvp", primals, tangents)
 
     def along(*args: Any) -> Any:
         value, slope = jvp(lambda *args: _result("hvp", f(*args)), args, tangents)
@@ -299,6 +298,13 @@ def _chosen(name: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[list[in
             raise ValueError(f"{name}: argument {k} was asked for, the function is called with {len(args)}")
         chosen.append(k % len(args))
     return chosen, tuple([_fresh(name, arg, k) if k in chosen else arg for k, arg in enumerate(args)])
+
+
+def _check_tuples(method: str, primals: Any, tangents: Any) -> None:
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            kind = type(given).__name__
+            raise TypeError(f"{method}: {name} must be a tuple with an entry for each argument, got {kind}")
 
 
 def _fresh(name: str, arg: Any, k: int) -> Any:

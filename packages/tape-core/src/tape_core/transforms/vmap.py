@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -64,7 +65,7 @@ def vmap(
         leaves, structure = pytree.flatten((args, kwargs))
         axes = pytree.prefix((in_axes, 0), (args, kwargs), "vmap: in_axes", "arguments")
         moved = [
-            leaf if axis is None else _examples_first(leaf, axis, lambda k=k: f"argument {_path(structure, k)}")  # type: ignore[misc]
+            leaf if axis is None else _examples_first(leaf, axis, lambda k=k: _argument(structure, k))  # type: ignore[misc]
             for k, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
         ]
         size = _common_size(moved, axes, structure)
@@ -156,6 +157,12 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
 # -- arguments
 
 
+def _argument(structure: Any, k: int) -> str:
+    """What messages call a leaf of `(args, kwargs)`."""
+    name, rest = re.fullmatch(r"\[[01]\]\[(.*?)\](.*)", pytree.path(structure, k)).groups()  # type: ignore[union-attr]
+    return f"argument {name}{rest}"
+
+
 def _path(structure: Any, k: int) -> str:
     return pytree.path(structure, k) or "of the function"
 
@@ -181,7 +188,7 @@ def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: Any) -> i
     if not sizes:
         raise ValueError("vmap: no argument has examples: in_axes is None for all of them")
     if len(set(sizes.values())) > 1:
-        found = ", ".join(f"{_path(structure, k)}: {n}" for k, n in sizes.items())
+        found = ", ".join(f"{_argument(structure, k)}: {n}" for k, n in sizes.items())
         raise ValueError(f"vmap: the arguments have different numbers of examples ({found})")
     return int(next(iter(sizes.values())))
 
