@@ -10,7 +10,9 @@ from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.extend import registry
 
 # The same examples in every run, and a busy machine is no failure.
-hypothesis.settings.register_profile("tape", deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile(
+    "tape", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], derandomize=True, database=None
+)
 hypothesis.settings.load_profile("tape")
 
 

@@ -75,13 +75,14 @@ class IndexedSlices:
             BatchError: inside :func:`~tape_core.vmap`, where examples may have different numbers of rows.
         """
         xp = self._namespace()
-        found = xp.unique_inverse(xp.where(self.indices < 0, self.indices + self.dense_shape[0], self.indices))
-        n = found.values.shape[0]
-        order = xp.argsort(found.values)  # libraries may find them in any order
+        from_start = xp.where(self.indices < 0, self.indices + self.dense_shape[0], self.indices)
+        names, inverse = xp.unique_inverse(from_start)
+        n = names.shape[0]
+        order = xp.argsort(names)  # libraries may find them in any order
         places = xp.setitem(xp.zeros_like(order), xp.arange_beside(order, n), order)
-        rows = xp.take(places, found.inverse_indices, axis=0)
+        rows = xp.take(places, inverse, axis=0)
         values = xp.scatter(self.values, rows, (n, *self.values.shape[1:]))
-        return IndexedSlices(values, xp.take(found.values, order, axis=0), self.dense_shape, _xp=self._xp)
+        return IndexedSlices(values, xp.take(names, order, axis=0), self.dense_shape, _xp=self._xp)
 
     def __repr__(self) -> str:
         return f"IndexedSlices(values={self.values!r}, indices={self.indices!r}, dense_shape={self.dense_shape})"
