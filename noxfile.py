@@ -4,6 +4,7 @@
     python -m nox -s demo       train the digits example
     python -m nox -s bench      measure against the peers
     python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
+    python -m nox -s guides -- PATH      run TensorFlow's guides from a checkout of tensorflow/docs
     python -m nox --list        all sessions
 
 Arguments after `--` go to the tool: `python -m nox -s tests -- -k matmul`.
@@ -187,6 +188,22 @@ def array_api(session: nox.Session, backend: str) -> None:
             "TAPE_BACKEND": backend,
             **ONE_THREAD,
         },
+    )
+
+
+@nox.session(default=False, **WITH_PIP)
+@nox.parametrize("backend", BACKENDS)
+def guides(session: nox.Session, backend: str) -> None:
+    """Run the code of TensorFlow's guides, of which a checkout of tensorflow/docs is named after `--`."""
+    if not session.posargs:
+        session.error("name a checkout: nox -s guides -- PATH; git clone https://github.com/tensorflow/docs")
+    checkout, *options = session.posargs
+    install(session, "pytest", "matplotlib", packages=PACKAGES if backend == "torch" else WITHOUT_TORCH)
+    session.run(
+        "pytest",
+        "packages/tape-tf/tests/test_guides.py",
+        *options,
+        env={"TAPE_GUIDES": str(Path(checkout).resolve()), "TAPE_BACKEND": backend, **ONE_THREAD},
     )
 
 

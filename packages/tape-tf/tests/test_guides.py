@@ -1,0 +1,64 @@
+"""The code cells of TensorFlow's published guides run as they stand.
+
+The guides do not belong to the repository. `TAPE_GUIDES` names a checkout of them (`git clone
+https://github.com/tensorflow/docs`), and `nox -s guides -- CHECKOUT` runs these tests; without it they are skipped.
+Only `import tensorflow as tf` and `import keras` are replaced, and what a notebook writes to the shell (`!`, `%`) is
+left out. test_guide_programs.py does what the guides do, and is run everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tape_tf as tf
+
+GUIDES = ["autodiff", "advanced_autodiff", "basic_training_loops", "intro_to_modules"]
+
+# Cells that cannot run, by a piece of their code, and why.
+LEFT_OUT = {
+    "tf.saved_model.": "a SavedModel holds a graph of TensorFlow's; weights are saved with tf.train.Checkpoint",
+    "tf.summary.": "TensorBoard shows graphs of TensorFlow's",
+}
+
+
+def cells(name: str) -> Iterator[tuple[int, str]]:
+    """The number of each code cell that can run, and its Python."""
+    checkout = os.environ.get("TAPE_GUIDES")
+    if not checkout:
+        pytest.skip("TAPE_GUIDES does not name a checkout of tensorflow/docs")
+    path = Path(checkout) / "site" / "en" / "guide" / f"{name}.ipynb"
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and not any(piece in source for piece in LEFT_OUT):
+            lines = [line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))]
+            yield number, "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_guide(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list(cells(name))
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)  # some cells write files
+    for module in ("tensorflow", "keras"):
+        monkeypatch.setitem(sys.modules, module, {"tensorflow": tf, "keras": tf.keras}[module])
+    namespace = {"__name__": "__main__"}
+    failed = []
+    for number, source in found:
+        try:
+            exec(compile(source, f"{name}, cell {number}", "exec"), namespace)
+        except Exception as error:  # noqa: BLE001 - all that fail are listed
+            failed.append(f"cell {number}: {type(error).__name__}: {error}\n{source}")
+    matplotlib.pyplot.close("all")
+    assert not failed, "\n\n".join(failed)
+
+
+def test_cells_that_cannot_run_are_few() -> None:
+    """The table above is about cells that there are, and most run."""
+    run = {name: len(list(cells(name))) for name in GUIDES}
+    assert run == {"autodiff": 32, "advanced_autodiff": 38, "basic_training_loops": 15, "intro_to_modules": 36}
