@@ -1,0 +1,155 @@
+"""Elements of datasets: nested structures of NumPy arrays, and of tensors where the user's functions get them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tape_tf import dtypes
+from tape_tf.conversion import convert_to_tensor, native
+from tape_tf.errors import InvalidArgumentError
+from tape_tf.shapes import TensorShape, TensorSpec
+from tape_tf.tensor import IndexedSlices, Value
+
+
+def each(f: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """`f` of the leaves of one structure, and of those at the same places of others.
+
+    Raises:
+        ValueError, KeyError, TypeError: another one has another structure.
+    """
+    if isinstance(first, tuple) and not isinstance(first, TensorShape):
+        parts = [each(f, *leaves) for leaves in zip(first, *others, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    if isinstance(first, dict):
+        return {key: each(f, part, *[other[key] for other in others]) for key, part in first.items()}
+    return f(first, *others)
+
+
+def leaves(structure: Any) -> list[Any]:
+    """The leaves of a structure, in order."""
+    found: list[Any] = []
+    each(found.append, structure)
+    return found
+
+
+def row(element: Any, k: int) -> Any:
+    """Row number k of each leaf."""
+    return each(lambda leaf: leaf[k, ...], element)
+
+
+def to_array(value: Any) -> Any:
+    """A leaf as a NumPy array, under TensorFlow's dtype rules; None stays None."""
+    if value is None or isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "as_numpy_iterator"):
+        raise TypeError(
+            "datasets of datasets are not supported; flat_map and interleave join the datasets of a function"
+        )
+    if isinstance(value, Value | IndexedSlices):
+        return np.asarray(value)
+    return native(value).numpy()
+
+
+def to_tensor(array: Any) -> Any:
+    """A leaf as a tensor."""
+    return None if array is None else convert_to_tensor(array)
+
+
+def called(f: Callable[..., Any], element: Any) -> Any:
+    """`f` of an element of arrays: a tuple's parts are arguments of their own."""
+    tensors = each(to_tensor, element)
+    return f(*tensors) if isinstance(tensors, tuple) else f(tensors)
+
+
+def positive(value: Any, name: str, where: str, least: int = 1) -> int:
+    """A count that was given as an int or a tensor.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is below `least`.
+    """
+    if isinstance(value, bool | float) or not hasattr(value, "__index__"):
+        raise TypeError(f"{where}: {name} must be an integer, got {value!r}")
+    if value.__index__() < least:
+        raise ValueError(f"{where}: {name} must be at least {least}, got {value!r}")
+    return int(value.__index__())
+
+
+def spec_of(array: Any) -> Any:
+    return None if array is None else TensorSpec(array.shape, dtypes.as_dtype(array.dtype))
+
+
+def shapes(structure: Any) -> Any:
+    """Shapes that may be lists, tuples or None, in a structure, as TensorShapes in it."""
+    if structure is None or isinstance(structure, TensorShape | list):
+        return TensorShape(structure)
+    if isinstance(structure, tuple) and all(length is None or isinstance(length, int) for length in structure):
+        return TensorShape(structure)
+    if isinstance(structure, tuple):
+        return tuple([shapes(part) for part in structure])
+    if isinstance(structure, dict):
+        return {key: shapes(part) for key, part in structure.items()}
+    return TensorShape(structure)
+
+
+def stacked(rows: list[Any]) -> Any:
+    """One element of many.
+
+    Raises:
+        tf.errors.InvalidArgumentError: their shapes differ.
+    """
+    component = iter(range(len(leaves(rows[0]))))
+
+    def stack(*arrays: Any) -> Any:
+        number = next(component)
+        if arrays[0] is None:
+            return None
+        try:
+            return np.stack(arrays)
+        except ValueError:
+            for k, array in enumerate(arrays):
+                if array.shape != arrays[0].shape:
+                    raise InvalidArgumentError(
+                        None,
+                        None,
+                        f"Cannot batch tensors with different shapes in component {number}. First element had shape "
+                        f"{TensorShape(arrays[0].shape)} and element {k} had shape {TensorShape(array.shape)}; "
+                        "padded_batch fills them up",
+                    ) from None
+            raise
+
+    return each(stack, *rows)
+
+
+def padded(rows: list[Any], padded_shapes: Any, padding_values: Any) -> Any:
+    """One element of many whose shapes differ, filled up at their ends.
+
+    Raises:
+        tf.errors.InvalidArgumentError: one is longer than `padded_shapes` allows.
+    """
+
+    def fill(first: Any, wanted: Any, value: Any, *others: Any) -> Any:
+        arrays = (first, *others)
+        lengths = [max(array.shape[d] for array in arrays) for d in range(first.ndim)]
+        for d, length in enumerate(wanted or ()):
+            if length is not None and 0 <= length < lengths[d]:
+                raise InvalidArgumentError(
+                    None,
+                    None,
+                    f"padded_batch: an element has length {lengths[d]} in dimension {d}, and padded_shapes allows "
+                    f"{length}",
+                )
+            lengths[d] = lengths[d] if length is None or length < 0 else length
+        out = np.full((len(arrays), *lengths), 0 if value is None else value, first.dtype)
+        for k, array in enumerate(arrays):
+            out[(k, *[slice(length) for length in array.shape])] = array
+        return out
+
+    same = each(lambda leaf: None, rows[0])
+    wanted = same if padded_shapes is None else shapes(padded_shapes)
+    if not isinstance(padding_values, tuple | dict):
+        padding_values = each(lambda leaf: padding_values, rows[0])
+    return each(fill, rows[0], wanted, each(to_array, padding_values), *rows[1:])

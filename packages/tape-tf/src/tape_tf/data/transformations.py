@@ -1,0 +1,400 @@
+"""What is made of datasets: the methods of `tf.data.Dataset` that give another one."""
+
+from __future__ import annotations
+
+import itertools
+import random as stdlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tape_core.random import global_rng
+
+from tape_tf import dtypes
+from tape_tf.conversion import convert_to_tensor
+from tape_tf.data.elements import called, each, leaves, padded, positive, row, spec_of, stacked, to_array, to_tensor
+from tape_tf.errors import InvalidArgumentError
+from tape_tf.shapes import TensorSpec
+
+if TYPE_CHECKING:
+    from tape_tf.data import Dataset
+
+AUTOTUNE = -1
+INFINITE_CARDINALITY = -1
+UNKNOWN_CARDINALITY = -2
+
+Make = Callable[[], Iterator[Any]]
+
+
+class Transformations:
+    """The methods that make other datasets; the class below them knows what a dataset is."""
+
+    _make: Make
+    _cardinality: int
+
+    if TYPE_CHECKING:
+
+        def __init__(self, make: Make, cardinality: int, spec: Any = None) -> None: ...
+
+        def __iter__(self) -> Iterator[Any]: ...
+
+        @property
+        def element_spec(self) -> Any: ...
+
+    def _like(self, make: Make, cardinality: int | None = None) -> Dataset:
+        """A dataset of elements of the same kind."""
+        return self._new(make, self._cardinality if cardinality is None else cardinality, lambda: self.element_spec)
+
+    def _new(self, make: Make, cardinality: int, spec: Any = None) -> Dataset:
+        return type(self)(make, cardinality, spec)  # type: ignore[return-value]
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """A function of each element. The parts of a tuple are arguments of their own, a dictionary is one.
+
+        >>> import tape_tf as tf
+        >>> pairs = tf.data.Dataset.from_tensor_slices(([1.0, 2.0], [3.0, 4.0]))
+        >>> [float(x) for x in pairs.map(lambda x, y: x * y)]
+        [3.0, 8.0]
+        """
+        of_functions(map_func, "map")
+
+        def mapped(element: Any) -> Any:
+            return each(to_array, called(map_func, element))
+
+        def spec() -> Any:
+            first = next(self._make(), None)
+            if first is None:
+                return self.element_spec
+            given = zip(leaves(self.element_spec), leaves(first), strict=True)
+            open_ends = {leaf.shape[0] for known, leaf in given if known is not None and known.shape[:1] == (None,)}
+
+            def found(leaf: Any) -> Any:
+                of_batch = leaf is not None and leaf.shape[:1] and leaf.shape[0] in open_ends
+                shape = (None, *leaf.shape[1:]) if of_batch else None
+                return TensorSpec(shape, dtypes.as_dtype(leaf.dtype)) if shape else spec_of(leaf)
+
+            return each(found, mapped(first))
+
+        return self._new(lambda: map(mapped, self._make()), self._cardinality, spec)
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """The elements of which a function is true."""
+        of_functions(predicate, "filter")
+        return self._like(
+            lambda: (element for element in self._make() if bool(called(predicate, element))), UNKNOWN_CARDINALITY
+        )
+
+    def batch(
+        self,
+        batch_size: Any,
+        drop_remainder: bool = False,
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Consecutive elements stacked, along a new first dimension.
+
+        Args:
+            drop_remainder: leave out a last batch that is smaller.
+
+        Raises:
+            ValueError: `batch_size` is not positive.
+            tf.errors.InvalidArgumentError: while iterating, elements of different shapes; see `padded_batch`.
+        """
+        return self._batched(positive(batch_size, "batch_size", "batch"), drop_remainder, stacked)
+
+    def padded_batch(
+        self,
+        batch_size: Any,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Like `batch`, of elements of different shapes: they are filled up at their ends.
+
+        >>> import tape_tf as tf
+        >>> lists = tf.data.Dataset.range(1, 3).map(lambda n: tf.fill([n], n))
+        >>> next(iter(lists.padded_batch(2))).numpy().tolist()
+        [[1, 0], [2, 2]]
+
+        Args:
+            padded_shapes: the shapes, in the structure of an element; None for a length: the longest in the batch.
+            padding_values: what fills, one number or in the structure of an element; 0 by default.
+        """
+
+        def join(rows: list[Any]) -> Any:
+            return padded(rows, padded_shapes, padding_values)
+
+        return self._batched(positive(batch_size, "batch_size", "padded_batch"), drop_remainder, join, open_ends=True)
+
+    def _batched(
+        self, size: int, drop_remainder: bool, join: Callable[[list[Any]], Any], open_ends: bool = False
+    ) -> Dataset:
+        def make() -> Iterator[Any]:
+            elements = self._make()
+            while rows := list(itertools.islice(elements, size)):
+                if len(rows) == size or not drop_remainder:
+                    yield join(rows)
+
+        def spec() -> Any:
+            first = size if drop_remainder else None
+
+            def batch(one: Any) -> Any:
+                rest = [None] * len(one.shape) if open_ends else one.shape
+                return TensorSpec((first, *rest), one.dtype)
+
+            return each(lambda one: None if one is None else batch(one), self.element_spec)
+
+        count = self._cardinality
+        if count >= 0:
+            count = count // size if drop_remainder else -(-count // size)
+        return self._new(make, count, spec)
+
+    def unbatch(self, name: str | None = None) -> Dataset:
+        """The rows of each element as elements."""
+
+        def make() -> Iterator[Any]:
+            for element in self._make():
+                for k in range(leaves(element)[0].shape[0]):
+                    yield row(element, k)
+
+        lengths = [one.shape[0] for one in leaves(self.element_spec)[:1]] if self._cardinality >= 0 else [None]
+        count = UNKNOWN_CARDINALITY if lengths[0] is None else self._cardinality * lengths[0]
+        return self._new(make, count, lambda: each(lambda one: TensorSpec(one.shape[1:], one.dtype), self.element_spec))
+
+    def shuffle(
+        self,
+        buffer_size: Any,
+        seed: Any = None,
+        reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """The elements in random order, as far as a buffer of some of them allows.
+
+        Each element is drawn from `buffer_size` waiting ones, and the next one takes its place; so a buffer as large as
+        the dataset shuffles it evenly.
+
+        Args:
+            seed: with one the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
+            reshuffle_each_iteration: whether the next iteration has another order; True by default.
+        """
+        size = self._cardinality if buffer_size is None else positive(buffer_size, "buffer_size", "shuffle")
+        start = int(global_rng().integers(0, 2**62).item()) if seed is None else int(seed)
+        rounds = itertools.count()
+
+        def make() -> Iterator[Any]:
+            number = 0 if reshuffle_each_iteration is False else next(rounds)
+            draw = stdlib.Random(f"{start} {number}").randrange
+            elements = self._make()
+            waiting = list(itertools.islice(elements, size))
+            for element in elements:
+                k = draw(len(waiting))
+                yield waiting[k]
+                waiting[k] = element
+            while waiting:
+                k = draw(len(waiting))
+                waiting[k], waiting[-1] = waiting[-1], waiting[k]
+                yield waiting.pop()
+
+        return self._like(make)
+
+    def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
+        """The elements again and again: `count` times, or for ever."""
+        times = -1 if count is None else int(count)
+        known = self._cardinality
+        if times < 0:
+            known = INFINITE_CARDINALITY if known else 0
+        elif known >= 0 or times == 0:
+            known = max(known, 0) * times
+
+        def make() -> Iterator[Any]:
+            for _ in itertools.count() if times < 0 else range(times):
+                empty = True
+                for element in self._make():
+                    empty = False
+                    yield element
+                if empty:  # for ever nothing is nothing
+                    return
+
+        return self._like(make, known)
+
+    def take(self, count: Any, name: str | None = None) -> Dataset:
+        """The first `count` elements; all for -1."""
+        n, known = int(count), self._cardinality
+        if n < 0:
+            return self
+        bounded = n if known == INFINITE_CARDINALITY else min(n, known) if known >= 0 else UNKNOWN_CARDINALITY
+        return self._like(lambda: itertools.islice(self._make(), n), bounded)
+
+    def skip(self, count: Any, name: str | None = None) -> Dataset:
+        """All but the first `count` elements; none for -1."""
+        n, known = int(count), self._cardinality
+        if n < 0:
+            return self.take(0)
+        return self._like(lambda: itertools.islice(self._make(), n, None), max(known - n, 0) if known >= 0 else known)
+
+    def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
+        """Every `num_shards`-th element, from number `index` on."""
+        n, first, known = positive(num_shards, "num_shards", "shard"), int(index), self._cardinality
+        if not 0 <= first < n:
+            raise InvalidArgumentError(None, None, f"shard: index must be between 0 and {n - 1}, got {index!r}")
+        count = len(range(first, known, n)) if known >= 0 else known
+        return self._like(lambda: itertools.islice(self._make(), first, None, n), count)
+
+    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """The elements up to the first of which a function is false."""
+        of_functions(predicate, "take_while")
+        return self._like(
+            lambda: itertools.takewhile(lambda element: bool(called(predicate, element)), self._make()),
+            UNKNOWN_CARDINALITY,
+        )
+
+    def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
+        """The elements of this dataset, then those of another."""
+        other = of_datasets(dataset, "concatenate")
+        counts = self._cardinality, other._cardinality
+        known = min(counts) if min(counts) < 0 else sum(counts)
+        if INFINITE_CARDINALITY in counts:
+            known = INFINITE_CARDINALITY
+        return self._like(lambda: itertools.chain(self._make(), other._make()), known)
+
+    def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
+        """Pairs of a number, int64, and an element."""
+        return type(self).zip((type(self).range(int(start), 2**63 - 1), self))
+
+    def prefetch(self, buffer_size: Any = None, name: str | None = None) -> Dataset:
+        """The same elements: nothing is read ahead."""
+        return self._like(self._make)
+
+    def cache(self, filename: str = "", name: str | None = None) -> Dataset:
+        """The same elements, kept in memory once they have all been read.
+
+        Raises:
+            ValueError: a file is named: there are caches in memory only.
+        """
+        if filename:
+            raise ValueError(f"cache: there is no cache in files, only in memory: leave filename={filename!r} out")
+        kept: list[list[Any]] = []
+
+        def make() -> Iterator[Any]:
+            if not kept:
+                found = []
+                for element in self._make():
+                    found.append(element)
+                    yield element
+                kept.append(found)
+            else:
+                yield from kept[0]
+
+        return self._like(make)
+
+    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
+        """The elements of the datasets that a function makes of the elements, one dataset after the other."""
+        return self.interleave(map_func, cycle_length=1)
+
+    def interleave(
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: Any = None,
+        block_length: Any = 1,
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """The elements of the datasets that a function makes of the elements, in turns.
+
+        >>> import tape_tf as tf
+        >>> numbers = tf.data.Dataset.range(1, 4)
+        >>> def thrice(n):
+        ...     return tf.data.Dataset.from_tensors(n).repeat(3)
+        >>> twice = numbers.interleave(thrice, cycle_length=2, block_length=2)
+        >>> [int(x) for x in twice]
+        [1, 1, 2, 2, 1, 2, 3, 3, 3]
+
+        Args:
+            cycle_length: how many of the datasets take turns.
+            block_length: how many elements each gives in its turn.
+        """
+        of_functions(map_func, "interleave")
+        width = 1 if cycle_length in (None, AUTOTUNE) else positive(cycle_length, "cycle_length", "interleave")
+        block = positive(block_length, "block_length", "interleave")
+
+        def make() -> Iterator[Any]:
+            sources = (of_datasets(called(map_func, element), "map_func")._make() for element in self._make())
+            turns: list[Iterator[Any] | None] = list(itertools.islice(sources, width))
+            while turns:
+                for k, source in enumerate(turns):
+                    if source is None:
+                        continue
+                    given = 0
+                    for element in itertools.islice(source, block):
+                        given += 1
+                        yield element
+                    if given < block:
+                        turns[k] = next(sources, None)
+                turns = [source for source in turns if source is not None]
+
+        return self._new(make, UNKNOWN_CARDINALITY)
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
+        """`reduce_func(state, element)` of all elements, one after the other: the last state.
+
+        >>> import tape_tf as tf
+        >>> int(tf.data.Dataset.range(5).reduce(np.int64(0), lambda total, x: total + x))
+        10
+        """
+        of_functions(reduce_func, "reduce")
+        state = each(lambda leaf: to_tensor(to_array(leaf)), initial_state)
+        for element in self:
+            state = reduce_func(state, element)
+        return each(convert_to_tensor, state)
+
+    def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> Dataset:
+        """`scan_func(state, element)` gives the next state and an element of the new dataset."""
+        of_functions(scan_func, "scan")
+
+        def make() -> Iterator[Any]:
+            state = each(lambda leaf: to_tensor(to_array(leaf)), initial_state)
+            for element in self:
+                state, result = scan_func(state, element)
+                yield each(to_array, result)
+
+        return self._new(make, self._cardinality)
+
+    def apply(self, transformation_func: Callable[[Dataset], Any], name: str | None = None) -> Any:
+        """A function of the dataset."""
+        return transformation_func(self)
+
+    def get_single_element(self, name: str | None = None) -> Any:
+        """The only element.
+
+        Raises:
+            tf.errors.InvalidArgumentError: there is none, or more than one.
+        """
+        found = list(itertools.islice(self, 2))
+        if len(found) != 1:
+            raise InvalidArgumentError(None, None, f"Dataset was {'empty' if not found else 'not a single element'}.")
+        return found[0]
+
+
+def of_functions(f: Any, where: str) -> None:
+    """Check that it can be called."""
+    if not callable(f):
+        raise TypeError(f"{where}: a function is needed, got {f!r}")
+
+
+def of_datasets(value: Any, where: str) -> Dataset:
+    """Check that it is a dataset."""
+    if not isinstance(value, Transformations):
+        raise TypeError(
+            f"{where}: a tf.data.Dataset is needed, got {value!r}; tf.data.Dataset.from_tensor_slices makes one"
+        )
+    return value  # type: ignore[return-value]
