@@ -114,14 +114,11 @@ def test_zip_ends_with_the_shortest() -> None:
         pytest.param(lambda d: d.batch(2), [[0, 1], [2, 3], [4]], id="batch"),
         pytest.param(lambda d: d.batch(2, drop_remainder=True), [[0, 1], [2, 3]], id="batch, drop_remainder"),
         pytest.param(lambda d: d.batch(tf.constant(5)), [[0, 1, 2, 3, 4]], id="batch, tensor"),
-        pytest.param(lambda d: d.batch(2).batch(2), [[[0, 1], [2, 3]], None], id="batch of batches"),
         pytest.param(lambda d: d.batch(2).unbatch(), [0, 1, 2, 3, 4], id="unbatch"),
         pytest.param(lambda d: d.map(lambda x: x * 2), [0, 2, 4, 6, 8], id="map"),
         pytest.param(lambda d: d.map(lambda x: (x, x + 1)).map(lambda x, y: x * y), [0, 2, 6, 12, 20], id="map, pairs"),
         pytest.param(lambda d: d.map(lambda x: {"x": x}).map(lambda e: e["x"]), [0, 1, 2, 3, 4], id="map, dictionary"),
-        pytest.param(
-            lambda d: d.map(lambda x: [x, x], num_parallel_calls=tf.data.AUTOTUNE).take(1), [[0, 0]], id="list"
-        ),
+        pytest.param(lambda d: d.map(lambda x: [x, x], num_parallel_calls=3).take(1), [[0, 0]], id="list"),
         pytest.param(lambda d: d.filter(lambda x: x % 2 == 0), [0, 2, 4], id="filter"),
         pytest.param(lambda d: d.take(2), [0, 1], id="take"),
         pytest.param(lambda d: d.take(-1), [0, 1, 2, 3, 4], id="take, all"),
@@ -143,13 +140,6 @@ def test_zip_ends_with_the_shortest() -> None:
 )
 def test_transformations(dataset: Any, expected: list[Any]) -> None:
     made = dataset(Dataset.range(5))
-    if None in expected:  # batches of batches of different sizes
-        assert values(made.take(1)) == expected[:1]
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match=r"had shape \(2,\) and element 1 had shape \(1,\)|different"
-        ):
-            values(made.skip(1).concatenate(Dataset.range(5).batch(3).batch(2)))
-        return
     assert values(made) == expected
     assert values(made) == expected, "it is made anew each time"
     if int(made.cardinality()) >= 0:
@@ -313,9 +303,7 @@ def test_elements_are_constants() -> None:
         pytest.param(lambda: Dataset.from_generator([1, 2]), TypeError, "callable", id="no generator"),
         pytest.param(lambda: Dataset.from_generator(lambda: [1]), TypeError, "output_signature", id="no signature"),
         pytest.param(lambda: Dataset.range(3).batch(0), ValueError, "batch_size must be at least 1", id="batch of 0"),
-        pytest.param(
-            lambda: Dataset.range(3).batch(2.0), TypeError, "batch_size must be an integer", id="batch of 2.0"
-        ),
+        pytest.param(lambda: Dataset.range(3).batch(2.0), TypeError, "must be an integer", id="batch of 2.0"),
         pytest.param(lambda: Dataset.range(3).shuffle(0), ValueError, "buffer_size", id="no buffer"),
         pytest.param(lambda: Dataset.range(3).map(3), TypeError, "map: a function is needed, got 3", id="no function"),
         pytest.param(lambda: Dataset.zip(Dataset.range(3), [1]), TypeError, "from_tensor_slices", id="no dataset"),
@@ -323,9 +311,7 @@ def test_elements_are_constants() -> None:
         pytest.param(lambda: Dataset.range(3).cache("file"), ValueError, "in memory", id="cache in a file"),
         pytest.param(lambda: Dataset.range(3).window(2), AttributeError, "batch", id="window"),
         pytest.param(lambda: values(Dataset.range(3).flat_map(lambda x: x)), TypeError, "map_func", id="no datasets"),
-        pytest.param(
-            lambda: Dataset.from_tensor_slices(["a", "b"]), ValueError, "unsupported|strings|numbers", id="strings"
-        ),
+        pytest.param(lambda: Dataset.from_tensor_slices(["a", "b"]), ValueError, "numbers", id="strings"),
     ],
 )
 def test_mistakes(mistake: Any, error: type[Exception], message: str) -> None:
@@ -351,6 +337,6 @@ def test_what_a_generator_yields_is_checked(element: Any, message: str) -> None:
 def test_elements_of_different_shapes_make_no_batch() -> None:
     lists = Dataset.range(1, 3).map(lambda n: tf.fill([int(n)], 0))
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"component 0.*shape \(1,\) and element 1.*\(2,\).*padded_batch"
+        tf.errors.InvalidArgumentError, match=r"component 0.*\(1,\) and element 1.*\(2,\).*padded_batch"
     ):
         values(lists.batch(2))

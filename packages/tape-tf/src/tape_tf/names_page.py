@@ -1,0 +1,71 @@
+"""The page of the documentation that says of each of TensorFlow's names whether it is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+
+from tape_tf.names import status
+
+INTRODUCTION = """\
+# TensorFlow's names
+
+What `import tape_tf as tf` has of TensorFlow's public names. *Supported* does what it does in TensorFlow, for the
+arguments it takes; *different* says how it is not the same; *absent* names raise an `AttributeError` that says what there
+is instead. [Migrating from TensorFlow](migrating-from-tensorflow.md) has programs side by side.
+
+This page is written by `python -m tape_tf`, from the code and from the list of names that TensorFlow itself gives.
+
+| | names | supported | different | absent |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def tensorflow_names() -> dict[str, list[str]]:
+    """TensorFlow's public names, by module: `{"tf.math": ["abs", ...], ...}`.
+
+    >>> from tape_tf.names_page import tensorflow_names
+    >>> "sin" in tensorflow_names()["tf.math"]
+    True
+    """
+    found: dict[str, list[str]] = {}
+    for line in (files("tape_tf") / "tensorflow_names.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            names = found.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            names += line.split()
+    return found
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    table, sections = [], []
+    for space, names in tensorflow_names().items():
+        known = {name: status(f"{space}.{name}".removeprefix("tf.")) for name in names}
+        counts = [sum(kind == wanted for kind, _ in known.values()) for wanted in ("supported", "different", "absent")]
+        # The anchor as myst makes it of the heading.
+        table.append(f"| [`{space}`](#{space.replace('.', '')}) | {len(names)} | {' | '.join(map(str, counts))} |\n")
+        sections.append(f"\n## `{space}`\n" + "".join(section(known)))
+    return INTRODUCTION + "".join(table) + "".join(sections)
+
+
+def section(known: dict[str, tuple[str, str]]) -> Iterator[str]:
+    """What is to be said of the names of one module."""
+    supported = [name for name, (kind, _) in known.items() if kind == "supported"]
+    if supported:
+        yield f"\n**Supported:** {listed(supported)}\n"
+    for wanted, how in ("different", "How"), ("absent", "Instead"):
+        notes: dict[str, list[str]] = {}
+        for name, (kind, note) in known.items():
+            if kind == wanted:
+                notes.setdefault(note, []).append(name)
+        if silent := notes.pop("", []):
+            yield f"\n**{wanted.capitalize()}:** {listed(silent)}\n"
+        if notes:
+            yield f"\n| {wanted.capitalize()} | {how} |\n| --- | --- |\n"
+            for note, names in notes.items():
+                yield f"| {listed(names)} | {note.replace('|', '\\|')} |\n"
+
+
+def listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
