@@ -26,7 +26,7 @@ nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
 BACKENDS = ["torch", "numpy"]
-PACKAGES = ["tape-core", "tape-numpy", "tape-torch", "tape-nn", "tape-conformance"]
+PACKAGES = ["tape-core", "tape-numpy", "tape-torch", "tape-nn", "tape-tf", "tape-conformance"]
 # What brings torch, which is large, is installed only where it is asked for.
 WITHOUT_TORCH = [name for name in PACKAGES if name != "tape-torch"]
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third

@@ -6,7 +6,7 @@ import sys
 import warnings
 from types import FrameType
 
-_OURS = frozenset({"tape_core", "tape_numpy", "tape_torch", "tape_nn", "contextlib"})
+_OURS = frozenset({"tape_core", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "contextlib"})
 _LAYERS = "tape_nn"
 _known: dict[str, bool] = {}  # whether a module is ours, by its name
 

@@ -1,0 +1,45 @@
+"""TensorFlow's names for tape_core and tape_nn: GradientTape code runs by changing one import.
+
+>>> import tape_tf as tf
+>>> x = tf.Variable(3.0)
+>>> with tf.GradientTape() as tape:
+...     y = x ** 2
+>>> print(tape.gradient(y, x))
+tf.Tensor(6.0, shape=(), dtype=float32)
+
+What is beneath a tensor is `t.native`, a Tensor of tape_core; `tf.convert_to_tensor(t)` is the way back.
+"""
+
+from tape_core._version import __version__
+
+from tape_tf import (
+    autodiff,
+    bitwise,
+    config,
+    debugging,
+    dtypes,
+    errors,
+    image,
+    linalg,
+    math,
+    nest,
+    nn,
+    ops,
+    random,
+    signal,
+    tape,
+)
+from tape_tf.conversion import constant, convert_to_tensor, is_tensor
+from tape_tf.dtypes import DType, as_dtype
+from tape_tf.module import Module, NameScope as name_scope
+from tape_tf.names import absent as _absent, export as _export, publish as _publish
+from tape_tf.shapes import TensorShape, TensorSpec
+from tape_tf.tensor import IndexedSlices, Tensor
+from tape_tf.variable import Variable
+
+newaxis = None
+
+for _name, _dtype in dtypes.EXPORTS.items():
+    _export(f"{_name} dtypes.{_name}", _dtype)
+_publish()
+__getattr__ = _absent("")

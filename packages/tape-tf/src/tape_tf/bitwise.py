@@ -1,0 +1,5 @@
+"""tf.bitwise: integers bit by bit. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+
+from tape_tf.names import absent
+
+__getattr__ = absent("bitwise")

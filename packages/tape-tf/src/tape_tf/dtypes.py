@@ -1,0 +1,196 @@
+"""TensorFlow's data types: names for those of tape_core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tape_core as tc
+from tape_core.dtypes import DTYPES
+
+
+class DType:
+    """One data type. It equals its name and NumPy's type: `tf.float32 == "float32" == np.float32`.
+
+    >>> import tape_tf as tf
+    >>> tf.float32, str(tf.float32), tf.as_dtype("int64").is_integer
+    (tf.float32, "<dtype: 'float32'>", True)
+
+    Attributes:
+        native: the tape_core DType.
+    """
+
+    __slots__ = ("native",)
+
+    def __init__(self, native: tc.DType) -> None:
+        self.native = native
+
+    @property
+    def name(self) -> str:
+        """Its name, such as `"float32"`."""
+        return self.native.name
+
+    @property
+    def as_numpy_dtype(self) -> Any:
+        """NumPy's type.
+
+        Raises:
+            TypeError: NumPy has none, as for bfloat16.
+        """
+        return np.dtype(self.name).type
+
+    @property
+    def __numpy_dtype__(self) -> Any:
+        return np.dtype(self.name)
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether it is a real floating type."""
+        return self.native.kind == "real floating"
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether it is a complex type."""
+        return self.native.kind == "complex floating"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is an integer type; bool is none."""
+        return self.native.kind.endswith("integer")
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether it is an unsigned integer type."""
+        return self.native.kind == "unsigned integer"
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether it is bool."""
+        return self.native.kind == "bool"
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it is a type of numbers: any but bool."""
+        return not self.is_bool
+
+    @property
+    def size(self) -> int:
+        """Bytes an element takes."""
+        return self.native.itemsize
+
+    @property
+    def base_dtype(self) -> DType:
+        """The type itself: there are no reference types."""
+        return self
+
+    @property
+    def real_dtype(self) -> DType:
+        """That of the real part."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    @property
+    def min(self) -> Any:
+        """The smallest number."""
+        return self._limit("min")
+
+    @property
+    def max(self) -> Any:
+        """The largest number."""
+        return self._limit("max")
+
+    @property
+    def limits(self) -> tuple[Any, Any]:
+        """The intensities of an image of this type: (0, 1) for floating types, else (0, max)."""
+        return 0, 1 if self.is_floating or self.is_bool else self.max
+
+    def _limit(self, which: str) -> Any:
+        if self.is_bool:
+            return which == "max"
+        info = (tc.iinfo if self.is_integer else tc.finfo)(self.native)
+        value = getattr(info, which)
+        return value if self.name == "bfloat16" or self.is_complex else self.as_numpy_dtype(value)
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether it is the same type."""
+        return as_dtype(other) is self
+
+    def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
+        if other is None or isinstance(other, DType):
+            return False
+        try:
+            return as_dtype(other) is self
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> Any:
+        return as_dtype, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"tf.{self.name}"
+
+    def __str__(self) -> str:
+        return f"<dtype: {self.name!r}>"
+
+
+_BY_NAME = {name: DType(native) for name, native in DTYPES.items()}
+_ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
+_PYTHON: dict[Any, str] = {float: "float32", bool: "bool", complex: "complex128"}
+
+
+def of(native: tc.DType) -> DType:
+    """The name of a DType of tape_core."""
+    return _BY_NAME[native.name]
+
+
+def as_dtype(type_value: Any) -> DType:
+    """The DType of a name, a NumPy type, a Python type (float, bool) or a DType.
+
+    Raises:
+        TypeError: there is no such type.
+    """
+    if isinstance(type_value, DType):
+        return type_value
+    found: DType | None = None
+    if isinstance(type_value, tc.DType):
+        found = of(type_value)
+    elif isinstance(type_value, str):
+        found = _BY_NAME.get(_ALIASES.get(type_value, type_value))
+    elif isinstance(type_value, type) and type_value in _PYTHON:
+        found = _BY_NAME[_PYTHON[type_value]]
+    elif type_value is not None and type_value is not int:
+        try:
+            found = _BY_NAME.get(np.dtype(type_value).name)
+        except TypeError:
+            found = None
+    if found is None:
+        hint = "; use tf.int32 or tf.int64" if type_value is int else f"; there are {', '.join(_BY_NAME)}"
+        raise TypeError(f"Cannot convert the argument `type_value`: {type_value!r} to a TensorFlow DType.{hint}")
+    return found
+
+
+def native_dtype(dtype: Any) -> tc.DType | None:
+    """A dtype argument in tape_core's terms; None stays None."""
+    return None if dtype is None else as_dtype(dtype).native
+
+
+bool_ = _BY_NAME["bool"]
+int8, int16, int32, int64 = (_BY_NAME[f"int{n}"] for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (_BY_NAME[f"uint{n}"] for n in (8, 16, 32, 64))
+bfloat16 = _BY_NAME["bfloat16"]
+float16, float32, float64 = (_BY_NAME[f"float{n}"] for n in (16, 32, 64))
+complex64, complex128 = _BY_NAME["complex64"], _BY_NAME["complex128"]
+
+EXPORTS = {**_BY_NAME, "half": float16, "double": float64}
+"""What `tf` and `tf.dtypes` have of this module."""
+
+_SPELLED = {"float32": "float", "float64": "double", "float16": "half"}
+
+
+def spelled(native: tc.DType) -> str:
+    """What TensorFlow's messages call a dtype."""
+    return _SPELLED.get(native.name, native.name)

@@ -1,0 +1,5 @@
+"""tf.image: a few functions of images. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+
+from tape_tf.names import absent
+
+__getattr__ = absent("image")

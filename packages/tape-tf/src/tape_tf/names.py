@@ -1,0 +1,189 @@
+"""Which of TensorFlow's names there are, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from types import ModuleType
+from typing import Any, Literal, TypeVar
+
+Status = Literal["supported", "different", "absent"]
+
+_published: dict[str, Any] = {}
+_differences: dict[str, str] = {}
+
+T = TypeVar("T")
+
+
+def export(names: str, value: Any, differs: str = "") -> Any:
+    """Publish a value under TensorFlow's names for it, such as `"math.sin sin"`; returns the value.
+
+    Args:
+        differs: what it does otherwise than TensorFlow's, one clause.
+    """
+    for name in names.split():
+        if name in _published and _published[name] is not value:
+            raise ValueError(f"tf.{name} is published already, as {_published[name]!r}")
+        _published[name] = value
+        if differs:
+            _differences[name] = differs
+    return value
+
+
+def exported(names: str, differs: str = "") -> Callable[[T], T]:
+    """Decorator: :func:`export`."""
+    return lambda value: export(names, value, differs)  # type: ignore[no-any-return]
+
+
+def publish() -> None:
+    """Put what was exported where it belongs: `"math.sin"` into the module `tape_tf.math`."""
+    for name, value in _published.items():
+        space, _, last = name.rpartition(".")
+        setattr(_module(space), last, value)
+
+
+def _module(space: str) -> Any:
+    if not space:
+        return sys.modules["tape_tf"]
+    name = f"tape_tf.{space}"
+    module = sys.modules.get(name)
+    if module is None:
+        module = sys.modules[name] = ModuleType(name, f"tf.{space}")
+        module.__getattr__ = absent(space)  # type: ignore[method-assign]
+        above, _, last = space.rpartition(".")
+        setattr(_module(above), last, module)
+    return module
+
+
+def status(name: str) -> tuple[Status, str]:
+    """Whether there is a name of TensorFlow's, such as `"math.sin"`, and what is to be said of it.
+
+    >>> from tape_tf.names import status
+    >>> status("math.sin")
+    ('supported', '')
+    >>> status("strings")[0]
+    'absent'
+
+    Returns:
+        `"supported"`, `"different"` or `"absent"`, with how it differs or what there is instead.
+    """
+    value = sys.modules["tape_tf"]
+    for part in name.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            return "absent", instead(name)
+    note = _differences.get(name, "") or vars(value).get("__tf_differs__", "") if hasattr(value, "__dict__") else ""
+    return ("different" if note else "supported"), note
+
+
+_GRAPH = "there are no graphs and sessions: code runs as it is written"
+_STRINGS = "there are no tensors of strings: use Python's str and bytes, and tensors of what they are encoded to"
+_SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, or scipy.sparse matrices with tape_core.sparse_jacobian"
+_FILES = "there is no input from files: read them with Python or NumPy, and use tf.data.Dataset.from_tensor_slices"
+_DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
+_SAVING = "weights are saved with save_weights and load_weights, in the safetensors format (tape_nn.save_tensors)"
+_COMPILER = "there is no graph compiler"
+_QUANTIZED = "there are no quantized types"
+
+ABSENT: dict[str, str] = {
+    "ragged": "there are no ragged tensors: pad to one length, and use a mask",
+    "RaggedTensor": "there are no ragged tensors: pad to one length, and use a mask",
+    "RaggedTensorSpec": "there are no ragged tensors",
+    "strings": _STRINGS,
+    "string": _STRINGS,
+    "as_string": _STRINGS,
+    "sparse": _SPARSE,
+    "SparseTensor": _SPARSE,
+    "SparseTensorSpec": _SPARSE,
+    "Session": _GRAPH,
+    "compat": "there is no TensorFlow 1: " + _GRAPH,
+    "placeholder": _GRAPH + "; use arguments of a function",
+    "global_variables_initializer": "Variables have their value from the start",
+    "gradients": "use tf.GradientTape",
+    "hessians": "use nested tf.GradientTape, tape.jacobian, or tape_core.hessian",
+    "Graph": _GRAPH,
+    "Operation": _GRAPH,
+    "graph_util": _GRAPH,
+    "get_static_value": "use tensor.numpy()",
+    "control_dependencies": _GRAPH + "; statements run in their order",
+    "init_scope": _GRAPH,
+    "group": _GRAPH,
+    "no_op": _GRAPH,
+    "make_ndarray": "use tensor.numpy()",
+    "make_tensor_proto": "use tensor.numpy()",
+    "RegisterGradient": "use tf.custom_gradient, or declare an op with tape_core.extend",
+    "TensorArray": "use a Python list and tf.stack",
+    "io": _FILES,
+    "queue": "use Python's queue",
+    "lookup": "use a dict, or tf.gather on a table",
+    "train": "weights are saved with save_weights and load_weights; averages are in tape_nn.ExponentialMovingAverage",
+    "train.Checkpoint": _SAVING,
+    "saved_model": _SAVING,
+    "distribute": _DEVICES,
+    "tpu": _DEVICES,
+    "summary": "log with Python's logging or a library of your choice",
+    "profiler": "use tape_core.GradientTape(debug=True) and its summary()",
+    "lite": _COMPILER,
+    "mlir": _COMPILER,
+    "xla": _COMPILER,
+    "raw_ops": "use the functions of tf, tf.math and tf.nn, or those of tape_core",
+    "feature_column": "use NumPy or a data frame, and tf.data",
+    "estimator": "use tf.keras.Model.fit or your own loop",
+    "contrib": "it was part of TensorFlow 1",
+    "quantization": _QUANTIZED,
+    "quantize_and_dequantize_v4": _QUANTIZED,
+    "test": "use pytest, and tape_core.testing for gradients",
+    "audio": _FILES,
+    "experimental": "tape_core has tensors with NumPy's operators and functions: tensor.native",
+    "experimental.numpy": "tape_core has tensors with NumPy's operators and functions: tensor.native",
+    "keras.datasets": "nothing is downloaded: load data with scikit-learn or NumPy, and give it to tf.data or fit",
+    "bitwise": "",
+    "load_op_library": "declare an op with tape_core.extend",
+    "load_library": "declare an op with tape_core.extend",
+    "parallel_stack": "use tf.stack",
+    "vectorized_map.fallback": "",
+    "foldr": "use a Python loop",
+    "get_logger": 'use logging.getLogger("tensorflow")',
+    "sysconfig": "nothing is compiled against this package",
+    "version": "use tf.__version__",
+    "nondifferentiable_batch_function": "there is no batching of calls",
+    "type_spec_from_value": "use tf.TensorSpec.from_tensor",
+    "variable_creator_scope": "Variables are made by tf.Variable alone",
+    "dynamic_partition": "use tf.boolean_mask",
+    "dynamic_stitch": "use tf.tensor_scatter_nd_update",
+    "Assert": "use tf.debugging.Assert or assert",
+    "image": "of tf.image there is little: use the functions of tf and tf.nn on arrays, or Pillow before",
+}
+"""What there is instead of names that are absent. A name stands for all below it."""
+
+
+def instead(name: str) -> str:
+    """What there is instead of a name that is absent; empty where nothing is known."""
+    while name:
+        if note := ABSENT.get(name):
+            return note
+        name = name.rpartition(".")[0]
+    return ""
+
+
+def absent(space: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a namespace: what is said of a name that is not there."""
+
+    def __getattr__(name: str) -> Any:
+        module = _module(space)
+        full = f"{space}.{name}" if space else name
+        if name.startswith("__"):
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        text = f"tape_tf has no tf.{full}"
+        if note := instead(full):
+            raise AttributeError(f"{text}: {note}", name=name, obj=module)
+        elsewhere = [other for other in _published if other.rpartition(".")[2] == name]
+        close = get_close_matches(name, [n for n in vars(module) if not n.startswith("_")], 3)
+        meant = elsewhere[:3] or [f"{space}.{n}" if space else n for n in close]
+        if meant:
+            text += f"; did you mean {' or '.join(f'tf.{other}' for other in meant)}?"
+        raise AttributeError(text)
+
+    return __getattr__

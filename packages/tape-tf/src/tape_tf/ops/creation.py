@@ -1,0 +1,137 @@
+"""Tensors made of nothing but numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tape_core as tc
+
+from tape_tf import dtypes
+from tape_tf.conversion import as_tensor, matched, native, static, where, wrap
+from tape_tf.functions import op
+from tape_tf.names import exported
+from tape_tf.shapes import as_shape
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return tuple(as_shape(static(shape)))
+
+
+def _filled(shape: Any, value: float, dtype: Any) -> Any:
+    backend, device = where()
+    return wrap(tc.full(_shape(shape), value, dtype=dtypes.as_dtype(dtype).native, backend=backend, device=device))
+
+
+@exported("zeros")
+def zeros(shape: Any, dtype: Any = dtypes.float32, name: Any = None, layout: Any = None) -> Any:
+    """Zeros."""
+    return _filled(shape, 0, dtype)
+
+
+@exported("ones")
+def ones(shape: Any, dtype: Any = dtypes.float32, name: Any = None, layout: Any = None) -> Any:
+    """Ones."""
+    return _filled(shape, 1, dtype)
+
+
+@exported("fill")
+def fill(dims: Any, value: Any, name: Any = None, layout: Any = None) -> Any:
+    """`value` everywhere; its gradient is the sum over all places."""
+    return wrap(tc.broadcast_to(native(value), _shape(dims)))
+
+
+@op("zeros_like", "input", differs="a constant, also of a Variable, which is not watched by it")
+def zeros_like(input: Any, dtype: Any = None) -> Any:
+    """Zeros of the shape and dtype of a tensor."""
+    return tc.zeros_like(input, dtype=dtype)
+
+
+@op("ones_like", "input")
+def ones_like(input: Any, dtype: Any = None) -> Any:
+    """Ones of the shape and dtype of a tensor."""
+    return tc.ones_like(input, dtype=dtype)
+
+
+@exported("eye linalg.eye")
+def eye(
+    num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = dtypes.float32, name: Any = None
+) -> Any:
+    """Ones on the diagonal, zeros elsewhere."""
+    backend, device = where()
+    rows, columns = static(num_rows), static(num_columns)
+    found = tc.eye(rows, columns, dtype=dtypes.as_dtype(dtype).native, backend=backend, device=device)
+    return wrap(found if batch_shape is None else tc.broadcast_to(found, (*_shape(batch_shape), *found.shape)))
+
+
+@exported("range")
+def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None) -> Any:
+    """The numbers from `start` up to, but not including, `limit`, `delta` apart."""
+    if limit is None:
+        start, limit = 0, start
+    parts = [native(part) for part in (start, limit, delta)]
+    if dtype is None:
+        order = [tc.int32, tc.int64, tc.float16, tc.bfloat16, tc.float32, tc.float64]
+        wanted = max([part.dtype for part in parts], key=order.index)
+    else:
+        wanted = dtypes.as_dtype(dtype).native
+    first, last, step = [part.item() for part in parts]
+    if step == 0:
+        raise ValueError("Requires delta != 0: 0 [Op:Range]")
+    backend, device = where(next((t for t in map(as_tensor, (start, limit, delta)) if t is not None), None))
+    count = max(0, math.ceil((last - first) / step))  # type: ignore[operator]
+    numbers = tc.arange(0, count, dtype=tc.int64, backend=backend, device=device)
+    if wanted.inexact:
+        return wrap(tc.astype(tc.astype(numbers, tc.float64) * step + first, wanted))
+    return wrap(tc.astype(numbers * int(step) + int(first), wanted))  # type: ignore[arg-type]
+
+
+@exported("linspace lin_space")
+def linspace(start: Any, stop: Any, num: Any, name: Any = None, axis: int = 0) -> Any:
+    """`num` numbers from `start` to `stop`, evenly spaced along a new dimension; of ints float64."""
+    first, last = matched([start, stop], "LinSpace")
+    if not first.dtype.inexact:
+        first, last = tc.astype(first, tc.float64), tc.astype(last, tc.float64)
+    return wrap(_evenly(first, last, static(num), axis))
+
+
+def _evenly(first: tc.Tensor, last: tc.Tensor, n: int, axis: int) -> tc.Tensor:
+    if n < 1:
+        raise ValueError(f"Requires num > 0: {n} [Op:LinSpace]")
+    if n == 1:
+        return tc.expand_dims(first, axis=axis)
+    first, last = tc.broadcast_arrays(first, last)
+    ndim = first.ndim + 1
+    axis = axis % ndim
+    steps = tc.arange(n, dtype=tc.float64, backend=first.backend.root, device=first.device)
+    fractions = tc.reshape(tc.astype(steps / (n - 1), first.dtype), tuple(n if k == axis else 1 for k in range(ndim)))
+    return tc.expand_dims(first, axis=axis) + tc.expand_dims(last - first, axis=axis) * fractions
+
+
+@op("one_hot", "indices", differs="")
+def one_hot(
+    indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: Any = None, dtype: Any = None
+) -> Any:
+    """For each index a row that is `on_value` at its place and `off_value` elsewhere; all off where it is out of range."""
+    if dtype is None:
+        given = next((native(v).dtype for v in (on_value, off_value) if v is not None), tc.float32)
+        dtype = given
+    places = tc.arange(depth, dtype=indices.dtype, backend=indices.backend.root, device=indices.device)
+    axis = -1 if axis is None else axis
+    hot = tc.expand_dims(indices, axis=-1) == places
+    found = tc.where(hot, _value(on_value, 1, dtype, indices), _value(off_value, 0, dtype, indices))
+    return found if axis in (-1, indices.ndim) else tc.moveaxis(found, -1, axis)
+
+
+def _value(given: Any, default: int, dtype: tc.DType, like: tc.Tensor) -> tc.Tensor:
+    return native(default if given is None else given, dtypes.of(dtype), like=like)
+
+
+@exported("sequence_mask")
+def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: Any = None) -> Any:
+    """For each length a row that is True that often."""
+    counts = native(lengths)
+    n = int(tc.max(counts)) if maxlen is None else static(maxlen)
+    places = tc.arange(n, dtype=counts.dtype, backend=counts.backend.root, device=counts.device)
+    found = places < tc.expand_dims(counts, axis=-1)
+    return wrap(tc.astype(found, dtypes.as_dtype(dtype).native))

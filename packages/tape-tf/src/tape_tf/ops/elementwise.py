@@ -1,0 +1,268 @@
+"""Functions of each element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tape_core as tc
+
+from tape_tf import dtypes
+from tape_tf.conversion import as_tensor, matched, native, wrap
+from tape_tf.functions import binary, op, unary
+from tape_tf.names import export, exported
+from tape_tf.tensor import Tensor
+
+_UNARY = {
+    "math.abs abs": tc.abs,
+    "math.acos acos": tc.acos,
+    "math.acosh acosh": tc.acosh,
+    "math.asin asin": tc.asin,
+    "math.asinh asinh": tc.asinh,
+    "math.atan atan": tc.atan,
+    "math.atanh atanh": tc.atanh,
+    "math.ceil": tc.ceil,
+    "math.cos cos": tc.cos,
+    "math.cosh cosh": tc.cosh,
+    "math.exp exp": tc.exp,
+    "math.expm1": tc.expm1,
+    "math.floor floor": tc.floor,
+    "math.is_finite": tc.isfinite,
+    "math.is_inf": tc.isinf,
+    "math.is_nan": tc.isnan,
+    "math.log": tc.log,
+    "math.log1p": tc.log1p,
+    "math.log_sigmoid": tc.log_sigmoid,
+    "math.logical_not logical_not": tc.logical_not,
+    "math.negative negative": tc.negative,
+    "math.reciprocal": tc.reciprocal,
+    "math.rint": tc.round,
+    "math.round round": tc.round,
+    "math.sigmoid sigmoid nn.sigmoid": tc.sigmoid,
+    "math.sign sign": tc.sign,
+    "math.sin sin": tc.sin,
+    "math.sinh sinh": tc.sinh,
+    "math.softplus nn.softplus": tc.softplus,
+    "math.sqrt sqrt": tc.sqrt,
+    "math.square square": tc.square,
+    "math.tan tan": tc.tan,
+    "math.tanh tanh nn.tanh": tc.tanh,
+    "bitwise.invert": tc.bitwise_invert,
+}
+"""TensorFlow's names of a function, and tape_core's function."""
+
+_BINARY = {
+    "math.add add": (tc.add, "AddV2"),
+    "math.subtract subtract": (tc.subtract, "Sub"),
+    "math.multiply multiply": (tc.multiply, "Mul"),
+    "math.pow pow": (tc.pow, "Pow"),
+    "math.floordiv math.floor_div floor_div": (tc.floor_divide, "FloorDiv"),
+    "math.floormod math.mod": (tc.remainder, "FloorMod"),
+    "math.maximum maximum": (tc.maximum, "Maximum"),
+    "math.minimum minimum": (tc.minimum, "Minimum"),
+    "math.atan2 atan2": (tc.atan2, "Atan2"),
+    "math.nextafter": (tc.nextafter, "NextAfter"),
+    "math.equal equal": (tc.equal, "Equal"),
+    "math.not_equal not_equal": (tc.not_equal, "NotEqual"),
+    "math.less less": (tc.less, "Less"),
+    "math.less_equal less_equal": (tc.less_equal, "LessEqual"),
+    "math.greater greater": (tc.greater, "Greater"),
+    "math.greater_equal greater_equal": (tc.greater_equal, "GreaterEqual"),
+    "math.logical_and logical_and": (tc.logical_and, "LogicalAnd"),
+    "math.logical_or logical_or": (tc.logical_or, "LogicalOr"),
+    "math.logical_xor": (tc.logical_xor, "LogicalXor"),
+    "bitwise.bitwise_and": (tc.bitwise_and, "BitwiseAnd"),
+    "bitwise.bitwise_or": (tc.bitwise_or, "BitwiseOr"),
+    "bitwise.bitwise_xor": (tc.bitwise_xor, "BitwiseXor"),
+    "bitwise.left_shift": (tc.bitwise_left_shift, "LeftShift"),
+    "bitwise.right_shift": (tc.bitwise_right_shift, "RightShift"),
+    "math.xlogy": (tc.xlogy, "Xlogy"),
+    "math.xlog1py": (tc.xlog1py, "Xlog1py"),
+}
+"""Likewise, with TensorFlow's name of the operation."""
+
+FUNCTIONS: dict[str, Any] = {}
+"""The façade's functions by their last name, for the operators."""
+
+for _names, _function in _UNARY.items():
+    FUNCTIONS[_names.split()[0].rpartition(".")[2]] = unary(_names, _function)
+for _names, (_function, _kernel) in _BINARY.items():
+    FUNCTIONS[_names.split()[0].rpartition(".")[2]] = binary(_names, _function, _kernel)
+
+
+def _as_floats(x: tc.Tensor) -> tc.Tensor:
+    """What true division makes of integers: float64, of small ones float32."""
+    if x.dtype.inexact:
+        return x
+    return tc.astype(x, tc.float32 if x.dtype.itemsize <= 2 and x.dtype is not tc.bool else tc.float64)
+
+
+@exported("math.truediv truediv math.divide divide realdiv")
+def truediv(x: Any, y: Any, name: Any = None) -> Any:
+    """`x / y`. Integers become float64."""
+    if as_tensor(x) is None and as_tensor(y) is None:
+        x = wrap(native(x))
+    a, b = matched([x, y], "RealDiv", keep_scalars=True)
+    a, b = [_as_floats(v) if isinstance(v, tc.Tensor) else v for v in (a, b)]
+    return _divide(wrap(a), wrap(b))
+
+
+_divide = binary("math._divide", tc.divide, "RealDiv")
+
+
+@op("math.divide_no_nan", "x y", kernel="DivNoNan", keep_scalars=False)
+def divide_no_nan(x: Any, y: Any) -> Any:
+    """`x / y`, and 0 where `y` is 0."""
+    zero = y == 0
+    return tc.where(zero, tc.zeros_like(x), x / tc.where(zero, tc.ones_like(y), y))
+
+
+@op("math.multiply_no_nan", "x y", kernel="MulNoNan")
+def multiply_no_nan(x: Any, y: Any) -> Any:
+    """`x * y`, and 0 where `y` is 0, whatever `x` is."""
+    return tc.where(y == 0, tc.zeros_like(y), tc.where(y == 0, tc.zeros_like(x), x) * y)
+
+
+@op("math.reciprocal_no_nan", "x")
+def reciprocal_no_nan(x: Any) -> Any:
+    """`1 / x`, and 0 where `x` is 0."""
+    zero = x == 0
+    return tc.where(zero, tc.zeros_like(x), tc.reciprocal(tc.where(zero, tc.ones_like(x), x)))
+
+
+@op("math.xdivy", "x y", kernel="Xdivy")
+def xdivy(x: Any, y: Any) -> Any:
+    """`x / y`, and 0 where `x` is 0."""
+    zero = x == 0
+    return tc.where(zero, tc.zeros_like(x), x / tc.where(zero, tc.ones_like(y), y))
+
+
+@op("math.squared_difference", "x y")
+def squared_difference(x: Any, y: Any) -> Any:
+    """`(x - y)²`; of complex values the squared distance."""
+    difference = x - y
+    return difference * tc.conj(difference) if difference.dtype.kind == "complex floating" else tc.square(difference)
+
+
+@op("math.rsqrt", "x")
+def rsqrt(x: Any) -> Any:
+    """1 / √x."""
+    return tc.reciprocal(tc.sqrt(x))
+
+
+@op("math.real", "input")
+def real(input: Any) -> Any:
+    """The real part."""
+    return tc.real(input) if _is_complex(input) else input
+
+
+@op("math.imag", "input")
+def imag(input: Any) -> Any:
+    """The imaginary part."""
+    return tc.imag(input) if _is_complex(input) else tc.zeros_like(input)
+
+
+@op("math.conj", "x")
+def conj(x: Any) -> Any:
+    """The complex conjugate."""
+    return tc.conj(x) if _is_complex(x) else x
+
+
+@op("math.angle", "input")
+def angle(input: Any) -> Any:
+    """The argument of a complex number; of a real one 0 or π."""
+    if _is_complex(input):
+        return tc.atan2(tc.imag(input), tc.real(input))
+    return tc.where(input < 0, tc.full_like(input, math.pi), tc.zeros_like(input))
+
+
+@op("dtypes.complex complex", "real imag", kernel="Complex")
+def complex(real: Any, imag: Any) -> Any:
+    """The complex numbers of real and imaginary parts: complex64 of float32, complex128 of float64."""
+    target = {tc.float32: tc.complex64, tc.float64: tc.complex128}.get(real.dtype)
+    if target is None:
+        raise TypeError(f"Unsupported data type for complex: {real.dtype}; use float32 or float64")
+    return tc.astype(real, target) + tc.astype(imag, target) * 1j
+
+
+def _is_complex(x: tc.Tensor) -> bool:
+    return x.dtype.kind == "complex floating"
+
+
+@exported("cast dtypes.cast")
+def cast(x: Any, dtype: Any, name: Any = None) -> Any:
+    """`x` in another dtype, to zero where integers are made of floats; a tensor that has it is returned itself."""
+    wanted = dtypes.native_dtype(dtype)
+    assert wanted is not None
+    if type(x) is Tensor and x.native.dtype is wanted:
+        return x
+    found = native(x)
+    if found.dtype is wanted and as_tensor(x) is not None:
+        return wrap(found)
+    if _is_complex(found) and wanted.kind != "complex floating":
+        found = tc.real(found)
+    return wrap(tc.astype(found, wanted))
+
+
+@exported("dtypes.saturate_cast saturate_cast")
+def saturate_cast(value: Any, dtype: Any, name: Any = None) -> Any:
+    """`value` in another dtype, clipped to its limits first."""
+    wanted = dtypes.as_dtype(dtype)
+    found = native(value)
+    own = dtypes.of(found.dtype)
+    low, high = (getattr(wanted, which) for which in ("min", "max"))
+    if low > own.min or high < own.max:
+        limits = [tc.asarray(limit, dtype=found.dtype, backend=found.backend.root) for limit in (low, high)]
+        found = tc.maximum(tc.minimum(found, limits[1]), limits[0])
+    return cast(wrap(found), wanted)
+
+
+@op("identity", "input")
+def identity(input: Any) -> Any:
+    """The same value as another tensor."""
+    if input.dtype.inexact:
+        return tc.positive(input)
+    return tc.asarray(input, copy=True)
+
+
+@op("identity_n", "*input")
+def identity_n(input: Any) -> Any:
+    """Each tensor of a list as another one."""
+    return [tc.positive(x) if x.dtype.inexact else x for x in input]
+
+
+@op("clip_by_value", "t clip_value_min clip_value_max", kernel="ClipByValue", keep_scalars=True)
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
+    """`t`, at least `clip_value_min` and at most `clip_value_max`."""
+    return tc.clip(t, clip_value_min, clip_value_max)
+
+
+@op("math.add_n add_n", "*inputs", kernel="AddN")
+def add_n(inputs: Any) -> Any:
+    """The sum of a list of tensors of one shape.
+
+    Raises:
+        ValueError: the list is empty, or the shapes differ.
+    """
+    if not inputs:
+        raise ValueError("Inputs must be a list or tuple of at least one tensor with the same dtype and shape.")
+    total = inputs[0]
+    for other in inputs[1:]:
+        if other.shape != total.shape:
+            raise ValueError(
+                f"Inputs to operation AddN must have the same size and shape: {total.shape}, {other.shape}"
+            )
+        total = total + other
+    return total if len(inputs) > 1 else tc.positive(total)
+
+
+export("math.accumulate_n", add_n)
+
+
+@op("math.polyval", "*coeffs; x")
+def polyval(coeffs: Any, x: Any) -> Any:
+    """A polynomial's value, by Horner's rule; `coeffs` from the highest power down."""
+    total = tc.zeros_like(x)
+    for coefficient in coeffs:
+        total = total * x + coefficient
+    return total

@@ -1,0 +1,241 @@
+"""Reading parts: slices, gathers, conditions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tape_core as tc
+
+from tape_tf import dtypes
+from tape_tf.conversion import matched, native, static, wrap
+from tape_tf.errors import InvalidArgumentError
+from tape_tf.functions import op
+from tape_tf.names import exported
+from tape_tf.tensor import Tensor, Value, wrap_tensor
+
+
+def getitem(x: Any, key: Any) -> Tensor:
+    """`x[key]`: integers, scalar integer tensors, slices, `...`, `tf.newaxis`, or a boolean mask."""
+    parts = key if isinstance(key, tuple) else (key,)
+    plain = tuple([_part(part) for part in parts])
+    value = x._now()
+    try:
+        return wrap_tensor(value[plain if isinstance(key, tuple) else plain[0]])
+    except IndexError as error:
+        k = next((k for k, p in enumerate(plain) if isinstance(p, int)), 0)
+        raise InvalidArgumentError(
+            None, None, f"slice index {plain[k]} of dimension {k} out of bounds. ({error}) [Op:StridedSlice]"
+        ) from error
+
+
+def _part(part: Any) -> Any:
+    kind = type(part)
+    if kind is int or part is None or part is Ellipsis:
+        return part
+    if kind is slice:
+        return slice(*[static(end) if end is None else int(static(end)) for end in (part.start, part.stop, part.step)])
+    if isinstance(part, Value | tc.Tensor):
+        found = native(part)
+        if found.dtype is tc.bool:
+            return found
+        if not found.ndim and found.dtype.kind.endswith("integer"):
+            return int(found)
+    elif isinstance(part, np.integer):
+        return int(part)
+    elif isinstance(part, np.ndarray | list) and np.asarray(part).dtype == bool:
+        return native(part)
+    raise TypeError(
+        "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors are "
+        f"valid indices, got {part!r}; use tf.gather for a list of indices"
+    )
+
+
+@op("slice", "input_", raw="size begin")
+def slice_(input_: Any, begin: Any, size: Any) -> Any:
+    """The part that begins at `begin` and has the shape `size`, of which -1 is all that is left."""
+    starts, lengths = static(begin), static(size)
+    key = tuple(slice(b, None if n == -1 else b + n) for b, n in zip(starts, lengths, strict=True))
+    found = input_[key]
+    if any(n not in (-1, got) for n, got in zip(lengths, found.shape, strict=True)):
+        raise ValueError(f"Expected size within {input_.shape} from begin {starts}, but got {lengths}")
+    return found
+
+
+@op("strided_slice", "input_", raw="begin end")
+def strided_slice(input_: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+    """The part from `begin` to `end`, in steps."""
+    steps = strides or (1,) * len(static(begin))
+    return input_[tuple(slice(*part) for part in zip(static(begin), static(end), steps, strict=True))]
+
+
+def _in_range(indices: tc.Tensor, length: int, label: str = "indices") -> None:
+    """Raise where an index is not one of `length` places: backends differ in what they do then."""
+    if not indices.size:
+        return
+    values = indices.numpy() if not indices.backend.level else None
+    if values is not None and (int(values.min()) < 0 or int(values.max()) >= length):
+        bad = values.ravel()[np.flatnonzero((values.ravel() < 0) | (values.ravel() >= length))[0]]
+        raise InvalidArgumentError(None, None, f"{label} = {bad} is not in [0, {length}) [Op:GatherV2]")
+
+
+@op("gather", "params; indices", kernel="GatherV2")
+def gather(params: Any, indices: Any, validate_indices: Any = None, axis: Any = None, batch_dims: Any = 0) -> Any:
+    """The parts of `params` at `indices` along `axis`. Along the first, the gradient is IndexedSlices.
+
+    Args:
+        axis: by default `batch_dims`.
+        batch_dims: so many leading dimensions are those of examples: each has indices of its own.
+
+    Raises:
+        InvalidArgumentError: an index is out of range.
+    """
+    batch = batch_dims % (indices.ndim + 1) if batch_dims < 0 else batch_dims
+    axis = batch if axis is None else axis % params.ndim
+    if axis < batch:
+        raise ValueError(f"batch_dims = {batch} must be less than or equal to axis = {axis}")
+    _in_range(indices, params.shape[axis])
+    if not batch:
+        if axis == 0:
+            return tc.gather(params, indices)
+        found = tc.take(params, tc.reshape(indices, (-1,)), axis=axis)
+        return tc.reshape(found, (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :]))
+    # The dimensions of examples are indexed along with the places.
+    grid: list[Any] = [_along(params, k, batch + len(indices.shape) - batch) for k in range(batch)]
+    moved = tc.moveaxis(params, axis, batch)
+    found = moved[(*grid, indices)]
+    inner = indices.ndim - batch
+    for k in range(axis - batch):  # what was before the axis comes before the indices
+        found = tc.moveaxis(found, batch + inner + k, batch + k)
+    return found
+
+
+def _along(params: tc.Tensor, k: int, ndim: int) -> tc.Tensor:
+    """The places along dimension k, to be broadcast with others."""
+    n = params.shape[k]
+    places = tc.arange(n, backend=params.backend.root, device=params.device)
+    return tc.reshape(places, (1,) * k + (n,) + (1,) * (ndim - k - 1))
+
+
+@exported("nn.embedding_lookup")
+def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: Any = None) -> Any:
+    """The rows of `params` at `ids`; the gradient is IndexedSlices.
+
+    Args:
+        max_norm: longer rows are scaled to this norm.
+    """
+    from tape_tf.ops.reductions import clip_by_norm
+
+    found = gather(params, ids)
+    if max_norm is None:
+        return found
+    return clip_by_norm(found, max_norm, axes=list(range(len(native(ids).shape), len(found.shape))))
+
+
+def nd_key(indices: Any) -> tuple[tc.Tensor, ...]:
+    """The key that the last axis of `indices` names."""
+    places = native(indices)
+    return tuple(places[..., k] for k in range(places.shape[-1]))
+
+
+@op("gather_nd", "params; indices", kernel="GatherNd")
+def gather_nd(params: Any, indices: Any, batch_dims: Any = 0) -> Any:
+    """The parts of `params` at the places that the last axis of `indices` names. Of whole rows, as :func:`gather`."""
+    depth = indices.shape[-1]
+    if depth + batch_dims > params.ndim:
+        raise ValueError(f"index innermost dimension length must be <= params rank; saw: {depth} vs. {params.ndim}")
+    for k in range(depth):
+        _in_range(indices[..., k], params.shape[batch_dims + k])
+    if not batch_dims and depth == 1:
+        return tc.gather(params, indices[..., 0])
+    grid = tuple(_along(params, k, indices.ndim - 1) for k in range(batch_dims))
+    key = (*grid, *nd_key(indices))
+    return params[key] if key else tc.broadcast_to(params, (*indices.shape[:-1], *params.shape))
+
+
+@exported("where")
+def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
+    """`x` where `condition` is true, else `y`; without them, the places where it is true, int64 of shape (n, ndim).
+
+    No NaN comes from the branch not taken, in the gradient either.
+    """
+    mask = native(condition)
+    if (x is None) != (y is None):
+        raise ValueError("x and y must both be non-None or both be None.")
+    if mask.dtype is not tc.bool:
+        mask = mask != 0
+    if x is None:
+        places = tc.nonzero(mask) if mask.ndim else ()
+        if not places:
+            return wrap(tc.zeros((int(mask), 0), dtype=tc.int64, backend=mask.backend.root, device=mask.device))
+        return wrap(tc.astype(tc.stack(list(places), axis=1), tc.int64))
+    try:
+        return wrap(tc.where(mask, *matched([x, y], "SelectV2")))
+    except ValueError as error:
+        raise InvalidArgumentError(None, None, f"{error} [Op:SelectV2]") from error
+
+
+@exported("boolean_mask")
+def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: Any = "boolean_mask") -> Any:
+    """The elements at which `mask` is true, along its dimensions from `axis` on."""
+    values, chosen = native(tensor), native(mask)
+    start = 0 if axis is None else static(axis) % values.ndim
+    if values.shape[start : start + chosen.ndim] != chosen.shape:
+        raise ValueError(f"Shapes {values.shape[start : start + chosen.ndim]} and {chosen.shape} are incompatible")
+    return wrap(values[(slice(None),) * start + (chosen,)])
+
+
+@op("searchsorted", "sorted_sequence values", kernel="SearchSorted")
+def searchsorted(sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32.native) -> Any:
+    """Where `values` would have to be inserted to keep each row in order."""
+    if sorted_sequence.ndim == 1:
+        return tc.astype(tc.searchsorted(sorted_sequence, values, side=side), out_type)
+    rows = tc.reshape(sorted_sequence, (-1, sorted_sequence.shape[-1]))
+    wanted = tc.reshape(values, (-1, values.shape[-1]))
+    found = [tc.searchsorted(rows[k], wanted[k], side=side) for k in range(rows.shape[0])]
+    return tc.astype(tc.reshape(tc.stack(found), values.shape), out_type)
+
+
+class Unique(NamedTuple):
+    """What :func:`unique` gives."""
+
+    y: Any
+    idx: Any
+
+
+class UniqueWithCounts(NamedTuple):
+    """What :func:`unique_with_counts` gives."""
+
+    y: Any
+    idx: Any
+    count: Any
+
+
+@op("unique", "x")
+def unique(x: Any, out_idx: Any = dtypes.int32) -> Any:
+    """The different elements in the order in which they appear, and for each element which of them it is."""
+    y, idx, _ = _unique(x, out_idx)
+    return Unique(y, idx)
+
+
+@op("unique_with_counts", "x")
+def unique_with_counts(x: Any, out_idx: Any = dtypes.int32) -> Any:
+    """As :func:`unique`, and how often each appears."""
+    return UniqueWithCounts(*_unique(x, out_idx))
+
+
+def _unique(x: tc.Tensor, out_idx: Any) -> tuple[tc.Tensor, ...]:
+    if x.ndim != 1:
+        raise ValueError("unique expects a 1D vector.")
+    found = tc.unique_all(x)
+    # Core has them by value; TensorFlow by first appearance.
+    first = [int(tc.argmax(tc.astype(found.inverse_indices == k, tc.int32))) for k in range(found.values.shape[0])]
+    place = native(np.asarray(first, dtype=np.int64), like=x)
+    order = tc.argsort(place)
+    rank = tc.argsort(order)
+    wanted = dtypes.native_dtype(out_idx)
+    return (
+        tc.take(found.values, order, axis=0),
+        tc.astype(tc.take(rank, found.inverse_indices, axis=0), wanted),
+        tc.astype(tc.take(found.counts, order, axis=0), wanted),
+    )

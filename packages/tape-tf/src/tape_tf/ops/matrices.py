@@ -1,0 +1,238 @@
+"""Products and linear algebra."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tape_core as tc
+
+from tape_tf.conversion import matched, wrap
+from tape_tf.functions import op, unary
+from tape_tf.names import exported
+from tape_tf.tensor import wrap_tensor
+
+
+@op("linalg.matmul matmul", "a b", kernel="MatMul")
+def matmul(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    output_type: Any = None,
+    grad_a: bool = False,
+    grad_b: bool = False,
+) -> Any:
+    """The products of matrices, of which either may be transposed or conjugated too.
+
+    Raises:
+        InvalidArgumentError: an operand has fewer than 2 dimensions, or the shapes do not fit.
+    """
+    if a.ndim < 2 or b.ndim < 2:
+        raise ValueError(
+            f"In[{0 if a.ndim < 2 else 1}] ndims must be >= 2; the shapes are {a.shape} and {b.shape}; use tf.linalg.matvec or "
+            "tf.tensordot for vectors"
+        )
+    a, b = _turned(a, transpose_a, adjoint_a), _turned(b, transpose_b, adjoint_b)
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(f"Matrix size-incompatible: In[0]: {list(a.shape)}, In[1]: {list(b.shape)}")
+    return tc.matmul(a, b)
+
+
+def _turned(x: tc.Tensor, transpose: bool, adjoint: bool) -> tc.Tensor:
+    if transpose or adjoint:
+        x = tc.matrix_transpose(x)
+    return tc.conj(x) if adjoint and x.dtype.kind == "complex floating" else x
+
+
+@op("linalg.matvec", "a b", kernel="MatVec")
+def matvec(a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False) -> Any:
+    """The products of matrices and vectors."""
+    return tc.matmul(_turned(a, transpose_a, adjoint_a), b[..., None])[..., 0]
+
+
+@op("tensordot linalg.tensordot", "a b", raw="axes")
+def tensordot(a: Any, b: Any, axes: Any) -> Any:
+    """The sum of products over several dimensions: their number, or those of `a` and those of `b`."""
+    if not isinstance(axes, int):
+        axes = tuple([part] if isinstance(part, int) else [int(p) for p in part] for part in axes)
+    return tc.tensordot(a, b, axes=axes)
+
+
+@exported("einsum linalg.einsum")
+def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
+    """Sums of products, as an equation such as `"ij,jk->ik"` says."""
+    kwargs.pop("name", None)
+    kwargs.pop("optimize", None)
+    if kwargs:
+        raise TypeError(f"Invalid keyword arguments for this function: {', '.join(kwargs)}")
+    return wrap(tc.einsum(equation.replace(" ", ""), *matched(list(inputs), "Einsum")))
+
+
+@op("linalg.cross", "a b", kernel="Cross")
+def cross(a: Any, b: Any) -> Any:
+    """The cross products of vectors of length 3."""
+    return tc.linalg.cross(a, b)
+
+
+@op("linalg.trace", "x")
+def trace(x: Any) -> Any:
+    """The sums of the diagonals."""
+    return tc.linalg.trace(x, dtype=x.dtype)
+
+
+unary("linalg.det", tc.linalg.det)
+unary("linalg.cholesky", tc.linalg.cholesky)
+unary("linalg.eigvalsh", tc.linalg.eigvalsh)
+unary("linalg.eigvals", tc.linalg.eigvals)
+unary("linalg.expm", tc.linalg.expm)
+
+
+@op("linalg.inv", "input")
+def inv(input: Any, adjoint: bool = False) -> Any:
+    """The inverses of matrices."""
+    return tc.linalg.inv(_turned(input, False, adjoint))
+
+
+@op("linalg.pinv", "a")
+def pinv(a: Any, rcond: Any = None, validate_args: bool = False) -> Any:
+    """The pseudo-inverses of matrices."""
+    return tc.linalg.pinv(a, rtol=rcond)
+
+
+@op("linalg.solve", "matrix rhs", kernel="MatrixSolve")
+def solve(matrix: Any, rhs: Any, adjoint: bool = False) -> Any:
+    """The solutions of systems of linear equations; `rhs` is of matrices."""
+    if rhs.ndim < 2:
+        raise ValueError(f"Input tensor must be of rank >= 2, rhs has shape {rhs.shape}; use rhs[:, tf.newaxis]")
+    return tc.linalg.solve(_turned(matrix, False, adjoint), rhs)
+
+
+@op("linalg.triangular_solve", "matrix rhs", kernel="MatrixTriangularSolve")
+def triangular_solve(matrix: Any, rhs: Any, lower: Any = True, adjoint: bool = False) -> Any:
+    """The solutions of systems with triangular matrices, lower ones by default."""
+    if adjoint:
+        return tc.linalg.solve_triangular(_turned(matrix, False, True), rhs, lower=not lower)
+    return tc.linalg.solve_triangular(matrix, rhs, lower=bool(lower))
+
+
+@op("linalg.cholesky_solve", "chol rhs", kernel="CholeskySolve")
+def cholesky_solve(chol: Any, rhs: Any) -> Any:
+    """The solutions of systems of which the Cholesky factors are given."""
+    return tc.linalg.cho_solve(chol, rhs)
+
+
+@op("linalg.lstsq", "matrix rhs", kernel="MatrixSolveLs")
+def lstsq(matrix: Any, rhs: Any, l2_regularizer: float = 0.0, fast: bool = True) -> Any:
+    """The solutions of least squares problems, with `l2_regularizer` times the square of the solution."""
+    if l2_regularizer:
+        turned = _turned(matrix, False, True)
+        n = matrix.shape[-1]
+        ridge = tc.eye(n, dtype=matrix.dtype, backend=matrix.backend.root, device=matrix.device) * l2_regularizer
+        return tc.linalg.solve(turned @ matrix + ridge, turned @ rhs)
+    return tc.linalg.pinv(matrix) @ rhs
+
+
+class LogMatrixDeterminant(NamedTuple):
+    """What :func:`slogdet` gives."""
+
+    sign: Any
+    log_abs_determinant: Any
+
+
+@op("linalg.slogdet", "input")
+def slogdet(input: Any) -> Any:
+    """The signs of determinants, and the logarithms of their absolute values."""
+    return LogMatrixDeterminant(*tc.linalg.slogdet(input))
+
+
+@op("linalg.logdet", "matrix")
+def logdet(matrix: Any) -> Any:
+    """The logarithms of the determinants of positive definite matrices."""
+    factor = tc.linalg.diagonal(tc.linalg.cholesky(matrix))
+    return 2.0 * tc.sum(tc.log(tc.real(factor) if factor.dtype.kind == "complex floating" else factor), axis=-1)
+
+
+@op("linalg.eigh", "tensor")
+def eigh(tensor: Any) -> Any:
+    """The eigenvalues of symmetric matrices, in rising order, and the eigenvectors in columns."""
+    return tuple(tc.linalg.eigh(tensor))
+
+
+@op("linalg.eig", "tensor")
+def eig(tensor: Any) -> Any:
+    """The eigenvalues of matrices, and the eigenvectors in columns; complex."""
+    return tuple(tc.linalg.eig(tensor))
+
+
+@op("linalg.qr", "input")
+def qr(input: Any, full_matrices: bool = False) -> Any:
+    """The QR decompositions `(q, r)`."""
+    return tuple(tc.linalg.qr(input, mode="complete" if full_matrices else "reduced"))
+
+
+@op("linalg.svd", "tensor")
+def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
+    """The singular value decompositions `(s, u, v)`, with `v` and not its adjoint; or `s` alone."""
+    if not compute_uv:
+        return tc.linalg.svdvals(tensor)
+    u, s, vh = tc.linalg.svd(tensor, full_matrices=full_matrices)
+    return s, u, _turned(vh, False, True)
+
+
+class LU(NamedTuple):
+    """What :func:`lu` gives."""
+
+    lu: Any
+    p: Any
+
+
+@op("linalg.lu", "input")
+def lu(input: Any, output_idx_type: Any = None) -> Any:
+    """The LU decompositions, both factors in one matrix, and the permutations."""
+    factors, permutation = tc.linalg.lu_factor(input)
+    return LU(factors, tc.astype(permutation, tc.int32))
+
+
+@op("linalg.matrix_rank", "a")
+def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False) -> Any:
+    """The ranks of matrices, int32."""
+    return tc.astype(tc.linalg.matrix_rank(a, rtol=tol), tc.int32)
+
+
+@op("linalg.band_part", "input")
+def band_part(input: Any, num_lower: Any, num_upper: Any) -> Any:
+    """Matrices with zeros outside the diagonal and so many others below and above it; -1 is all of them."""
+    if num_lower >= 0:
+        input = tc.triu(input, k=-num_lower)
+    return tc.tril(input, k=num_upper) if num_upper >= 0 else input
+
+
+@op("linalg.set_diag", "input diagonal", kernel="MatrixSetDiag", raw="k")
+def set_diag(input: Any, diagonal: Any, k: int = 0) -> Any:
+    """Matrices with another `k`-th diagonal."""
+    n = diagonal.shape[-1]
+    places = tc.arange(n, backend=input.backend.root, device=input.device)
+    return tc.at(input)[(..., places + max(-k, 0), places + max(k, 0))].set(diagonal)
+
+
+@op("linalg.tensor_diag", "diagonal")
+def tensor_diag(diagonal: Any) -> Any:
+    """A tensor of twice as many dimensions that has this one as its diagonal."""
+    from tape_tf.ops.shaping import diag
+
+    flat = diag(wrap_tensor(tc.reshape(diagonal, (-1,)))).native
+    return tc.reshape(flat, diagonal.shape * 2)
+
+
+@op("linalg.tensor_diag_part", "input")
+def tensor_diag_part(input: Any) -> Any:
+    """The diagonal of a tensor of twice as many dimensions."""
+    half = input.shape[: input.ndim // 2]
+    size = 1
+    for length in half:
+        size *= length
+    return tc.reshape(tc.linalg.diagonal(tc.reshape(input, (size, size))), half)

@@ -1,0 +1,223 @@
+"""Reductions, cumulative functions, and where extremes are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tape_core as tc
+
+from tape_tf import dtypes
+from tape_tf.conversion import native, static, wrap
+from tape_tf.functions import op
+from tape_tf.names import exported
+from tape_tf.tensor import IndexedSlices
+
+
+def _mean(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
+    if x.dtype.inexact:
+        return tc.mean(x, axis=axis, keepdims=keepdims)
+    # Of integers an integer, rounded to zero, as TensorFlow has it.
+    mean = tc.mean(tc.astype(x, tc.float64), axis=axis, keepdims=keepdims)
+    return tc.astype(tc.trunc(mean), x.dtype)
+
+
+def _in_own_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Sums of int32 are int32, where the standard has int64."""
+
+    def reduced(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
+        return function(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+
+    return reduced
+
+
+def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A variance is real, also of complex values."""
+
+    def reduced(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
+        if not x.dtype.inexact:
+            raise TypeError("Input must be either real or complex. Received integer type " + str(x.dtype))
+        if x.dtype.kind == "complex floating":
+            parts = [tc.var(part, axis=axis, keepdims=keepdims) for part in (tc.real(x), tc.imag(x))]
+            total = parts[0] + parts[1]
+            return total if function is tc.var else tc.sqrt(total)
+        return function(x, axis=axis, keepdims=keepdims)
+
+    return reduced
+
+
+def _norm(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
+    return tc.linalg.vector_norm(x, axis=axis, keepdims=keepdims)
+
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": _in_own_dtype(tc.sum),
+    "prod": _in_own_dtype(tc.prod),
+    "mean": _mean,
+    "max": tc.max,
+    "min": tc.min,
+    "any": tc.any,
+    "all": tc.all,
+    "logsumexp": tc.logsumexp,
+    "std": _spread(tc.std),
+    "variance": _spread(tc.var),
+    "euclidean_norm": _norm,
+}
+
+
+def _axes(axis: Any) -> Any:
+    return tuple(axis) if isinstance(axis, list | tuple) else axis
+
+
+def _publish(short: str, function: Callable[..., Any]) -> None:
+    deep = short in ("std", "variance", "euclidean_norm")
+    names = f"math.reduce_{short}" + ("" if deep else f" reduce_{short}")
+
+    @op(names, "input_tensor", kernel=short.capitalize())
+    def reduce(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        if axis == () and input_tensor.ndim:
+            return function(tc.expand_dims(input_tensor, axis=0), axis=0, keepdims=False)
+        if input_tensor.ndim == 0 and axis == ():
+            axis = None
+        return function(input_tensor, axis=_axes(axis), keepdims=bool(keepdims))
+
+    reduce.__name__ = reduce.__qualname__ = f"reduce_{short}"
+    reduce.__doc__ = f"The {short} of the elements along `axis`: an int, several, or None for all."
+
+
+for _short, _reduction in _REDUCTIONS.items():
+    _publish(_short, _reduction)
+
+
+@op("math.argmax argmax", "input", kernel="ArgMax")
+def argmax(input: Any, axis: Any = None, output_type: Any = dtypes.int64.native) -> Any:
+    """The places of the largest elements along `axis`, by default 0."""
+    return tc.astype(tc.argmax(input, axis=0 if axis is None else axis), output_type)
+
+
+@op("math.argmin argmin", "input", kernel="ArgMin")
+def argmin(input: Any, axis: Any = None, output_type: Any = dtypes.int64.native) -> Any:
+    """The places of the smallest elements along `axis`, by default 0."""
+    return tc.astype(tc.argmin(input, axis=0 if axis is None else axis), output_type)
+
+
+@op("math.count_nonzero", "input")
+def count_nonzero(input: Any, axis: Any = None, keepdims: bool = False, dtype: Any = dtypes.int64.native) -> Any:
+    """How many elements along `axis` are not 0."""
+    return tc.astype(tc.count_nonzero(input, axis=_axes(axis), keepdims=bool(keepdims)), dtype)
+
+
+@op("math.zero_fraction nn.zero_fraction", "value")
+def zero_fraction(value: Any) -> Any:
+    """The fraction of the elements that are 0."""
+    return tc.mean(tc.astype(value == 0, tc.float32))
+
+
+def _cumulative(names: str, function: Callable[..., Any], neutral: float) -> None:
+    @op(names, "x")
+    def cumulative(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False) -> Any:
+        axis = axis % x.ndim if x.ndim else 0
+        if reverse:
+            x = tc.flip(x, axis=axis)
+        found = function(x, axis)
+        if exclusive:
+            first = tc.full_like(x[(slice(None),) * axis + (slice(0, 1),)], neutral)
+            found = tc.concat([first, found[(slice(None),) * axis + (slice(0, -1),)]], axis=axis)
+        return tc.flip(found, axis=axis) if reverse else found
+
+    cumulative.__name__ = cumulative.__qualname__ = names.split()[0].rpartition(".")[2]
+    cumulative.__doc__ = (
+        "The running result along `axis`: without the element itself if `exclusive`, from the end if `reverse`."
+    )
+
+
+_cumulative("math.cumsum cumsum", lambda x, axis: tc.cumulative_sum(x, axis=axis, dtype=x.dtype), 0)
+_cumulative("math.cumprod", lambda x, axis: tc.cumulative_prod(x, axis=axis, dtype=x.dtype), 1)
+_cumulative("math.cumulative_logsumexp", lambda x, axis: tc.logcumsumexp(x, axis=axis), float("-inf"))
+
+
+@op("norm linalg.norm", "tensor")
+def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Any:
+    """A norm of vectors, or with two axes of matrices; of all elements together where `axis` is None.
+
+    Args:
+        ord: `"euclidean"`, `"fro"`, 1, 2, infinity or another positive number.
+    """
+    if isinstance(axis, tuple) and len(axis) == 2:
+        kind = "fro" if ord in ("euclidean", "fro") else ord
+        rest = tc.moveaxis(tensor, axis, (-2, -1))
+        found = tc.linalg.matrix_norm(rest, ord=kind)
+        return tc.expand_dims(found, axis=tuple(a % tensor.ndim for a in axis)) if keepdims else found
+    if ord == "fro":
+        raise ValueError("'ord' must be a supported vector norm, got fro")
+    kind = 2 if ord == "euclidean" else ord
+    return tc.linalg.vector_norm(tensor, axis=axis, ord=kind, keepdims=keepdims)
+
+
+@exported("linalg.global_norm")
+def global_norm(t_list: Any, name: Any = None) -> Any:
+    """The norm of all tensors together, as one long vector; of IndexedSlices that of the values. None counts nothing."""
+    import tape_nn as nn
+
+    return wrap(nn.global_norm([None if t is None else _rows(t) for t in t_list]))
+
+
+def _rows(t: Any) -> tc.Tensor:
+    """A gradient, or the rows of a sparse one: TensorFlow takes norms of the values, duplicates not merged."""
+    return t.native.values if isinstance(t, IndexedSlices) else native(t)
+
+
+def _scaled(t: Any, clipped: tc.Tensor) -> Any:
+    if isinstance(t, IndexedSlices):
+        return wrap(tc.IndexedSlices(clipped, t.native.indices, t.native.dense_shape))
+    return wrap(clipped)
+
+
+@exported("clip_by_norm")
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> Any:
+    """`t`, scaled to the norm `clip_norm` where its own is larger; along `axes`, by default all."""
+    rows = _rows(t)
+    norm = tc.linalg.vector_norm(rows, axis=_axes(static(axes)), keepdims=True)
+    limit = native(clip_norm, dtypes.of(rows.dtype), like=rows)
+    return _scaled(t, rows * limit / tc.maximum(norm, limit))
+
+
+@exported("clip_by_global_norm")
+def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None) -> Any:
+    """All tensors scaled by one factor, so that their global norm is at most `clip_norm`; and that norm before.
+
+    Where the norm is not finite all become NaN. None stays None.
+    """
+    import tape_nn as nn
+
+    if not isinstance(t_list, list | tuple):
+        raise TypeError("`t_list` should be a sequence of tensors. Received " + repr(type(t_list)))
+    rows = [None if t is None else _rows(t) for t in t_list]
+    if use_norm is None:
+        clipped, norm = nn.clip_by_global_norm(rows, float(native(clip_norm)))
+    else:
+        norm = native(use_norm)
+        factor = float(native(clip_norm)) / tc.maximum(norm, tc.full_like(norm, float(native(clip_norm))))
+        clipped = [None if r is None else r * tc.astype(factor, r.dtype) for r in rows]
+    return [None if t is None else _scaled(t, c) for t, c in zip(t_list, clipped, strict=True)], wrap(norm)
+
+
+@op("math.l2_normalize linalg.l2_normalize nn.l2_normalize", "x")
+def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12) -> Any:
+    """`x` over its Euclidean norm along `axis`, which counts as at least √epsilon."""
+    total = tc.sum(tc.square(tc.abs(x)), axis=_axes(axis), keepdims=True)
+    return x * tc.astype(tc.reciprocal(tc.sqrt(tc.maximum(total, tc.full_like(total, epsilon)))), x.dtype)
+
+
+class TopKV2(NamedTuple):
+    """What :func:`top_k` gives."""
+
+    values: Any
+    indices: Any
+
+
+@op("math.top_k nn.top_k", "input", kernel="TopKV2")
+def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32) -> Any:
+    """The `k` largest elements of each row, from the largest down, and their places: `(values, indices)`."""
+    values, indices = tc.top_k(input, k)
+    return TopKV2(values, tc.astype(indices, dtypes.native_dtype(index_type)))

@@ -1,0 +1,284 @@
+"""Shapes: of tensors, and changed ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tape_core as tc
+
+from tape_tf import dtypes
+from tape_tf.conversion import constant, matched, native, static, wrap
+from tape_tf.errors import InvalidArgumentError
+from tape_tf.functions import op
+from tape_tf.names import exported
+from tape_tf.shapes import as_shape
+from tape_tf.tensor import Value
+
+
+@exported("shape")
+def shape(input: Any, out_type: Any = dtypes.int32, name: Any = None) -> Any:
+    """The shape as a tensor."""
+    return constant(_shape_of(input), dtype=out_type)
+
+
+@exported("size")
+def size(input: Any, out_type: Any = dtypes.int32, name: Any = None) -> Any:
+    """The number of elements as a tensor."""
+    total = 1
+    for length in _shape_of(input):
+        total *= length
+    return constant(total, dtype=out_type)
+
+
+@exported("rank")
+def rank(input: Any, name: Any = None) -> Any:
+    """The number of dimensions as a tensor."""
+    return constant(len(_shape_of(input)), dtype=dtypes.int32)
+
+
+def _shape_of(input: Any) -> tuple[int, ...]:
+    return tuple(input.native.shape if isinstance(input, Value) else native(input).shape)
+
+
+@exported("shape_n")
+def shape_n(input: Any, out_type: Any = dtypes.int32, name: Any = None) -> Any:
+    """The shapes of several tensors."""
+    return [shape(x, out_type) for x in input]
+
+
+@op("reshape", "tensor")
+def reshape(tensor: Any, shape: Any) -> Any:
+    """The elements in another shape, of which one length may be -1."""
+    return tc.reshape(tensor, shape if isinstance(shape, tuple) else (shape,))
+
+
+@op("squeeze", "input")
+def squeeze(input: Any, axis: Any = None) -> Any:
+    """Without the dimensions of length 1, or those of `axis`."""
+    if axis is None or axis == ():
+        axis = tuple(k for k, length in enumerate(input.shape) if length == 1)
+    return tc.squeeze(input, axis=axis)
+
+
+@op("expand_dims", "input")
+def expand_dims(input: Any, axis: Any) -> Any:
+    """With a dimension of length 1 more, at `axis`."""
+    return tc.expand_dims(input, axis=axis)
+
+
+@op("transpose", "a")
+def transpose(a: Any, perm: Any = None, conjugate: bool = False) -> Any:
+    """The dimensions in another order, by default in the reverse one."""
+    if conjugate and a.dtype.kind == "complex floating":
+        a = tc.conj(a)
+    return tc.permute_dims(a, tuple(reversed(range(a.ndim))) if perm is None else tuple(p % a.ndim for p in perm))
+
+
+@op("linalg.matrix_transpose", "a")
+def matrix_transpose(a: Any, conjugate: bool = False) -> Any:
+    """Each matrix transposed."""
+    found = tc.matrix_transpose(a)
+    return tc.conj(found) if conjugate and a.dtype.kind == "complex floating" else found
+
+
+@op("linalg.adjoint", "matrix")
+def adjoint(matrix: Any) -> Any:
+    """Each matrix transposed and conjugated."""
+    found = tc.matrix_transpose(matrix)
+    return tc.conj(found) if matrix.dtype.kind == "complex floating" else found
+
+
+@op("concat", "*values", kernel="ConcatV2")
+def concat(values: Any, axis: Any) -> Any:
+    """Tensors one after the other along `axis`."""
+    return tc.concat(values, axis=axis)
+
+
+@op("stack", "*values", kernel="Pack")
+def stack(values: Any, axis: Any = 0) -> Any:
+    """Tensors of one shape along a new dimension."""
+    return tc.stack(values, axis=axis)
+
+
+@op("unstack", "value")
+def unstack(value: Any, num: Any = None, axis: Any = 0) -> Any:
+    """The parts along `axis`, a list."""
+    found = list(tc.unstack(value, axis=axis))
+    if num is not None and num != len(found):
+        raise ValueError(f"num={num}, and there are {len(found)} parts along axis {axis}")
+    return found
+
+
+@op("split", "value")
+def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None) -> Any:
+    """Equal parts along `axis`, or parts of given lengths, of which one may be -1."""
+    length = value.shape[axis]
+    if isinstance(num_or_size_splits, int):
+        if length % num_or_size_splits:
+            raise ValueError(
+                f"Number of ways to split should evenly divide the split dimension, but got split_dim {axis} (size = "
+                f"{length}) and num_split {num_or_size_splits}"
+            )
+        sizes = [length // num_or_size_splits] * num_or_size_splits
+    else:
+        sizes = list(num_or_size_splits)
+        if -1 in sizes:
+            sizes[sizes.index(-1)] = length - sum(sizes) - 1
+        if sum(sizes) != length:
+            raise ValueError(f"the sizes {sizes} do not add up to the length {length} of axis {axis}")
+    ends = [sum(sizes[: k + 1]) for k in range(len(sizes) - 1)]
+    return list(tc.split(value, ends, axis=axis)) if ends else [value]
+
+
+@op("tile", "input")
+def tile(input: Any, multiples: Any) -> Any:
+    """The tensor repeated along each dimension."""
+    return tc.tile(input, multiples)
+
+
+@exported("repeat")
+def repeat(input: Any, repeats: Any, axis: Any = None, name: Any = None) -> Any:
+    """Each element along `axis` repeated, all alike or each as often as `repeats` says."""
+    times = static(repeats)
+    if isinstance(times, tuple):
+        times = times[0] if len(times) == 1 else native(repeats)
+    return wrap(tc.repeat(native(input), times, axis=static(axis)))
+
+
+@op("broadcast_to", "input")
+def broadcast_to(input: Any, shape: Any) -> Any:
+    """The tensor as one of a larger shape."""
+    return tc.broadcast_to(input, shape)
+
+
+@exported("broadcast_dynamic_shape")
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
+    """The shape two shapes broadcast to, a tensor."""
+    return constant(broadcast_static_shape(static(shape_x), static(shape_y)), dtype=dtypes.int32)
+
+
+@exported("broadcast_static_shape")
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Any:
+    """The shape two shapes broadcast to.
+
+    Raises:
+        ValueError: they do not.
+    """
+    return as_shape(tc.broadcast_shapes(tuple(as_shape(shape_x)), tuple(as_shape(shape_y))))
+
+
+@op("reverse", "tensor")
+def reverse(tensor: Any, axis: Any) -> Any:
+    """In reverse order along `axis`."""
+    return tc.flip(tensor, axis=axis)
+
+
+@op("roll", "input")
+def roll(input: Any, shift: Any, axis: Any) -> Any:
+    """Shifted along `axis`; what leaves at one end comes in at the other."""
+    return tc.roll(input, shift, axis=axis)
+
+
+@op("pad", "tensor", raw="paddings")
+def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0) -> Any:
+    """With more elements around: `paddings` has the numbers before and after for each dimension.
+
+    Args:
+        mode: `"CONSTANT"`, `"REFLECT"` or `"SYMMETRIC"`.
+    """
+    widths = [tuple(pair) for pair in static(paddings)]
+    if len(widths) != tensor.ndim or any(len(pair) != 2 for pair in widths):
+        raise ValueError(f"paddings must have shape ({tensor.ndim}, 2), one pair for each dimension; got {widths}")
+    kind = mode.upper()
+    if kind not in ("CONSTANT", "REFLECT", "SYMMETRIC"):
+        raise ValueError(
+            f"Value of argument `mode` expected to be one of 'CONSTANT', 'REFLECT', or 'SYMMETRIC'. {mode}"
+        )
+    if kind == "CONSTANT":
+        fill = native(constant_values).item() if not isinstance(constant_values, int | float) else constant_values
+        return tc.pad(tensor, widths, constant_values=fill)
+    return tc.pad(tensor, widths, kind.lower())
+
+
+@exported("meshgrid")
+def meshgrid(*args: Any, **kwargs: Any) -> Any:
+    """The coordinates of all points of a grid: `tf.meshgrid(x, y, indexing="xy")`."""
+    indexing = kwargs.pop("indexing", "xy")
+    kwargs.pop("name", None)
+    if kwargs:
+        raise TypeError(f"'{next(iter(kwargs))}' is an invalid keyword argument for this function")
+    return [wrap(x) for x in tc.meshgrid(*matched(list(args), "Meshgrid"), indexing=indexing)]
+
+
+@op("ensure_shape", "x", raw="shape")
+def ensure_shape(x: Any, shape: Any) -> Any:
+    """`x`, whose shape must be this one, of which lengths may be None.
+
+    Raises:
+        InvalidArgumentError: it is another.
+    """
+    if not as_shape(x.shape).is_compatible_with(shape):
+        raise InvalidArgumentError(
+            None, None, f"Shape of tensor {list(x.shape)} is not compatible with expected shape {as_shape(shape)}."
+        )
+    return x
+
+
+@op("space_to_depth nn.space_to_depth", "input", raw="block_size")
+def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC") -> Any:
+    """Blocks of space as channels."""
+    _channels_last(data_format)
+    b, h, w, c = input.shape
+    s = block_size
+    parts = tc.reshape(input, (b, h // s, s, w // s, s, c))
+    return tc.reshape(tc.permute_dims(parts, (0, 1, 3, 2, 4, 5)), (b, h // s, w // s, s * s * c))
+
+
+@op("nn.depth_to_space", "input")
+def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC") -> Any:
+    """Channels as blocks of space."""
+    _channels_last(data_format)
+    b, h, w, c = input.shape
+    s = block_size
+    parts = tc.reshape(input, (b, h, w, s, s, c // (s * s)))
+    return tc.reshape(tc.permute_dims(parts, (0, 1, 3, 2, 4, 5)), (b, h * s, w * s, c // (s * s)))
+
+
+def _channels_last(data_format: str) -> None:
+    if data_format != "NHWC":
+        raise ValueError(f"data_format must be 'NHWC', got {data_format!r}")
+
+
+@op("sort", "values")
+def sort(values: Any, axis: Any = -1, direction: str = "ASCENDING") -> Any:
+    """The elements along `axis` in order."""
+    return tc.sort(values, axis=axis, descending=_descending(direction))
+
+
+@op("argsort", "values")
+def argsort(values: Any, axis: Any = -1, direction: str = "ASCENDING", stable: bool = False) -> Any:
+    """The places of the elements along `axis` in their order, int32."""
+    return tc.astype(tc.argsort(values, axis=axis, descending=_descending(direction)), tc.int32)
+
+
+def _descending(direction: str) -> bool:
+    if direction not in ("ASCENDING", "DESCENDING"):
+        raise ValueError(f"Argument `direction` should be one of 'ASCENDING' or 'DESCENDING'. Received: {direction}")
+    return direction == "DESCENDING"
+
+
+@op("linalg.diag", "diagonal", raw="k")
+def diag(diagonal: Any, k: int = 0) -> Any:
+    """Matrices that have the last dimension on their `k`-th diagonal, and zeros elsewhere."""
+    n = diagonal.shape[-1] + abs(k)
+    columns = tc.arange(diagonal.shape[-1], backend=diagonal.backend.root, device=diagonal.device)
+    rows = columns + max(-k, 0)
+    blank = tc.zeros((*diagonal.shape, n), dtype=diagonal.dtype, backend=diagonal.backend.root, device=diagonal.device)
+    square = tc.pad(blank, [(0, 0)] * (diagonal.ndim - 1) + [(0, abs(k)), (0, 0)])
+    return tc.at(square)[(..., rows, columns + max(k, 0))].set(diagonal)
+
+
+@op("linalg.diag_part", "input", raw="k")
+def diag_part(input: Any, k: int = 0) -> Any:
+    """The `k`-th diagonals of matrices."""
+    return tc.linalg.diagonal(input, offset=k)

@@ -1,0 +1,336 @@
+"""Variable: a tape_core Variable under TensorFlow's rules."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import WeakValueDictionary
+
+import tape_core as tc
+
+from tape_tf.errors import InvalidArgumentError
+from tape_tf.tensor import IndexedSlices, Tensor, Value, missing_attribute, numpy_repr, wrap_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME_SCOPE: ContextVar[str] = ContextVar("tape_tf.name_scope", default="")
+"""What the names of new Variables begin with, see `tf.name_scope`."""
+
+_known: WeakValueDictionary[int, Variable] = WeakValueDictionary()
+
+
+class Variable(Value):
+    """A value that can be replaced: a parameter. Reading one while a tape records watches it.
+
+    >>> import tape_tf as tf
+    >>> v = tf.Variable(20.0)
+    >>> v
+    <tf.Variable 'Variable:0' shape=() dtype=float32, numpy=20.0>
+    >>> v.assign_add(1.0).numpy()
+    np.float32(21.0)
+
+    Args:
+        initial_value: a number, an array, a nested list, a tensor, or a function that makes one; copied.
+        trainable: whether tapes watch it of themselves.
+        name: shown when it is printed.
+        dtype: by default float32 for Python floats, int32 for ints, else the value's own.
+        shape: what the value must have; lengths may be None.
+
+    Raises:
+        ValueError: the value is nothing a tensor can be made of, or a tensor of another dtype or shape.
+        TypeError: a number cannot have `dtype`.
+
+    Attributes:
+        native: the tape_core Variable.
+    """
+
+    __slots__ = ("constraint",)
+
+    native: tc.Variable
+    constraint: Callable[[Any], Any] | None
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        import_scope: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
+        experimental_enable_variable_lifting: bool = True,
+    ) -> None:
+        from tape_tf.conversion import native
+        from tape_tf.shapes import TensorShape, as_shape
+
+        if initial_value is None:
+            raise ValueError("tf.Variable: initial_value is needed, a value or a function that makes one")
+        if callable(initial_value) and not isinstance(initial_value, Value):
+            initial_value = initial_value()
+        value = native(initial_value, dtype, "initial_value")
+        if shape is not None and not as_shape(shape).is_compatible_with(TensorShape(value.shape)):
+            raise ValueError(
+                f"tf.Variable: the initial value's shape {value.shape} is not compatible with the explicitly supplied "
+                f"`shape` argument ({as_shape(shape)})."
+            )
+        label = NAME_SCOPE.get() + (name or "Variable") if name or NAME_SCOPE.get() else None
+        self.native = tc.Variable(value, trainable=trainable is None or bool(trainable), name=label)
+        self.constraint = constraint
+        _known[id(self.native)] = self
+
+    @classmethod
+    def of(cls, native: tc.Variable) -> Variable:
+        """The Variable of one of tape_core, such as a layer of tape_nn makes: always the same object."""
+        found = _known.get(id(native))
+        if found is None:
+            found = object.__new__(cls)
+            found.native = native
+            found.constraint = None
+            _known[id(native)] = found
+        return found
+
+    def _now(self) -> tc.Tensor:
+        return self.native._read()
+
+    # -- what it is
+
+    @property
+    def name(self) -> str:
+        """Its name; names are not unique."""
+        return f"{self.native.name or 'Variable'}:0"
+
+    @property
+    def trainable(self) -> bool:
+        """Whether tapes watch it of themselves."""
+        return self.native.trainable
+
+    def value(self) -> Tensor:
+        """The value, which later assignments leave alone; reading it is an access."""
+        return wrap_tensor(self.native.value)
+
+    def read_value(self) -> Tensor:
+        """The value: :meth:`value`."""
+        return self.value()
+
+    def is_initialized(self, name: str | None = None) -> bool:
+        """True: a Variable has a value from the start."""
+        return True
+
+    def set_shape(self, shape: Any) -> None:
+        """Check that the shape is this one."""
+        Tensor.set_shape(self, shape)  # type: ignore[arg-type]
+
+    # -- assignment
+
+    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+        """Replace the value. Nothing flows through an assignment, and what was recorded keeps the old value.
+
+        Args:
+            read_value: with False, the result is None instead of the Variable.
+
+        Raises:
+            ValueError: the value has another shape, or is a tensor of another dtype.
+        """
+        given = self._given(value)
+        if given.shape != self.native.shape:
+            raise ValueError(
+                f"Cannot assign value to variable ' {self.name}': Shape mismatch.The variable shape {self.shape}, and "
+                f"the assigned value shape {given.shape} are incompatible."
+            )
+        self.native.assign(given)
+        return self._result(read_value)
+
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Add to the value; :class:`IndexedSlices` add to their rows.
+
+        Raises:
+            InvalidArgumentError: the shape is another: there is no broadcasting.
+            ValueError: it is a tensor of another dtype.
+        """
+        self.native.assign_add(self._delta(delta))
+        return self._result(read_value)
+
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Subtract from the value, as :meth:`assign_add` adds."""
+        self.native.assign_sub(self._delta(delta))
+        return self._result(read_value)
+
+    def _given(self, value: Any) -> tc.Tensor:
+        from tape_tf.conversion import native
+
+        found = native(value, self.dtype, like=self.native)
+        if found.backend is not self.native.backend or found.device != self.native.device:
+            # A value made elsewhere is brought here, as TensorFlow copies between devices.
+            found = tc.asarray(found, backend=self.native.backend, device=self.native.device)
+        return found
+
+    def _delta(self, delta: Any) -> Any:
+        if isinstance(delta, IndexedSlices | tc.IndexedSlices):
+            found = delta.native if isinstance(delta, IndexedSlices) else delta
+            return tc.IndexedSlices(found.values, found.indices, self.native.shape)
+        given = self._given(delta)
+        if given.shape != self.native.shape:
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Cannot update variable with shape {self.shape.as_list()} using a Tensor with shape "
+                f"{list(given.shape)}, shapes must be equal. [Op:AssignAddVariableOp] name: ",
+            )
+        return given
+
+    def _result(self, read_value: bool) -> Variable | None:
+        if not read_value:
+            return None
+        self.native._read()
+        return self
+
+    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Add rows: `tf.IndexedSlices(values, indices)`; rows named twice get both."""
+        return self.assign_add(_slices(sparse_delta))
+
+    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Subtract rows, as :meth:`scatter_add` adds."""
+        return self.assign_sub(_slices(sparse_delta))
+
+    def scatter_update(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Replace rows; of those for one row the last stays."""
+        return self._at_rows(sparse_delta, "set")
+
+    def scatter_mul(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Multiply rows."""
+        return self._at_rows(sparse_delta, "multiply")
+
+    def scatter_max(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """The larger of the old and the new, row by row."""
+        return self._at_rows(sparse_delta, "max")
+
+    def scatter_min(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """The smaller of the old and the new, row by row."""
+        return self._at_rows(sparse_delta, "min")
+
+    def _at_rows(self, sparse_delta: Any, method: str) -> Any:
+        slices = _slices(sparse_delta)
+        return self._update_at(slices.indices, slices.values, method)
+
+    def _at_places(self, indices: Any, updates: Any, method: str) -> Any:
+        from tape_tf.ops.indexing import nd_key
+
+        return self._update_at(nd_key(indices), updates, method)
+
+    def _update_at(self, key: Any, values: Any, method: str) -> Any:
+        """Assign what `method` of `tape_core.at` makes of the value: nothing of it is recorded."""
+        from tape_tf.conversion import unwrap
+
+        fresh = tc.stop_gradient(self.native)
+        given = tc.stop_gradient(self._given(values))
+        self.native.assign(getattr(tc.at(fresh)[unwrap(key)], method)(given))
+        return self._result(True)
+
+    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Add at the places that the last axis of `indices` names."""
+        return self._at_places(indices, updates, "add")
+
+    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Subtract at the places that the last axis of `indices` names."""
+        return self._at_places(indices, -self._given(updates), "add")
+
+    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Replace what is at the places that the last axis of `indices` names."""
+        return self._at_places(indices, updates, "set")
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
+        """The rows at `indices`; the gradient is IndexedSlices."""
+        from tape_tf.conversion import native
+
+        return wrap_tensor(tc.gather(self.native, native(indices)))
+
+    # -- as an operand
+
+    def __getitem__(self, key: Any) -> Tensor:
+        from tape_tf.ops.indexing import getitem
+
+        found: SlicedVariable = object.__new__(SlicedVariable)
+        found.native = getitem(self, key).native
+        found._of = (self, key)
+        return found
+
+    def __iadd__(self, other: Any) -> NoReturn:
+        raise RuntimeError(
+            "Variable += value not supported. Use `variable.assign_add(value)` to modify the variable value and "
+            "`variable = variable + value` to get a new Tensor object."
+        )
+
+    def __isub__(self, other: Any) -> NoReturn:
+        raise RuntimeError(
+            "Variable -= value not supported. Use `variable.assign_sub(value)` to modify the variable value and "
+            "`variable = variable - value` to get a new Tensor object."
+        )
+
+    def __imul__(self, other: Any) -> NoReturn:
+        raise RuntimeError(
+            "Variable *= value not supported. Use `var.assign(var * value)` to modify the variable or `var = var * value` "
+            "to get a new Tensor object."
+        )
+
+    def __itruediv__(self, other: Any) -> NoReturn:
+        raise RuntimeError(
+            "Variable /= value not supported. Use `var.assign(var / value)` to modify the variable or `var = var / value` "
+            "to get a new Tensor object."
+        )
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise TypeError("'tf.Variable' object does not support item assignment; use v[key].assign(value)")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(missing_attribute(name).replace("tf.Tensor", "tf.Variable"))
+
+    def __copy__(self) -> Variable:
+        return Variable.of(self.native.__copy__())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        memo[id(self)] = twin = self.__copy__()
+        return twin
+
+    def __reduce__(self) -> Any:
+        return Variable.of, (self.native,)
+
+    def __repr__(self) -> str:
+        return (
+            f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.native.dtype}, "
+            f"numpy={numpy_repr(self._values())}>"
+        )
+
+
+class SlicedVariable(Tensor):
+    """A part of a Variable: a tensor that can be assigned to, `v[0].assign(x)`."""
+
+    __slots__ = ("_of",)
+
+    _of: tuple[Variable, Any]
+
+    def assign(self, value: Any, name: str | None = None) -> Variable:
+        """Replace this part of the Variable; returns the Variable.
+
+        Raises:
+            ValueError: the value does not fit the part.
+        """
+        variable, key = self._of
+        return variable._update_at(key, value, "set")
+
+
+def _slices(sparse_delta: Any) -> tc.IndexedSlices:
+    if isinstance(sparse_delta, IndexedSlices):
+        return sparse_delta.native
+    if isinstance(sparse_delta, tc.IndexedSlices):
+        return sparse_delta
+    raise TypeError(f"sparse_delta is not IndexedSlices: {sparse_delta!r}")
