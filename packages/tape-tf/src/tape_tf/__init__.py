@@ -16,6 +16,7 @@ from tape_tf import (
     autodiff,
     bitwise,
     config,
+    data,
     debugging,
     dtypes,
     errors,

@@ -26,6 +26,7 @@ from tape_tf.data.transformations import (
     of_datasets,
 )
 from tape_tf.errors import OutOfRangeError
+from tape_tf.names import absent
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import Tensor, Value
 
@@ -300,3 +301,6 @@ _INSTEAD = {
     "with_options": "; there is nothing to set",
     "shape": "; element_spec tells the shapes of its elements",
 }
+
+
+__getattr__ = absent("data")
