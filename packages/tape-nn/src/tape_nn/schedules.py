@@ -105,6 +105,92 @@ class PiecewiseConstantDecay:
 
 
 @dataclass(frozen=True)
+class InverseTimeDecay:
+    """`initial_learning_rate / (1 + decay_rate * step / decay_steps)`; with `staircase` the quotient is rounded down.
+
+    >>> from tape_nn.schedules import InverseTimeDecay
+    >>> InverseTimeDecay(1.0, decay_steps=10, decay_rate=0.5)(20)
+    0.5
+    """
+
+    initial_learning_rate: float
+    decay_steps: float
+    decay_rate: float
+    staircase: bool = False
+
+    def __post_init__(self) -> None:
+        positive("decay_steps", self.decay_steps)
+        positive("decay_rate", self.decay_rate)
+
+    def __call__(self, step: int) -> float:
+        time = step / self.decay_steps
+        return float(self.initial_learning_rate / (1 + self.decay_rate * (math.floor(time) if self.staircase else time)))
+
+
+@dataclass(frozen=True)
+class PolynomialDecay:
+    """From `initial_learning_rate` to `end_learning_rate` in `decay_steps` updates, along `(1 - time)**power`.
+
+    Then it stays; or with `cycle` it rises again, to half the height, a third, and so on, in periods of `decay_steps`.
+
+    >>> from tape_nn.schedules import PolynomialDecay
+    >>> [PolynomialDecay(1.0, 100, end_learning_rate=0.5)(step) for step in (0, 50, 100, 900)]
+    [1.0, 0.75, 0.5, 0.5]
+    """
+
+    initial_learning_rate: float
+    decay_steps: float
+    end_learning_rate: float = 0.0001
+    power: float = 1.0
+    cycle: bool = False
+
+    def __post_init__(self) -> None:
+        positive("decay_steps", self.decay_steps)
+        positive("power", self.power)
+
+    def __call__(self, step: int) -> float:
+        steps = self.decay_steps * (max(math.ceil(step / self.decay_steps), 1) if self.cycle else 1)
+        height = (1 - min(step / steps, 1)) ** self.power
+        return float((self.initial_learning_rate - self.end_learning_rate) * height + self.end_learning_rate)
+
+
+@dataclass(frozen=True)
+class CosineDecayRestarts:
+    """Half a cosine from `initial_learning_rate` to `alpha` times it, in `first_decay_steps` updates; then again.
+
+    Each period is `t_mul` times as long as that before, and starts from `m_mul` times as high (Loshchilov and Hutter,
+    SGDR, 2016).
+
+    >>> from tape_nn.schedules import CosineDecayRestarts
+    >>> [round(CosineDecayRestarts(1.0, 10, m_mul=0.5)(step), 3) for step in (0, 5, 10, 20, 30)]
+    [1.0, 0.5, 0.5, 0.25, 0.25]
+    """
+
+    initial_learning_rate: float
+    first_decay_steps: float
+    t_mul: float = 2.0
+    m_mul: float = 1.0
+    alpha: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive("first_decay_steps", self.first_decay_steps)
+        if self.t_mul < 1:
+            raise ValueError(f"t_mul must be at least 1; got {self.t_mul}")
+
+    def __call__(self, step: int) -> float:
+        time = step / self.first_decay_steps
+        if self.t_mul == 1:
+            period, start, length = math.floor(time), float(math.floor(time)), 1.0
+        else:
+            # Period k begins at 1 + t_mul + ... + t_mul**(k - 1).
+            period = math.floor(math.log1p(time * (self.t_mul - 1)) / math.log(self.t_mul) + 1e-9)
+            length = self.t_mul**period
+            start = (length - 1) / (self.t_mul - 1)
+        cosine = 0.5 * (1 + math.cos(math.pi * max(time - start, 0.0) / length))
+        return float(self.initial_learning_rate * ((1 - self.alpha) * self.m_mul**period * cosine + self.alpha))
+
+
+@dataclass(frozen=True)
 class WarmUp:
     """A straight line from `start` to the value of `schedule`, in `steps` updates; then `schedule`, counted from 0.
 

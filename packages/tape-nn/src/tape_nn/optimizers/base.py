@@ -93,6 +93,18 @@ class Optimizer:
                 raise TypeError(f"exclude_from_weight_decay takes Variables; got {type(variable).__name__!r}")
             self._undecayed[id(variable)] = variable
 
+    def build(self, variables: Iterable[Variable]) -> None:
+        """Make what is remembered about these Variables now; else their first update does.
+
+        Raises:
+            TypeError: one is no floating-point Variable.
+        """
+        for variable in variables:
+            if not isinstance(variable, Variable):
+                raise TypeError(f"build takes Variables; got {type(variable).__name__!r}")
+            if id(variable) not in self._states:
+                self._start(variable)
+
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once.
 

@@ -1,0 +1,3 @@
+"""`tf.keras`."""
+
+from tape_tf.keras import layers, losses, metrics, optimizers, initializers

@@ -1,0 +1,129 @@
+"""`tf.keras.activations`: the activations that layers take by name.
+
+>>> import tape_tf as tf
+>>> tf.keras.activations.relu(tf.constant([-1.0, 2.0])).numpy()
+array([0., 2.], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tape_core as tc
+from tape_tf.conversion import native, wrap
+from tape_tf.keras.naming import by_name
+from tape_tf.names import absent
+
+Function = Callable[[Any], Any]
+
+
+def linear(x: Any) -> Any:
+    """`x` itself."""
+    return x
+
+
+def relu(x: Any, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
+    """`x` from `threshold` up to `max_value`, and below `negative_slope * (x - threshold)`.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.activations.relu(tf.constant([-2.0, 0.5, 9.0]), negative_slope=0.5, max_value=6.0).numpy()
+    array([-1. ,  0.5,  6. ], dtype=float32)
+    """
+    value = native(x)
+    if threshold:
+        above = tc.where(value > threshold, value, 0.0)
+        y = above - negative_slope * tc.relu(threshold - value) if negative_slope else above
+    else:
+        y = tc.leaky_relu(value, negative_slope) if negative_slope else tc.relu(value)
+    return wrap(y if max_value is None else tc.minimum(y, max_value))
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+    """`x`, and where it is negative `negative_slope * x`."""
+    return wrap(tc.leaky_relu(native(x), negative_slope))
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """`x`, and where it is negative `alpha * (exp(x) - 1)`."""
+    return wrap(tc.elu(native(x), alpha))
+
+
+def gelu(x: Any, approximate: bool = False) -> Any:
+    """`x` times the normal distribution's probability of less."""
+    return wrap(tc.gelu(native(x), approximate=approximate))
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    """Probabilities along `axis`.
+
+    Raises:
+        ValueError: `x` has no axis.
+    """
+    value = native(x)
+    if value.ndim == 0:
+        raise ValueError("softmax takes tensors with an axis or more; got shape ()")
+    return wrap(tc.softmax(value, axis=axis))
+
+
+def log_softmax(x: Any, axis: int = -1) -> Any:
+    """The logarithm of :func:`softmax`, exact far out, too."""
+    return wrap(tc.log_softmax(native(x), axis=axis))
+
+
+def _same(name: str, function: Callable[..., Any], text: str) -> Function:
+    def activation(x: Any) -> Any:
+        return wrap(function(native(x)))
+
+    activation.__name__ = activation.__qualname__ = name
+    activation.__doc__ = text
+    return activation
+
+
+sigmoid = _same("sigmoid", tc.sigmoid, "`1 / (1 + exp(-x))`.")
+tanh = _same("tanh", tc.tanh, "The hyperbolic tangent.")
+exponential = _same("exponential", tc.exp, "`exp(x)`.")
+softplus = _same("softplus", tc.softplus, "`log(1 + exp(x))`.")
+softsign = _same("softsign", lambda x: x / (1.0 + tc.abs(x)), "`x / (1 + abs(x))`.")
+selu = _same("selu", tc.selu, "A scaled :func:`elu` that keeps mean 0 and variance 1.")
+silu = _same("silu", tc.silu, "`x * sigmoid(x)`.")
+mish = _same("mish", tc.mish, "`x * tanh(softplus(x))`.")
+relu6 = _same("relu6", tc.relu6, "`x` between 0 and 6.")
+hard_sigmoid = _same("hard_sigmoid", tc.hard_sigmoid, "`relu6(x + 3) / 6`.")
+hard_silu = _same("hard_silu", tc.hard_silu, "`x * hard_sigmoid(x)`.")
+log_sigmoid = _same("log_sigmoid", tc.log_sigmoid, "`log(sigmoid(x))`.")
+hard_tanh = _same("hard_tanh", lambda x: tc.clip(x, -1.0, 1.0), "`x` between -1 and 1.")
+tanh_shrink = _same("tanh_shrink", lambda x: x - tc.tanh(x), "`x - tanh(x)`.")
+swish, hard_swish = silu, hard_silu
+
+_BY_NAME: dict[str, Function] = {
+    name: value for name, value in list(globals().items()) if callable(value) and not name.startswith("_")
+    and getattr(value, "__module__", None) == __name__
+}  # fmt: skip
+
+__all__ = sorted([*_BY_NAME, "get"])
+
+
+def get(identifier: Function | str | None) -> Function:
+    """The activation of this name; a callable is passed through, None is :func:`linear`.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if identifier is None:
+        return linear
+    if callable(identifier):
+        return identifier
+    found: Function = by_name("activation function", identifier, _BY_NAME)
+    return found
+
+
+def for_tape_nn(activation: Function | str | None) -> Function | None:
+    """The activation as layers of tape_nn call it."""
+    found = get(activation)
+    if found is linear:
+        return None
+    return lambda x: native(found(wrap(x)))
+
+
+__getattr__ = absent("keras.activations")

@@ -1,0 +1,102 @@
+"""`tf.keras.constraints`: what weights are made to be after each update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tape_core as tc
+from tape_tf.conversion import native, wrap
+from tape_tf.keras.backend import epsilon
+from tape_tf.keras.naming import by_name
+from tape_tf.names import absent
+
+__all__ = [
+    "Constraint",
+    "MaxNorm",
+    "MinMaxNorm",
+    "NonNeg",
+    "UnitNorm",
+    "get",
+    "max_norm",
+    "min_max_norm",
+    "non_neg",
+    "unit_norm",
+]
+
+Projection: TypeAlias = Callable[[Any], Any]
+
+
+class Constraint:
+    """Base class of constraints: `__call__(w)` gives the weight's new value."""
+
+    def __call__(self, w: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define __call__(self, w)")
+
+
+class NonNeg(Constraint):
+    """Negative elements become 0.
+
+    >>> import tape_tf as tf
+    >>> layer = tf.keras.layers.Dense(1, kernel_constraint="non_neg", kernel_initializer="ones")
+    >>> layer.build((None, 1))
+    >>> tf.keras.optimizers.SGD(2.0).apply_gradients([(tf.ones((1, 1)), layer.kernel)]).numpy()
+    np.int64(1)
+    >>> layer.kernel.numpy()
+    array([[0.]], dtype=float32)
+    """
+
+    def __call__(self, w: Any) -> Any:
+        return wrap(tc.relu(native(w)))
+
+
+class MinMaxNorm(Constraint):
+    """The norm along `axis` goes to between `min_value` and `max_value`, or `rate` of the way there."""
+
+    def __init__(self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: Any = 0) -> None:
+        self.min_value, self.max_value, self.rate, self.axis = min_value, max_value, rate, axis
+
+    def __call__(self, w: Any) -> Any:
+        value = native(w)
+        norm = tc.sqrt(tc.sum(value * value, axis=self.axis, keepdims=True))
+        wanted = self.rate * tc.clip(norm, self.min_value, self.max_value) + (1.0 - self.rate) * norm
+        return wrap(value * (wanted / (norm + epsilon())))
+
+
+class MaxNorm(MinMaxNorm):
+    """The norm along `axis` becomes at most `max_value`."""
+
+    def __init__(self, max_value: float = 2.0, axis: Any = 0) -> None:
+        super().__init__(0.0, max_value, 1.0, axis)
+
+
+class UnitNorm(MinMaxNorm):
+    """The norm along `axis` becomes 1."""
+
+    def __init__(self, axis: Any = 0) -> None:
+        super().__init__(1.0, 1.0, 1.0, axis)
+
+
+max_norm, min_max_norm, non_neg, unit_norm = MaxNorm, MinMaxNorm, NonNeg, UnitNorm
+
+_BY_NAME = {
+    name: kind
+    for kind, short in (
+        (MaxNorm, "max_norm"),
+        (MinMaxNorm, "min_max_norm"),
+        (NonNeg, "non_neg"),
+        (UnitNorm, "unit_norm"),
+    )
+    for name in (kind.__name__, short)
+}
+
+
+def get(identifier: Projection | str | None) -> Projection | None:
+    """The constraint of this name; a callable, or None, is passed through."""
+    if identifier is None or callable(identifier):
+        return identifier
+    made: Projection = by_name("constraint", identifier, _BY_NAME)()
+    return made
+
+
+__getattr__ = absent("keras.constraints")

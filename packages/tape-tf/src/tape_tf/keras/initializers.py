@@ -1,0 +1,247 @@
+"""`tf.keras.initializers`: first values for weights, those of :mod:`tape_nn.initializers`.
+
+>>> import tape_tf as tf
+>>> values = tf.keras.initializers.GlorotUniform(seed=1)(shape=(2, 3))
+>>> values.shape, values.dtype
+(TensorShape([2, 3]), tf.float32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tape_core as tc
+import tape_nn as nn
+from tape_core.random import global_rng
+from tape_tf.conversion import native, wrap
+from tape_tf.dtypes import as_dtype, native_dtype
+from tape_tf.keras.backend import floatx
+from tape_tf.keras.naming import by_name
+from tape_tf.names import absent
+
+InitializerLike: TypeAlias = "Initializer | Callable[..., Any] | str | type[Initializer]"
+
+
+class Initializer:
+    """Base class of initializers. A new one defines `__call__(self, shape, dtype=None)`.
+
+    An instance with a `seed` gives the same values at each call, as in Keras; one without goes on in the stream that
+    `tf.random.set_seed` seeds.
+    """
+
+    seed: int | None = None
+    _native: Callable[..., Any]  # of tape_nn
+
+    def __call__(self, shape: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        if not hasattr(self, "_native"):
+            raise NotImplementedError(f"{type(self).__name__} must define __call__(self, shape, dtype=None)")
+        dtype = native_dtype(floatx() if dtype is None else dtype)
+        return wrap(self._draw(tuple(map(int, shape)), rng=global_rng(), dtype=dtype))
+
+    def _draw(self, shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
+        """As layers of tape_nn call their initializers."""
+        if self.seed is not None:
+            rng = tc.default_rng(self.seed)
+        values: tc.Tensor = self._native(shape, rng=rng, **where)
+        return values
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments it was made with."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_config().items())
+        return f"<{type(self).__name__}({arguments})>"
+
+
+class Zeros(Initializer):
+    """All zeros."""
+
+    _native = staticmethod(nn.initializers.zeros)
+
+
+class Ones(Initializer):
+    """All ones."""
+
+    _native = staticmethod(nn.initializers.ones)
+
+
+class Constant(Initializer):
+    """Filled with `value`: a number, or an array of the shape that is asked for.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.initializers.Constant(3.0)(shape=(2,)).numpy()
+    array([3., 3.], dtype=float32)
+    """
+
+    def __init__(self, value: Any = 0.0) -> None:
+        self.value = value
+        self._native = self._fill
+
+    def _fill(self, shape: tuple[int, ...], *, rng: Any = None, **where: Any) -> tc.Tensor:
+        return tc.broadcast_to(tc.asarray(native(self.value), copy=True, **where), shape)
+
+
+class RandomUniform(Initializer):
+    """Uniform between `minval` and `maxval`."""
+
+    def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: int | None = None) -> None:
+        self.minval, self.maxval, self.seed = minval, maxval, seed
+        self._native = nn.initializers.uniform(minval, maxval)
+
+
+class _Normal(Initializer):
+    _of: Callable[..., Any]
+
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
+        self.mean, self.stddev, self.seed = mean, stddev, seed
+        self._native = type(self)._of(mean, stddev)
+
+
+class RandomNormal(_Normal):
+    """Normal with this mean and standard deviation."""
+
+    _of = staticmethod(nn.initializers.normal)
+
+
+class TruncatedNormal(_Normal):
+    """Normal, without what is more than two `stddev` from the mean."""
+
+    _of = staticmethod(nn.initializers.truncated_normal)
+
+
+class Orthogonal(Initializer):
+    """Matrices with orthonormal columns (or rows, if there are less), times `gain`."""
+
+    def __init__(self, gain: float = 1.0, seed: int | None = None) -> None:
+        self.gain, self.seed = gain, seed
+        self._native = nn.initializers.orthogonal(gain)
+
+
+class Identity(Initializer):
+    """The identity matrix times `gain`.
+
+    Raises:
+        ValueError: when it is called with a shape of other than two dimensions.
+    """
+
+    def __init__(self, gain: float = 1.0) -> None:
+        self.gain = gain
+        self._native = self._eye
+
+    def _eye(self, shape: tuple[int, ...], *, rng: Any = None, **where: Any) -> tc.Tensor:
+        if len(shape) != 2:
+            raise ValueError(f"Identity makes matrices; got shape {shape}")
+        return self.gain * tc.eye(*shape, **where)
+
+
+class VarianceScaling(Initializer):
+    """With variance `scale / n`: see :func:`tape_nn.initializers.variance_scaling`.
+
+    Args:
+        scale: is positive.
+        mode: what `n` is: "fan_in", "fan_out" or "fan_avg".
+        distribution: "uniform", or "truncated_normal".
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: Any = "fan_in",
+        distribution: str = "truncated_normal",
+        seed: int | None = None,
+    ) -> None:
+        kinds: dict[str, Any] = {"truncated_normal": "normal", "normal": "normal", "uniform": "uniform"}
+        if distribution not in kinds:
+            raise ValueError(f"distribution must be one of {', '.join(kinds)}; got {distribution!r}")
+        self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
+        self._native = nn.initializers.variance_scaling(scale, mode, kinds[distribution])
+
+
+class _Named(Initializer):
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = seed
+
+
+class GlorotUniform(_Named):
+    """Uniform in ±sqrt(6 / (inputs + outputs))."""
+
+    _native = staticmethod(nn.initializers.glorot_uniform)
+
+
+class GlorotNormal(_Named):
+    """Truncated normal with variance 2 / (inputs + outputs)."""
+
+    _native = staticmethod(nn.initializers.glorot_normal)
+
+
+class HeUniform(_Named):
+    """Uniform in ±sqrt(6 / inputs)."""
+
+    _native = staticmethod(nn.initializers.he_uniform)
+
+
+class HeNormal(_Named):
+    """Truncated normal with variance 2 / inputs."""
+
+    _native = staticmethod(nn.initializers.he_normal)
+
+
+class LecunUniform(_Named):
+    """Uniform in ±sqrt(3 / inputs)."""
+
+    _native = staticmethod(nn.initializers.lecun_uniform)
+
+
+class LecunNormal(_Named):
+    """Truncated normal with variance 1 / inputs."""
+
+    _native = staticmethod(nn.initializers.lecun_normal)
+
+
+zeros, ones, constant, identity, orthogonal = Zeros, Ones, Constant, Identity, Orthogonal
+random_uniform, random_normal, truncated_normal = RandomUniform, RandomNormal, TruncatedNormal
+variance_scaling, IdentityInitializer, OrthogonalInitializer = VarianceScaling, Identity, Orthogonal
+glorot_uniform, glorot_normal, he_uniform, he_normal = GlorotUniform, GlorotNormal, HeUniform, HeNormal
+lecun_uniform, lecun_normal = LecunUniform, LecunNormal
+
+_BY_NAME: dict[str, type[Initializer]] = {
+    "zeros": Zeros, "zero": Zeros, "ones": Ones, "one": Ones, "constant": Constant, "identity": Identity,
+    "orthogonal": Orthogonal, "random_uniform": RandomUniform, "uniform": RandomUniform,
+    "random_normal": RandomNormal, "normal": RandomNormal, "truncated_normal": TruncatedNormal,
+    "variance_scaling": VarianceScaling, "glorot_uniform": GlorotUniform, "glorot_normal": GlorotNormal,
+    "he_uniform": HeUniform, "he_normal": HeNormal, "lecun_uniform": LecunUniform, "lecun_normal": LecunNormal,
+}  # fmt: skip
+_BY_NAME |= {kind.__name__: kind for kind in _BY_NAME.values()}
+
+__all__ = sorted({"Initializer", "IdentityInitializer", "OrthogonalInitializer", "get"}
+                 | {name for name, value in list(globals().items()) if value in _BY_NAME.values()})  # fmt: skip
+
+
+def get(identifier: InitializerLike | None) -> Any:
+    """The initializer of this name; an instance, a callable or None is passed through, a class is called.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if isinstance(identifier, type) and issubclass(identifier, Initializer):
+        return identifier()
+    if identifier is None or callable(identifier):
+        return identifier
+    return by_name("initializer", identifier, _BY_NAME)()
+
+
+def for_tape_nn(initializer: InitializerLike) -> Callable[..., tc.Tensor]:
+    """The initializer as layers of tape_nn call it."""
+    found = get(initializer)
+    if isinstance(found, Initializer) and hasattr(found, "_native"):
+        return found._draw
+
+    def call(shape: tuple[int, ...], *, rng: Any = None, dtype: Any = None, **where: Any) -> tc.Tensor:
+        return tc.asarray(native(found(shape, dtype=as_dtype(dtype))), **where)
+
+    return call
+
+
+__getattr__ = absent("keras.initializers")

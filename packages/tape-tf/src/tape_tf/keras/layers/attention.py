@@ -1,0 +1,95 @@
+"""Attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tape_core as tc
+import tape_nn as nn
+from tape_tf.conversion import native, wrap
+from tape_tf.keras import initializers
+from tape_tf.keras.layers.native import Native
+
+
+class MultiHeadAttention(Native):
+    """Attention with several heads: see :class:`tape_nn.MultiHeadAttention`.
+
+    >>> import tape_tf as tf
+    >>> layer = tf.keras.layers.MultiHeadAttention(num_heads=2, key_dim=4)
+    >>> x, memory = tf.ones((3, 5, 8)), tf.ones((3, 7, 6))
+    >>> layer(x, memory).shape
+    TensorShape([3, 5, 8])
+
+    Args:
+        num_heads, key_dim, value_dim, dropout, use_bias: as for :class:`tape_nn.MultiHeadAttention`.
+        kernel_initializer, bias_initializer: see `tf.keras.initializers`.
+        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of all kernels, of all biases.
+        seed: of what is dropped.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        *,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        of = nn.MultiHeadAttention(
+            num_heads,
+            key_dim,
+            value_dim,
+            dropout,
+            use_bias,
+            initializers.for_tape_nn(kernel_initializer),
+            initializers.for_tape_nn(bias_initializer),
+            None if seed is None else tc.default_rng(seed),
+        )
+        given = {
+            "kernel_regularizer": kernel_regularizer,
+            "bias_regularizer": bias_regularizer,
+            "kernel_constraint": kernel_constraint,
+            "bias_constraint": bias_constraint,
+        }
+        extras = {f"{part}_{name}": v for part in ("query", "key", "value", "output") for name, v in given.items()}
+        super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
+
+    def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
+        """Make the weights for queries, values and keys of these shapes."""
+        super().build(*[shape for shape in (query_shape, value_shape, key_shape) if shape is not None])
+
+    def call(
+        self,
+        query: Any,
+        value: Any,
+        key: Any = None,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        use_causal_mask: bool = False,
+        training: bool = False,
+    ) -> Any:
+        """Shape (examples, queries, features of query); with `return_attention_scores` the weights, too."""
+        mask = None
+        if attention_mask is not None:
+            mask = native(attention_mask)
+            mask = mask if mask.dtype is tc.bool else mask != 0
+        found = self.native(
+            native(query),
+            native(value),
+            None if key is None else native(key),
+            mask,
+            return_attention_scores,
+            use_causal_mask,
+            bool(training),
+        )
+        return wrap(found)

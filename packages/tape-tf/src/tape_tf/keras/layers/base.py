@@ -1,0 +1,523 @@
+"""Layer: what every layer and model is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import tape_nn as nn
+from tape_tf import dtypes
+from tape_tf.conversion import native, unwrap, wrap
+from tape_tf.keras import constraints, initializers, regularizers
+from tape_tf.keras.backend import floatx
+from tape_tf.keras.conversion import autocast
+from tape_tf.keras.metrics import Metric
+from tape_tf.keras.naming import auto_name
+from tape_tf.keras.structures import is_array, leaves, once, tensors
+from tape_tf.keras.structures import shapes as shapes_of
+from tape_tf.keras.symbolic import Node, is_symbolic, symbolic_call
+from tape_tf.module import Module
+from tape_tf.shapes import TensorShape
+from tape_tf.tensor import Tensor
+from tape_tf.variable import NAME_SCOPE, Variable
+
+_INTERNAL: Final = frozenset({"native", "_own", "_regularized", "_losses", "_thawed", "_nodes", "_arguments"})
+
+
+class _Call(NamedTuple):
+    """What a layer's call hands down to the layers in it."""
+
+    training: bool | None
+
+
+_CALL: ContextVar[_Call | None] = ContextVar("tape_tf.keras.call", default=None)
+
+
+class Layer(Module):
+    """Base class of layers: weights, and what is computed with them.
+
+    A new one makes its weights in `build`, which is called before the first call, or in `__init__`, and computes in
+    `call`. Variables, layers and modules held as attributes are found, also in lists and dicts.
+
+    >>> import tape_tf as tf
+    >>> class Linear(tf.keras.layers.Layer):
+    ...     def __init__(self, units, **kwargs):
+    ...         super().__init__(**kwargs)
+    ...         self.units = units
+    ...     def build(self, input_shape):
+    ...         self.w = self.add_weight(shape=(input_shape[-1], self.units), initializer="ones", name="w")
+    ...     def call(self, inputs):
+    ...         return tf.matmul(inputs, self.w)
+    >>> layer = Linear(2)
+    >>> layer(tf.constant([[1.0, 2.0]])).numpy()
+    array([[3., 3.]], dtype=float32)
+    >>> [(v.name, v.shape) for v in layer.trainable_variables]
+    [('linear/w:0', TensorShape([2, 2]))]
+
+    Args:
+        activity_regularizer: a penalty on outputs, which :attr:`losses` has.
+        trainable: whether its weights are among the trainable ones.
+        dtype: of weights and of what is computed; by default Keras' float type. Floating inputs are cast to it.
+        autocast: whether they are.
+        name: by default after the class.
+        kwargs: `input_shape`, for the first layer of a Sequential.
+
+    Raises:
+        ValueError: an argument is not known.
+    """
+
+    built: bool
+    activity_regularizer: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        # Here and not in __init__, which a layer may forget to call.
+        self: Any = super().__new__(cls)
+        self._name = None
+        self._dtype = floatx()
+        self._autocast = True
+        self._trainable = True
+        self._thawed = []  # what was trainable before it was frozen
+        self._own = []  # weights in the order they were added, also those that are no attribute
+        self._regularized = []
+        self._losses = []
+        self._nodes = []
+        self._arguments = (args, kwargs)
+        self._given_shape = None
+        self._output_shape = None
+        self.built = False
+        self.activity_regularizer = None
+        return self
+
+    def __init__(
+        self,
+        *,
+        activity_regularizer: Any = None,
+        trainable: bool = True,
+        dtype: Any = None,
+        autocast: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kind = type(self).__name__
+        shape = kwargs.pop("input_shape", None)
+        if (length := kwargs.pop("input_dim", None)) is not None:
+            shape = (length,)
+        if kwargs:
+            raise ValueError(f"Unrecognized keyword arguments passed to {kind}: {kwargs}")
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ValueError(f"{kind}: name must be a string without '/'; got {name!r}")
+        self._name = name or auto_name(kind)
+        self._given_shape = None if shape is None else (None, *shape)
+        self._dtype = _dtype_name(kind, dtype)
+        self._autocast = autocast
+        self.activity_regularizer = regularizers.get(activity_regularizer)
+        self.trainable = trainable
+
+    # -- what a layer says
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of this shape. The first call does it."""
+        self.built = True
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """What the layer computes."""
+        raise NotImplementedError(f"Layer {type(self).__name__} does not have a `call()` method implemented.")
+
+    def add_weight(
+        self,
+        shape: Any = (),
+        initializer: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        regularizer: Any = None,
+        constraint: Any = None,
+        name: str | None = None,
+        **ignored: Any,
+    ) -> Variable:
+        """Make a weight.
+
+        Args:
+            shape: a tuple; a number stands for one axis.
+            initializer: see `tf.keras.initializers`; by default "glorot_uniform", "zeros" for integers.
+            dtype: by default the layer's.
+            trainable: whether training changes it.
+            regularizer: a penalty, which :attr:`losses` has.
+            constraint: a function of the weight that gives its value after each update.
+            name: shown in its name.
+
+        Raises:
+            ValueError: the shape has a length that is not known.
+        """
+        if unknown := ignored.keys() - {"autocast", "aggregation", "synchronization", "overwrite_with_gradient"}:
+            raise TypeError(f"add_weight has no argument {', '.join(sorted(unknown))}")
+        lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+        if None in lengths:
+            raise ValueError(f"add_weight: all lengths of the shape must be known; got {lengths}")
+        dtype = dtypes.as_dtype(self._dtype if dtype is None else dtype)
+        if initializer is None:
+            initializer = "glorot_uniform" if dtype.is_floating else "zeros"
+        value = initializers.get(initializer)(tuple(map(int, lengths)), dtype=dtype)
+        token = NAME_SCOPE.set(self._scope())
+        try:
+            variable = Variable(value, trainable=trainable, name=name or "variable")
+        finally:
+            NAME_SCOPE.reset(token)
+        self._add(variable, regularizer, constraint)
+        return variable
+
+    def _add(self, variable: Variable, regularizer: Any = None, constraint: Any = None) -> None:
+        self._own.append(variable)
+        variable.constraint = constraints.get(constraint)
+        if (penalty := regularizers.get(regularizer)) is not None:
+            self._regularized.append((variable, penalty))
+        if not self._trainable:
+            self._freeze([variable])
+
+    def _scope(self) -> str:
+        """What the names of its weights begin with."""
+        scope = NAME_SCOPE.get()
+        return (
+            scope if scope.endswith(f"{self.name}/") else f"{scope}{self.name}/"
+        )  # it has the name while it is called
+
+    def add_loss(self, loss: Any) -> None:
+        """Add to :attr:`losses`, until the next call: for penalties computed in `call`."""
+        self._losses.extend(loss if isinstance(loss, list | tuple) else [loss])
+
+    # -- the call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Build, where that has not been done, and call.
+
+        Args:
+            training: whether this is training, for layers that do something else then, such as Dropout. By default
+                what the call of the layer around it was told, else False.
+        """
+        if is_symbolic((args, kwargs)):
+            return symbolic_call(self, args, kwargs)
+        info = _signature(type(self))
+        outer = _CALL.get()
+        args = tuple([self._input(value, k == 0) for k, value in enumerate(args)])
+        kwargs = {key: self._input(value, False) for key, value in kwargs.items()}
+        training = args[info.training] if info.training is not None and len(args) > info.training else None
+        if training is None:
+            training = kwargs.get("training")
+        if training is None and outer is not None:
+            training = outer.training
+        if training is None:
+            training = info.default
+        if info.training is None:
+            if not info.takes_any:
+                kwargs.pop("training", None)
+        elif len(args) <= info.training and training is not None:
+            kwargs["training"] = training
+        if outer is None:
+            for layer in self._flatten_layers():
+                layer._losses.clear()
+        call_token = _CALL.set(_Call(None if training is None else bool(training)))
+        scope_token = NAME_SCOPE.set(f"{NAME_SCOPE.get()}{self.name}/")
+        try:
+            if not self.built:
+                self._build_for(args, kwargs)
+            outputs = self.call(*args, **kwargs)
+        finally:
+            NAME_SCOPE.reset(scope_token)
+            _CALL.reset(call_token)
+        if self._output_shape is None:
+            self._output_shape = shapes_of(outputs)
+        if self.activity_regularizer is not None:
+            for output in tensors(outputs):
+                penalty = self.activity_regularizer(output)
+                self.add_loss(penalty / max(output.shape[0], 1) if output.shape else penalty)
+        return outputs
+
+    def _input(self, value: Any, first: bool) -> Any:
+        """An argument of a call: arrays as tensors, floating ones in the layer's dtype."""
+        if isinstance(value, Variable):
+            return value
+        if isinstance(value, Tensor):
+            wanted = value.native.dtype
+            if self._autocast and wanted.kind == "real floating" and wanted.name != self._dtype:
+                return wrap(autocast(value, self._dtype))
+            return value
+        if isinstance(value, dict):
+            return {key: self._input(part, first) for key, part in value.items()}
+        if isinstance(value, list | tuple) and (not first or any(map(is_array, value))):
+            parts = [self._input(part, first) for part in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        if is_array(value) or (
+            first and value is not None and not isinstance(value, str | bool) and not callable(value)
+        ):
+            return wrap(autocast(value, self._dtype) if self._autocast else native(value))
+        return value
+
+    def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        shapes = {
+            f"{name}_shape": shapes_of(value)
+            for name, value in [*zip(_signature(type(self)).names, args, strict=False), *kwargs.items()]
+            if tensors(value)
+        }
+        wanted = inspect.signature(self.build).parameters
+        if len(wanted) > 1:
+            self.build(**{name: shape for name, shape in shapes.items() if name in wanted})
+        else:
+            self.build(next(iter(shapes.values()), TensorShape(())))
+        self.built = True
+        if not self._trainable:
+            self._freeze(self.variables)
+
+    # -- what it holds
+
+    @property
+    def variables(self) -> list[Variable]:  # type: ignore[override]
+        """All weights, each once: its own, the trainable ones first, then those of the layers in it."""
+        own, layers = self._held()
+        frozen = {id(v) for v in self._thawed}
+        first = [v for v in own if v.trainable or id(v) in frozen]
+        return once([*first, *own, *(v for layer in layers for v in layer.variables)])
+
+    @property
+    def weights(self) -> list[Variable]:
+        """:attr:`variables`."""
+        return self.variables
+
+    @property
+    def trainable_variables(self) -> list[Variable]:  # type: ignore[override]
+        """The weights that training changes: none where `trainable` is False."""
+        if not self._trainable:
+            return []
+        own = [v for v in self._held()[0] if v.trainable]
+        return once([*own, *(v for layer in self._sublayers() for v in layer.trainable_variables)])
+
+    @property
+    def trainable_weights(self) -> list[Variable]:
+        """:attr:`trainable_variables`."""
+        return self.trainable_variables
+
+    @property
+    def non_trainable_variables(self) -> list[Variable]:  # type: ignore[override]
+        """The other weights."""
+        trained = {id(v) for v in self.trainable_variables}
+        return [v for v in self.variables if id(v) not in trained]
+
+    @property
+    def non_trainable_weights(self) -> list[Variable]:
+        """:attr:`non_trainable_variables`."""
+        return self.non_trainable_variables
+
+    @property
+    def submodules(self) -> tuple[Any, ...]:
+        """The layers in it, at any depth."""
+        return tuple(self._flatten_layers())[1:]
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes the weights; setting it sets it for the layers in it, too."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._trainable = bool(value)
+        own, _ = self._held()
+        if self._trainable:
+            for variable in self._thawed:
+                variable.native.trainable = True
+            self._thawed = []
+        else:
+            self._freeze(own)
+        for layer in self._sublayers():
+            layer.trainable = value
+
+    def _freeze(self, variables: Iterable[Variable]) -> None:
+        for variable in variables:
+            if variable.native.trainable:
+                variable.native.trainable = False  # so that tapes do not watch it of themselves
+                self._thawed.append(variable)
+
+    def _held(self) -> tuple[list[Variable], list[Layer]]:
+        """The variables and the layers held as attributes, in the order they were set."""
+        variables: list[Variable] = list(self._own)
+        layers: list[Layer] = []
+        for name, value in vars(self).items():
+            if name not in _INTERNAL:
+                for found in leaves(value):
+                    if isinstance(found, Layer):
+                        layers.append(found)
+                    elif isinstance(found, Variable):
+                        variables.append(found)
+                    elif isinstance(found, Module | nn.Module):
+                        variables += [wrap(v) for v in found.variables]
+        return once(variables), once(layers)
+
+    def _sublayers(self) -> list[Layer]:
+        return self._held()[1]
+
+    def _flatten_layers(self) -> Iterator[Layer]:
+        """This layer, and those in it, each once."""
+        seen: set[int] = set()
+        waiting: list[Layer] = [self]
+        while waiting:
+            layer = waiting.pop(0)
+            if id(layer) not in seen:
+                seen.add(id(layer))
+                yield layer
+                waiting[:0] = layer._sublayers()
+
+    def _metrics(self) -> list[Metric]:
+        """The metrics held as attributes, here and in the layers in it."""
+        found = [
+            leaf
+            for layer in self._flatten_layers()
+            for name, value in vars(layer).items()
+            if name not in _INTERNAL and not name.startswith("_compiled")
+            for leaf in leaves(value)
+            if isinstance(leaf, Metric)
+        ]
+        return once(found)
+
+    @property
+    def losses(self) -> list[Any]:
+        """Penalties: those added in the last call, and those of regularizers."""
+        layers = list(self._flatten_layers())
+        found = [loss() if callable(loss) else loss for layer in layers for loss in layer._losses]
+        trained = {id(v) for v in self.trainable_variables}
+        return found + [
+            penalty(variable) for layer in layers for variable, penalty in layer._regularized if id(variable) in trained
+        ]
+
+    @property
+    def dtype(self) -> str:
+        """Of the weights."""
+        return self._dtype
+
+    compute_dtype = variable_dtype = dtype
+
+    @property
+    def name(self) -> str:
+        """The name given, or one after the class."""
+        if self._name is None:
+            self._name = auto_name(type(self).__name__)
+        return self._name  # type: ignore[no-any-return]
+
+    @property
+    def input(self) -> Any:
+        """The symbolic input of its last symbolic call."""
+        return self._node("input").inputs
+
+    @property
+    def output(self) -> Any:
+        """The symbolic output of its last symbolic call."""
+        return self._node("output").outputs
+
+    def _node(self, what: str) -> Node:
+        if not self._nodes:
+            raise AttributeError(
+                f"The layer {self.name} has never been called on a tf.keras.Input and thus has no {what}."
+            )
+        node: Node = self._nodes[-1]
+        return node
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shape that comes out for an input of this shape."""
+        from tape_tf.keras.symbolic import Input
+
+        inputs = [Input(batch_shape=tuple(shape), dtype=self._dtype) for shape in args]
+        return tuple(self(*inputs, **kwargs).shape)
+
+    def count_params(self) -> int:
+        """How many numbers the weights are.
+
+        Raises:
+            ValueError: they have not been made yet.
+        """
+        if not self.built:
+            raise ValueError(
+                f"You tried to call `count_params` on layer '{self.name}', but the layer isn't built. You can build it "
+                f"manually via: `layer.build(input_shape)`."
+            )
+        return sum(variable.native.size for variable in self.variables)
+
+    def get_weights(self) -> list[np.ndarray[Any, Any]]:
+        """The values of all weights, as arrays."""
+        return [np.asarray(variable.numpy()) for variable in self.variables]
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Set all weights, in the order of :meth:`get_weights`.
+
+        Raises:
+            ValueError: there are not as many, or a shape is not the weight's. Nothing is changed.
+        """
+        variables = self.variables
+        if len(weights) != len(variables):
+            raise ValueError(
+                f"You called `set_weights(weights)` on layer '{self.name}' with a weight list of length {len(weights)}, "
+                f"but the layer was expecting {len(variables)} weights."
+            )
+        values = [np.asarray(unwrap(value)) for value in weights]
+        for variable, value in zip(variables, values, strict=True):
+            if variable.shape != value.shape:
+                raise ValueError(
+                    f"Layer {self.name} weight shape {variable.shape} is not compatible with provided weight shape "
+                    f"{value.shape}."
+                )
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments it was made with, by name."""
+        args, kwargs = self._arguments
+        try:
+            bound = inspect.signature(type(self).__init__).bind(self, *args, **kwargs)
+        except TypeError:
+            found: dict[str, Any] = dict(kwargs)
+        else:
+            found = dict(list(bound.arguments.items())[1:])
+            for name, parameter in bound.signature.parameters.items():
+                if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                    found.update(found.pop(name, {}))
+                elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                    found.pop(name, None)
+        return found | {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """A layer made with these arguments."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+class _Signature(NamedTuple):
+    names: tuple[str, ...]
+    training: int | None  # which argument it is
+    default: Any
+    takes_any: bool
+
+
+@cache
+def _signature(kind: type[Layer]) -> _Signature:
+    """What `call` takes."""
+    parameters = list(inspect.signature(kind.call).parameters.values())[1:]
+    names = tuple([p.name for p in parameters])
+    takes_any = any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters])
+    if "training" not in names:
+        return _Signature(names, None, None, takes_any)
+    k = names.index("training")
+    default = parameters[k].default
+    keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
+    return _Signature(
+        names, 10**6 if keyword else k, None if default is inspect.Parameter.empty else default, takes_any
+    )
+
+
+def _dtype_name(kind: str, dtype: Any) -> str:
+    if dtype is None:
+        return floatx()
+    if isinstance(dtype, str) and dtype.startswith("mixed_"):
+        raise ValueError(f"{kind}: there are no dtype policies here; got {dtype!r}. See tape_nn for mixed precision")
+    return dtypes.as_dtype(dtype).name

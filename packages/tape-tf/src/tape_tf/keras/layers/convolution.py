@@ -1,0 +1,333 @@
+"""Convolutions, pooling and what goes with them, over 1, 2 or 3 axes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import tape_core as tc
+import tape_nn as nn
+from tape_tf.conversion import native, wrap
+from tape_tf.keras import activations, initializers
+from tape_tf.keras.backend import layout
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.native import Native
+
+
+class _Conv(Native):
+    """What the convolutions share; :class:`Conv2D` describes it."""
+
+    _of: ClassVar[Any]
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: Any = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        groups: int = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self.strides, self.dilation_rate = _tuple(strides, self._of.rank), _tuple(dilation_rate, self._of.rank)
+        self.data_format = layout(data_format)
+        self.activation = activations.get(activation)
+        of = self._of(
+            int(filters),
+            _tuple(kernel_size, self._of.rank),
+            self.strides,
+            _padding(padding, _tuple(kernel_size, self._of.rank), self.dilation_rate),
+            self.dilation_rate,
+            groups,
+            self.data_format,
+            activations.for_tape_nn(activation),
+            use_bias,
+            initializers.for_tape_nn(kernel_initializer),
+            initializers.for_tape_nn(bias_initializer),
+        )
+        extras = {
+            "kernel_regularizer": kernel_regularizer,
+            "bias_regularizer": bias_regularizer,
+            "kernel_constraint": kernel_constraint,
+            "bias_constraint": bias_constraint,
+        }
+        super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
+
+
+class Conv1D(_Conv):
+    """A convolution over one axis, of inputs (examples, steps, channels); also with `padding="causal"`. Else as
+    :class:`Conv2D`."""
+
+    _of = nn.Conv1D
+
+
+class Conv2D(_Conv):
+    """A convolution over two axes, of inputs (examples, height, width, channels): see :class:`tape_nn.Conv2D`.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.layers.Conv2D(8, 3, strides=2, padding="same", activation="relu")(tf.ones((2, 9, 9, 3))).shape
+    TensorShape([2, 5, 5, 8])
+
+    Args:
+        filters: how many channels come out.
+        kernel_size, strides, dilation_rate: along each axis; one number stands for all.
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first".
+        groups: in how many groups the channels are.
+        activation, use_bias and the others: as for :class:`Dense`. With channels first the kernel has shape
+            (filters, channels / groups, *kernel_size), as in tape_nn.
+
+    Raises:
+        ValueError: an argument is not what it must be; an input, when called, has not the dimensions or the channels.
+    """
+
+    _of = nn.Conv2D
+
+
+class Conv3D(_Conv):
+    """A convolution over three axes, of inputs (examples, depth, height, width, channels); else as :class:`Conv2D`."""
+
+    _of = nn.Conv3D
+
+
+class _Pool(Native):
+    """What pooling layers share; :class:`MaxPooling2D` describes it."""
+
+    _of: ClassVar[Any]
+
+    def __init__(
+        self,
+        pool_size: Any = 2,
+        strides: Any = None,
+        padding: str = "valid",
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        rank = self._of.rank
+        self.strides = _tuple(pool_size if strides is None else strides, rank)
+        self.data_format = layout(data_format)
+        of = self._of(_tuple(pool_size, rank), self.strides, _padding(padding), self.data_format)
+        super().__init__(of, kwargs)
+
+
+class MaxPooling1D(_Pool):
+    """The greatest element of each window over one axis; else as :class:`MaxPooling2D`."""
+
+    _of = nn.MaxPool1D
+
+
+class MaxPooling2D(_Pool):
+    """The greatest element of each window over two axes, for each channel: see :class:`tape_nn.MaxPool2D`.
+
+    Args:
+        pool_size: the window's lengths; one number stands for all.
+        strides: from a window to the next; by default its lengths.
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first".
+    """
+
+    _of = nn.MaxPool2D
+
+
+class MaxPooling3D(_Pool):
+    """The greatest element of each window over three axes; else as :class:`MaxPooling2D`."""
+
+    _of = nn.MaxPool3D
+
+
+class AveragePooling1D(_Pool):
+    """The mean of each window over one axis; else as :class:`MaxPooling2D`."""
+
+    _of = nn.AvgPool1D
+
+
+class AveragePooling2D(_Pool):
+    """The mean of each window over two axes; else as :class:`MaxPooling2D`."""
+
+    _of = nn.AvgPool2D
+
+
+class AveragePooling3D(_Pool):
+    """The mean of each window over three axes; else as :class:`MaxPooling2D`."""
+
+    _of = nn.AvgPool3D
+
+
+class _Spatial(Layer):
+    """A layer that treats the axes of space alike."""
+
+    rank: ClassVar[int]
+
+    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.data_format = layout(data_format)
+
+    def _axes(self, value: tc.Tensor) -> tuple[int, ...]:
+        if value.ndim != self.rank + 2:
+            raise ValueError(
+                f"Input of layer {self.name!r} is incompatible with the layer: expected ndim={self.rank + 2}, found "
+                f"ndim={value.ndim}. Full shape received: {value.shape}"
+            )
+        first = 1 if self.data_format == "channels_last" else 2
+        return tuple(range(first, first + self.rank))
+
+
+class _Global(_Spatial):
+    _reduce: ClassVar[Any]
+
+    def __init__(self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any) -> None:
+        super().__init__(data_format, **kwargs)
+        self.keepdims = keepdims
+
+    def call(self, inputs: Any) -> Any:
+        """A number for each channel."""
+        value = native(inputs)
+        return wrap(type(self)._reduce(value, axis=self._axes(value), keepdims=self.keepdims))
+
+
+class GlobalAveragePooling1D(_Global):
+    """The mean over one axis of space, for each channel."""
+
+    rank, _reduce = 1, staticmethod(tc.mean)
+
+
+class GlobalAveragePooling2D(_Global):
+    """The mean over two axes of space, for each channel.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.layers.GlobalAveragePooling2D()(tf.ones((2, 4, 4, 3))).shape
+    TensorShape([2, 3])
+    """
+
+    rank, _reduce = 2, staticmethod(tc.mean)
+
+
+class GlobalAveragePooling3D(_Global):
+    """The mean over three axes of space, for each channel."""
+
+    rank, _reduce = 3, staticmethod(tc.mean)
+
+
+class GlobalMaxPooling1D(_Global):
+    """The greatest element over one axis of space, for each channel."""
+
+    rank, _reduce = 1, staticmethod(tc.max)
+
+
+class GlobalMaxPooling2D(_Global):
+    """The greatest element over two axes of space, for each channel."""
+
+    rank, _reduce = 2, staticmethod(tc.max)
+
+
+class GlobalMaxPooling3D(_Global):
+    """The greatest element over three axes of space, for each channel."""
+
+    rank, _reduce = 3, staticmethod(tc.max)
+
+
+class _ZeroPadding(_Spatial):
+    def __init__(self, padding: Any = 1, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(data_format, **kwargs)
+        if self.rank == 1 and isinstance(padding, list | tuple):
+            padding = (tuple(padding),)
+        parts = (padding,) * self.rank if isinstance(padding, int) else tuple(padding)
+        self.padding = tuple([(p, p) if isinstance(p, int) else tuple(p) for p in parts])
+        if len(self.padding) != self.rank:
+            raise ValueError(f"{type(self).__name__}: padding must be for {self.rank} axes; got {padding}")
+
+    def call(self, inputs: Any) -> Any:
+        """The input with zeros around it."""
+        value = native(inputs)
+        widths = [(0, 0)] * value.ndim
+        for axis, width in zip(self._axes(value), self.padding, strict=True):
+            widths[axis] = width
+        return wrap(tc.pad(value, widths))
+
+
+class ZeroPadding1D(_ZeroPadding):
+    """Zeros before and after one axis of space; `padding` is a number, or (before, after)."""
+
+    rank = 1
+
+
+class ZeroPadding2D(_ZeroPadding):
+    """Zeros around two axes of space; `padding` is a number, one for each axis, or (before, after) for each."""
+
+    rank = 2
+
+
+class ZeroPadding3D(_ZeroPadding):
+    """Zeros around three axes of space; else as :class:`ZeroPadding2D`."""
+
+    rank = 3
+
+
+class _UpSampling(_Spatial):
+    def __init__(
+        self, size: Any = 2, data_format: str | None = None, interpolation: str = "nearest", **kwargs: Any
+    ) -> None:
+        super().__init__(data_format, **kwargs)
+        if interpolation != "nearest":
+            raise ValueError(f"{type(self).__name__}: there is only interpolation='nearest'; got {interpolation!r}")
+        self.size = _tuple(size, self.rank)
+
+    def call(self, inputs: Any) -> Any:
+        """The input with each element repeated."""
+        value = native(inputs)
+        for axis, times in zip(self._axes(value), self.size, strict=True):
+            value = tc.repeat(value, times, axis=axis)
+        return wrap(value)
+
+
+class UpSampling1D(_UpSampling):
+    """Each element `size` times along one axis of space."""
+
+    rank = 1
+
+
+class UpSampling2D(_UpSampling):
+    """Each element `size` times along two axes of space."""
+
+    rank = 2
+
+
+class UpSampling3D(_UpSampling):
+    """Each element `size` times along three axes of space."""
+
+    rank = 3
+
+
+def _tuple(value: Any, rank: int) -> tuple[int, ...]:
+    return (value,) * rank if isinstance(value, int) else tuple(map(int, value))
+
+
+def _padding(padding: Any, kernel: Any = None, dilation: Any = None) -> Any:
+    """Keras' padding in the core's terms."""
+    name = padding.lower() if isinstance(padding, str) else padding
+    if name == "causal" and kernel is not None:
+        if len(kernel) == 1:
+            return [((kernel[0] - 1) * dilation[0], 0)]
+    if name not in ("valid", "same"):
+        raise ValueError(f"padding must be 'valid' or 'same' (in Conv1D also 'causal'); got {padding!r}")
+    return name
+
+
+Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
+MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
+AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
+GlobalAvgPool1D, GlobalAvgPool2D, GlobalAvgPool3D = (
+    GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalAveragePooling3D,
+)
+GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D = GlobalMaxPooling1D, GlobalMaxPooling2D, GlobalMaxPooling3D

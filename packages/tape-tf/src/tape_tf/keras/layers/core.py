@@ -1,0 +1,424 @@
+"""Dense, Embedding, and layers without weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tape_core as tc
+import tape_nn as nn
+from tape_tf.conversion import native, wrap
+from tape_tf.keras import activations, initializers
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.native import Native, without
+from tape_tf.keras.naming import auto_name
+from tape_tf.keras.symbolic import Input
+
+
+class InputLayer(Layer):
+    """Says the shape of a Sequential's inputs.
+
+    Args:
+        shape: of an example, without the axis of examples.
+        batch_size, dtype, batch_shape, name: as for `tf.keras.Input`.
+    """
+
+    def __init__(
+        self,
+        shape: Any = None,
+        batch_size: int | None = None,
+        dtype: Any = None,
+        batch_shape: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name or auto_name("input_layer"))
+        shape = kwargs.pop("input_shape", shape)
+        without("InputLayer", kwargs)
+        self._symbol = Input(shape, batch_size, dtype, batch_shape=batch_shape, name=self.name)
+        self.built = True
+
+    @property
+    def batch_shape(self) -> tuple[int | None, ...]:
+        """The shape of a batch."""
+        return tuple(self._symbol.shape)
+
+    def call(self, inputs: Any) -> Any:
+        """The input itself."""
+        return inputs
+
+
+class Dense(Native):
+    """A fully connected layer, `activation(inputs @ kernel + bias)`: see :class:`tape_nn.Dense`.
+
+    >>> import tape_tf as tf
+    >>> layer = tf.keras.layers.Dense(3, activation="relu")
+    >>> layer(tf.ones((5, 2))).shape
+    TensorShape([5, 3])
+    >>> [v.name for v in layer.variables]
+    ['dense/kernel:0', 'dense/bias:0']
+
+    Args:
+        units: how many numbers come out.
+        activation: a name of `tf.keras.activations`, a function of a tensor, or None.
+        use_bias: whether to add a bias.
+        kernel_initializer, bias_initializer: see `tf.keras.initializers`.
+        kernel_regularizer, bias_regularizer, activity_regularizer: see `tf.keras.regularizers`.
+        kernel_constraint, bias_constraint: see `tf.keras.constraints`.
+        kwargs: as for :class:`Layer`.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self.activation = activations.get(activation)
+        of = nn.Dense(
+            int(units),
+            activations.for_tape_nn(activation),
+            use_bias,
+            initializers.for_tape_nn(kernel_initializer),
+            initializers.for_tape_nn(bias_initializer),
+        )
+        extras = {
+            "kernel_regularizer": kernel_regularizer,
+            "bias_regularizer": bias_regularizer,
+            "kernel_constraint": kernel_constraint,
+            "bias_constraint": bias_constraint,
+        }
+        super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
+
+
+class Embedding(Native):
+    """Rows of a table, by integers, with a sparse gradient: see :class:`tape_nn.Embedding`.
+
+    Args:
+        input_dim: how many rows there are.
+        output_dim: the length of a row.
+        embeddings_initializer, embeddings_regularizer, embeddings_constraint: as for :class:`Dense`.
+        weights: the table's first value, alone or in a list.
+
+    Raises:
+        ValueError: `mask_zero` is asked for, which there is not.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
+        embeddings_constraint: Any = None,
+        mask_zero: bool = False,
+        weights: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if mask_zero:
+            raise ValueError(
+                "Embedding: there are no masks; make one with tf.not_equal(ids, 0), and use it where it matters"
+            )
+        kwargs.pop("input_length", None)
+        if weights is not None:
+            table = weights[0] if isinstance(weights, list | tuple) and len(weights) == 1 else weights
+            embeddings_initializer = initializers.Constant(table)
+        of = nn.Embedding(int(input_dim), int(output_dim), initializers.for_tape_nn(embeddings_initializer))
+        extras = {"embeddings_regularizer": embeddings_regularizer, "embeddings_constraint": embeddings_constraint}
+        super().__init__(of, kwargs, extras)
+
+    def build(self, *shapes: Any) -> None:
+        """Make the table."""
+        super().build(())
+
+    def call(self, inputs: Any) -> Any:
+        """The rows."""
+        ids = native(inputs)
+        if not ids.dtype.kind.endswith("integer"):
+            ids = tc.astype(ids, tc.int32)
+        return wrap(self.native(ids))
+
+
+class Dropout(Native):
+    """In training each element is 0 with probability `rate`, else divided by `1 - rate`: see :class:`tape_nn.Dropout`."""
+
+    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
+        if not isinstance(rate, int | float) or not 0 <= rate <= 1:
+            raise ValueError(f"Invalid value received for argument `rate`. Expected a number from 0 to 1; got {rate!r}")
+        rng = None if seed is None else tc.default_rng(seed)
+        super().__init__(nn.Dropout(rate, None if noise_shape is None else tuple(noise_shape), rng), kwargs)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """The input, or in training what is left of it."""
+        return wrap(self.native(native(inputs), training=bool(training)))
+
+
+class Flatten(Native):
+    """Each example as one row."""
+
+    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+        if data_format == "channels_first":
+            raise ValueError("Flatten: data_format='channels_first' is not taken; move the axis with Permute before")
+        super().__init__(nn.Flatten(), kwargs)
+
+    def call(self, inputs: Any) -> Any:
+        """Shape (examples, features)."""
+        value = native(inputs)
+        return wrap(self.native(tc.expand_dims(value, axis=-1) if value.ndim == 1 else value))
+
+
+class Reshape(Layer):
+    """Each example in another shape.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.layers.Reshape((2, -1))(tf.zeros((5, 6))).shape
+    TensorShape([5, 2, 3])
+    """
+
+    def __init__(self, target_shape: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.target_shape = tuple(target_shape)
+
+    def call(self, inputs: Any) -> Any:
+        """Shape (examples, *target_shape)."""
+        value = native(inputs)
+        size, known = math.prod(value.shape[1:]), math.prod(n for n in self.target_shape if n != -1)
+        shape = [size // max(known, 1) if n == -1 else n for n in self.target_shape]
+        if math.prod(shape) != size:
+            raise ValueError(
+                f"The total size of the tensor must be unchanged. Received: input_shape={value.shape[1:]}, "
+                f"target_shape={self.target_shape}"
+            )
+        return wrap(tc.reshape(value, (value.shape[0], *shape)))
+
+
+class Permute(Layer):
+    """The axes of each example in another order: `dims` counts them from 1."""
+
+    def __init__(self, dims: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dims = tuple(dims)
+        if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
+            raise ValueError(f"Invalid permutation argument `dims` for Permute Layer: {dims}. It counts axes from 1")
+
+    def call(self, inputs: Any) -> Any:
+        """The input with its axes in this order."""
+        return wrap(tc.permute_dims(native(inputs), (0, *self.dims)))
+
+
+class RepeatVector(Layer):
+    """Shape (examples, features) becomes (examples, n, features)."""
+
+    def __init__(self, n: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.n = int(n)
+
+    def call(self, inputs: Any) -> Any:
+        """Each example `n` times."""
+        return wrap(tc.repeat(tc.expand_dims(native(inputs), axis=1), self.n, axis=1))
+
+
+class Identity(Layer):
+    """The input itself."""
+
+    def call(self, inputs: Any) -> Any:
+        """The input."""
+        return inputs
+
+
+class Lambda(Layer):
+    """A function of tensors as a layer.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.layers.Lambda(lambda x: x ** 2)(tf.constant([3.0])).numpy()
+    array([9.], dtype=float32)
+
+    Args:
+        function: is called with the input, and with `arguments`. Variables it reads are not the layer's.
+        arguments: further arguments, by name.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        output_shape: Any = None,
+        mask: Any = None,
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if mask is not None:
+            raise ValueError("Lambda: there are no masks")
+        self.function = function
+        self.arguments = dict(arguments or {})
+
+    def call(self, inputs: Any) -> Any:
+        """What the function makes of it."""
+        return self.function(inputs, **self.arguments)
+
+
+class Operation(Layer):
+    """A function of several tensors: what operators on symbolic inputs are."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        super().__init__(name=name)
+        self.function = function
+
+    def call(self, *inputs: Any) -> Any:
+        """What the function makes of them."""
+        return self.function(*inputs)
+
+
+class Activation(Layer):
+    """An activation, by name or as a function."""
+
+    def __init__(self, activation: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = activations.get(activation)
+
+    def call(self, inputs: Any) -> Any:
+        """What it makes of the input."""
+        return self.activation(inputs)
+
+
+class ReLU(Layer):
+    """See :func:`tf.keras.activations.relu`."""
+
+    def __init__(
+        self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
+
+    def call(self, inputs: Any) -> Any:
+        """The input where it is positive."""
+        return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
+
+
+class LeakyReLU(Layer):
+    """The input, and where it is negative `negative_slope` times it."""
+
+    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+        negative_slope = kwargs.pop("alpha", negative_slope)
+        super().__init__(**kwargs)
+        if negative_slope is None or negative_slope < 0:
+            raise ValueError(f"LeakyReLU: negative_slope must be at least 0; got {negative_slope}")
+        self.negative_slope = float(negative_slope)
+
+    def call(self, inputs: Any) -> Any:
+        """The input, less steep where it is negative."""
+        return activations.leaky_relu(inputs, self.negative_slope)
+
+
+class PReLU(Layer):
+    """:class:`LeakyReLU` with a slope that is learned, for each feature; along `shared_axes` there is one."""
+
+    def __init__(
+        self,
+        alpha_initializer: Any = "Zeros",
+        alpha_regularizer: Any = None,
+        alpha_constraint: Any = None,
+        shared_axes: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.alpha_initializer = initializers.get(alpha_initializer)
+        self.alpha_regularizer, self.alpha_constraint = alpha_regularizer, alpha_constraint
+        self.shared_axes = (
+            [] if shared_axes is None else [shared_axes] if isinstance(shared_axes, int) else [*shared_axes]
+        )
+
+    def build(self, input_shape: Any) -> None:
+        """Make the slopes."""
+        shape = [1 if axis in self.shared_axes else n for axis, n in enumerate(input_shape)][1:]
+        extras = {"regularizer": self.alpha_regularizer, "constraint": self.alpha_constraint}
+        self.alpha = self.add_weight(tuple(shape), self.alpha_initializer, name="alpha", **extras)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """The input, less steep where it is negative."""
+        value = native(inputs)
+        return wrap(tc.relu(value) - native(self.alpha) * tc.relu(-value))
+
+
+class ELU(Layer):
+    """See :func:`tf.keras.activations.elu`."""
+
+    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.alpha = float(alpha)
+
+    def call(self, inputs: Any) -> Any:
+        """The input, bent where it is negative."""
+        return activations.elu(inputs, self.alpha)
+
+
+class Softmax(Layer):
+    """Probabilities along `axis`."""
+
+    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def call(self, inputs: Any) -> Any:
+        """Positive numbers with the sum 1."""
+        return activations.softmax(inputs, self.axis)
+
+
+class Rescaling(Layer):
+    """`inputs * scale + offset`."""
+
+    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scale, self.offset = scale, offset
+
+    def call(self, inputs: Any) -> Any:
+        """The input on another scale, in the layer's dtype."""
+        value = native(inputs)
+        dtype = getattr(tc, self.dtype)
+        value = value if value.dtype is dtype else tc.astype(value, dtype)
+        scale, offset = (tc.asarray(v, dtype=dtype, backend=value.backend.root, device=value.device)
+                         for v in (self.scale, self.offset))  # fmt: skip
+        return wrap(value * scale + offset)
+
+
+class GaussianNoise(Layer):
+    """In training normal noise is added."""
+
+    def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not 0 <= stddev <= 1:
+            raise ValueError(f"GaussianNoise: stddev must be from 0 to 1; got {stddev}")
+        self.stddev = float(stddev)
+        self._rng = None if seed is None else tc.default_rng(seed)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """The input, with noise in training."""
+        if not training or not self.stddev:
+            return inputs
+        value = native(inputs)
+        rng = tc.random.global_rng() if self._rng is None else self._rng
+        where = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
+        return wrap(value + rng.normal(value.shape, stddev=self.stddev, **where))
+
+
+class ActivityRegularization(Layer):
+    """Passes its input on, with a penalty on it."""
+
+    def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
+        from tape_tf.keras.regularizers import L1L2
+
+        super().__init__(activity_regularizer=L1L2(l1, l2), **kwargs)
+
+    def call(self, inputs: Any) -> Any:
+        """The input."""
+        return inputs

@@ -1,0 +1,75 @@
+"""Layers of tape_nn under Keras' names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tape_tf import dtypes
+from tape_tf.conversion import native, wrap
+from tape_tf.keras.layers.base import Layer
+from tape_tf.variable import Variable
+
+
+class Native(Layer):
+    """A layer of tape_nn.
+
+    `native` is that layer, and its Variables are this layer's attributes once they are made.
+    """
+
+    native: Any
+
+    def __init__(self, of: Any, options: dict[str, Any], penalties: dict[str, Any] | None = None) -> None:
+        """Of a layer of tape_nn.
+
+        Args:
+            options: what every layer takes.
+            penalties: `kernel_regularizer` and the like.
+        """
+        super().__init__(**options)
+        self.native = of
+        self._extras = penalties or {}
+        self._bind()
+
+    def _bind(self) -> None:
+        """Make the Variables of tape_nn's layer this layer's weights, where there are any."""
+        for name, variable in self.native.named_variables():
+            own: Variable = wrap(variable)
+            variable.name = f"{self._scope()}{name}"
+            self._add(own, self._extras.get(f"{name}_regularizer"), self._extras.get(f"{name}_constraint"))
+            object.__setattr__(self, name, own)
+
+    def build(self, *shapes: Any) -> None:
+        """Make the weights for inputs of this shape."""
+        if not self.built and not getattr(self.native, "built", True):
+            self.native.build(*map(tuple, shapes), dtype=dtypes.native_dtype(self._dtype))
+            self._bind()
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """What tape_nn's layer computes."""
+        return wrap(self.native(native(inputs)))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(vars(self).get(name), Variable):
+            raise AttributeError(f"{self.name}.{name} is a weight of the layer; set its value with {name}.assign(...)")
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what is not found otherwise: a weight that is not made yet, or an argument such as `units`.
+        if name.startswith("_") or name == "native" or not hasattr(self.native, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = getattr(self.native, name)
+        return wrap(found)
+
+
+def without(layer: str, options: dict[str, Any], **defaults: Any) -> None:
+    """Refuse options that a layer of Keras has and this one does not, unless they are what they would be anyway.
+
+    Raises:
+        ValueError: one is something else.
+    """
+    for name, value in options.items():
+        if name not in defaults or value != defaults[name]:
+            raise ValueError(
+                f"{layer}: {name}={value!r} is not taken" + (f", only {defaults[name]!r}" if name in defaults else "")
+            )

@@ -1,0 +1,196 @@
+"""Normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tape_core as tc
+import tape_nn as nn
+from tape_tf.conversion import native, wrap
+from tape_tf.keras import initializers
+from tape_tf.keras.conversion import cast
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.native import Native
+
+
+class BatchNormalization(Native):
+    """Each channel less its mean, divided by its standard deviation: see :class:`tape_nn.BatchNorm`.
+
+    In training they are those of the batch, which the moving ones follow; otherwise, and where `trainable` is False, the
+    moving ones.
+
+    >>> import tape_tf as tf
+    >>> layer = tf.keras.layers.BatchNormalization(momentum=0.5)
+    >>> y = layer(tf.constant([[1.0], [3.0]]), training=True)
+    >>> layer.moving_mean.numpy(), len(layer.trainable_variables), len(layer.non_trainable_variables)
+    (array([1.], dtype=float32), 2, 2)
+
+    Args:
+        axis: of the channels: the last, or 1.
+        momentum, epsilon, center, scale: as for :class:`tape_nn.BatchNorm`.
+        beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer: see
+            `tf.keras.initializers`.
+        beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: as for :class:`Dense`.
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        momentum: float = 0.99,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        moving_mean_initializer: Any = "zeros",
+        moving_variance_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self.axis = int(axis[0]) if isinstance(axis, list | tuple) and len(axis) == 1 else axis
+        of = nn.BatchNorm(
+            momentum,
+            epsilon,
+            center,
+            scale,
+            "channels_first" if self.axis == 1 else "channels_last",
+            *map(
+                initializers.for_tape_nn,
+                (beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer),
+            ),
+        )
+        extras = {
+            "beta_regularizer": beta_regularizer,
+            "gamma_regularizer": gamma_regularizer,
+            "beta_constraint": beta_constraint,
+            "gamma_constraint": gamma_constraint,
+        }
+        kwargs.pop("synchronized", None)
+        super().__init__(of, kwargs, extras)
+
+    def build(self, *shapes: Any) -> None:
+        """Make the weights for inputs of this shape."""
+        rank = len(shapes[0])
+        if self.axis not in (-1, 1, rank - 1):
+            raise ValueError(f"BatchNormalization: axis must be the last or 1; got {self.axis} for shape {shapes[0]}")
+        super().build(*shapes)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """What is left after normalisation."""
+        return wrap(self.native(native(inputs), training=bool(training) and self.trainable))
+
+
+class LayerNormalization(Native):
+    """Each example less its mean, divided by its standard deviation, over `axis`: see :class:`tape_nn.LayerNorm`.
+
+    Args:
+        axis: over which axes; a number or a list.
+        epsilon, center, scale: as for :class:`tape_nn.LayerNorm`.
+        beta_initializer and the others: as for :class:`BatchNormalization`.
+    """
+
+    def __init__(
+        self,
+        axis: Any = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        axes = tuple(axis) if isinstance(axis, list | tuple) else axis
+        beta, gamma = initializers.for_tape_nn(beta_initializer), initializers.for_tape_nn(gamma_initializer)
+        extras = {
+            "beta_regularizer": beta_regularizer,
+            "gamma_regularizer": gamma_regularizer,
+            "beta_constraint": beta_constraint,
+            "gamma_constraint": gamma_constraint,
+        }
+        super().__init__(nn.LayerNorm(axes, epsilon, center, scale, beta, gamma), kwargs, extras)
+
+
+class RMSNormalization(Native):
+    """Each example divided by the root of its mean square over `axis`: see :class:`tape_nn.RMSNorm`."""
+
+    def __init__(self, axis: int = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
+        super().__init__(nn.RMSNorm(axis, epsilon), kwargs)
+
+
+class UnitNormalization(Layer):
+    """Each example divided by its Euclidean norm over `axis`; what is zero stays zero."""
+
+    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = tuple(axis) if isinstance(axis, list | tuple) else axis
+
+    def call(self, inputs: Any) -> Any:
+        """Of length 1."""
+        value = native(inputs)
+        square = tc.sum(value * value, axis=self.axis, keepdims=True)
+        return wrap(value / tc.sqrt(tc.maximum(square, 1e-12)))
+
+
+class Normalization(Layer):
+    """Features less their mean, divided by their standard deviation: those of data given to `adapt`, or given here.
+
+    >>> import tape_tf as tf
+    >>> layer = tf.keras.layers.Normalization(axis=-1)
+    >>> layer.adapt([[0.0, 10.0], [2.0, 30.0]])
+    >>> layer([[2.0, 30.0]]).numpy()
+    array([[1., 1.]], dtype=float32)
+
+    Args:
+        axis: whose elements each have a mean and a variance of their own; None for one of all.
+        mean, variance: numbers, or arrays with the lengths of `axis`; then there is nothing to adapt.
+        invert: whether to do the opposite.
+    """
+
+    def __init__(
+        self, axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if (mean is None) != (variance is None):
+            raise ValueError("When setting values directly, both `mean` and `variance` must be set; got one of them")
+        self.axis = () if axis is None else tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+        self.invert = invert
+        self.mean = self.variance = None
+        if mean is not None:
+            self.mean, self.variance = (np.asarray(v, dtype=np.float64) for v in (mean, variance))
+
+    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
+        """Take mean and variance of data: an array, or a `tf.data.Dataset` of batches."""
+        from tape_tf.data import Dataset
+
+        if isinstance(data, Dataset):
+            batches = [
+                np.asarray(b[0] if isinstance(b, tuple) else b)
+                for k, b in enumerate(data)
+                if steps is None or k < steps
+            ]
+            values = np.concatenate(batches)
+        else:
+            values = np.asarray(cast(data).numpy())
+        kept = {a % values.ndim for a in self.axis}
+        over = tuple([a for a in range(values.ndim) if a not in kept])
+        values = values.astype(np.float64)
+        self.mean, self.variance = (f(values, axis=over, keepdims=True)[0] for f in (np.mean, np.var))
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """The input, normalised."""
+        if self.mean is None:
+            raise ValueError(f"Layer {self.name!r} has no mean and variance yet: call adapt(data) before")
+        value = cast(inputs, self.dtype)
+        where = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
+        mean = tc.asarray(self.mean, **where)
+        deviation = tc.asarray(np.maximum(np.sqrt(self.variance), 1e-7), **where)
+        return wrap(mean + value * deviation if self.invert else (value - mean) / deviation)

@@ -1,0 +1,186 @@
+"""Recurrent layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tape_core as tc
+import tape_nn as nn
+from tape_tf.conversion import native, wrap
+from tape_tf.keras import activations, initializers
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.native import Native, without
+
+_NOT_TAKEN: dict[str, Any] = {"dropout": 0.0, "recurrent_dropout": 0.0, "stateful": False, "reset_after": True}
+_NO_EFFECT = ("unroll", "use_cudnn", "time_major", "implementation", "seed")
+_OF_LAYER = ("name", "trainable", "dtype", "autocast", "input_shape", "input_dim")
+
+
+class _Recurrent(Native):
+    """What LSTM and GRU share."""
+
+    _of: Any
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        own = {name: kwargs.pop(name) for name in _OF_LAYER if name in kwargs}
+        gates = {name: kwargs.pop(name) for name in ("unit_forget_bias",) if name in kwargs and self._of is nn.LSTM}
+        for name in _NO_EFFECT:
+            kwargs.pop(name, None)
+        without(type(self).__name__, kwargs, **_NOT_TAKEN)
+        self.activation = activations.get(activation)
+        self.recurrent_activation = activations.get(recurrent_activation)
+        self.go_backwards = go_backwards
+        of = self._of(
+            int(units),
+            activations.for_tape_nn(activation),
+            activations.for_tape_nn(recurrent_activation),
+            use_bias,
+            return_sequences,
+            return_state,
+            kernel_initializer=initializers.for_tape_nn(kernel_initializer),
+            recurrent_initializer=initializers.for_tape_nn(recurrent_initializer),
+            bias_initializer=initializers.for_tape_nn(bias_initializer),
+            **gates,
+        )
+        extras = {
+            "kernel_regularizer": kernel_regularizer,
+            "recurrent_kernel_regularizer": recurrent_regularizer,
+            "bias_regularizer": bias_regularizer,
+            "kernel_constraint": kernel_constraint,
+            "recurrent_kernel_constraint": recurrent_constraint,
+            "bias_constraint": bias_constraint,
+        }
+        super().__init__(of, {"activity_regularizer": activity_regularizer, **own}, extras)
+
+    def call(  # type: ignore[override]
+        self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False
+    ) -> Any:
+        """The output of the last step, or of all; with `return_state` the state after it, too."""
+        if mask is not None:
+            raise ValueError(f"{type(self).__name__}: there are no masks")
+        value = native(sequences)
+        if self.go_backwards:
+            value = tc.flip(value, axis=1)
+        state = None if initial_state is None else [native(s) for s in _listed(initial_state)]
+        found = wrap(self.native(value, state))
+        return list(found) if isinstance(found, tuple) else found
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory: see :class:`tape_nn.LSTM`.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.layers.LSTM(4, return_sequences=True)(tf.ones((2, 5, 3))).shape
+    TensorShape([2, 5, 4])
+
+    Args:
+        units: how many numbers come out.
+        activation, recurrent_activation, use_bias, return_sequences, return_state: as for :class:`tape_nn.LSTM`.
+        go_backwards: whether to begin with the last step.
+        kernel_initializer and the others: as for :class:`Dense`.
+        kwargs: `unit_forget_bias`; and as for :class:`Layer`.
+
+    Raises:
+        ValueError: for `dropout`, `recurrent_dropout` and `stateful`, which there are not.
+    """
+
+    _of = nn.LSTM
+
+
+class GRU(_Recurrent):
+    """A gated recurrent unit: see :class:`tape_nn.GRU`; else as :class:`LSTM`."""
+
+    _of = nn.GRU
+
+
+class Bidirectional(Layer):
+    """A recurrent layer over the steps in their order, and another one like it from the last to the first.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.layers.Bidirectional(tf.keras.layers.LSTM(4))(tf.ones((2, 5, 3))).shape
+    TensorShape([2, 8])
+
+    Args:
+        layer: an LSTM or GRU.
+        merge_mode: what is done with the two outputs: "concat", "sum", "mul", "ave", or None for a list.
+        backward_layer: that over the steps backwards, by default like `layer`.
+    """
+
+    def __init__(
+        self, layer: Any, merge_mode: str | None = "concat", backward_layer: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(layer, _Recurrent):
+            raise ValueError(f"Bidirectional takes an LSTM or GRU; got {type(layer).__name__!r}")
+        if merge_mode not in _MERGES:
+            raise ValueError(f"merge_mode must be one of {', '.join(map(repr, _MERGES))}; got {merge_mode!r}")
+        self.forward_layer = layer
+        config = layer.get_config() | {"name": f"backward_{layer.name}", "go_backwards": not layer.go_backwards}
+        self.backward_layer = type(layer).from_config(config) if backward_layer is None else backward_layer
+        self.merge_mode = merge_mode
+
+    def call(self, sequences: Any, initial_state: Any = None, training: bool = False) -> Any:
+        """Both outputs together; with `return_state` the states, too."""
+        states: list[Any] = [None, None]
+        if initial_state is not None:
+            given = _listed(initial_state)
+            states = [given[: len(given) // 2], given[len(given) // 2 :]]
+        forward = _listed(self.forward_layer(sequences, initial_state=states[0]))
+        backward = _listed(self.backward_layer(sequences, initial_state=states[1]))
+        y, z = forward[0], backward[0]
+        if self.backward_layer.return_sequences:
+            z = wrap(tc.flip(native(z), axis=1))
+        merged = _MERGES[self.merge_mode](y, z)
+        if not self.forward_layer.return_state:
+            return merged
+        return [*_listed(merged), *forward[1:], *backward[1:]]
+
+
+class TimeDistributed(Layer):
+    """A layer applied to each step of inputs (examples, steps, ...)."""
+
+    def __init__(self, layer: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.layer = layer
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Shape (examples, steps, ...)."""
+        value = native(inputs)
+        if value.ndim < 3:
+            raise ValueError(f"TimeDistributed takes inputs of shape (examples, steps, ...); got shape {value.shape}")
+        n, steps = value.shape[:2]
+        y = native(self.layer(wrap(tc.reshape(value, (n * steps, *value.shape[2:])))))
+        return wrap(tc.reshape(y, (n, steps, *y.shape[1:])))
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+_MERGES: dict[str | None, Any] = {
+    "concat": lambda y, z: wrap(tc.concat([native(y), native(z)], axis=-1)),
+    "sum": lambda y, z: y + z,
+    "mul": lambda y, z: y * z,
+    "ave": lambda y, z: (y + z) / 2.0,
+    None: lambda y, z: [y, z],
+}

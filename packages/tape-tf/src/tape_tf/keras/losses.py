@@ -1,0 +1,295 @@
+"""`tf.keras.losses`: those of :mod:`tape_nn.losses`, as functions and as classes.
+
+>>> import tape_tf as tf
+>>> tf.keras.losses.MeanSquaredError()([[0.0], [1.0]], [[1.0], [1.0]])
+<tf.Tensor: shape=(), dtype=float32, numpy=0.5>
+>>> tf.keras.losses.mean_squared_error([[0.0, 1.0]], [[2.0, 1.0]]).numpy()
+array([2.], dtype=float32)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import tape_core as tc
+import tape_nn as nn
+from tape_tf.conversion import native, wrap
+from tape_tf.keras.backend import floatx
+from tape_tf.keras.conversion import cast, class_numbers, same_rank
+from tape_tf.keras.naming import by_name, snake_case
+from tape_tf.names import absent
+
+
+def _floats(y_true: Any, y_pred: Any) -> tuple[tc.Tensor, tc.Tensor]:
+    """Predictions as floating numbers, the truth in their dtype and rank."""
+    prediction = native(y_pred)
+    if prediction.dtype.kind != "real floating":
+        prediction = cast(prediction)
+    return same_rank(cast(y_true, prediction.dtype), prediction)
+
+
+def _function(of: Callable[..., Any], text: str, arguments: Callable[..., Any] = _floats) -> Callable[..., Any]:
+    """A loss of tape_nn for arguments as Keras takes them."""
+
+    def loss(y_true: Any, y_pred: Any, *options: Any, **named: Any) -> Any:
+        return wrap(of(*arguments(y_true, y_pred), *options, **named))
+
+    loss.__name__ = loss.__qualname__ = of.__name__
+    loss.__doc__ = f"{text} See :func:`tape_nn.losses.{of.__name__}`."
+    loss.__signature__ = inspect.signature(of)  # type: ignore[attr-defined]
+    return loss
+
+
+mean_squared_error = _function(nn.losses.mean_squared_error, "The mean of `(y_true - y_pred)**2` along the last axis.")
+mean_absolute_error = _function(nn.losses.mean_absolute_error, "The mean of `abs(y_true - y_pred)` there.")
+huber = _function(nn.losses.huber, "Quadratic for small errors, linear for large ones.")
+categorical_crossentropy = _function(nn.losses.categorical_crossentropy, "The cross-entropy of one-hot classes.")
+
+
+def binary_crossentropy(
+    y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
+) -> Any:
+    """The cross-entropy of yes-or-no questions, the mean along `axis`. See :func:`tape_nn.losses.binary_crossentropy`."""
+    truth, prediction = _floats(y_true, y_pred)
+    if axis != -1:
+        truth, prediction = (tc.moveaxis(x, axis, -1) for x in (truth, prediction))
+    return wrap(nn.losses.binary_crossentropy(truth, prediction, from_logits, label_smoothing))
+
+
+def sparse_categorical_crossentropy(
+    y_true: Any, y_pred: Any, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
+) -> Any:
+    """The cross-entropy of class numbers. See :func:`tape_nn.losses.sparse_categorical_crossentropy`.
+
+    Labels may be floating numbers, and have a last axis of length 1.
+    """
+    prediction = native(y_pred)
+    if prediction.dtype.kind != "real floating":
+        prediction = cast(prediction)
+    labels = class_numbers(native(y_true), prediction, axis)
+    options = {"from_logits": from_logits, "ignore_class": ignore_class, "axis": axis}
+    return wrap(nn.losses.sparse_categorical_crossentropy(labels, prediction, **options))
+
+
+class Loss:
+    """Base class of losses: a new one defines `call(y_true, y_pred)`, which gives a loss for each example.
+
+    >>> import tape_tf as tf
+    >>> class Cubic(tf.keras.losses.Loss):
+    ...     def call(self, y_true, y_pred):
+    ...         return tf.reduce_mean(tf.abs(y_true - y_pred) ** 3, axis=-1)
+    >>> Cubic()([[0.0], [0.0]], [[1.0], [2.0]]).numpy()
+    4.5
+
+    Args:
+        name: what it is called.
+        reduction: "sum_over_batch_size" (or "mean"), the mean over the examples, each times its weight;
+            "mean_with_sample_weight", the sum over that of the weights; "sum"; or "none" or None.
+        dtype: of the loss; by default Keras' float type.
+
+    Raises:
+        ValueError: there is no such reduction.
+    """
+
+    def __init__(
+        self, name: str | None = None, reduction: str | None = "sum_over_batch_size", dtype: Any = None
+    ) -> None:
+        self.name = name or snake_case(type(self).__name__)
+        self.reduction = reduction
+        chosen: Any = "sum_over_batch_size" if reduction == "mean" else reduction
+        self.dtype = getattr(dtype, "name", dtype) or floatx()
+        # tape_nn weights and adds up what `call` gives.
+        self.native = nn.losses.Loss(lambda y_true, y_pred: native(self.call(y_true, y_pred)), chosen)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """The loss of a batch.
+
+        Args:
+            sample_weight: a weight for each example.
+        """
+        y_true, y_pred = self._cast(y_true), self._cast(y_pred)
+        if sample_weight is not None:
+            sample_weight = cast(sample_weight, self.dtype)
+            if sample_weight.ndim > 1 and sample_weight.shape[-1] == 1:
+                sample_weight = tc.squeeze(sample_weight, axis=-1)
+        return wrap(self.native(y_true, y_pred, sample_weight))
+
+    def _cast(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._cast(part) for key, part in value.items()}
+        return wrap(cast(value, self.dtype))
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """A loss for each example."""
+        raise NotImplementedError(f"{type(self).__name__} must define call(self, y_true, y_pred)")
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments it was made with."""
+        return {"name": self.name, "reduction": self.reduction}
+
+
+class LossFunctionWrapper(Loss):
+    """A function of `y_true` and `y_pred` as a Loss.
+
+    Args:
+        fn: gives a loss for each example, or their mean.
+        kwargs: further arguments of `fn`.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name or getattr(fn, "__name__", None), reduction, dtype)
+        self.fn = fn
+        self._fn_kwargs = kwargs
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """What the function gives."""
+        if not isinstance(y_true, dict) and not isinstance(y_pred, dict):
+            y_true, y_pred = map(wrap, same_rank(y_true.native, y_pred.native))
+        return self.fn(y_true, y_pred, **self._fn_kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments it was made with."""
+        return super().get_config() | self._fn_kwargs
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}>"
+
+
+class MeanSquaredError(LossFunctionWrapper):
+    """:func:`mean_squared_error` of a batch."""
+
+    def __init__(
+        self, reduction: str | None = "sum_over_batch_size", name: str = "mean_squared_error", dtype: Any = None
+    ) -> None:
+        super().__init__(mean_squared_error, reduction, name, dtype)
+
+
+class MeanAbsoluteError(LossFunctionWrapper):
+    """:func:`mean_absolute_error` of a batch."""
+
+    def __init__(
+        self, reduction: str | None = "sum_over_batch_size", name: str = "mean_absolute_error", dtype: Any = None
+    ) -> None:
+        super().__init__(mean_absolute_error, reduction, name, dtype)
+
+
+class Huber(LossFunctionWrapper):
+    """:func:`huber` of a batch."""
+
+    def __init__(
+        self,
+        delta: float = 1.0,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "huber_loss",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(huber, reduction, name, dtype, delta=delta)
+
+
+class BinaryCrossentropy(LossFunctionWrapper):
+    """:func:`binary_crossentropy` of a batch."""
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "binary_crossentropy",
+        dtype: Any = None,
+    ) -> None:
+        options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
+        super().__init__(binary_crossentropy, reduction, name, dtype, **options)
+
+
+class CategoricalCrossentropy(LossFunctionWrapper):
+    """:func:`categorical_crossentropy` of a batch."""
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "categorical_crossentropy",
+        dtype: Any = None,
+    ) -> None:
+        options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
+        super().__init__(categorical_crossentropy, reduction, name, dtype, **options)
+
+
+class SparseCategoricalCrossentropy(LossFunctionWrapper):
+    """:func:`sparse_categorical_crossentropy` of a batch."""
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        axis: int = -1,
+        name: str = "sparse_categorical_crossentropy",
+        dtype: Any = None,
+    ) -> None:
+        options = {"from_logits": from_logits, "ignore_class": ignore_class, "axis": axis}
+        super().__init__(sparse_categorical_crossentropy, reduction, name, dtype, **options)
+
+
+mse = MSE = mean_squared_error
+mae = MAE = mean_absolute_error
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        mean_squared_error,
+        mean_absolute_error,
+        huber,
+        binary_crossentropy,
+        categorical_crossentropy,
+        sparse_categorical_crossentropy,
+    )
+} | {"mse": mse, "MSE": MSE, "mae": mae, "MAE": MAE}
+_CLASSES: dict[str, type[Loss]] = {
+    kind.__name__: kind
+    for kind in (
+        MeanSquaredError,
+        MeanAbsoluteError,
+        Huber,
+        BinaryCrossentropy,
+        CategoricalCrossentropy,
+        SparseCategoricalCrossentropy,
+    )
+}
+
+__all__ = sorted([*_FUNCTIONS, *_CLASSES, "Loss", "get"])
+
+
+def get(identifier: Any) -> Any:
+    """The loss of this name; a callable, or None, is passed through, a class is called.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if isinstance(identifier, type) and issubclass(identifier, Loss):
+        return identifier()
+    if identifier is None or callable(identifier):
+        return identifier
+    found = by_name("loss", identifier, _FUNCTIONS | _CLASSES)
+    return found() if isinstance(found, type) else found
+
+
+def as_loss(identifier: Any) -> Loss:
+    """A loss for `compile`: a Loss, a function or the name of one."""
+    found = get(identifier)
+    return found if isinstance(found, Loss) else LossFunctionWrapper(found, name=getattr(found, "__name__", "loss"))
+
+
+__getattr__ = absent("keras.losses")

@@ -1,0 +1,438 @@
+"""`tf.keras.metrics`: those of :mod:`tape_nn.metrics`, with TensorFlow's names.
+
+>>> import tape_tf as tf
+>>> accuracy = tf.keras.metrics.SparseCategoricalAccuracy()
+>>> accuracy.update_state([1, 0], [[0.2, 0.8], [0.3, 0.7]])
+>>> accuracy.result()
+<tf.Tensor: shape=(), dtype=float32, numpy=0.5>
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import tape_core as tc
+import tape_nn as nn
+from tape_tf.conversion import convert_to_tensor, native, wrap
+from tape_tf.keras import initializers, losses
+from tape_tf.keras.backend import floatx
+from tape_tf.keras.conversion import autocast, cast, class_numbers, same_rank
+from tape_tf.keras.naming import auto_name, by_name, snake_case
+from tape_tf.names import absent
+from tape_tf.variable import Variable
+
+
+class Metric:
+    """Base class of metrics. A new one defines `update_state`, `result` and, with variables of its own, `__init__`.
+
+    >>> import tape_tf as tf
+    >>> class Positives(tf.keras.metrics.Metric):
+    ...     def __init__(self, name="positives", **kwargs):
+    ...         super().__init__(name=name, **kwargs)
+    ...         self.count = self.add_weight(name="count", initializer="zeros")
+    ...     def update_state(self, y_true, y_pred, sample_weight=None):
+    ...         self.count.assign_add(tf.reduce_sum(tf.cast(y_pred > 0.5, tf.float32)))
+    ...     def result(self):
+    ...         return self.count
+    >>> positives = Positives()
+    >>> positives([0.0, 1.0], tf.constant([0.6, 0.9])).numpy()
+    np.float32(2.0)
+    >>> positives.reset_state()
+    >>> positives.result().numpy()
+    np.float32(0.0)
+
+    Args:
+        name: what it is called in logs.
+        dtype: of the result; by default Keras' float type.
+    """
+
+    def __init__(self, dtype: Any = None, name: str | None = None) -> None:
+        self.name = name or auto_name(type(self).__name__)
+        self._dtype = getattr(dtype, "name", dtype) or floatx()
+        self._variables: list[Variable] = []
+
+    @property
+    def dtype(self) -> str:
+        """Of the result."""
+        return str(self._dtype)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables made with :meth:`add_weight`; metrics of this module have none, they count in Python."""
+        return list(self._variables)
+
+    def add_variable(
+        self, shape: Any, initializer: Any, dtype: Any = None, name: str | None = None, **kwargs: Any
+    ) -> Any:
+        """A variable that is not trained and that :meth:`reset_state` sets to 0."""
+        value = initializers.get(initializer)(tuple(shape), dtype=dtype or self.dtype)
+        variable = Variable(value, trainable=False, name=name)
+        self._variables.append(variable)
+        return variable
+
+    def add_weight(
+        self, shape: Any = (), initializer: Any = "zeros", dtype: Any = None, name: str | None = None
+    ) -> Any:
+        """:meth:`add_variable`, by default a number."""
+        return self.add_variable(shape, initializer, dtype, name)
+
+    def update_state(self, *args: Any, **kwargs: Any) -> Any:
+        """Take in a batch."""
+        raise NotImplementedError(f"{type(self).__name__} must define update_state")
+
+    def result(self) -> Any:
+        """The metric of all batches since the last reset."""
+        raise NotImplementedError(f"{type(self).__name__} must define result(self)")
+
+    def reset_state(self) -> None:
+        """Forget all batches."""
+        for variable in self._variables:
+            variable.assign(wrap(tc.zeros_like(variable.native)))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Take in a batch; then the result."""
+        self.update_state(*args, **kwargs)
+        return self.result()
+
+    def get_config(self) -> dict[str, Any]:
+        """The name and the dtype."""
+        return {"name": self.name, "dtype": self.dtype}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}>"
+
+
+class _Native(Metric):
+    """A metric of tape_nn."""
+
+    _nan: ClassVar[float] = 0.0  # what Keras gives before the first batch
+
+    def __init__(self, of: nn.metrics.Metric, name: str | None, dtype: Any) -> None:
+        super().__init__(dtype, name)
+        self.native = of
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Take in a batch.
+
+        Args:
+            sample_weight: a weight for each example.
+        """
+        self.native.update(*self._inputs(native(y_true), native(y_pred)), _weights(sample_weight))
+
+    def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        y_true, y_pred = same_rank(y_true, y_pred)
+        return cast(y_true, self.dtype), cast(y_pred, self.dtype)
+
+    def result(self) -> Any:
+        """The metric of all batches since the last reset."""
+        value = self.native.result()
+        return convert_to_tensor(self._nan if math.isnan(value) and self._empty() else value, dtype=self.dtype)
+
+    def _empty(self) -> bool:
+        return self.native.state_dict().get("count", 1) == 0
+
+    def reset_state(self) -> None:
+        """Forget all batches."""
+        self.native.reset()
+
+
+class Mean(_Native):
+    """The mean of numbers: `update_state(values, sample_weight)`.
+
+    >>> import tape_tf as tf
+    >>> mean = tf.keras.metrics.Mean()
+    >>> mean.update_state([1.0, 3.0])
+    >>> mean(8.0).numpy()
+    np.float32(4.0)
+    """
+
+    def __init__(self, name: str | None = "mean", dtype: Any = None) -> None:
+        super().__init__(nn.metrics.Mean(), name, dtype)
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+        """Take in numbers."""
+        self.native.update(cast(values, self.dtype), _weights(sample_weight))  # type: ignore[call-arg]
+
+
+class Sum(Mean):
+    """The sum of numbers: `update_state(values, sample_weight)`."""
+
+    def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
+        super().__init__(name, dtype)
+
+    def result(self) -> Any:
+        """The sum of all numbers since the last reset."""
+        return convert_to_tensor(self.native.state_dict()["total"], dtype=self.dtype)
+
+
+class _Values(nn.metrics.Metric):
+    """The mean of what a function gives for each example."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def values(self, y_true: Any, y_pred: Any) -> Any:
+        return native(self.function(wrap(y_true), wrap(y_pred)))
+
+
+class MeanMetricWrapper(_Native):
+    """The mean of a function `fn(y_true, y_pred, **kwargs)`, which gives a number for each example.
+
+    >>> import tape_tf as tf
+    >>> metric = tf.keras.metrics.MeanMetricWrapper(tf.keras.losses.mean_squared_error, name="mse")
+    >>> metric([[0.0], [0.0]], [[1.0], [3.0]]).numpy()
+    np.float32(5.0)
+    """
+
+    def __init__(self, fn: Callable[..., Any], name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
+        super().__init__(
+            _Values(lambda y_true, y_pred: fn(y_true, y_pred, **kwargs)), name or getattr(fn, "__name__", None), dtype
+        )
+        self._fn = fn
+
+
+def _of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
+    """The mean of a loss over all examples."""
+    options = [p for p in inspect.signature(loss).parameters.values() if p.name not in ("y_true", "y_pred")]
+    label = snake_case(kind)
+
+    def __init__(self: Any, name: str = label, dtype: Any = None, **kwargs: Any) -> None:
+        if unknown := sorted(kwargs.keys() - {p.name for p in options}):
+            raise TypeError(f"{kind} has no argument {', '.join(unknown)}")
+        MeanMetricWrapper.__init__(self, loss, name, dtype, **kwargs)
+
+    text = f"The mean of :func:`tf.keras.losses.{loss.__name__}` over all examples."
+    return type(kind, (MeanMetricWrapper,), {"__init__": __init__, "__doc__": text, "__module__": __name__})
+
+
+MeanSquaredError = _of_loss(losses.mean_squared_error, "MeanSquaredError")
+MeanAbsoluteError = _of_loss(losses.mean_absolute_error, "MeanAbsoluteError")
+BinaryCrossentropy = _of_loss(losses.binary_crossentropy, "BinaryCrossentropy")
+CategoricalCrossentropy = _of_loss(losses.categorical_crossentropy, "CategoricalCrossentropy")
+SparseCategoricalCrossentropy = _of_loss(losses.sparse_categorical_crossentropy, "SparseCategoricalCrossentropy")
+
+
+class RootMeanSquaredError(MeanMetricWrapper):
+    """The root of the mean of all squared errors."""
+
+    def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
+        super().__init__(lambda y_true, y_pred: (y_pred - y_true) ** 2, name, dtype)
+
+    def result(self) -> Any:
+        """The root."""
+        return super().result() ** 0.5
+
+
+class Accuracy(_Native):
+    """How often `y_pred` equals `y_true`, both class numbers."""
+
+    def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
+        super().__init__(nn.metrics.Accuracy(), name, dtype)
+
+
+class BinaryAccuracy(_Native):
+    """How often `y_pred > threshold` says what `y_true`, 0 or 1, is."""
+
+    def __init__(self, name: str | None = "binary_accuracy", dtype: Any = None, threshold: float = 0.5) -> None:
+        super().__init__(nn.metrics.BinaryAccuracy(threshold), name, dtype)
+
+
+class CategoricalAccuracy(_Native):
+    """How often the largest of `y_pred` is where `y_true`, one-hot, is 1."""
+
+    def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None) -> None:
+        super().__init__(nn.metrics.CategoricalAccuracy(), name, dtype)
+
+
+class _Classes(_Native):
+    """With class numbers as truth."""
+
+    def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        y_pred = autocast(y_pred, self.dtype)
+        return class_numbers(y_true, y_pred), y_pred
+
+
+class SparseCategoricalAccuracy(_Classes):
+    """How often the largest of `y_pred` is the class that `y_true` names."""
+
+    def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None) -> None:
+        super().__init__(nn.metrics.SparseCategoricalAccuracy(), name, dtype)
+
+
+def _in_top(k: int) -> Callable[[Any, Any], Any]:
+    def values(labels: Any, y_pred: Any) -> Any:
+        own = tc.take_along_axis(y_pred.native, tc.expand_dims(labels.native, axis=-1), axis=-1)
+        return tc.count_nonzero(y_pred.native > own, axis=-1) < k
+
+    return values
+
+
+class SparseTopKCategoricalAccuracy(_Classes):
+    """How often the class that `y_true` names is among the `k` largest of `y_pred`."""
+
+    def __init__(self, k: int = 5, name: str | None = "sparse_top_k_categorical_accuracy", dtype: Any = None) -> None:
+        super().__init__(_Values(_in_top(k)), name, dtype)
+
+
+class TopKCategoricalAccuracy(_Native):
+    """How often the class where `y_true`, one-hot, is 1 is among the `k` largest of `y_pred`."""
+
+    def __init__(self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None) -> None:
+        super().__init__(_Values(_in_top(k)), name, dtype)
+
+    def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        return tc.argmax(y_true, axis=-1), autocast(y_pred, self.dtype)
+
+
+class _Share(_Native):
+    """The share of one kind of examples that are of the other kind, too."""
+
+    def __init__(self, thresholds: float | None = None, name: str | None = None, dtype: Any = None) -> None:
+        if thresholds is not None and not isinstance(thresholds, int | float):
+            raise ValueError(f"{type(self).__name__}: thresholds must be one number; got {thresholds!r}")
+        super().__init__(nn.metrics.Mean(), name or auto_name(type(self).__name__), dtype)
+        self.thresholds = 0.5 if thresholds is None else float(thresholds)
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Take in a batch: 0 or 1, probabilities of the same shape, and a weight for each."""
+        truth, prediction = self._inputs(native(y_true), native(y_pred))
+        if truth.shape != prediction.shape:
+            raise ValueError(f"{self.name}: y_true of shape {truth.shape} and y_pred of {prediction.shape} differ")
+        of, among = self._kinds(truth > 0.5, prediction > self.thresholds)
+        weight = cast(wrap(among), self.dtype)
+        if sample_weight is not None:
+            given = _weights(sample_weight)
+            weight = weight * tc.reshape(given, given.shape + (1,) * (weight.ndim - given.ndim))
+        self.native.update(of, weight)  # type: ignore[call-arg]
+
+    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        raise NotImplementedError
+
+
+class Precision(_Share):
+    """How many of those with `y_pred > thresholds` (0.5) have `y_true` 1; 0 while there are none.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.metrics.Precision()([0, 1, 1, 1], [0.9, 0.0, 0.8, 0.7]).numpy().round(4)
+    np.float32(0.6667)
+    """
+
+    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        return positive, predicted
+
+
+class Recall(_Share):
+    """How many of those with `y_true` 1 have `y_pred > thresholds` (0.5); 0 while there are none."""
+
+    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        return predicted, positive
+
+
+class AUC(_Native):
+    """The area under the ROC curve, exact: see :class:`tape_nn.metrics.AUC`.
+
+    Keras adds up over `num_thresholds` instead; that argument is taken and has no effect.
+
+    Args:
+        curve: "ROC", the only one there is.
+        from_logits: no effect, since only the order of the predictions counts.
+
+    Raises:
+        ValueError: another curve is asked for.
+    """
+
+    def __init__(
+        self,
+        num_thresholds: int = 200,
+        curve: str = "ROC",
+        summation_method: str = "interpolation",
+        name: str | None = None,
+        dtype: Any = None,
+        from_logits: bool = False,
+    ) -> None:
+        if curve != "ROC":
+            raise ValueError(f"AUC: there is only curve='ROC'; got {curve!r}")
+        super().__init__(nn.metrics.AUC(), name or auto_name("auc"), dtype)
+
+    def _empty(self) -> bool:
+        truth = self.native.state_dict()["truth"]
+        return len(set(truth)) < 2
+
+
+def _weights(sample_weight: Any) -> Any:
+    return None if sample_weight is None else native(sample_weight)
+
+
+def _each_example(metric: type[_Native]) -> Callable[..., Any]:
+    """The metric's number for each example, as a function."""
+    label = snake_case(metric.__name__)
+
+    def values(y_true: Any, y_pred: Any, **options: Any) -> Any:
+        made = metric(**options)
+        return wrap(cast(wrap(made.native.values(*made._inputs(native(y_true), native(y_pred)))), made.dtype))
+
+    values.__name__ = values.__qualname__ = label
+    values.__doc__ = f"For each example what :class:`{metric.__name__}` takes the mean of, 0 or 1."
+    return values
+
+
+binary_accuracy = _each_example(BinaryAccuracy)
+categorical_accuracy = _each_example(CategoricalAccuracy)
+sparse_categorical_accuracy = _each_example(SparseCategoricalAccuracy)
+top_k_categorical_accuracy = _each_example(TopKCategoricalAccuracy)
+sparse_top_k_categorical_accuracy = _each_example(SparseTopKCategoricalAccuracy)
+
+_CLASSES: dict[str, type[Metric]] = {
+    name: value
+    for name, value in list(globals().items())
+    if isinstance(value, type) and issubclass(value, Metric) and not name.startswith("_")
+}
+_BY_NAME: dict[str, Any] = {
+    **_CLASSES,
+    **{snake_case(name): kind for name, kind in _CLASSES.items()},
+    **dict.fromkeys(("mse", "MSE"), MeanSquaredError),
+    **dict.fromkeys(("mae", "MAE"), MeanAbsoluteError),
+}
+
+__all__ = sorted([*_CLASSES, *(f.__name__ for f in (binary_accuracy, categorical_accuracy, sparse_categorical_accuracy,
+                  top_k_categorical_accuracy, sparse_top_k_categorical_accuracy)), "get"])  # fmt: skip
+
+
+def get(identifier: Any) -> Any:
+    """The metric of this name; a callable, or None, is passed through, a class is called.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if isinstance(identifier, type) and issubclass(identifier, Metric):
+        return identifier()
+    if identifier is None or callable(identifier):
+        return identifier
+    if identifier in ("huber",):
+        return losses.huber
+    return by_name("metric", identifier, _BY_NAME)()
+
+
+def as_metric(identifier: Any, y_true: Any, y_pred: Any) -> Metric:
+    """A metric for `compile`: a Metric, a function or a name; "accuracy" by the shapes of labels and predictions."""
+    if identifier in ("accuracy", "acc") if isinstance(identifier, str) else False:
+        classes = y_pred.shape[-1] if y_pred.shape else 1
+        kind: type[Metric] = CategoricalAccuracy
+        if classes == 1:
+            kind = BinaryAccuracy
+        elif len(y_true.shape) < len(y_pred.shape) or y_true.shape[-1] == 1:
+            kind = SparseCategoricalAccuracy
+        return kind(name=identifier)
+    found = get(identifier)
+    if not isinstance(found, Metric):
+        found = MeanMetricWrapper(found, name=getattr(found, "__name__", "metric"))
+    if isinstance(identifier, str):
+        found.name = identifier
+    return found
+
+
+__getattr__ = absent("keras.metrics")

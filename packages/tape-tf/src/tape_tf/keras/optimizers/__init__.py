@@ -1,0 +1,369 @@
+"""`tf.keras.optimizers`: those of tape_nn, for the façade's Variables.
+
+>>> import tape_tf as tf
+>>> w = tf.Variable([1.0, 2.0])
+>>> optimizer = tf.keras.optimizers.SGD(learning_rate=0.25)
+>>> with tf.GradientTape() as tape:
+...     loss = tf.reduce_sum(w * w)
+>>> optimizer.apply_gradients(zip(tape.gradient(loss, [w]), [w])).numpy()
+np.int64(1)
+>>> w.numpy()
+array([0.5, 1. ], dtype=float32)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import tape_core as tc
+import tape_nn as nn
+from tape_tf.conversion import convert_to_tensor, unwrap, wrap
+from tape_tf.keras.backend import floatx
+from tape_tf.keras.naming import auto_name, by_name
+from tape_tf.keras.optimizers import schedules
+from tape_tf.names import absent
+from tape_tf.variable import Variable
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lion",
+    "Nadam",
+    "Optimizer",
+    "RMSprop",
+    "get",
+    "schedules",
+]
+
+
+class Optimizer:
+    """What all optimizers share; see :class:`tape_nn.Optimizer`, which new ones are made from.
+
+    Args:
+        learning_rate: a number, a schedule of `tf.keras.optimizers.schedules`, or a function without arguments.
+        weight_decay, clipnorm, clipvalue, global_clipnorm: as for :class:`tape_nn.Optimizer`.
+        use_ema: whether to average the variables; `finalize_variable_values` then sets them to the averages.
+        ema_momentum: the part of an average that stays at each update.
+        ema_overwrite_frequency: the variables are set to their averages after so many updates.
+        loss_scale_factor: `scale_loss` multiplies by it, and gradients are divided by it.
+        name: what it is called.
+
+    Raises:
+        TypeError: an argument is none of the optimizer's.
+        ValueError: a number is out of range.
+    """
+
+    _of: ClassVar[type[nn.Optimizer]]
+
+    def __init__(
+        self,
+        *args: Any,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        jit_compile: bool = True,
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        kind = type(self)
+        if not hasattr(kind, "_of"):
+            raise TypeError(
+                "tf.keras.optimizers.Optimizer is no optimizer by itself; for a new one derive from tape_nn.Optimizer, "
+                "and use it with tensor.native and variable.native"
+            )
+        if gradient_accumulation_steps is not None:
+            raise ValueError(
+                f"{kind.__name__}: gradient_accumulation_steps is not taken; add gradients up, and apply them every so "
+                "many steps"
+            )
+        if "lr" in options or "decay" in options:
+            raise ValueError(
+                f"{kind.__name__}: use learning_rate, and a schedule for its decay, instead of lr and decay"
+            )
+        try:
+            given = inspect.signature(kind._of.__init__).bind(None, *args, **options)
+        except TypeError as error:
+            raise TypeError(f"{kind.__name__}: {error}") from None
+        given.apply_defaults()
+        rate = given.arguments["learning_rate"]
+        given.arguments["learning_rate"] = 0.0
+        self.native = kind._of(*given.args[1:], **given.kwargs)
+        self.name = name or auto_name(kind.__name__)
+        self.learning_rate = rate
+        self.loss_scale_factor = None if loss_scale_factor is None else float(loss_scale_factor)
+        self.use_ema, self.ema_momentum = use_ema, ema_momentum
+        self.ema_overwrite_frequency = ema_overwrite_frequency
+        self._average: nn.ExponentialMovingAverage | None = None
+        self._known: list[Variable] = []
+        self.built = False
+
+    def __getattr__(self, name: str) -> Any:
+        """The options it was made with, such as `beta_1`."""
+        if name.startswith("_") or name == "native":
+            raise AttributeError(name)
+        if name == "minimize":
+            raise AttributeError(
+                "an optimizer has no minimize: take the gradients with tf.GradientTape, and apply_gradients"
+            )
+        if name not in vars(self.native):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.native, name)
+
+    @property
+    def learning_rate(self) -> Any:
+        """How far an update goes: a Variable, or with a schedule its value for the next update.
+
+        It can be set to a number, or to a schedule where there was one.
+        """
+        return self._rate if self._schedule is None else convert_to_tensor(self.native.learning_rate, dtype=floatx())
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        schedule = value if callable(value) and not hasattr(value, "native") else None
+        if isinstance(value, schedules.LearningRateSchedule):
+            schedule = value
+        if schedule is None:
+            number = float(value)
+            self.native.learning_rate = number  # checks it
+            if getattr(self, "_schedule", self) is None:
+                self._rate.assign(number)
+            else:
+                self._rate = Variable(number, trainable=False, name="learning_rate", dtype=floatx())
+            rate = self._rate.native
+            self.native.learning_rate = lambda step: float(rate.backend.numpy(rate.array))
+        elif isinstance(schedule, schedules.LearningRateSchedule):
+            self.native.learning_rate = lambda step: float(schedule(step))
+        else:
+            self.native.learning_rate = lambda step: float(schedule())
+        self._schedule = schedule
+
+    lr = learning_rate
+
+    @property
+    def iterations(self) -> Any:
+        """How many updates were applied: an int64 tensor."""
+        return convert_to_tensor(self.native.iterations, dtype="int64")
+
+    @iterations.setter
+    def iterations(self, value: Any) -> None:
+        self.native.iterations = int(value)
+
+    @property
+    def variables(self) -> list[Any]:
+        """What is remembered: the number of updates, the learning rate, and for each variable what there is."""
+        rate = [] if self._schedule is not None else [self._rate]
+        names = {str(k): variable.native for k, variable in enumerate(self._known)}
+        state = self.native.state_dict(names)
+        slots = [wrap(value) for key, value in state.items() if "/" in key and not key.endswith("/started")]
+        return [self.iterations, *rate, *slots]
+
+    def build(self, variables: Iterable[Variable]) -> None:
+        """Say what is to be updated; the first :meth:`apply_gradients` does it, too.
+
+        Raises:
+            TypeError: one is no Variable.
+        """
+        self._known = list(variables)
+        for variable in self._known:
+            if not isinstance(variable, Variable):
+                raise TypeError(f"{type(self).__name__}.build takes tf.Variables; got {type(variable).__name__!r}")
+        self.native.build([variable.native for variable in self._known])
+        if self.use_ema:
+            named = {str(k): variable.native for k, variable in enumerate(self._known)}
+            self._average = nn.ExponentialMovingAverage(named, self.ema_momentum)
+        self.built = True
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Any:
+        """Update variables once; returns the number of updates.
+
+        Args:
+            grads_and_vars: (gradient, variable) pairs. Where a gradient is None the variable is skipped with a warning.
+
+        Raises:
+            ValueError: no variable has a gradient, there are no pairs, a variable was not there when the optimizer was
+                built, or a gradient's shape is not its variable's.
+            TypeError: for what is not a pair or not a Variable. Nothing is changed.
+        """
+        pairs = list(grads_and_vars)
+        if not pairs:
+            raise ValueError("No gradients provided for any variable: apply_gradients was given no pairs.")
+        for pair in pairs:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise TypeError(
+                    "apply_gradients takes (gradient, variable) pairs, such as zip(gradients, variables); got an element "
+                    f"of type {type(pair).__name__!r}"
+                )
+        return self._apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None) -> Any:
+        """Update variables once, by gradients in their order.
+
+        Args:
+            trainable_variables: by default those the optimizer was built with.
+
+        Raises:
+            ValueError: they are not as many as the gradients; or as for :meth:`apply_gradients`.
+        """
+        variables = self._known if trainable_variables is None else list(trainable_variables)
+        if len(grads) != len(variables):
+            raise ValueError(f"apply: {len(grads)} gradients for {len(variables)} variables")
+        return self._apply(list(grads), variables) if grads else self.iterations
+
+    def _apply(self, gradients: list[Any], variables: list[Any]) -> Any:
+        for gradient, variable in zip(gradients, variables, strict=True):
+            if not isinstance(variable, Variable):
+                raise TypeError(
+                    "apply_gradients takes (gradient, variable) pairs; the second of this pair is no tf.Variable but of "
+                    f"type {type(variable).__name__!r}"
+                    + (". Are the two swapped?" if isinstance(gradient, Variable) else "")
+                )
+        if not self.built:
+            self.build(variables)
+        known = {id(variable) for variable in self._known}
+        for variable in variables:
+            if id(variable) not in known:
+                raise ValueError(
+                    f"Unknown variable: {variable}. This optimizer can only be called for the variables it was originally "
+                    "built with. When working with a new set of variables, you should recreate a new optimizer instance."
+                )
+        natives = [unwrap(gradient) for gradient in gradients]
+        if self.loss_scale_factor is not None:
+            natives = [_divided(gradient, self.loss_scale_factor) for gradient in natives]
+        self.native.apply_gradients(zip(natives, (variable.native for variable in variables), strict=True))
+        for gradient, variable in zip(gradients, variables, strict=True):
+            if gradient is not None and variable.constraint is not None:
+                variable.assign(variable.constraint(variable))
+        if self._average is not None:
+            self._average.update()
+            every = self.ema_overwrite_frequency
+            if every and self.native.iterations % every == 0:
+                self.finalize_variable_values(self._known)
+        return self.iterations
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss times `loss_scale_factor`."""
+        return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor
+
+    def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
+        """With `use_ema` set the variables to their averages."""
+        if self._average is not None:
+            averages = self._average.state_dict()
+            named = {id(variable): str(k) for k, variable in enumerate(self._known)}
+            for variable in var_list:
+                if (name := named.get(id(variable))) in averages:
+                    variable.assign(wrap(averages[name]))
+
+    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+        """Leave variables out of weight decay: those in `var_list`, and those whose name holds one of `var_names`."""
+        chosen = [variable.native for variable in var_list or []]
+        chosen += [v.native for v in self._known if any(part in v.name for part in var_names or [])]
+        self.native.exclude_from_weight_decay(chosen)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments it was made with."""
+        names = [n for n in inspect.signature(type(self)._of.__init__).parameters if n not in ("self", "options")]
+        common = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
+        rate = float(self._rate) if self._schedule is None else self._schedule
+        config = {name: getattr(self.native, name) for name in (*names, *common) if name != "learning_rate"}
+        return {"name": self.name, "learning_rate": rate, **config}
+
+
+def _divided(gradient: Any, factor: float) -> Any:
+    if gradient is None:
+        return None
+    if isinstance(gradient, tc.IndexedSlices):
+        return tc.IndexedSlices(gradient.values / factor, gradient.indices, gradient.dense_shape)
+    return gradient / factor
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent: see :class:`tape_nn.SGD`."""
+
+    _of = nn.SGD
+
+
+class RMSprop(Optimizer):
+    """RMSprop: see :class:`tape_nn.RMSprop`."""
+
+    _of = nn.RMSprop
+
+
+class Adagrad(Optimizer):
+    """Adagrad: see :class:`tape_nn.Adagrad`."""
+
+    _of = nn.Adagrad
+
+
+class Adadelta(Optimizer):
+    """Adadelta: see :class:`tape_nn.Adadelta`."""
+
+    _of = nn.Adadelta
+
+
+class Adam(Optimizer):
+    """Adam: see :class:`tape_nn.Adam`."""
+
+    _of = nn.Adam
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay: see :class:`tape_nn.AdamW`."""
+
+    _of = nn.AdamW
+
+
+class Adamax(Optimizer):
+    """Adamax: see :class:`tape_nn.Adamax`."""
+
+    _of = nn.Adamax
+
+
+class Nadam(Optimizer):
+    """Nadam: see :class:`tape_nn.Nadam`."""
+
+    _of = nn.Nadam
+
+
+class Ftrl(Optimizer):
+    """FTRL-Proximal: see :class:`tape_nn.Ftrl`."""
+
+    _of = nn.Ftrl
+
+
+class Lion(Optimizer):
+    """Lion: see :class:`tape_nn.Lion`."""
+
+    _of = nn.Lion
+
+
+_BY_NAME: dict[str, type[Optimizer]] = {
+    name: kind
+    for kind in (SGD, RMSprop, Adagrad, Adadelta, Adam, AdamW, Adamax, Nadam, Ftrl, Lion)
+    for name in (kind.__name__, kind.__name__.lower())
+}
+
+
+def get(identifier: Any) -> Optimizer:
+    """The optimizer of this name, with its defaults; an Optimizer is passed through, a class is called.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if isinstance(identifier, Optimizer):
+        return identifier
+    if isinstance(identifier, type) and issubclass(identifier, Optimizer):
+        return identifier()
+    made: Optimizer = by_name("optimizer", identifier, _BY_NAME)()
+    return made
+
+
+__getattr__ = absent("keras.optimizers")

@@ -1,0 +1,89 @@
+"""`tf.keras.optimizers.schedules`: learning rates that change with the number of updates."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import tape_nn as nn
+from tape_tf.conversion import convert_to_tensor
+from tape_tf.keras.backend import floatx
+
+__all__ = [
+    "CosineDecay",
+    "CosineDecayRestarts",
+    "ExponentialDecay",
+    "InverseTimeDecay",
+    "LearningRateSchedule",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
+]
+
+
+class LearningRateSchedule:
+    """Base class of schedules: `__call__(step)` gives the learning rate.
+
+    >>> import tape_tf as tf
+    >>> class Halves(tf.keras.optimizers.schedules.LearningRateSchedule):
+    ...     def __call__(self, step):
+    ...         return 0.5 ** int(step)
+    >>> float(tf.keras.optimizers.SGD(Halves()).learning_rate)
+    1.0
+    """
+
+    def __call__(self, step: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define __call__(self, step)")
+
+
+class _Native(LearningRateSchedule):
+    """A schedule of tape_nn, whose arguments are Keras'."""
+
+    _of: ClassVar[Any]
+
+    def __init__(self, *args: Any, name: str | None = None, **arguments: Any) -> None:
+        self.native = self._of(*args, **arguments)
+        self.name = name or type(self).__name__
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "native":
+            raise AttributeError(name)
+        return getattr(self.native, name)
+
+    def __call__(self, step: Any) -> Any:
+        return convert_to_tensor(self.native(int(step)), dtype=floatx())
+
+
+class ExponentialDecay(_Native):
+    """`initial_learning_rate * decay_rate ** (step / decay_steps)`: see :class:`tape_nn.schedules.ExponentialDecay`."""
+
+    _of = nn.schedules.ExponentialDecay
+
+
+class CosineDecay(_Native):
+    """Half a cosine, after a warm-up on request: see :class:`tape_nn.schedules.CosineDecay`."""
+
+    _of = nn.schedules.CosineDecay
+
+
+class CosineDecayRestarts(_Native):
+    """Cosines that start again: see :class:`tape_nn.schedules.CosineDecayRestarts`."""
+
+    _of = nn.schedules.CosineDecayRestarts
+
+
+class InverseTimeDecay(_Native):
+    """`initial_learning_rate / (1 + decay_rate * step / decay_steps)`: see
+    :class:`tape_nn.schedules.InverseTimeDecay`."""
+
+    _of = nn.schedules.InverseTimeDecay
+
+
+class PiecewiseConstantDecay(_Native):
+    """One value up to each boundary: see :class:`tape_nn.schedules.PiecewiseConstantDecay`."""
+
+    _of = nn.schedules.PiecewiseConstantDecay
+
+
+class PolynomialDecay(_Native):
+    """From one value to another along a power: see :class:`tape_nn.schedules.PolynomialDecay`."""
+
+    _of = nn.schedules.PolynomialDecay

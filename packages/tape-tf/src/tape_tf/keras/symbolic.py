@@ -1,0 +1,220 @@
+"""`tf.keras.Input` and what layers make of it: which layer is called on what, and the shapes that come out.
+
+Shapes are found by calling the layer, on ones, with two numbers in place of each length that is not known: a length
+that comes out differently is not known either.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tape_core as tc
+from tape_tf import dtypes
+from tape_tf.conversion import wrap
+from tape_tf.keras.backend import floatx
+from tape_tf.keras.naming import auto_name
+from tape_tf.keras.structures import leaves, mapped
+from tape_tf.shapes import TensorShape
+
+
+class KerasTensor:
+    """A value that is not there yet: the input of a model, or what layers make of it.
+
+    >>> import tape_tf as tf
+    >>> x = tf.keras.Input(shape=(4,))
+    >>> tf.keras.layers.Dense(2)(x).shape
+    TensorShape([None, 2])
+
+    Operators make such values of such values; functions of `tf` need tensors: put them into a
+    `tf.keras.layers.Lambda` or into a layer's `call`.
+    """
+
+    def __init__(self, shape: Any, dtype: Any, name: str, node: Node | None = None) -> None:
+        self.shape = TensorShape(shape)
+        self.dtype = dtypes.as_dtype(dtype)
+        self.name = name
+        self.node = node
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def _probe(self, length: int) -> Any:
+        """A tensor of this shape, with this number in place of lengths that are not known."""
+        shape = tuple([length if n is None else n for n in self.shape])
+        make = tc.ones if self.dtype.is_floating else tc.zeros
+        return wrap(make(shape, dtype=self.dtype.native))
+
+    def __tf_tensor__(self, *args: Any) -> Any:
+        raise ValueError(
+            "A KerasTensor cannot be used as input to a TensorFlow function: it has no value yet. Use it in a layer, such "
+            "as tf.keras.layers.Lambda(lambda x: ...), or in the call of a layer of your own"
+        )
+
+    __array__ = __tf_tensor__
+
+    def __bool__(self) -> bool:
+        raise TypeError("A symbolic KerasTensor cannot be used as a boolean.")
+
+    def __iter__(self) -> Any:
+        raise TypeError("Iterating over a symbolic KerasTensor is not supported.")
+
+    def __getitem__(self, key: Any) -> Any:
+        return _operation("get_item", lambda x: x[key])(self)
+
+    def __repr__(self) -> str:
+        return f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
+
+
+def _operation(name: str, function: Callable[..., Any]) -> Any:
+    from tape_tf.keras.layers.core import Operation
+
+    return Operation(function, name=auto_name(name))
+
+
+def _operator(name: str, reflected: bool) -> None:
+    function = getattr(operator, name)
+
+    def forward(self: KerasTensor, *others: Any) -> Any:
+        return _operation(name, function)(self, *others)
+
+    def backward(self: KerasTensor, other: Any) -> Any:
+        return _operation(name, lambda x, y: function(y, x))(self, other)
+
+    setattr(KerasTensor, f"__{name}__", forward)
+    if reflected:
+        setattr(KerasTensor, f"__r{name}__", backward)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+    _operator(_name, reflected=True)
+for _name in ("lt", "le", "gt", "ge", "neg", "abs"):
+    _operator(_name, reflected=False)
+
+
+@dataclass(eq=False)
+class Node:
+    """One symbolic call."""
+
+    layer: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: Any = None
+
+    @property
+    def parents(self) -> list[KerasTensor]:
+        """What it was called on."""
+        return [leaf for leaf in leaves((self.args, self.kwargs)) if isinstance(leaf, KerasTensor)]
+
+    @property
+    def inputs(self) -> Any:
+        """The first argument, or where there are several symbolic ones all of them."""
+        found = self.parents
+        return found[0] if len(found) == 1 else found
+
+
+def Input(
+    shape: Any = None,
+    batch_size: int | None = None,
+    dtype: Any = None,
+    sparse: Any = None,
+    ragged: Any = None,
+    batch_shape: Any = None,
+    name: str | None = None,
+    tensor: Any = None,
+    optional: bool = False,
+) -> KerasTensor:
+    """The input of a model.
+
+    Args:
+        shape: of an example, without the axis of examples; None for lengths that are not known.
+        batch_size: how many examples there are; by default that is not known.
+        dtype: by default Keras' float type.
+        batch_shape: in place of `shape` and `batch_size`.
+        name: by default "input_layer".
+
+    Raises:
+        ValueError: there is no shape, or two; or the input is to be sparse or ragged, which tensors here are not.
+    """
+    if sparse or ragged or tensor is not None:
+        raise ValueError("Input: there are no sparse or ragged tensors here, and no inputs made of tensors")
+    if (shape is None) == (batch_shape is None):
+        raise ValueError("Input: give shape, without the axis of examples, or batch_shape, with it")
+    if batch_shape is None:
+        batch_shape = (batch_size, *((shape,) if isinstance(shape, int) else shape))
+    return KerasTensor(batch_shape, floatx() if dtype is None else dtype, name or auto_name("input_layer"))
+
+
+def is_symbolic(structure: Any) -> bool:
+    """Whether there is a KerasTensor in a structure."""
+    if isinstance(structure, list | tuple):
+        return any([is_symbolic(part) for part in structure])
+    if isinstance(structure, dict):
+        return any([is_symbolic(part) for part in structure.values()])
+    return isinstance(structure, KerasTensor)
+
+
+def symbolic_call(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a layer makes of KerasTensors: KerasTensors."""
+    node = Node(layer, args, kwargs)
+    open_ended = any([None in parent.shape for parent in node.parents])
+    found = []
+    for length in (2, 3) if open_ended else (1,):
+        probed = mapped(lambda x, n=length: x._probe(n) if isinstance(x, KerasTensor) else x, [list(args), kwargs])
+        probed[1].setdefault("training", False)
+        outputs = layer(*probed[0], **probed[1])
+        found.append([*leaves(outputs)])
+    made = []
+    for versions in zip(*found, strict=True):
+        lengths = [n if len(set(column)) == 1 else None for column in zip(*[v.shape for v in versions], strict=True)
+                   for n in column[:1]]  # fmt: skip
+        made.append(KerasTensor(lengths, versions[0].dtype, auto_name("keras_tensor"), node))
+    remaining = iter(made)
+    node.outputs = mapped(lambda _: next(remaining), outputs)
+    layer._nodes.append(node)
+    layer._output_shape = mapped(lambda tensor: tensor.shape, node.outputs)
+    return node.outputs
+
+
+def ordered(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]:
+    """The calls that lead from inputs to outputs, each after those it needs.
+
+    Raises:
+        ValueError: an output does not depend on the inputs alone.
+    """
+    known = {id(tensor) for tensor in inputs}
+    done: dict[int, Node] = {}
+    waiting = [(tensor.node, False) for tensor in reversed(outputs) if id(tensor) not in known]
+    while waiting:
+        node, ready = waiting.pop()
+        if node is None:
+            raise ValueError(
+                "`inputs` not connected to `outputs`: an output depends on an Input that is not among the inputs"
+            )
+        if id(node) in done:
+            continue
+        if ready:
+            done[id(node)] = node
+            continue
+        waiting.append((node, True))
+        waiting += [(p.node, False) for p in reversed(node.parents) if id(p) not in known]
+    return list(done.values())
+
+
+def run(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs: Any) -> Any:
+    """The values of the outputs for these values of the inputs."""
+    found = {id(tensor): value for tensor, value in zip(inputs, values, strict=True)}
+
+    def value(leaf: Any) -> Any:
+        return found[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
+
+    for node in nodes:
+        args, kwargs = mapped(value, [list(node.args), node.kwargs])
+        result = node.layer(*args, **kwargs)
+        for tensor, part in zip(leaves(node.outputs), leaves(result), strict=True):
+            found[id(tensor)] = part
+    return mapped(value, outputs)
