@@ -14,10 +14,11 @@
 True
 """
 
-from tape_nn import initializers, losses, metrics, schedules
+from tape_nn import fitting, initializers, losses, metrics, schedules
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors
 from tape_nn.clipping import clip_by_global_norm, clip_by_norm, global_norm
+from tape_nn.fitting import Callback, EarlyStopping, LearningRate, SaveBest, evaluate, fit, predict
 from tape_nn.layers import (
     GRU,
     LSTM,
@@ -71,17 +72,20 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNorm",
+    "Callback",
     "Conv1D",
     "Conv2D",
     "Conv3D",
     "Dense",
     "Dropout",
+    "EarlyStopping",
     "Embedding",
     "ExponentialMovingAverage",
     "Flatten",
     "Ftrl",
     "Layer",
     "LayerNorm",
+    "LearningRate",
     "Lion",
     "MaxPool1D",
     "MaxPool2D",
@@ -92,14 +96,19 @@ __all__ = [
     "Optimizer",
     "RMSNorm",
     "RMSprop",
+    "SaveBest",
     "Sequential",
     "clip_by_global_norm",
     "clip_by_norm",
+    "evaluate",
+    "fit",
+    "fitting",
     "global_norm",
     "initializers",
     "load_tensors",
     "losses",
     "metrics",
+    "predict",
     "save_tensors",
     "schedules",
 ]
