@@ -17,7 +17,7 @@ True
 from tape_nn import fitting, initializers, losses, metrics, schedules
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors
-from tape_nn.clipping import clip_by_global_norm, clip_by_norm, global_norm
+from tape_nn.clipping import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from tape_nn.fitting import Callback, EarlyStopping, LearningRate, SaveBest, evaluate, fit, predict
 from tape_nn.layers import (
     GRU,
@@ -43,6 +43,7 @@ from tape_nn.layers import (
     RMSNorm,
     Sequential,
 )
+from tape_nn.mixed_precision import mixed_precision
 from tape_nn.module import Module
 from tape_nn.optimizers import (
     SGD,
@@ -53,6 +54,7 @@ from tape_nn.optimizers import (
     AdamW,
     Ftrl,
     Lion,
+    LossScaler,
     Nadam,
     Optimizer,
     RMSprop,
@@ -87,6 +89,7 @@ __all__ = [
     "LayerNorm",
     "LearningRate",
     "Lion",
+    "LossScaler",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",
@@ -100,6 +103,7 @@ __all__ = [
     "Sequential",
     "clip_by_global_norm",
     "clip_by_norm",
+    "clip_by_value",
     "evaluate",
     "fit",
     "fitting",
@@ -108,6 +112,7 @@ __all__ = [
     "load_tensors",
     "losses",
     "metrics",
+    "mixed_precision",
     "predict",
     "save_tensors",
     "schedules",

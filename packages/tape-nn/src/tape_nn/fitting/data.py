@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
@@ -87,7 +87,7 @@ class Arrays:
                 orders[backend, device] = rng.permutation(self.examples, backend=backend, device=device)
         for start in range(skip * self.batch_size, self.examples, self.batch_size):
             rows = slice(start, start + self.batch_size)
-            parts = []
+            parts: list[Tensor | None] = []
             for leaf in self.leaves:
                 if leaf is None:
                     parts.append(None)
@@ -106,13 +106,11 @@ class Arrays:
 class Batches:
     """Batches that somebody else makes."""
 
-    def __init__(
-        self, data: Callable[[int], Iterable[Any]] | Iterable[Any], where: Mapping[str, Any], name: str
-    ) -> None:
+    def __init__(self, data: Any, where: Mapping[str, Any], name: str) -> None:
         self.data = data
         self.where = where
         self.name = name
-        self.length: int | None = len(data) if hasattr(data, "__len__") else None
+        self.length: int | None = len(data) if isinstance(data, Sized) else None
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
         """The batches of an epoch, from number `skip` on; those before are made here and now."""

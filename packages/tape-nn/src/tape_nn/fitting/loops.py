@@ -125,19 +125,9 @@ def fit(
                 run.begin_epoch()
                 run.call("on_epoch_begin")
                 began = random_states(model)
-            for batch in _remaining(run, source, began):
-                run.call("on_batch_begin")
-                weighted = batch if class_weight is None else with_class_weights(batch, class_weight)
-                run.take(do(run, weighted), batch)
-                run.batch += 1
-                run.step += 1
-                run.call("on_batch_end")
-                if run.stopped:
-                    break
+            for _ in _steps(run, do, _remaining(run, source, began), class_weight):
                 if file is not None and checkpoint_every and run.step % checkpoint_every == 0:
                     file.write(run, arguments, seed, began)
-            if run.batch == 0:
-                raise ValueError(f"fit: data has no batches in epoch {run.epoch}")
             run.end_epoch()
             if held_out is not None:
                 found = _evaluate(model, held_out, run.epoch, loss, run.metrics, test_step)
@@ -227,6 +217,22 @@ def _evaluate(
     if run.batch == 0:
         raise ValueError("evaluate: data has no batches")
     return run.logs
+
+
+def _steps(run: Run, do: Step, batches: Iterator[Any], class_weight: Mapping[int, float] | None) -> Iterator[None]:
+    """Take the steps of an epoch; stops after each that is not the last of the run."""
+    for batch in batches:
+        run.call("on_batch_begin")
+        weighted = batch if class_weight is None else with_class_weights(batch, class_weight)
+        run.take(do(run, weighted), batch)
+        run.batch += 1
+        run.step += 1
+        run.call("on_batch_end")
+        if run.stopped:
+            return
+        yield
+    if run.batch == 0:
+        raise ValueError(f"fit: data has no batches in epoch {run.epoch}")
 
 
 def _remaining(run: Run, source: Source, began: Any) -> Iterator[Any]:
