@@ -14,10 +14,11 @@
 True
 """
 
-from tape_nn import initializers, losses, metrics, schedules
+from tape_nn import fitting, initializers, losses, metrics, schedules
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors
-from tape_nn.clipping import clip_by_global_norm, clip_by_norm, global_norm
+from tape_nn.clipping import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from tape_nn.fitting import Callback, EarlyStopping, LearningRate, SaveBest, evaluate, fit, predict
 from tape_nn.layers import (
     GRU,
     LSTM,
@@ -42,6 +43,7 @@ from tape_nn.layers import (
     RMSNorm,
     Sequential,
 )
+from tape_nn.mixed_precision import mixed_precision
 from tape_nn.module import Module
 from tape_nn.optimizers import (
     SGD,
@@ -52,6 +54,7 @@ from tape_nn.optimizers import (
     AdamW,
     Ftrl,
     Lion,
+    LossScaler,
     Nadam,
     Optimizer,
     RMSprop,
@@ -71,18 +74,22 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNorm",
+    "Callback",
     "Conv1D",
     "Conv2D",
     "Conv3D",
     "Dense",
     "Dropout",
+    "EarlyStopping",
     "Embedding",
     "ExponentialMovingAverage",
     "Flatten",
     "Ftrl",
     "Layer",
     "LayerNorm",
+    "LearningRate",
     "Lion",
+    "LossScaler",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",
@@ -92,14 +99,21 @@ __all__ = [
     "Optimizer",
     "RMSNorm",
     "RMSprop",
+    "SaveBest",
     "Sequential",
     "clip_by_global_norm",
     "clip_by_norm",
+    "clip_by_value",
+    "evaluate",
+    "fit",
+    "fitting",
     "global_norm",
     "initializers",
     "load_tensors",
     "losses",
     "metrics",
+    "mixed_precision",
+    "predict",
     "save_tensors",
     "schedules",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Mapping
@@ -137,6 +138,15 @@ def load_tensors(
         where = (backend, device) if place is None else (place.backend, place.device)
         tensors[name] = _from_bytes(entry, *where)
     return tensors, header.get("__metadata__", {})
+
+
+def remove_drafts(path: Path) -> None:
+    """Remove what a program left that was killed within :func:`save_tensors`. No other may be writing to `path`."""
+    folder, file = os.path.split(os.path.realpath(path))
+    draft = re.compile(rf"\.{re.escape(file)}\.[0-9a-f]{{16}}")
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if draft.fullmatch(name):
+            os.remove(os.path.join(folder, name))
 
 
 def _to_bytes(name: str, value: Any) -> tuple[str, Any]:

@@ -27,6 +27,21 @@ def global_norm(gradients: Iterable[Any]) -> tc.Tensor:
     return found
 
 
+def clip_by_value(gradient: Any, clip_value: float) -> tc.Tensor:
+    """`gradient` with its elements between `-clip_value` and `clip_value`; NaN stays.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> nn.clip_by_value(tc.asarray([-3.0, 0.5, 4.0]), 1.0).tolist()
+    [-1.0, 0.5, 1.0]
+
+    Raises:
+        ValueError: `clip_value` is not above 0.
+    """
+    limit = positive("clip_value", clip_value)
+    return tc.clip(_tensor(gradient), -limit, limit)
+
+
 def clip_by_norm(gradient: Any, clip_norm: float) -> tc.Tensor:
     """`gradient`, scaled to the Euclidean norm `clip_norm` if its own is larger; NaN where that is not finite.
 

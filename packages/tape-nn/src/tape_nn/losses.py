@@ -212,9 +212,17 @@ class Loss:
         total = tc.sum(losses)
         if self.reduction == "sum":
             return total
+        counts = self._counted(y_true, losses)
         if self.reduction == "mean_with_sample_weight" and weights is not None:
-            return total / tc.sum(tc.broadcast_to(weights, losses.shape))
-        return total / max(losses.size, 1)
+            counts = tc.broadcast_to(weights, losses.shape) * (1 if counts is None else counts)
+        if counts is None:
+            return total / max(losses.size, 1)
+        divisor = tc.sum(counts)
+        return total / tc.where(divisor == 0, 1.0, divisor)
+
+    def _counted(self, y_true: Any, losses: Tensor) -> Tensor | None:
+        """1 for each example that a mean counts, and 0 for others; None where all count."""
+        return None
 
 
 class MeanSquaredError(Loss):
@@ -265,7 +273,13 @@ class CategoricalCrossentropy(Loss):
 
 
 class SparseCategoricalCrossentropy(Loss):
-    """:func:`sparse_categorical_crossentropy` of a batch."""
+    """:func:`sparse_categorical_crossentropy` of a batch. Means are over the examples that are not of `ignore_class`.
+
+    >>> import tape_nn as nn
+    >>> loss = nn.losses.SparseCategoricalCrossentropy(ignore_class=-1)
+    >>> round(loss([1, -1, -1], [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]).item(), 4)
+    0.6931
+    """
 
     def __init__(
         self,
@@ -277,13 +291,21 @@ class SparseCategoricalCrossentropy(Loss):
     ) -> None:
         options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
         super().__init__(sparse_categorical_crossentropy, reduction, ignore_class=ignore_class, **options)
+        self.ignore_class = ignore_class
+
+    def _counted(self, y_true: Any, losses: Tensor) -> Tensor | None:
+        if self.ignore_class is None:
+            return None
+        truth = tc.asarray(y_true, backend=losses.backend, device=losses.device)
+        return tc.astype(truth != self.ignore_class, losses.dtype)
 
 
 def _predictions(name: str, y_pred: Any) -> Tensor:
     prediction = y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred)
     if prediction.dtype.kind != "real floating":
         raise TypeError(f"{name}: y_pred must be real numbers; got dtype {prediction.dtype}")
-    return prediction
+    # As in Keras: sums and squares of half precision soon overflow or lose what is added.
+    return tc.astype(prediction, tc.float32) if tc.finfo(prediction.dtype).bits < 32 else prediction
 
 
 def _alike(name: str, y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:

@@ -98,6 +98,10 @@ class Mean(Metric):
 
     def update(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         """Take in numbers."""
+        if isinstance(values, float) and isinstance(sample_weight, int | float):
+            self._total += values * sample_weight
+            self._count += sample_weight
+            return
         self._add(tc.stop_gradient(values if isinstance(values, Tensor) else tc.asarray(values)), sample_weight)
 
 

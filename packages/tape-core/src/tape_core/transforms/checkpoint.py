@@ -54,7 +54,7 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
         if all(recorder._forward for recorder in ACTIVE.get()):
             return f(*args, **kwargs)  # nothing keeps anything
         arguments = Arguments(args)
-        bits = random.state()
+        bits = random.get_state()
         kept = Kept(kept_ops(), _roots(arguments.tensors)) if policy is not None else None
         with reading(alone=True) as readers, kept.noting() if kept else nullcontext():
             out = f(*args, **kwargs)

@@ -119,9 +119,9 @@ class MultiHeadAttention(Layer):
         n, steps = found.shape[:2]
         width = self.num_heads * self.value_dim
         assert self.output_kernel is not None
-        y = tc.matmul(tc.reshape(found, (n, steps, width)), tc.reshape(self.output_kernel, (width, -1)))
+        y = tc.matmul(tc.reshape(found, (n, steps, width)), tc.reshape(self._value(self.output_kernel), (width, -1)))
         if self.output_bias is not None:
-            y = y + self.output_bias
+            y = y + self._value(self.output_bias)
         return (y, weights) if return_attention_scores else y
 
     def build(
@@ -148,12 +148,10 @@ class MultiHeadAttention(Layer):
             raise ValueError(
                 f"MultiHeadAttention was built for {name} of shape (examples, steps, {features}); got shape {x.shape}"
             )
-        if not x.dtype.inexact:
-            x = tc.astype(x, self._dtype)
-        y = tc.matmul(x, tc.reshape(kernel, (features, heads * length)))
+        y = tc.matmul(self._cast(x), tc.reshape(self._value(kernel), (features, heads * length)))
         y = tc.reshape(y, (*x.shape[:2], heads, length))
         if bias is not None:
-            y = y + bias
+            y = y + self._value(bias)
         return tc.permute_dims(y, (0, 2, 1, 3))
 
     def _create(self, add: Add, shape: Any) -> None:

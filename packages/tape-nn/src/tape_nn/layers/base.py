@@ -30,6 +30,8 @@ class Layer(Module):
     """
 
     rng: tc.Generator | None = None
+    compute_dtype: tc.DType | None = None
+    """What input and Variables are cast to, see :func:`tape_nn.mixed_precision`; None for what they are."""
     _form = "(..., features)"
     _ndim: int | None = None
     _axes: tuple[int, ...] = (-1,)  # those whose lengths the Variables depend on
@@ -81,10 +83,23 @@ class Layer(Module):
 
     def _input(self, x: Any) -> tc.Tensor:
         """`x` as a Tensor of a floating dtype, with which the Variables now go together."""
-        tensor = self._prepared(x)
-        if not tensor.dtype.inexact:
-            tensor = tc.astype(tensor, self._dtype)
-        return tensor
+        return self._cast(self._prepared(x))
+
+    def _wide_input(self, x: Any) -> tc.Tensor:
+        """The input of what must not be computed in less than the Variables' dtype; `_cast` is for the output."""
+        x = self._prepared(x)
+        return x if x.dtype.inexact and self.compute_dtype is None else tc.astype(x, self._dtype)
+
+    def _cast(self, x: tc.Tensor) -> tc.Tensor:
+        """`x` in the dtype that the layer computes in."""
+        if x.dtype.inexact and self.compute_dtype is None:
+            return x
+        dtype = self.compute_dtype or self._dtype
+        return x if x.dtype is dtype else tc.astype(x, dtype)
+
+    def _value(self, variable: tc.Variable | None) -> Any:
+        """A Variable, or its value in the dtype that the layer computes in; None stays None."""
+        return variable if variable is None or self.compute_dtype is None else self._cast(variable)
 
     def _prepared(self, x: Any) -> tc.Tensor:
         tensor: tc.Tensor = x if isinstance(x, tc.Tensor) else tc.asarray(x)
@@ -97,7 +112,8 @@ class Layer(Module):
     def _build_beside(self, x: tc.Tensor, *shapes: Shape) -> None:
         if x.backend.level:
             raise ValueError(f"{type(self).__name__} cannot be built inside vmap: call build(input_shape) before")
-        self.build(*shapes, dtype=x.dtype if x.dtype.inexact else None, backend=x.backend, device=x.device)
+        dtype = x.dtype if x.dtype.inexact and self.compute_dtype is None else None
+        self.build(*shapes, dtype=dtype, backend=x.backend, device=x.device)
 
     def _demand(self, shape: tuple[int | None, ...]) -> dict[int, int]:
         """The lengths that the Variables depend on."""

@@ -71,7 +71,7 @@ class _Conv(Layer):
     def __call__(self, x: Any) -> tc.Tensor:
         y: tc.Tensor = tc.conv(
             self._input(x),
-            self.kernel,
+            self._value(self.kernel),
             stride=self.stride,
             padding=self.padding,
             dilation=self.dilation,
@@ -80,7 +80,8 @@ class _Conv(Layer):
         )
         if self.bias is not None:
             last = self.layout == "channels_last"
-            y = y + (self.bias if last else tc.reshape(self.bias, (self.filters, *(1,) * self.rank)))
+            bias = self._value(self.bias)
+            y = y + (bias if last else tc.reshape(bias, (self.filters, *(1,) * self.rank)))
         return y if self.activation is None else self.activation(y)
 
     def _create(self, add: Add, shape: Any) -> None:

@@ -61,9 +61,9 @@ class Dense(Layer):
         self.bias: tc.Variable | None = None
 
     def __call__(self, x: Any) -> tc.Tensor:
-        y = tc.matmul(self._input(x), self.kernel)
+        y = tc.matmul(self._input(x), self._value(self.kernel))
         if self.bias is not None:
-            y = y + self.bias
+            y = y + self._value(self.bias)
         return y if self.activation is None else self.activation(y)
 
     def _create(self, add: Add, shape: Any) -> None:
@@ -120,9 +120,10 @@ class Embedding(Layer):
             raise TypeError(f"Embedding takes integers; got dtype {ids.dtype}")
         ids = self._prepared(ids)
         try:
-            return tc.gather(self.embeddings, ids)
+            rows = tc.gather(self.embeddings, ids)
         except IndexError as error:
             raise IndexError(f"Embedding: an id is out of bounds for {self.input_dim} rows: {error}") from error
+        return self._cast(rows)  # the rows alone, so that the gradient stays sparse
 
     def _create(self, add: Add, shape: Any) -> None:
         add("embeddings", (self.input_dim, self.output_dim), self.embeddings_initializer)

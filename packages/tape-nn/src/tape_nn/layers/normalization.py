@@ -79,24 +79,18 @@ class BatchNorm(Layer):
 
     def __call__(self, x: Any, training: bool | None = None) -> tc.Tensor:
         """`training` says what this call is, and by default the module's mode does."""
-        x = self._input(x)
+        x = self._wide_input(x)
         training = self.training if training is None else training
         if not training:
-            return tc.batch_norm(
-                x,
-                self.gamma,
-                self.beta,
-                self.moving_mean,
-                self.moving_variance,
-                epsilon=self.epsilon,
-                layout=self.layout,
-            ).output
+            moving = self.moving_mean, self.moving_variance
+            found = tc.batch_norm(x, self.gamma, self.beta, *moving, epsilon=self.epsilon, layout=self.layout)
+            return self._cast(found.output)
         if x.size == 0:
             raise ValueError(f"BatchNorm: in training there must be examples to take the mean of; got shape {x.shape}")
         y, mean, variance = tc.batch_norm(x, self.gamma, self.beta, epsilon=self.epsilon, layout=self.layout)
         self._follow(self.moving_mean, mean)
         self._follow(self.moving_variance, variance)
-        return y
+        return self._cast(y)
 
     def _follow(self, moving: tc.Variable | None, batch: tc.Tensor) -> None:
         assert moving is not None
@@ -189,9 +183,9 @@ class LayerNorm(_FeatureNorm):
         self.beta: tc.Variable | None = None
 
     def __call__(self, x: Any) -> tc.Tensor:
-        x = self._input(x)
+        x = self._wide_input(x)
         gamma, beta = self._beside(self.gamma, x), self._beside(self.beta, x)
-        return tc.layer_norm(x, gamma, beta, axis=self.axis, epsilon=self.epsilon)
+        return self._cast(tc.layer_norm(x, gamma, beta, axis=self.axis, epsilon=self.epsilon))
 
     def _create(self, add: Add, shape: Any) -> None:
         if self.scale:
@@ -225,8 +219,8 @@ class RMSNorm(_FeatureNorm):
         self.scale: tc.Variable | None = None
 
     def __call__(self, x: Any) -> tc.Tensor:
-        x = self._input(x)
-        return tc.rms_norm(x, self._beside(self.scale, x), axis=self.axis, epsilon=self.epsilon)
+        x = self._wide_input(x)
+        return self._cast(tc.rms_norm(x, self._beside(self.scale, x), axis=self.axis, epsilon=self.epsilon))
 
     def _create(self, add: Add, shape: Any) -> None:
         add("scale", self._own(shape), self.scale_initializer)

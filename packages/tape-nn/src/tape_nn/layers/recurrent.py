@@ -59,9 +59,9 @@ class _Recurrent(Layer):
             raise ValueError(f"{type(self).__name__} takes inputs of a step or more; got shape {x.shape}")
         state = self._first(x, initial_state)
         outputs = []
-        recurrent = tc.asarray(self.recurrent_kernel)  # read once, not at each step
+        recurrent = tc.asarray(self._value(self.recurrent_kernel))  # read once, not at each step
         bias_in, bias = self._biases()
-        projected = tc.matmul(x, self.kernel)
+        projected = tc.matmul(x, self._value(self.kernel))
         if bias_in is not None:
             projected = projected + bias_in
         for step in tc.unstack(projected, axis=1):
@@ -84,7 +84,7 @@ class _Recurrent(Layer):
             raise ValueError(
                 f"{type(self).__name__}: initial_state must be {' and '.join(names)} of shape {shape}; got {shapes}"
             )
-        return tuple([tc.asarray(s) for s in given])
+        return tuple([self._cast(tc.asarray(s)) for s in given])
 
     def _gated(self, z: tc.Tensor) -> Sequence[tc.Tensor]:
         """One tensor for each gate."""
@@ -168,7 +168,7 @@ class LSTM(_Recurrent):
         self.unit_forget_bias = unit_forget_bias
 
     def _biases(self) -> tuple[Any, Any]:
-        return self.bias, None
+        return self._value(self.bias), None
 
     def _step(self, x: tc.Tensor, state: Any, recurrent: tc.Tensor, bias: Any) -> tuple[tc.Tensor, ...]:
         h, c = state
@@ -215,7 +215,8 @@ class GRU(_Recurrent):
     _gates, _states = 3, 1
 
     def _biases(self) -> tuple[Any, Any]:
-        return (None, None) if self.bias is None else (self.bias[0], self.bias[1])
+        bias = self._value(self.bias)
+        return (None, None) if bias is None else (bias[0], bias[1])
 
     def _step(self, x: tc.Tensor, state: Any, recurrent: tc.Tensor, bias: Any) -> tuple[tc.Tensor, ...]:
         (h,) = state

@@ -4,6 +4,7 @@ from tape_nn.optimizers.adam import Adam, Adamax, AdamW, Nadam
 from tape_nn.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
 from tape_nn.optimizers.base import Optimizer
 from tape_nn.optimizers.gradient_descent import SGD, Lion
+from tape_nn.optimizers.loss_scaler import LossScaler
 
 __all__ = [
     "SGD",
@@ -14,6 +15,7 @@ __all__ = [
     "Adamax",
     "Ftrl",
     "Lion",
+    "LossScaler",
     "Nadam",
     "Optimizer",
     "RMSprop",

@@ -156,6 +156,10 @@ class Optimizer:
             self._apply(list(updates.values()), backend.xp, rate)
         self.iterations += 1
 
+    def scale_loss(self, loss: Any) -> Any:
+        """What to differentiate in place of the loss: the loss itself, but see :class:`LossScaler`."""
+        return loss
+
     # -- what a new optimizer says
 
     def _slots(self) -> dict[str, float]:

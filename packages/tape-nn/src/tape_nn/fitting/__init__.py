@@ -1,0 +1,21 @@
+"""Training loops: `fit`, `evaluate` and `predict`, callbacks, and runs that can be resumed."""
+
+from tape_nn.fitting.callbacks import Callback, EarlyStopping, LearningRate, SaveBest
+from tape_nn.fitting.data import unpack
+from tape_nn.fitting.loops import evaluate, fit, predict
+from tape_nn.fitting.run import History, Run, test_step, train_step
+
+__all__ = [
+    "Callback",
+    "EarlyStopping",
+    "History",
+    "LearningRate",
+    "Run",
+    "SaveBest",
+    "evaluate",
+    "fit",
+    "predict",
+    "test_step",
+    "train_step",
+    "unpack",
+]

@@ -1,0 +1,260 @@
+"""What happens beside the steps of a training run."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from tape_nn.fitting.run import Run
+
+Mode: TypeAlias = Literal["auto", "min", "max"]
+
+HOOKS: Final = ("on_train_begin", "on_epoch_begin", "on_batch_begin", "on_batch_end", "on_epoch_end", "on_train_end")
+
+
+class Callback:
+    """Base class of what :func:`tape_nn.fit` calls while it runs. Override what is needed.
+
+    Each method is given the :class:`~tape_nn.fitting.Run`: its `model` and `optimizer`, its `logs` (the metrics so
+    far), `epoch` and `step`, and `stop()`. Any object with some of these methods will do. What a callback remembers
+    from one call to the next belongs into `state_dict`, or a resumed run would not go on as it was.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> class StopBelow(nn.Callback):
+    ...     def __init__(self, loss):
+    ...         self.loss = loss
+    ...     def on_epoch_end(self, run):
+    ...         if run.logs["loss"] < self.loss:
+    ...             run.stop()
+    >>> x = tc.linspace(-1.0, 1.0, 32)[:, None]
+    >>> history = nn.fit(
+    ...     nn.Dense(1), (x, 3.0 * x), loss=nn.losses.MeanSquaredError(), optimizer=nn.Adam(0.1),
+    ...     epochs=1000, callbacks=[StopBelow(0.01)], progress=False,
+    ... )
+    >>> history["loss"][-1] < 0.01, history.epochs < 1000
+    (True, True)
+    """
+
+    def on_train_begin(self, run: Run) -> None:
+        """Before the first epoch."""
+
+    def on_epoch_begin(self, run: Run) -> None:
+        """Before the first batch of an epoch, and again where a run is resumed in the middle of one."""
+
+    def on_batch_begin(self, run: Run) -> None:
+        """Before a step."""
+
+    def on_batch_end(self, run: Run) -> None:
+        """After a step."""
+
+    def on_epoch_end(self, run: Run) -> None:
+        """After the last batch and the validation. What is put into `run.logs` goes into the history."""
+
+    def on_train_end(self, run: Run) -> None:
+        """After the last epoch."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs to know: numbers, text and Tensors, in dictionaries and lists."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that `state_dict` gave."""
+
+
+class _Monitor(Callback):
+    """Watches one number of `run.logs` for improvement."""
+
+    def __init__(self, monitor: str, mode: Mode, min_delta: float) -> None:
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f"{type(self).__name__}: mode must be 'auto', 'min' or 'max'; got {mode!r}")
+        if not min_delta >= 0:
+            raise ValueError(f"{type(self).__name__}: min_delta must be at least 0; got {min_delta}")
+        self.monitor = monitor
+        self.min_delta = float(min_delta)
+        # "auto": what is called an accuracy or an area under a curve is to grow, a loss or an error to fall.
+        upward = mode == "max" or (mode == "auto" and monitor.endswith(("acc", "accuracy", "auc")))
+        self._sign = -1.0 if upward else 1.0
+        self.best = math.nan
+
+    def on_train_begin(self, run: Run) -> None:
+        """Forget earlier runs."""
+        self.best = math.nan
+
+    def improved(self, run: Run) -> bool | None:
+        """Whether it is better than ever before, by `min_delta`; None where there is no such number."""
+        if self.monitor not in run.logs:
+            warnings.warn(
+                f"{type(self).__name__} watches {self.monitor!r}, which is not there; there are "
+                f"{', '.join(map(repr, run.logs)) or 'none'}",
+                stacklevel=2,
+            )
+            return None
+        value = run.logs[self.monitor]
+        better = not math.isnan(value) and not self._sign * (self.best - value) <= self.min_delta
+        if better:
+            self.best = value
+        return better
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value so far."""
+        return {"best": self.best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.best = state["best"]
+
+
+class EarlyStopping(_Monitor):
+    """Ends the run when a metric has not improved for `patience` epochs.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> x, noise = tc.ones((8, 1)), tc.default_rng(0).normal((8, 1))
+    >>> stopping = nn.EarlyStopping("loss", patience=2, min_delta=0.01)
+    >>> history = nn.fit(
+    ...     nn.Dense(1), (x, noise), loss=nn.losses.MeanSquaredError(), optimizer=nn.SGD(0.1),
+    ...     epochs=1000, callbacks=[stopping], progress=False,
+    ... )
+    >>> history.epochs < 100
+    True
+
+    Args:
+        monitor: the name of a number in the history.
+        patience: how many epochs without improvement are borne.
+        min_delta: what counts as an improvement is more than this.
+        mode: whether less or more is better; "auto" takes names that end in "accuracy", "acc" or "auc" for what is to
+            grow, all others for what is to fall.
+        restore_best: whether the model gets the weights of the best epoch at the end of the run.
+        start_from_epoch: epochs before this number, from 0, do not count.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        patience: int = 0,
+        min_delta: float = 0.0,
+        mode: Mode = "auto",
+        restore_best: bool = False,
+        start_from_epoch: int = 0,
+    ) -> None:
+        super().__init__(monitor, mode, min_delta)
+        if patience < 0:
+            raise ValueError(f"EarlyStopping: patience must be at least 0; got {patience}")
+        self.patience = patience
+        self.restore_best = restore_best
+        self.start_from_epoch = start_from_epoch
+        self._forget()
+
+    def _forget(self) -> None:
+        self.wait = 0
+        self.best_epoch: int | None = None
+        self._weights: dict[str, Any] = {}
+
+    def on_train_begin(self, run: Run) -> None:
+        """Forget earlier runs."""
+        super().on_train_begin(run)
+        self._forget()
+
+    def on_epoch_end(self, run: Run) -> None:
+        """Compare, and stop the run."""
+        if run.epoch < self.start_from_epoch:
+            return
+        better = self.improved(run)
+        if better is None:
+            return
+        if better:
+            self.wait, self.best_epoch = 0, run.epoch
+            if self.restore_best:
+                self._weights = run.model.state_dict()
+            return
+        self.wait += 1
+        if self.wait >= max(self.patience, 1):
+            run.stop()
+
+    def on_train_end(self, run: Run) -> None:
+        """Give the model its best weights back."""
+        if self._weights:
+            run.model.load_state_dict(self._weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value, when it was, and the weights it was reached with."""
+        own = {"wait": self.wait, "best_epoch": self.best_epoch, "weights": self._weights}
+        return super().state_dict() | own
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        super().load_state_dict(state)
+        self.wait, self.best_epoch, self._weights = state["wait"], state["best_epoch"], state["weights"]
+
+
+class SaveBest(_Monitor):
+    """Writes the weights to a file after each epoch that is better than all before.
+
+    >>> import os, tempfile
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> path = os.path.join(tempfile.mkdtemp(), "best.safetensors")
+    >>> model, x = nn.Dense(1), tc.ones((4, 2))
+    >>> history = nn.fit(
+    ...     model, (x, x[:, :1]), loss=nn.losses.MeanSquaredError(), optimizer=nn.SGD(0.1),
+    ...     callbacks=[nn.SaveBest(path, "loss")], progress=False,
+    ... )
+    >>> model.load_weights(path)["epoch"]
+    '0'
+
+    Args:
+        path: of the file, in the safetensors format; see :meth:`Module.load_weights`.
+        monitor, mode, min_delta: as for :class:`EarlyStopping`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        monitor: str = "val_loss",
+        mode: Mode = "auto",
+        min_delta: float = 0.0,
+    ) -> None:
+        super().__init__(monitor, mode, min_delta)
+        self.path = path
+
+    def on_epoch_end(self, run: Run) -> None:
+        """Compare, and write."""
+        if self.improved(run):
+            run.model.save_weights(self.path, {"epoch": str(run.epoch), self.monitor: repr(self.best)})
+
+
+class LearningRate(Callback):
+    """Puts the learning rate of each epoch into the history, and on request sets it.
+
+    Schedules that change with each update are for the optimizer itself, see :mod:`tape_nn.schedules`.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> x = tc.ones((4, 2))
+    >>> history = nn.fit(
+    ...     nn.Dense(1), (x, x[:, :1]), loss=nn.losses.MeanSquaredError(), optimizer=nn.SGD(0.1),
+    ...     epochs=3, callbacks=[nn.LearningRate(lambda epoch: 0.1 / (epoch + 1))], progress=False,
+    ... )
+    >>> [round(rate, 3) for rate in history["learning_rate"]]
+    [0.1, 0.05, 0.033]
+
+    Args:
+        schedule: a function from the epoch, counted from 0, to the learning rate.
+    """
+
+    def __init__(self, schedule: Callable[[int], float] | None = None) -> None:
+        self.schedule = schedule
+
+    def on_epoch_begin(self, run: Run) -> None:
+        """Set the learning rate."""
+        if self.schedule is not None:
+            run.optimizer.learning_rate = self.schedule(run.epoch)
+
+    def on_epoch_end(self, run: Run) -> None:
+        """Note it."""
+        run.logs["learning_rate"] = run.optimizer.learning_rate

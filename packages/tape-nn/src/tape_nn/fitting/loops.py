@@ -1,0 +1,308 @@
+"""`fit`, `evaluate` and `predict`: loops over batches of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tape_core as tc
+from tape_core import pytree
+from tape_core.random import global_rng
+
+from tape_nn.checkpoints import Path
+from tape_nn.fitting import run as steps
+from tape_nn.fitting.data import Data, Source, source_of, unpack, with_class_weights
+from tape_nn.fitting.progress import Progress
+from tape_nn.fitting.resuming import RunFile, described, random_states, set_random_states
+from tape_nn.fitting.run import History, Run, Step
+from tape_nn.metrics import Metric
+from tape_nn.module import Module
+
+
+def fit(
+    model: Module,
+    data: Data,
+    *,
+    loss: Any = None,
+    optimizer: Any = None,
+    epochs: int = 1,
+    batch_size: int | None = None,
+    metrics: Iterable[Metric] | Mapping[str, Metric] = (),
+    validation: Data | None = None,
+    callbacks: Sequence[Any] = (),
+    shuffle: bool = True,
+    seed: int | None = None,
+    class_weight: Mapping[int, float] | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = True,
+    progress: bool = True,
+    train_step: Step | None = None,
+    test_step: Step | None = None,
+) -> History:
+    """Train a model: go through the data `epochs` times, a batch for each update.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> tc.set_seed(0)
+    >>> x = tc.linspace(-1.0, 1.0, 100)[:, None]
+    >>> model = nn.Sequential([nn.Dense(16, activation="tanh"), nn.Dense(1)])
+    >>> history = nn.fit(
+    ...     model, (x, x**2), loss=nn.losses.MeanSquaredError(), optimizer=nn.Adam(0.03),
+    ...     epochs=60, validation=(x, x**2), progress=False,
+    ... )
+    >>> history.epochs, list(history), history["val_loss"][-1] < 0.01
+    (60, ['loss', 'val_loss'], True)
+
+    With `checkpoint` the run can be killed at any time. The same program started again goes on from the file, and ends
+    with the same weights, to the bit, as if it had not been interrupted: weights, optimizer, metrics, callbacks, random
+    numbers and the order of the data are all in it. Data that somebody else makes must be the same for the same epoch.
+
+    Args:
+        model: a Module, called as `model(x)`. It is in training mode meanwhile, and afterwards as it was before.
+        data: arrays `(x, y)` or `(x, y, weights)` with the examples along the first axis, where x and y may be nested;
+            or an iterable of batches like that; or a function that gives one for each epoch, from 0. Arrays that are
+            no Tensors are put where the model is.
+        loss: a loss of :mod:`tape_nn.losses`, or a function of `y` and the predictions. Its mean is what falls.
+        optimizer: moves the weights after each batch; also a :class:`LossScaler`.
+        epochs: how often to go through the data, an interrupted run included.
+        batch_size: how many examples a batch has, 32 unless told otherwise; the last one may have fewer.
+        metrics: of :mod:`tape_nn.metrics`, in a list or by name. They are not weighted.
+        validation: data like `data`, on which loss and metrics are computed after each epoch, as `"val_..."`.
+        callbacks: objects with methods of :class:`Callback`, called in this order.
+        shuffle: whether each epoch takes the examples of arrays in an order of its own.
+        seed: decides these orders; by default it is drawn from the generator that `tc.set_seed` seeds.
+        class_weight: factors for the weights of examples, by class.
+        checkpoint: the path of a safetensors file that is written after each epoch.
+        checkpoint_every: after how many steps it is written, too.
+        resume: whether to go on from the file if there is one; else it is overwritten.
+        progress: whether to show on standard error how it goes: in a terminal by a bar, if tqdm is installed, and by
+            a line for each epoch.
+        train_step: a function of the :class:`~tape_nn.fitting.Run` and a batch that does the update in place of
+            :func:`tape_nn.fitting.train_step`. It returns numbers by name, of which the history will have the means
+            over the epoch; a Metric stands for its result.
+        test_step: the same for the batches of the validation.
+
+    Returns:
+        The history: a dictionary with a list for each name, a number for each epoch.
+
+    Raises:
+        TypeError: an argument is not what it must be.
+        ValueError: a number is out of range, arrays differ in length, the data have no batches, or the file is of
+            another run: then the message names all that differs. Nothing is changed.
+    """
+    shown = [Progress()] if progress else []
+    run = Run(model, optimizer, loss, metrics, [*callbacks, *shown], epochs)
+    _check(run, train_step)
+    if checkpoint_every is not None and (checkpoint is None or checkpoint_every < 1):
+        raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")
+    do = steps.train_step if train_step is None else train_step
+    with _modes_kept(model):
+        _build(model, source_of(data, model, batch_size))
+        file = None if checkpoint is None else RunFile(checkpoint, model)
+        saved = file.read() if file is not None and resume else None
+        if seed is None:
+            seed = global_rng().integers(0, 2**31).item() if saved is None else saved.seed
+        source = source_of(data, model, batch_size, seed if shuffle else None)
+        run.length = source.length
+        held_out = None if validation is None else source_of(validation, model, batch_size, name="validation")
+        model.train()
+        arguments = _arguments(run, source, seed, shuffle, class_weight)
+        if saved is not None:
+            saved.check(run, arguments)
+            saved.restore(run)
+        began = None if saved is None else saved.epoch_began
+        run.call("on_train_begin")
+        if run.batch:
+            run.call("on_epoch_begin")
+        if saved is not None:
+            saved.restore(run)  # again: callbacks have begun anew
+        elif file is not None:
+            file.write(run, arguments, seed, None)
+        while run.epoch < run.epochs and not run.stopped:
+            if run.batch == 0:
+                run.begin_epoch()
+                run.call("on_epoch_begin")
+                began = random_states(model)
+            for _ in _steps(run, do, _remaining(run, source, began), class_weight):
+                if file is not None and checkpoint_every and run.step % checkpoint_every == 0:
+                    file.write(run, arguments, seed, began)
+            run.end_epoch()
+            if held_out is not None:
+                found = _evaluate(model, held_out, run.epoch, loss, run.metrics, test_step)
+                run.logs.update({f"val_{name}": value for name, value in found.items()})
+            run.call("on_epoch_end")
+            run.history.append(run.logs)
+            run.epoch += 1
+            run.batch = 0
+            if file is not None:
+                file.write(run, arguments, seed, None)
+        run.call("on_train_end")
+    return run.history
+
+
+def evaluate(
+    model: Module,
+    data: Data,
+    *,
+    loss: Any = None,
+    metrics: Iterable[Metric] | Mapping[str, Metric] = (),
+    batch_size: int | None = None,
+    test_step: Step | None = None,
+) -> dict[str, float]:
+    """The loss and the metrics of a model on data, by name; arguments are those of :func:`fit`.
+
+    The model is in evaluation mode meanwhile.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> model = nn.Dense(1, kernel_initializer="ones")
+    >>> nn.evaluate(model, (tc.ones((5, 2)), tc.ones((5, 1))), loss=nn.losses.MeanSquaredError())
+    {'loss': 1.0}
+
+    Raises:
+        TypeError, ValueError: as for :func:`fit`.
+    """
+    _check_module(model)
+    return _evaluate(model, source_of(data, model, batch_size), 0, loss, metrics, test_step)
+
+
+def predict(model: Module, data: Data, *, batch_size: int | None = None) -> Any:
+    """What a model makes of data, computed in batches and put together along the first axis.
+
+    The model is in evaluation mode meanwhile.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> nn.predict(nn.Dense(3), tc.ones((100, 2))).shape
+    (100, 3)
+
+    Args:
+        model, batch_size: as for :func:`fit`.
+        data: as for :func:`fit`. What a tuple has after its first part, x, is not used.
+
+    Returns:
+        A tensor with a row for each example, or a structure of them if the model gives one.
+
+    Raises:
+        TypeError, ValueError: as for :func:`fit`.
+    """
+    _check_module(model)
+    parts: list[list[Any]] = []
+    structure = None
+    with _modes_kept(model):
+        model.eval()
+        for batch in source_of(data, model, batch_size).batches(0):
+            leaves, structure = pytree.flatten(model(unpack(batch)[0]))  # type: ignore[operator]
+            parts.append(leaves)
+    if not parts:
+        raise ValueError("predict: data has no batches")
+    whole = [tc.concat(leaves, axis=0) for leaves in zip(*parts, strict=True)]
+    return pytree.unflatten(structure, whole)
+
+
+def _evaluate(
+    model: Any, source: Source, epoch: int, loss: Any, metrics: Any, test_step: Step | None
+) -> dict[str, float]:
+    run = Run(model, None, loss, metrics)
+    do = steps.test_step if test_step is None else test_step
+    run.length = source.length
+    run.begin_epoch()
+    with _modes_kept(model):
+        model.eval()
+        for batch in source.batches(epoch):
+            run.take(do(run, batch), batch)
+            run.batch += 1
+    if run.batch == 0:
+        raise ValueError("evaluate: data has no batches")
+    return run.logs
+
+
+def _steps(run: Run, do: Step, batches: Iterator[Any], class_weight: Mapping[int, float] | None) -> Iterator[None]:
+    """Take the steps of an epoch; stops after each that is not the last of the run."""
+    for batch in batches:
+        run.call("on_batch_begin")
+        weighted = batch if class_weight is None else with_class_weights(batch, class_weight)
+        run.take(do(run, weighted), batch)
+        run.batch += 1
+        run.step += 1
+        run.call("on_batch_end")
+        if run.stopped:
+            return
+        yield
+    if run.batch == 0:
+        raise ValueError(f"fit: data has no batches in epoch {run.epoch}")
+
+
+def _remaining(run: Run, source: Source, began: Any) -> Iterator[Any]:
+    """The batches that the epoch has left."""
+    if run.batch == 0:
+        yield from source.batches(run.epoch)
+        return
+    # Resumed within an epoch. Where making batches draws random numbers, those of its beginning make the same batches.
+    now = random_states(run.model)
+    set_random_states(run.model, began)
+    batches = source.batches(run.epoch, skip=run.batch)
+    set_random_states(run.model, now)
+    yield from batches
+
+
+def _build(model: Any, source: Source) -> None:
+    """Make the Variables of layers that wait for an input, before anything else draws random numbers."""
+    if all([getattr(found, "built", True) for _, found in model.named_modules()]) or not callable(model):
+        return
+    before = random_states(model)
+    batch = next(source.batches(0), None)
+    set_random_states(model, before)
+    if batch is None:
+        raise ValueError("fit: data has no batches in epoch 0")
+    model.eval()
+    try:
+        model(unpack(batch)[0])
+    except Exception as error:
+        error.add_note("fit called the model with the first batch to make its Variables")
+        raise
+
+
+@contextmanager
+def _modes_kept(model: Any) -> Iterator[None]:
+    """A context after which all modules are in the modes they were in."""
+    modes = [(module, module.training) for _, module in model.named_modules()]
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _arguments(
+    run: Run, source: Source, seed: int, shuffle: bool, class_weight: Mapping[int, float] | None
+) -> dict[str, Any]:
+    """What must be the same for a run to go on."""
+    return {
+        **source.description(),
+        "shuffle": shuffle,
+        "seed": seed,
+        "metrics": list(run.metrics),
+        "class_weight": None if class_weight is None else {str(k): float(v) for k, v in class_weight.items()},
+        "callbacks": [type(callback).__name__ for callback in run.callbacks if hasattr(callback, "state_dict")],
+        **described("loss", run.loss),
+        **described("optimizer", run.optimizer),
+    }
+
+
+def _check(run: Run, train_step: Any) -> None:
+    _check_module(run.model)
+    if type(run.epochs) is not int or run.epochs < 0:
+        raise ValueError(f"epochs must be an integer of at least 0; got {run.epochs!r}")
+    if train_step is None and (run.loss is None or run.optimizer is None):
+        missing = "a loss" if run.loss is None else "an optimizer"
+        raise TypeError(f"fit needs {missing}, or a train_step that does without")
+    if run.optimizer is not None and not hasattr(run.optimizer, "apply_gradients"):
+        raise TypeError(f"optimizer must be one, such as nn.Adam(); got {run.optimizer!r}")
+
+
+def _check_module(model: Any) -> None:
+    if not isinstance(model, Module):
+        raise TypeError(f"model must be a Module; got {type(model).__name__!r}")

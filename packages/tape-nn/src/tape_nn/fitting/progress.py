@@ -1,0 +1,62 @@
+"""How a run is going, on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from tape_nn.fitting.callbacks import Callback
+from tape_nn.fitting.run import Run
+
+
+class Progress(Callback):
+    """A bar for each epoch in a terminal, if tqdm is installed; and when it is over a line with the results."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._shown = 0.0
+
+    def on_epoch_begin(self, run: Run) -> None:
+        """Start the clock and the bar."""
+        self._close()
+        self._started = time.perf_counter()
+        if sys.stderr.isatty():
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                return
+            self._bar = tqdm(total=run.length, desc=_title(run), unit="batch", leave=False, initial=run.batch)
+
+    def on_batch_end(self, run: Run) -> None:
+        """Move the bar, and now and then show the results so far."""
+        if self._bar is None:
+            return
+        self._bar.update()
+        if time.perf_counter() - self._shown > 0.5:
+            self._bar.set_postfix_str(_numbers(run), refresh=False)
+            self._shown = time.perf_counter()
+
+    def on_epoch_end(self, run: Run) -> None:
+        """Write the line."""
+        self._close()
+        sys.stderr.write(f"{_title(run)}: {_numbers(run)}  ({time.perf_counter() - self._started:.1f} s)\n")
+        sys.stderr.flush()
+
+    def on_train_end(self, run: Run) -> None:
+        """Say where it ended early."""
+        if run.epoch < run.epochs:
+            sys.stderr.write(f"stopped after {run.epoch} of {run.epochs} epochs\n")
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def _title(run: Run) -> str:
+    return f"epoch {run.epoch + 1}/{run.epochs}"
+
+
+def _numbers(run: Run) -> str:
+    return "  ".join(f"{name} {value:.4g}" for name, value in run.logs.items())

@@ -1,0 +1,218 @@
+"""The file that an interrupted run goes on from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import tape_core as tc
+from tape_core import Tensor
+from tape_core.random import global_rng
+
+from tape_nn.checkpoints import Path, load_tensors, remove_drafts, save_tensors
+from tape_nn.fitting.run import Run
+from tape_nn.metrics import Mean
+
+_KEY: Final = "tape_nn.fit"
+_VERSION: Final = 1
+
+
+class RunFile:
+    """A safetensors file with all that the rest of a run depends on."""
+
+    def __init__(self, path: Path, model: Any) -> None:
+        self.path = os.fspath(path)
+        self.model = model
+        remove_drafts(path)  # of a run that was killed while it wrote
+
+    def write(self, run: Run, arguments: dict[str, Any], seed: int, began: Any) -> None:
+        """Put the state of the run into the file, whole or not at all.
+
+        Args:
+            arguments: what must be the same when it goes on.
+            seed: of the order of examples.
+            began: the state of random numbers when the epoch began, where there is more of it to come.
+        """
+        state = {
+            "version": _VERSION,
+            "arguments": arguments,
+            "seed": seed,
+            "epoch": run.epoch,
+            "batch": run.batch,
+            "step": run.step,
+            "stopped": run.stopped,
+            "history": dict(run.history),
+            "random": random_states(self.model),
+            "epoch_began": began,
+            "means": {name: mean.state_dict() for name, mean in run.means.items()} if run.batch else {},
+            "metrics": {name: metric.state_dict() for name, metric in run.metrics.items()} if run.batch else {},
+            "callbacks": [_state(callback) for callback in run.callbacks],
+            "model": self.model.state_dict(),
+            "optimizer": None if run.optimizer is None else run.optimizer.state_dict(self.model),
+        }
+        tensors: dict[str, Tensor] = {}
+        text = json.dumps(_packed(state, "", tensors))
+        save_tensors(self.path, tensors, {_KEY: text})
+
+    def read(self) -> SavedRun | None:
+        """What the file has; None if there is no file.
+
+        Raises:
+            ValueError: the file is damaged, or was not written by `fit`.
+        """
+        if not os.path.exists(self.path):
+            return None
+        like = {f"model/{name}": variable for name, variable in self.model.named_variables()}
+        backend = next((variable.backend for variable in like.values()), None)
+        tensors, metadata = load_tensors(self.path, like=like, backend=backend)
+        if _KEY not in metadata:
+            raise ValueError(f"checkpoint: {self.path!r} was not written by fit; name another file")
+        state = _unpacked(json.loads(metadata[_KEY]), tensors)
+        if state["version"] != _VERSION:
+            raise ValueError(
+                f"checkpoint: {self.path!r} has version {state['version']} of the format; this tape-nn reads {_VERSION}"
+            )
+        return SavedRun(self.path, state)
+
+
+class SavedRun:
+    """A run as its file has it."""
+
+    def __init__(self, path: str, state: dict[str, Any]) -> None:
+        self.path = path
+        self.state = state
+        self.seed: int = state["seed"]
+        self.epoch_began = state["epoch_began"]
+
+    def check(self, run: Run, arguments: dict[str, Any]) -> None:
+        """Compare the run with that of the file.
+
+        Raises:
+            ValueError: they differ: all of it is listed.
+        """
+        before = self.state["arguments"]
+        now = json.loads(json.dumps(arguments))
+        problems = [
+            f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
+            for name in {**before, **now}
+            if before.get(name) != now.get(name)
+        ]
+        generators = set(random_states(run.model))
+        if generators != set(self.state["random"]):
+            problems.append(
+                f"random generators were {sorted(self.state['random'])} and are {sorted(generators)}, by their places "
+                "in the model"
+            )
+        if self.state["epoch"] > run.epochs:
+            problems.append(f"{self.state['epoch']} epochs are done, and epochs is {run.epochs}")
+        found = run.model.state_dict()
+        saved = self.state["model"]
+        for name in {**saved, **found}:
+            was, is_ = ("not there" if name not in d else f"{d[name].dtype} {d[name].shape}" for d in (saved, found))
+            if was != is_:
+                problems.append(f"the variable {name!r} was {was} and is {is_}")
+        if problems:
+            raise ValueError(
+                f"checkpoint: {self.path!r} is of another run than this:\n  "
+                + "\n  ".join(problems)
+                + "\nRemove it or pass resume=False to begin anew, or name another file."
+            )
+
+    def restore(self, run: Run) -> None:
+        """Put everything back as it was when the file was written."""
+        state = self.state
+        run.model.load_state_dict(state["model"])
+        if run.optimizer is not None:
+            run.optimizer.load_state_dict(state["optimizer"], run.model)
+        run.begin_epoch()
+        run.epoch, run.batch, run.step = state["epoch"], state["batch"], state["step"]
+        run.stopped = state["stopped"]
+        run.history.clear()
+        run.history.update({name: list(values) for name, values in state["history"].items()})
+        run.history.epochs = run.epoch
+        for name, own in state["means"].items():
+            run.means[name] = Mean(name)
+            run.means[name].load_state_dict(own)
+        for name, own in state["metrics"].items():
+            run.metrics[name].load_state_dict(own)
+        for callback, own in zip(run.callbacks, state["callbacks"], strict=False):
+            if own is not None:
+                callback.load_state_dict(own)
+        set_random_states(run.model, state["random"])
+
+
+def described(kind: str, thing: Any) -> dict[str, Any]:
+    """What of a loss or an optimizer must stay the same: its class, and its settings that are numbers or text."""
+    if thing is None:
+        return {}
+    found = dict(vars(thing)) | getattr(thing, "options", {})
+    for name in ("function", "optimizer"):  # what it is made of
+        if (inner := found.pop(name, None)) is not None:
+            found |= described(name, inner) if not callable(inner) else {name: getattr(inner, "__name__", "")}
+    # A rate that a schedule gives changes; the schedule itself, where it says what it is, does not.
+    rate = found.pop("_learning_rate", None)
+    found["learning_rate"] = repr(rate) if dataclasses.is_dataclass(rate) else rate
+    plain = {
+        f"{kind}.{name}": value
+        for name, value in found.items()
+        if isinstance(value, str | int | float) and not name.startswith("_") and name != "iterations"
+    }
+    return {kind: type(thing).__name__, **plain}
+
+
+def random_states(model: Any) -> dict[str, list[int]]:
+    """The states of the random generators: the global one, and those that modules hold, by their places."""
+    return {place: list(generator.get_state()) for place, generator in _generators(model)}
+
+
+def set_random_states(model: Any, states: Mapping[str, list[int]]) -> None:
+    """Set the generators to states that :func:`random_states` gave."""
+    for place, generator in _generators(model):
+        generator.set_state(states[place])
+
+
+def _generators(model: Any) -> list[tuple[str, tc.Generator]]:
+    found = {id(global_rng()): ("", global_rng())}
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, tc.Generator):
+                found.setdefault(id(value), (f"{path}.{name}" if path else name, value))
+    return list(found.values())
+
+
+def _state(callback: Any) -> Any:
+    method = getattr(callback, "state_dict", None)
+    return None if method is None else method()
+
+
+def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """What JSON can hold; Tensors go into a dictionary, under their paths."""
+    if isinstance(value, Tensor):
+        tensors[path] = value
+        return {"tensor": path}
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"checkpoint: {path} has the key {key!r}; keys of a state must be strings")
+        return {"dict": {key: _packed(v, f"{path}/{key}" if path else key, tensors) for key, v in value.items()}}
+    if isinstance(value, list | tuple):
+        return [_packed(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TypeError(
+        f"checkpoint: {path} is of type {type(value).__name__!r}; a state is made of numbers, text, None, Tensors, "
+        "lists and dictionaries"
+    )
+
+
+def _unpacked(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_unpacked(v, tensors) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        return tensors[value["tensor"]]
+    return {key: _unpacked(v, tensors) for key, v in value["dict"].items()}

@@ -1,0 +1,180 @@
+"""Losses scaled up, so that gradients of half precision do not vanish."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import tape_core as tc
+from tape_core import IndexedSlices, Tensor, Variable
+from tape_core.tensor import wrap
+
+from tape_nn.clipping import positive
+from tape_nn.optimizers.base import Optimizer, Schedule
+
+_LARGEST: Final = 2.0**127  # of the powers of two in float32
+_SMALLEST: Final = 2.0**-14  # below it float16 has no full precision, and overflow is not what is wrong
+
+
+class LossScaler:
+    """An optimizer around another one, for training in float16: of the loss times `scale`, gradients are not lost to 0.
+
+    Differentiate `scale_loss(loss)` in place of the loss; `apply_gradients` divides the gradients by the scale again,
+    and has the inner optimizer update the Variables. Where a gradient is not finite, nothing is updated, and the scale
+    is multiplied by `backoff_factor`; after `growth_interval` updates in a row it is multiplied by `growth_factor`.
+    :func:`tape_nn.fit` does all that with an optimizer of this kind.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> w = tc.Variable([1.0, 2.0])
+    >>> optimizer = nn.LossScaler(nn.SGD(0.25), initial_scale=1024.0)
+    >>> with tc.GradientTape() as tape:
+    ...     scaled = optimizer.scale_loss(tc.sum(w * w))
+    >>> optimizer.apply_gradients([(tape.gradient(scaled, w), w)])
+    >>> w.tolist()
+    [0.5, 1.0]
+    >>> optimizer.apply_gradients([([tc.inf, 0.0], w)])
+    >>> w.tolist(), optimizer.scale, optimizer.iterations, optimizer.skipped
+    ([0.5, 1.0], 512.0, 1, 1)
+
+    Args:
+        optimizer: does the updates. Its clipping sees gradients that are divided by the scale already.
+        initial_scale: what the scale starts with; a power of two changes no digit of a gradient.
+        growth_interval: None keeps the scale as it is: updates are skipped, and that is all.
+        growth_factor: more than 1.
+        backoff_factor: between 0 and 1.
+
+    Raises:
+        TypeError: `optimizer` is none.
+        ValueError: a number is out of range.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        initial_scale: float = 2.0**15,
+        growth_interval: int | None = 2000,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+    ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"LossScaler: optimizer must be one, such as nn.Adam(); got {optimizer!r}")
+        if growth_interval is not None and growth_interval < 1:
+            raise ValueError(f"LossScaler: growth_interval must be at least 1, or None; got {growth_interval}")
+        if not 1 < growth_factor < math.inf:
+            raise ValueError(f"LossScaler: growth_factor must be more than 1; got {growth_factor}")
+        if not 0 < backoff_factor < 1:
+            raise ValueError(f"LossScaler: backoff_factor must be between 0 and 1; got {backoff_factor}")
+        self.optimizer = optimizer
+        self.initial_scale = positive("LossScaler: initial_scale", initial_scale)
+        self.growth_interval = growth_interval
+        self.growth_factor = float(growth_factor)
+        self.backoff_factor = float(backoff_factor)
+        self._scale = self.initial_scale
+        self._in_a_row = 0
+        self._skipped = 0
+
+    @property
+    def scale(self) -> float:
+        """What the loss is multiplied by now."""
+        return self._scale
+
+    @property
+    def skipped(self) -> int:
+        """How many updates were skipped, because a gradient was not finite."""
+        return self._skipped
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the inner optimizer."""
+        return self.optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float | Schedule) -> None:
+        self.optimizer.learning_rate = value
+
+    @property
+    def iterations(self) -> int:
+        """How many updates were applied."""
+        return self.optimizer.iterations
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss times the scale, in float32 if it is of half precision; this is what to differentiate."""
+        if isinstance(loss, Tensor) and loss.dtype.inexact and tc.finfo(loss.dtype).bits < 32:
+            loss = tc.astype(loss, tc.float32)
+        return loss * self._scale
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
+        """Update Variables once, or not at all if a gradient is not finite.
+
+        Args:
+            grads_and_vars: as for :meth:`Optimizer.apply_gradients`; the gradients are of `scale_loss(loss)`.
+
+        Raises:
+            FloatingPointError: gradients are not finite, however small the scale has become: it is the loss that is
+                not. Nothing is changed.
+            TypeError, ValueError: as for :meth:`Optimizer.apply_gradients`.
+        """
+        pairs = [(_tensors(pair[0]), *pair[1:]) for pair in grads_and_vars]
+        if all([_finite(pair[0]) for pair in pairs if pair[0] is not None]):
+            self.optimizer.apply_gradients([(_times(g, 1 / self._scale), *rest) for g, *rest in pairs])  # type: ignore[misc]
+            self._in_a_row += 1
+            if self._in_a_row == self.growth_interval:
+                self._in_a_row = 0
+                self._scale = min(self._scale * self.growth_factor, _LARGEST)
+            return
+        if self.growth_interval is not None:
+            smaller = self._scale * self.backoff_factor
+            if smaller < _SMALLEST:
+                raise FloatingPointError(
+                    f"LossScaler: gradients are not finite with the scale {self._scale}, either, so it is not their "
+                    "size; tape_core.GradientTape(check_numerics=True) tells which operation is the first"
+                )
+            self._scale = smaller
+        self._in_a_row = 0
+        self._skipped += 1
+
+    def state_dict(self, variables: Any) -> dict[str, Tensor]:
+        """That of the inner optimizer, and the scale; see :meth:`Optimizer.state_dict`."""
+        counts = {"loss_scale_in_a_row": self._in_a_row, "loss_scale_skipped": self._skipped}
+        return {
+            **self.optimizer.state_dict(variables),
+            "loss_scale": tc.asarray(self._scale, dtype=tc.float64),
+            **{name: tc.asarray(n, dtype=tc.int64) for name, n in counts.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], variables: Any) -> None:
+        """Go on from a state that :meth:`state_dict` gave.
+
+        Raises:
+            ValueError: as for :meth:`Optimizer.load_state_dict`; also where the state has no scale.
+        """
+        own = ("loss_scale", "loss_scale_in_a_row", "loss_scale_skipped")
+        if missing := [name for name in own if name not in state]:
+            raise ValueError(f"load_state_dict: {missing[0]!r} is missing: this is no state of a LossScaler")
+        inner = {name: value for name, value in state.items() if name not in own}
+        self.optimizer.load_state_dict(inner, variables)
+        self._scale = float(state["loss_scale"])
+        self._in_a_row, self._skipped = int(state["loss_scale_in_a_row"]), int(state["loss_scale_skipped"])
+
+
+def _tensors(gradient: Any) -> Any:
+    if gradient is None or isinstance(gradient, Tensor | IndexedSlices):
+        return gradient
+    return tc.asarray(gradient)
+
+
+def _finite(gradient: Any) -> bool:
+    values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
+    xp = values.backend.xp
+    return bool(xp.all(xp.isfinite(values.array)))
+
+
+def _times(gradient: Any, factor: float) -> Any:
+    """On raw arrays: no tape is to record it."""
+    if gradient is None:
+        return None
+    if isinstance(gradient, IndexedSlices):
+        return IndexedSlices(_times(gradient.values, factor), gradient.indices, gradient.dense_shape)
+    return wrap(gradient.array * factor, gradient.backend)
