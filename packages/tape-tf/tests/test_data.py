@@ -324,7 +324,7 @@ def test_mistakes(mistake: Any, error: type[Exception], message: str) -> None:
     [
         pytest.param(([1.0, 2.0, 3.0], 1), r"shape \(3,\) where an element of shape \(2,\)", id="shape"),
         pytest.param((["a", "b"], 1), "could not be converted to the expected type", id="type"),
-        pytest.param([1.0, 2.0], "expected structure", id="no pair"),
+        pytest.param(3.0, "expected structure", id="no pair"),
         pytest.param(([1.0, 2.0],), "expected structure", id="too few"),
     ],
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import logging
 import os
 import re
 import sys
@@ -272,6 +273,7 @@ def run(block: Block, namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch
             out.write(f"{value!r}\n" if block.is_cell else "")
 
     monkeypatch.setattr(sys, "displayhook", show)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's; with them it writes nothing
     tree = ast.fix_missing_locations(Placeholders().visit(ast.Interactive(block.body)))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         try:

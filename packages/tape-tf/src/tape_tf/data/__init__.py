@@ -171,7 +171,7 @@ class Dataset(Transformations):
 
         def checked(spec: Any, value: Any) -> Any:
             try:
-                array = native(value, spec.dtype).numpy() if not isinstance(value, Value) else np.asarray(value)
+                array = to_array(value) if isinstance(value, Value | np.ndarray) else native(value, spec.dtype).numpy()
             except (TypeError, ValueError) as error:
                 raise TypeError(
                     f"`generator` yielded an element that could not be converted to the expected type. The expected "
@@ -194,7 +194,7 @@ class Dataset(Transformations):
                         signature,
                         tuple(value) if isinstance(value, list) and type(signature) is tuple else value,
                     )
-                except (KeyError, IndexError, ValueError) as error:
+                except ValueError as error:
                     raise TypeError(
                         f"`generator` yielded an element that did not match the expected structure. The expected "
                         f"structure was {output_signature}, but the yielded element was {value!r}."

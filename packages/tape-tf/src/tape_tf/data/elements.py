@@ -11,19 +11,24 @@ from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.shapes import TensorShape, TensorSpec
-from tape_tf.tensor import IndexedSlices, Value
 
 
 def each(f: Callable[..., Any], first: Any, *others: Any) -> Any:
     """`f` of the leaves of one structure, and of those at the same places of others.
 
     Raises:
-        ValueError, KeyError, TypeError: another one has another structure.
+        ValueError: another one has another structure.
     """
     if isinstance(first, tuple) and not isinstance(first, TensorShape):
+        for other in others:
+            if not isinstance(other, tuple) or len(other) != len(first):
+                raise ValueError(f"expected a tuple of {len(first)}, got {other!r}")
         parts = [each(f, *leaves) for leaves in zip(first, *others, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
     if isinstance(first, dict):
+        for other in others:
+            if not isinstance(other, dict) or other.keys() != first.keys():
+                raise ValueError(f"expected a dictionary of {list(first)}, got {other!r}")
         return {key: each(f, part, *[other[key] for other in others]) for key, part in first.items()}
     return f(first, *others)
 
@@ -48,8 +53,6 @@ def to_array(value: Any) -> Any:
         raise TypeError(
             "datasets of datasets are not supported; flat_map and interleave join the datasets of a function"
         )
-    if isinstance(value, Value | IndexedSlices):
-        return np.asarray(value)
     return native(value).numpy()
 
 

@@ -348,7 +348,7 @@ class Transformations:
         """`reduce_func(state, element)` of all elements, one after the other: the last state.
 
         >>> import tape_tf as tf
-        >>> int(tf.data.Dataset.range(5).reduce(np.int64(0), lambda total, x: total + x))
+        >>> int(tf.data.Dataset.range(5).reduce(tf.constant(0, tf.int64), lambda total, x: total + x))
         10
         """
         of_functions(reduce_func, "reduce")
