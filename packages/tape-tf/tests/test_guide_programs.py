@@ -1,6 +1,6 @@
 """What the code of TensorFlow's guides on automatic differentiation does, in programs of our own.
 
-One class for a guide, in the order of its chapters. test_guides.py runs the guides themselves where there is a checkout.
+One class for a guide, in the order of its chapters. test_guides.py runs the guides themselves, from a checkout.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ INTRODUCTION = """\
 # TensorFlow's names
 
 What `import tape_tf as tf` has of TensorFlow's public names. *Supported* does what it does in TensorFlow, for the
-arguments it takes; *different* says how it is not the same; *absent* names raise an `AttributeError` that says what there
-is instead. [Migrating from TensorFlow](migrating-from-tensorflow.md) has programs side by side.
+arguments it takes; *different* says how it is not the same; *absent* names raise an `AttributeError` that says what
+there is instead. [Migrating from TensorFlow](migrating-from-tensorflow.md) has programs side by side.
 
 This page is written by `python -m tape_tf`, from the code and from the list of names that TensorFlow itself gives.
 
@@ -64,7 +64,8 @@ def section(known: dict[str, tuple[str, str]]) -> Iterator[str]:
         if notes:
             yield f"\n| {wanted.capitalize()} | {how} |\n| --- | --- |\n"
             for note, names in notes.items():
-                yield f"| {listed(names)} | {note.replace('|', '\\|')} |\n"
+                text = note.replace("|", "\\|")
+                yield f"| {listed(names)} | {text} |\n"
 
 
 def listed(names: list[str]) -> str:
