@@ -21,6 +21,7 @@ from tape_tf import (
     dtypes,
     errors,
     image,
+    keras,
     linalg,
     math,
     nest,
