@@ -30,6 +30,7 @@ from tape_tf import (
     random,
     signal,
     tape,
+    train,
 )
 from tape_tf.conversion import constant, convert_to_tensor, is_tensor
 from tape_tf.dtypes import DType, as_dtype

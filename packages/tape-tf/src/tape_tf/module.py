@@ -38,6 +38,12 @@ class Module:
             raise ValueError(f"{name!r} is not a valid module name. Module names must be valid Python identifiers.")
         self._name = name
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        waiting = self.__dict__.get("_deferred")
+        if waiting is not None:  # a checkpoint that was restored before this Variable was made
+            waiting.arrived()
+
     @property
     def name(self) -> str:
         """The name given, or the class's."""

@@ -1,5 +1,39 @@
 """The functions of TensorFlow, by chapter. Importing this publishes them."""
 
-from tape_tf.ops import creation, elementwise, indexing, matrices, operators, reductions, shaping
+from tape_tf.ops import (
+    checks,
+    control,
+    creation,
+    elementwise,
+    indexing,
+    matrices,
+    neural,
+    operators,
+    pictures,
+    reductions,
+    sampling,
+    scattering,
+    segments,
+    shaping,
+    special,
+    spectral,
+)
 
-__all__ = ["creation", "elementwise", "indexing", "matrices", "operators", "reductions", "shaping"]
+__all__ = [
+    "checks",
+    "control",
+    "creation",
+    "elementwise",
+    "indexing",
+    "matrices",
+    "neural",
+    "operators",
+    "pictures",
+    "reductions",
+    "sampling",
+    "scattering",
+    "segments",
+    "shaping",
+    "special",
+    "spectral",
+]

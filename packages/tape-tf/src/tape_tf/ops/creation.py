@@ -86,7 +86,7 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
     return wrap(tc.astype(numbers * int(step) + int(first), wanted))  # type: ignore[arg-type]
 
 
-@exported("linspace lin_space")
+@exported("linspace")
 def linspace(start: Any, stop: Any, num: Any, name: Any = None, axis: int = 0) -> Any:
     """`num` numbers from `start` to `stop`, evenly spaced along a new dimension; of ints float64."""
     first, last = matched([start, stop], "LinSpace")

@@ -56,7 +56,7 @@ _BINARY = {
     "math.subtract subtract": (tc.subtract, "Sub"),
     "math.multiply multiply": (tc.multiply, "Mul"),
     "math.pow pow": (tc.pow, "Pow"),
-    "math.floordiv math.floor_div floor_div": (tc.floor_divide, "FloorDiv"),
+    "math.floordiv": (tc.floor_divide, "FloorDiv"),
     "math.floormod math.mod": (tc.remainder, "FloorMod"),
     "math.maximum maximum": (tc.maximum, "Maximum"),
     "math.minimum minimum": (tc.minimum, "Minimum"),

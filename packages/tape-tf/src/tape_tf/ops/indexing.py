@@ -132,6 +132,15 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: Any = No
     return clip_by_norm(found, max_norm, axes=list(range(len(native(ids).shape), len(found.shape))))
 
 
+def check_places(indices: tc.Tensor, shape: tuple[int, ...]) -> None:
+    """Raise where the last axis of `indices` names a place outside a shape."""
+    depth = indices.shape[-1]
+    if depth > len(shape):
+        raise ValueError(f"index innermost dimension length must be <= params rank; saw: {depth} vs. {len(shape)}")
+    for k in range(depth):
+        _in_range(indices[..., k], shape[k], f"indices[..., {k}]")
+
+
 def nd_key(indices: Any) -> tuple[tc.Tensor, ...]:
     """The key that the last axis of `indices` names."""
     places = native(indices)
@@ -142,10 +151,7 @@ def nd_key(indices: Any) -> tuple[tc.Tensor, ...]:
 def gather_nd(params: Any, indices: Any, batch_dims: Any = 0) -> Any:
     """The parts of `params` at the places that the last axis of `indices` names. Of whole rows, as :func:`gather`."""
     depth = indices.shape[-1]
-    if depth + batch_dims > params.ndim:
-        raise ValueError(f"index innermost dimension length must be <= params rank; saw: {depth} vs. {params.ndim}")
-    for k in range(depth):
-        _in_range(indices[..., k], params.shape[batch_dims + k])
+    check_places(indices, params.shape[batch_dims:])
     if not batch_dims and depth == 1:
         return tc.gather(params, indices[..., 0])
     grid = tuple(_along(params, k, indices.ndim - 1) for k in range(batch_dims))

@@ -224,7 +224,7 @@ def ensure_shape(x: Any, shape: Any) -> Any:
     return x
 
 
-@op("space_to_depth nn.space_to_depth", "input", raw="block_size")
+@op("nn.space_to_depth", "input", raw="block_size")
 def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC") -> Any:
     """Blocks of space as channels."""
     _channels_last(data_format)

@@ -1,0 +1,190 @@
+"""tf.debugging: checks of values, which raise InvalidArgumentError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tape_core as tc
+
+from tape_tf import dtypes
+from tape_tf.conversion import matched, native, static, wrap
+from tape_tf.errors import InvalidArgumentError
+from tape_tf.names import exported
+from tape_tf.shapes import as_shape
+from tape_tf.tensor import Value
+
+_PAIRS: dict[str, tuple[Callable[..., Any], str]] = {
+    "equal": (tc.equal, "=="),
+    "none_equal": (tc.not_equal, "!="),
+    "less": (tc.less, "<"),
+    "less_equal": (tc.less_equal, "<="),
+    "greater": (tc.greater, ">"),
+    "greater_equal": (tc.greater_equal, ">="),
+}
+_SIGNS: dict[str, tuple[Callable[..., Any], str]] = {
+    "positive": (tc.greater, "> 0"),
+    "non_negative": (tc.greater_equal, ">= 0"),
+    "negative": (tc.less, "< 0"),
+    "non_positive": (tc.less_equal, "<= 0"),
+}
+
+
+def _fail(message: Any, text: str) -> None:
+    raise InvalidArgumentError(None, None, f"{message}\n{text}" if message else text)
+
+
+def _publish_pair(short: str, function: Callable[..., Any], symbol: str) -> None:
+    also = f" assert_{short}" if short in ("equal", "less", "greater") else ""
+
+    @exported(f"debugging.assert_{short}{also}")
+    def check(x: Any, y: Any, message: Any = None, summarize: Any = None, name: Any = None) -> None:
+        a, b = matched([x, y], f"Assert{short.capitalize()}")
+        if not bool(tc.all(function(a, b))):
+            _fail(message, f"Condition x {symbol} y did not hold.\nx: {wrap(a):}\ny: {wrap(b):}")
+
+    check.__name__ = check.__qualname__ = f"assert_{short}"
+    check.__doc__ = f"Raise an InvalidArgumentError unless `x {symbol} y` everywhere."
+
+
+def _publish_sign(short: str, function: Callable[..., Any], text: str) -> None:
+    @exported(f"debugging.assert_{short}")
+    def check(x: Any, message: Any = None, summarize: Any = None, name: Any = None) -> None:
+        value = native(x)
+        if not bool(tc.all(function(value, 0))):
+            _fail(message, f"Condition x {text} did not hold element-wise:\nx: {wrap(value):}")
+
+    check.__name__ = check.__qualname__ = f"assert_{short}"
+    check.__doc__ = f"Raise an InvalidArgumentError unless `x {text}` everywhere."
+
+
+for _short, (_function, _symbol) in _PAIRS.items():
+    _publish_pair(_short, _function, _symbol)
+for _short, (_function, _symbol) in _SIGNS.items():
+    _publish_sign(_short, _function, _symbol)
+
+
+@exported("debugging.assert_near")
+def assert_near(
+    x: Any, y: Any, rtol: Any = None, atol: Any = None, message: Any = None, summarize: Any = None, name: Any = None
+) -> None:
+    """Raise an InvalidArgumentError unless `|x - y| <= atol + rtol * |y|` everywhere; both are 10 eps by default."""
+    a, b = matched([x, y], "AssertNear")
+    eps = 10 * tc.finfo(a.dtype).eps
+    relative = eps if rtol is None else float(native(rtol))
+    absolute = eps if atol is None else float(native(atol))
+    if not bool(tc.all(tc.abs(a - b) <= absolute + relative * tc.abs(b))):
+        _fail(
+            message,
+            f"x and y not equal to tolerance rtol = {relative}, atol = {absolute}\nx: {wrap(a):}\ny: {wrap(b):}",
+        )
+
+
+@exported("debugging.Assert Assert")
+def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:
+    """Raise an InvalidArgumentError that shows `data` unless `condition` is true."""
+    if not bool(tc.all(native(condition))):
+        shown = " ".join(format(part) for part in (data if isinstance(data, list | tuple) else [data]))
+        _fail(None, f"Expected 'tf.Tensor(False, shape=(), dtype=bool)' to be true. Summarized data: {shown}")
+
+
+@exported("debugging.check_numerics")
+def check_numerics(tensor: Any, message: Any, name: Any = None) -> Any:
+    """The tensor, which must have no NaN and no infinity.
+
+    Raises:
+        InvalidArgumentError: it has.
+    """
+    value = native(tensor)
+    found = [what for what, test in (("NaN", tc.isnan), ("Inf", tc.isinf)) if bool(tc.any(test(value)))]
+    if found:
+        raise InvalidArgumentError(None, None, f"{message} : Tensor had {' and '.join(found)} values")
+    return wrap(value)
+
+
+@exported("debugging.assert_all_finite")
+def assert_all_finite(x: Any, message: Any, name: Any = None) -> Any:
+    """:func:`check_numerics`."""
+    return check_numerics(x, message)
+
+
+def _rank(x: Any) -> int:
+    return x.native.ndim if isinstance(x, Value) else native(x).ndim
+
+
+def _check_rank(x: Any, holds: bool, text: str, message: Any) -> None:
+    if not holds:
+        shape = as_shape(x.native.shape if isinstance(x, Value) else native(x).shape)
+        raise ValueError(f"{message or ''}. Tensor must have rank {text}. Received rank {_rank(x)}, shape {shape}")
+
+
+@exported("debugging.assert_rank assert_rank")
+def assert_rank(x: Any, rank: Any, message: Any = None, name: Any = None) -> None:
+    """Raise a ValueError unless `x` has so many dimensions."""
+    _check_rank(x, _rank(x) == static(rank), str(static(rank)), message)
+
+
+@exported("debugging.assert_rank_at_least")
+def assert_rank_at_least(x: Any, rank: Any, message: Any = None, name: Any = None) -> None:
+    """Raise a ValueError unless `x` has so many dimensions or more."""
+    _check_rank(x, _rank(x) >= static(rank), f"at least {static(rank)}", message)
+
+
+@exported("debugging.assert_rank_in")
+def assert_rank_in(x: Any, ranks: Any, message: Any = None, name: Any = None) -> None:
+    """Raise a ValueError unless the number of dimensions of `x` is one of these."""
+    _check_rank(x, _rank(x) in static(ranks), f"in {static(ranks)}", message)
+
+
+@exported("debugging.assert_scalar")
+def assert_scalar(tensor: Any, name: Any = None, message: Any = None) -> Any:
+    """The tensor, which must have no dimensions: else a ValueError."""
+    if _rank(tensor):
+        raise ValueError(f"{message or ''}Expected scalar shape, saw shape: {as_shape(native(tensor).shape)}.")
+    return wrap(native(tensor))
+
+
+@exported("debugging.assert_shapes", differs="sizes are numbers, letters, None or '...' not at all")
+def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message: Any = None, name: Any = None) -> None:
+    """Raise a ValueError unless tensors have these shapes: pairs `(x, ("N", 3))`, where a letter is one length in all."""
+    known: dict[str, int] = {}
+    for x, sizes in shapes.items() if isinstance(shapes, dict) else shapes:
+        found = native(x).shape
+        wanted = tuple(sizes) if isinstance(sizes, list | tuple | str) else (sizes,)
+        if len(found) != len(wanted):
+            raise ValueError(f"{message or ''} tensor of shape {found} must have {len(wanted)} dimensions: {wanted}")
+        for length, size in zip(found, wanted, strict=True):
+            expected = known.setdefault(size, length) if isinstance(size, str) else size
+            if expected is not None and length != expected:
+                raise ValueError(f"{message or ''} tensor of shape {found} must have shape {wanted}, where {known}")
+
+
+@exported("debugging.assert_type")
+def assert_type(tensor: Any, tf_type: Any, message: Any = None, name: Any = None) -> None:
+    """Raise a TypeError unless the tensor has a dtype."""
+    found = dtypes.of(native(tensor).dtype)
+    if found != dtypes.as_dtype(tf_type):
+        raise TypeError(f"{message or ''}  tensor must be of type {dtypes.as_dtype(tf_type)!r}; got {found!r}")
+
+
+@exported("debugging.assert_integer")
+def assert_integer(x: Any, message: Any = None, name: Any = None) -> None:
+    """Raise a TypeError unless the tensor is of integers."""
+    found = dtypes.of(native(x).dtype)
+    if not found.is_integer:
+        raise TypeError(f'{message or ""}  Expected "x" to be integer type.  Found: {found!r}')
+
+
+@exported("debugging.is_numeric_tensor")
+def is_numeric_tensor(tensor: Any) -> bool:
+    """Whether it is a tensor of numbers."""
+    return isinstance(tensor, Value) and tensor.dtype.is_numeric
+
+
+@exported("debugging.assert_same_float_dtype")
+def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> Any:
+    """The floating dtype that all tensors have: else a ValueError."""
+    found = {dtypes.of(native(t).dtype) for t in tensors or []} | ({dtypes.as_dtype(dtype)} if dtype else set())
+    if len(found) > 1 or any(not kind.is_floating for kind in found):
+        raise ValueError(f"Expected tensors of one floating dtype, got {sorted(kind.name for kind in found)}")
+    return next(iter(found), dtypes.float32)

@@ -1,0 +1,465 @@
+"""tf.nn: activations, losses, convolutions, pooling, normalisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import tape_core as tc
+
+from tape_tf.conversion import native, static, wrap
+from tape_tf.functions import op, unary
+from tape_tf.names import exported
+
+_ACTIVATIONS = {
+    "nn.relu": tc.relu,
+    "nn.relu6": tc.relu6,
+    "nn.elu": tc.elu,
+    "nn.selu": tc.selu,
+}
+for _names, _function in _ACTIVATIONS.items():
+    unary(_names, _function)
+
+
+@op("nn.leaky_relu", "features")
+def leaky_relu(features: Any, alpha: float = 0.2) -> Any:
+    """`x` above 0, `alpha * x` elsewhere."""
+    return tc.leaky_relu(features, alpha)
+
+
+@op("nn.gelu", "features")
+def gelu(features: Any, approximate: bool = False) -> Any:
+    """`x` times the probability that a normal variable is below `x`."""
+    return tc.gelu(features, approximate=approximate)
+
+
+@op("nn.silu nn.swish", "features")
+def silu(features: Any, beta: float = 1.0) -> Any:
+    """`x * sigmoid(beta * x)`."""
+    return tc.silu(features) if beta == 1.0 else features * tc.sigmoid(features * beta)
+
+
+@op("nn.softsign math.softsign", "features")
+def softsign(features: Any) -> Any:
+    """`x / (1 + |x|)`."""
+    return features / (1 + tc.abs(features))
+
+
+@op("nn.crelu", "features")
+def crelu(features: Any, axis: Any = -1) -> Any:
+    """relu of `x` and of `-x`, side by side."""
+    return tc.concat([tc.relu(features), tc.relu(-features)], axis=axis)
+
+
+@op("nn.softmax math.softmax", "logits")
+def softmax(logits: Any, axis: Any = None) -> Any:
+    """exp(x), divided by its sum along `axis`, by default the last."""
+    return tc.softmax(logits, axis=-1 if axis is None else axis)
+
+
+@op("nn.log_softmax math.log_softmax", "logits")
+def log_softmax(logits: Any, axis: Any = None) -> Any:
+    """The logarithm of the softmax, without loss of accuracy."""
+    return tc.log_softmax(logits, axis=-1 if axis is None else axis)
+
+
+# -- losses
+
+
+@op("nn.softmax_cross_entropy_with_logits", "labels logits", kernel="SoftmaxCrossEntropyWithLogits")
+def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1) -> Any:
+    """The cross-entropy of distributions `labels` and the softmax of `logits`; differentiable in both."""
+    return -tc.sum(labels * tc.log_softmax(logits, axis=axis), axis=axis)
+
+
+@op("nn.sparse_softmax_cross_entropy_with_logits", "labels; logits")
+def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
+    """The cross-entropy of class numbers `labels` and the softmax of `logits`.
+
+    Raises:
+        ValueError: the shape of `labels` is not that of `logits` without the last dimension.
+    """
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"`labels.shape` must equal `logits.shape` except for the last dimension. Received: labels.shape="
+            f"{labels.shape} and logits.shape={logits.shape}"
+        )
+    return tc.cross_entropy(logits, labels)
+
+
+@op("nn.sigmoid_cross_entropy_with_logits", "labels logits", kernel="LogisticLoss")
+def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
+    """The cross-entropy of probabilities `labels` and the sigmoid of `logits`, each by itself."""
+    if labels.shape != logits.shape:
+        raise ValueError(
+            f"`logits` and `labels` must have the same shape, received ({logits.shape} vs {labels.shape})."
+        )
+    return _logistic(logits) - logits * labels
+
+
+def _logistic(x: tc.Tensor) -> tc.Tensor:
+    """log(1 + exp(x)) as the part that may be large plus the part that is small."""
+    positive = x >= 0
+    return tc.where(positive, x, 0.0) + tc.softplus(tc.where(positive, -x, x))
+
+
+@op("nn.weighted_cross_entropy_with_logits", "labels logits", kernel="LogisticLoss")
+def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any) -> Any:
+    """As :func:`sigmoid_cross_entropy_with_logits`, with positive labels weighted."""
+    weight = 1 + (pos_weight - 1) * labels
+    return (1 - labels) * logits + weight * (_logistic(-logits))
+
+
+@op("nn.log_poisson_loss", "targets log_input")
+def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False) -> Any:
+    """The negative log likelihood of counts, but for a constant that is added if `compute_full_loss`."""
+    loss = tc.exp(log_input) - log_input * targets
+    if compute_full_loss:
+        stirling = targets * tc.log(targets) - targets + 0.5 * tc.log(2 * math.pi * targets)
+        loss = loss + tc.where((targets >= 0) & (targets <= 1), tc.zeros_like(targets), stirling)
+    return loss
+
+
+@op("nn.l2_loss", "t")
+def l2_loss(t: Any) -> Any:
+    """Half the sum of the squares."""
+    return tc.sum(tc.square(t)) / 2
+
+
+@op("nn.compute_average_loss", "per_example_loss")
+def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Any:
+    """The sum of the losses, weighted, over the number of examples."""
+    if sample_weight is not None:
+        per_example_loss = per_example_loss * native(sample_weight, like=per_example_loss)
+    n = per_example_loss.shape[0] if global_batch_size is None else static(global_batch_size)
+    return tc.sum(per_example_loss) / n
+
+
+# -- convolutions and pooling
+
+
+def _layout(data_format: str | None, ndim: int) -> Literal["channels_last", "channels_first"]:
+    """Where the channels are: `"NHWC"` and the like, `"NCHW"` and the like."""
+    given = data_format or "NHWC"
+    if given in ("NWC", "NHWC", "NDHWC"):
+        return "channels_last"
+    if given in ("NCW", "NCHW", "NCDHW"):
+        return "channels_first"
+    raise ValueError(f"data_format must be one such as 'NHWC' or 'NCHW', got {data_format!r}")
+
+
+def _spatial(given: Any, n: int, layout: str, name: str) -> tuple[int, ...]:
+    """One number for each of n axes, from one, n, or one for each dimension of the input."""
+    if given is None:
+        return (1,) * n
+    values = (given,) if isinstance(given, int) else tuple(static(given))
+    if len(values) == 1:
+        return values * n
+    if len(values) == n + 2:
+        return values[1:-1] if layout == "channels_last" else values[2:]
+    if len(values) != n:
+        raise ValueError(f"{name} should be of length 1, {n} or {n + 2}, but was {len(values)}")
+    return values
+
+
+def _padding(given: Any, n: int, layout: str) -> Any:
+    """In the core's terms, from `"SAME"`, `"VALID"` or pairs for each dimension."""
+    if isinstance(given, str):
+        if given.upper() not in ("SAME", "VALID"):
+            raise ValueError(f"padding must be 'SAME', 'VALID' or pairs of numbers, got {given!r}")
+        return given.lower()
+    pairs = [tuple(pair) for pair in static(given)]
+    if len(pairs) == n + 2:
+        pairs = pairs[1:-1] if layout == "channels_last" else pairs[2:]
+    return pairs
+
+
+def _kernel_for(filters: tc.Tensor, layout: str) -> tc.Tensor:
+    """TensorFlow's filters have the channels last; those of the core stand as the layout says."""
+    if layout == "channels_last":
+        return filters
+    n = filters.ndim - 2
+    return tc.permute_dims(filters, (n + 1, n, *range(n)))
+
+
+def _channels(x: tc.Tensor, layout: str) -> int:
+    return x.shape[-1 if layout == "channels_last" else 1]
+
+
+def _conv(x: tc.Tensor, w: tc.Tensor, strides: Any, padding: Any, data_format: Any, dilations: Any) -> tc.Tensor:
+    n = w.ndim - 2
+    if x.ndim != n + 2:
+        raise ValueError(
+            f"input must have {n + 2} dimensions, examples, {n} lengths and channels; its shape is {x.shape}"
+        )
+    layout = _layout(data_format, n)
+    return tc.conv(
+        x,
+        _kernel_for(w, layout),
+        stride=_spatial(strides, n, layout, "strides"),
+        padding=_padding(padding, n, layout),
+        dilation=_spatial(dilations, n, layout, "dilations"),
+        groups=_channels(x, layout) // w.shape[-2],
+        layout=layout,
+    )
+
+
+def _publish_convolution(n: int) -> None:
+    names = {1: ("input filters", "stride")}.get(n, ("input filters", "strides"))
+
+    if n == 1:
+
+        @op("nn.conv1d", names[0], kernel="Conv2D", raw="padding")
+        def conv(
+            input: Any, filters: Any, stride: Any, padding: Any, data_format: str = "NWC", dilations: Any = None
+        ) -> Any:
+            return _conv(input, filters, stride, padding, data_format, dilations)
+    else:
+
+        @op(f"nn.conv{n}d", names[0], kernel=f"Conv{n}D")
+        def conv(
+            input: Any, filters: Any, strides: Any, padding: Any, data_format: Any = None, dilations: Any = None
+        ) -> Any:
+            return _conv(input, filters, strides, padding, data_format, dilations)
+
+    conv.__name__ = conv.__qualname__ = f"conv{n}d"
+    conv.__doc__ = (
+        f"""The convolution of neural networks over {n} axes: `filters` of shape (*lengths, in / groups, out)."""
+    )
+
+
+for _n in (1, 2, 3):
+    _publish_convolution(_n)
+
+
+@op("nn.convolution", "input filters", kernel="Convolution")
+def convolution(
+    input: Any,
+    filters: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    data_format: Any = None,
+    dilations: Any = None,
+) -> Any:
+    """The convolution of neural networks, over as many axes as `filters` has."""
+    return _conv(input, filters, strides, padding, data_format, dilations)
+
+
+@op("nn.atrous_conv2d", "value filters", kernel="Conv2D")
+def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any) -> Any:
+    """A convolution with so much from an element of the filters to the next."""
+    return _conv(value, filters, 1, padding, "NHWC", rate)
+
+
+@op("nn.depthwise_conv2d", "input filter", kernel="DepthwiseConv2dNative")
+def depthwise_conv2d(
+    input: Any, filter: Any, strides: Any, padding: Any, data_format: Any = None, dilations: Any = None
+) -> Any:
+    """A convolution of each channel by itself; `filter` of shape (h, w, in, multiplier)."""
+    h, w, channels, multiplier = filter.shape
+    return _conv(input, tc.reshape(filter, (h, w, 1, channels * multiplier)), strides, padding, data_format, dilations)
+
+
+@op("nn.separable_conv2d", "input depthwise_filter pointwise_filter", kernel="Conv2D")
+def separable_conv2d(
+    input: Any,
+    depthwise_filter: Any,
+    pointwise_filter: Any,
+    strides: Any,
+    padding: Any,
+    data_format: Any = None,
+    dilations: Any = None,
+) -> Any:
+    """A convolution of each channel by itself, then one of the channels at each place."""
+    h, w, channels, multiplier = depthwise_filter.shape
+    deep = tc.reshape(depthwise_filter, (h, w, 1, channels * multiplier))
+    between = _conv(input, deep, strides, padding, data_format, dilations)
+    return _conv(between, pointwise_filter, 1, "VALID", data_format, None)
+
+
+def _conv_transpose(
+    x: tc.Tensor, w: tc.Tensor, output_shape: Any, strides: Any, padding: Any, data_format: Any, dilations: Any
+) -> tc.Tensor:
+    n = w.ndim - 2
+    layout = _layout(data_format, n)
+    stride = _spatial(strides, n, layout, "strides")
+    dilation = _spatial(dilations, n, layout, "dilations")
+    lengths = tuple(static(output_shape))
+    if len(lengths) == n + 2:
+        lengths = lengths[1:-1] if layout == "channels_last" else lengths[2:]
+    given = x.shape[1:-1] if layout == "channels_last" else x.shape[2:]
+    explicit = _padding(padding, n, layout)
+    pads, extra = [], []
+    for k in range(n):
+        full = (given[k] - 1) * stride[k] + (w.shape[k] - 1) * dilation[k] + 1
+        if explicit == "same":
+            total = max(full - lengths[k], 0)
+            pads.append((total // 2, total - total // 2))
+        else:
+            pads.append((0, 0) if explicit == "valid" else tuple(explicit[k]))
+        extra.append(lengths[k] - (full - sum(pads[k])))
+        if not 0 <= extra[k] < stride[k]:
+            raise ValueError(
+                f"output_shape {lengths} does not fit the input's lengths {given}, strides {stride} and padding"
+            )
+    return tc.conv_transpose(
+        x,
+        _kernel_for(w, layout),
+        stride=stride,
+        padding=pads,
+        output_padding=tuple(extra),
+        dilation=dilation,
+        layout=layout,
+    )
+
+
+def _publish_transposed(n: int) -> None:
+    @op(f"nn.conv{n}d_transpose", "input filters", kernel=f"Conv{n}DBackpropInput")
+    def conv_transpose(
+        input: Any,
+        filters: Any,
+        output_shape: Any,
+        strides: Any,
+        padding: Any = "SAME",
+        data_format: Any = None,
+        dilations: Any = None,
+    ) -> Any:
+        return _conv_transpose(input, filters, output_shape, strides, padding, data_format, dilations)
+
+    conv_transpose.__name__ = conv_transpose.__qualname__ = f"conv{n}d_transpose"
+    conv_transpose.__doc__ = f"The transpose of a convolution over {n} axes; `filters` of shape (*lengths, out, in)."
+
+
+for _n in (1, 2, 3):
+    _publish_transposed(_n)
+
+
+def _pool(function: Callable[..., Any], x: tc.Tensor, ksize: Any, strides: Any, padding: Any, data_format: Any) -> Any:
+    n = x.ndim - 2
+    layout = _layout(data_format, n)
+    return function(
+        x,
+        _spatial(ksize, n, layout, "ksize"),
+        stride=_spatial(strides, n, layout, "strides"),
+        padding=_padding(padding, n, layout),
+        layout=layout,
+    )
+
+
+def _publish_pools(short: str, function: Callable[..., Any]) -> None:
+    for suffix, ndim in (("", None), ("1d", 3), ("2d", 4), ("3d", 5)):
+
+        @op(f"nn.{short}_pool{suffix}", "input", kernel=f"{short.capitalize()}Pool")
+        def pool(
+            input: Any, ksize: Any, strides: Any, padding: Any, data_format: Any = None, ndim: int | None = ndim
+        ) -> Any:
+            if ndim is not None and input.ndim != ndim:
+                raise ValueError(f"input must have {ndim} dimensions, its shape is {input.shape}")
+            return _pool(function, input, ksize, strides, padding, data_format)
+
+        pool.__name__ = pool.__qualname__ = f"{short}_pool{suffix}"
+        pool.__doc__ = f"The {'greatest element' if short == 'max' else 'mean'} of each window."
+
+
+_publish_pools("max", tc.max_pool)
+_publish_pools("avg", tc.avg_pool)
+
+
+@exported("nn.pool")
+def pool(
+    input: Any,
+    window_shape: Any,
+    pooling_type: str,
+    strides: Any = None,
+    padding: Any = "VALID",
+    data_format: Any = None,
+    dilations: Any = None,
+    name: Any = None,
+) -> Any:
+    """The greatest element (`"MAX"`) or the mean (`"AVG"`) of each window."""
+    if pooling_type not in ("MAX", "AVG"):
+        raise ValueError(f"pooling_type must be 'MAX' or 'AVG', got {pooling_type!r}")
+    if dilations is not None and set(_spatial(dilations, native(input).ndim - 2, "channels_last", "dilations")) != {1}:
+        raise ValueError("nn.pool: dilations are not there; use tape_core.sliding_windows")
+    function = tc.max_pool if pooling_type == "MAX" else tc.avg_pool
+    return wrap(_pool(function, native(input), window_shape, strides, padding, data_format))
+
+
+# -- normalisation
+
+
+@op("nn.bias_add", "value bias", kernel="BiasAdd")
+def bias_add(value: Any, bias: Any, data_format: Any = None) -> Any:
+    """A number added to each channel."""
+    layout = _layout(data_format, value.ndim - 2)
+    if bias.ndim != 1 or bias.shape[0] != _channels(value, layout):
+        raise ValueError(f"bias must have shape ({_channels(value, layout)},), one for each channel; got {bias.shape}")
+    return value + (bias if layout == "channels_last" else tc.reshape(bias, (-1,) + (1,) * (value.ndim - 2)))
+
+
+@op("nn.moments", "x")
+def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False) -> Any:
+    """The mean and the variance along `axes`."""
+    axis = tuple(axes) if isinstance(axes, tuple) else axes
+    return tc.mean(x, axis=axis, keepdims=keepdims), tc.var(x, axis=axis, keepdims=keepdims)
+
+
+@op("nn.weighted_moments", "x frequency_weights")
+def weighted_moments(x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False) -> Any:
+    """The mean and the variance along `axes`, of elements that count so often."""
+    weights = tc.broadcast_to(frequency_weights, tc.broadcast_shapes(x.shape, frequency_weights.shape))
+    total = tc.sum(weights, axis=axes, keepdims=True)
+    mean = tc.sum(weights * x, axis=axes, keepdims=True) / total
+    variance = tc.sum(weights * tc.square(x - mean), axis=axes, keepdims=True) / total
+    if keepdims:
+        return mean, variance
+    return tc.sum(mean, axis=axes), tc.sum(variance, axis=axes)
+
+
+@op("nn.batch_normalization", "x mean variance offset scale", kernel="BatchNorm")
+def batch_normalization(x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float) -> Any:
+    """`(x - mean) / √(variance + variance_epsilon)`, times `scale`, plus `offset`; each broadcasts, or is None."""
+    factor = tc.reciprocal(tc.sqrt(variance + variance_epsilon))
+    if scale is not None:
+        factor = factor * scale
+    found = x * factor - mean * factor
+    return found if offset is None else found + offset
+
+
+@op("nn.local_response_normalization nn.lrn", "input", kernel="LRN")
+def local_response_normalization(
+    input: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
+) -> Any:
+    """Each element over a power of the sum of squares of its neighbours among the channels."""
+    padded = tc.pad(tc.square(input), [(0, 0)] * (input.ndim - 1) + [(depth_radius, depth_radius)])
+    total = tc.sum(tc.sliding_windows(padded, 2 * depth_radius + 1, axis=-1), axis=-1)
+    return input / (bias + alpha * total) ** beta
+
+
+@exported("nn.dropout", differs="other random numbers than TensorFlow's")
+def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: Any = None) -> Any:
+    """Each element is 0 with probability `rate`, and divided by `1 - rate` otherwise."""
+    from tape_tf.ops.sampling import generator
+
+    value = native(x)
+    share = float(native(rate))
+    if not 0 <= share < 1:
+        raise ValueError(f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate={rate}")
+    shape = static(noise_shape)
+    if shape is not None:
+        shape = tuple(n if s is None else s for s, n in zip(shape, value.shape, strict=True))
+    return wrap(tc.dropout(value, share, rng=generator(seed), noise_shape=shape))
+
+
+@op("math.in_top_k nn.in_top_k", "targets; predictions")
+def in_top_k(targets: Any, predictions: Any, k: Any) -> Any:
+    """Whether the score of each target is among the `k` best of its row."""
+    own = tc.take_along_axis(predictions, tc.astype(targets, tc.int64)[:, None], axis=1)
+    return tc.sum(tc.astype(predictions > own, tc.int32), axis=1) < k
+
+
+@exported("nn.scale_regularization_loss")
+def scale_regularization_loss(regularization_loss: Any) -> Any:
+    """The sum of the losses: there is one replica."""
+    return wrap(tc.sum(native(regularization_loss)))

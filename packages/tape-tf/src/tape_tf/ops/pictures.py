@@ -1,0 +1,117 @@
+"""tf.image: a few functions of images (..., height, width, channels)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tape_core as tc
+
+from tape_tf import dtypes
+from tape_tf.conversion import native, wrap
+from tape_tf.functions import op
+from tape_tf.names import exported
+
+
+@op("image.adjust_contrast", "images", kernel="AdjustContrastv2", differs="a gradient comes back")
+def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
+    """The distance from the mean of each channel, times a factor."""
+    mean = tc.mean(images, axis=(-3, -2), keepdims=True)
+    return (images - mean) * native(contrast_factor, dtypes.of(images.dtype), like=images) + mean
+
+
+@op("image.adjust_brightness", "image")
+def adjust_brightness(image: Any, delta: Any) -> Any:
+    """`delta` added to all."""
+    return image + native(delta, dtypes.of(image.dtype), like=image)
+
+
+@op("image.flip_left_right", "image")
+def flip_left_right(image: Any) -> Any:
+    """Mirrored."""
+    return tc.flip(image, axis=-2)
+
+
+@op("image.flip_up_down", "image")
+def flip_up_down(image: Any) -> Any:
+    """Upside down."""
+    return tc.flip(image, axis=-3)
+
+
+@op("image.transpose", "image")
+def transpose(image: Any) -> Any:
+    """Rows as columns."""
+    return tc.moveaxis(image, -3, -2)
+
+
+@op("image.rot90", "image", raw="k")
+def rot90(image: Any, k: int = 1) -> Any:
+    """Turned to the left, `k` times by a right angle."""
+    for _ in range(k % 4):
+        image = tc.flip(tc.moveaxis(image, -3, -2), axis=-3)
+    return image
+
+
+@op("image.total_variation", "images")
+def total_variation(images: Any) -> Any:
+    """The sum of the distances of neighbours, of each image."""
+    down = tc.abs(images[..., 1:, :, :] - images[..., :-1, :, :])
+    right = tc.abs(images[..., :, 1:, :] - images[..., :, :-1, :])
+    return tc.sum(down, axis=(-3, -2, -1)) + tc.sum(right, axis=(-3, -2, -1))
+
+
+@op("image.image_gradients", "image")
+def image_gradients(image: Any) -> Any:
+    """The differences to the pixel below and to the one on the right; zeros at the end."""
+    if image.ndim != 4:
+        raise ValueError(f"image_gradients expects a 4D tensor (batch, h, w, channels), got shape {image.shape}")
+    down = tc.pad(image[:, 1:] - image[:, :-1], [(0, 0), (0, 1), (0, 0), (0, 0)])
+    right = tc.pad(image[:, :, 1:] - image[:, :, :-1], [(0, 0), (0, 0), (0, 1), (0, 0)])
+    return down, right
+
+
+@op("image.per_image_standardization", "image")
+def per_image_standardization(image: Any) -> Any:
+    """Each image less its mean, over its standard deviation, which counts as at least 1/√(number of elements)."""
+    x = image if image.dtype.inexact else tc.astype(image, tc.float32)
+    axes = (-3, -2, -1)
+    size = x.shape[-1] * x.shape[-2] * x.shape[-3]
+    deviation = tc.std(x, axis=axes, keepdims=True)
+    return (x - tc.mean(x, axis=axes, keepdims=True)) / tc.maximum(deviation, tc.full_like(deviation, size**-0.5))
+
+
+@op("image.rgb_to_grayscale", "images")
+def rgb_to_grayscale(images: Any) -> Any:
+    """The brightness as eyes see it, one channel."""
+    weights = native([0.2989, 0.5870, 0.1140], dtypes.of(images.dtype), like=images)
+    return tc.sum(images * weights, axis=-1, keepdims=True)
+
+
+@op("image.grayscale_to_rgb", "images")
+def grayscale_to_rgb(images: Any) -> Any:
+    """One channel three times."""
+    return tc.concat([images] * 3, axis=-1)
+
+
+@op("image.psnr", "a b", kernel="Psnr")
+def psnr(a: Any, b: Any, max_val: Any) -> Any:
+    """The peak signal-to-noise ratio in decibels, of each pair of images."""
+    error = tc.mean(tc.square(a - b), axis=(-3, -2, -1))
+    return 10 * tc.log10(float(native(max_val)) ** 2 / error)
+
+
+@exported("image.convert_image_dtype")
+def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: Any = None) -> Any:
+    """Intensities in another dtype: floating ones from 0 to 1, integers from 0 to their maximum."""
+    from tape_tf.ops.elementwise import saturate_cast
+
+    x, target = native(image), dtypes.as_dtype(dtype)
+    source = dtypes.of(x.dtype)
+    if source == target:
+        return wrap(x)
+    if source.is_integer and target.is_integer:
+        raise ValueError(f"convert_image_dtype: from {source.name} to {target.name} by way of a floating dtype")
+    if target.is_floating:
+        found = tc.astype(x, target.native)
+        return wrap(found / int(source.max) if source.is_integer else found)
+    scaled = x * (int(target.max) + 0.5)
+    return saturate_cast(wrap(scaled), target) if saturate else wrap(tc.astype(scaled, target.native))

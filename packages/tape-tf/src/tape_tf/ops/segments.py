@@ -1,0 +1,126 @@
+"""Sums and the like of rows by segment, and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tape_core as tc
+
+from tape_tf import dtypes
+from tape_tf.conversion import native, static, wrap
+from tape_tf.errors import InvalidArgumentError
+from tape_tf.functions import op
+from tape_tf.names import exported
+
+_SEGMENTS: dict[str, Callable[..., Any]] = {
+    "sum": tc.segment_sum,
+    "mean": tc.segment_mean,
+    "prod": tc.segment_prod,
+    "max": tc.segment_max,
+    "min": tc.segment_min,
+}
+
+
+def _filled(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: Any) -> tc.Tensor:
+    """Segments of no rows have `value`, for what has no neutral element."""
+    if short not in ("max", "min"):
+        return found
+    ones = tc.ones_like(ids)
+    empty = tc.segment_sum(ones, ids, n) == 0
+    shaped = tc.reshape(empty, (n,) + (1,) * (found.ndim - 1))
+    return tc.where(shaped, tc.full_like(found, value), found)
+
+
+def _publish(short: str, function: Callable[..., Any]) -> None:
+    @op(f"math.segment_{short}", "data; segment_ids", kernel=f"Segment{short.capitalize()}")
+    def sorted_segments(data: Any, segment_ids: Any) -> Any:
+        if segment_ids.ndim != 1 or segment_ids.shape[0] != data.shape[0]:
+            raise ValueError(f"segment_ids should be the same size as dimension 0 of input, {data.shape}")
+        if bool(tc.any(segment_ids[1:] < segment_ids[:-1])):
+            raise ValueError("segment ids are not increasing")
+        n = int(segment_ids[-1]) + 1 if segment_ids.size else 0
+        return _filled(short, function(data, segment_ids, n), segment_ids, n, 0)
+
+    @op(f"math.unsorted_segment_{short}", "data; segment_ids", kernel=f"UnsortedSegment{short.capitalize()}")
+    def unsorted_segments(data: Any, segment_ids: Any, num_segments: Any) -> Any:
+        if segment_ids.size and int(tc.max(segment_ids)) >= num_segments:
+            raise InvalidArgumentError(
+                None, None, f"segment_ids = {int(tc.max(segment_ids))} is out of range [0, {num_segments})"
+            )
+        ids = tc.where(segment_ids < 0, tc.full_like(segment_ids, num_segments), segment_ids)  # dropped
+        found = function(data, ids, num_segments + 1)[:num_segments]
+        limits = dtypes.of(data.dtype)
+        value = 0 if short not in ("max", "min") else limits.min if short == "max" else limits.max
+        counted = _filled(short, tc.concat([found, found[:1]]) if num_segments else found, ids, num_segments + 1, value)
+        return counted[:num_segments] if short in ("max", "min") else found
+
+    for kind, fn in (("segment", sorted_segments), ("unsorted_segment", unsorted_segments)):
+        fn.__name__ = fn.__qualname__ = f"{kind}_{short}"
+        fn.__doc__ = f"The {short} of the rows of each segment{', whose ids rise' if kind == 'segment' else ''}."
+
+
+for _short, _function in _SEGMENTS.items():
+    _publish(_short, _function)
+
+
+@op("math.unsorted_segment_sqrt_n", "data; segment_ids")
+def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any) -> Any:
+    """The sum of the rows of each segment, over the square root of how many there are."""
+    ids = tc.where(segment_ids < 0, tc.full_like(segment_ids, num_segments), segment_ids)
+    total = tc.segment_sum(data, ids, num_segments + 1)[:num_segments]
+    counts = tc.segment_sum(tc.ones_like(ids), ids, num_segments + 1)[:num_segments]
+    root = tc.sqrt(tc.astype(tc.maximum(counts, tc.ones_like(counts)), data.dtype))
+    return total / tc.reshape(root, (num_segments,) + (1,) * (total.ndim - 1))
+
+
+@exported("math.bincount", differs="of tensors, without binary_output and axis")
+def bincount(
+    arr: Any,
+    weights: Any = None,
+    minlength: Any = None,
+    maxlength: Any = None,
+    dtype: Any = dtypes.int32,
+    name: Any = None,
+) -> Any:
+    """How often each number from 0 on is there, or the sum of the weights at it."""
+    values = tc.reshape(native(arr), (-1,))
+    n = int(tc.max(values)) + 1 if values.size else 0
+    n = max(n, static(minlength) or 0)
+    if maxlength is not None:
+        n = min(n, static(maxlength))
+    if weights is None:
+        given = tc.ones_like(values, dtype=dtypes.as_dtype(dtype).native)
+    else:
+        given = tc.reshape(native(weights), (-1,))
+    inside = values < n
+    rows = tc.where(inside, values, tc.full_like(values, n))
+    return wrap(tc.segment_sum(given, rows, n + 1)[:n])
+
+
+@exported("math.confusion_matrix")
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    weights: Any = None,
+    dtype: Any = dtypes.int32,
+    name: Any = None,
+) -> Any:
+    """How often each label (row) was predicted as each class (column)."""
+    truth, guess = native(labels), native(predictions)
+    if truth.shape != guess.shape:
+        raise ValueError(f"labels and predictions must have one shape, got {truth.shape} and {guess.shape}")
+    n = static(num_classes)
+    if n is None:
+        n = max(int(tc.max(truth)), int(tc.max(guess))) + 1
+    kind = dtypes.as_dtype(dtype).native
+    given = tc.ones_like(truth, dtype=kind) if weights is None else tc.astype(native(weights), kind)
+    ids = tc.astype(truth, tc.int64) * n + tc.astype(guess, tc.int64)
+    return wrap(tc.reshape(tc.segment_sum(given, ids, n * n), (n, n)))
+
+
+@op("math.invert_permutation", "x")
+def invert_permutation(x: Any) -> Any:
+    """Where each number stands in a permutation."""
+    return tc.astype(tc.argsort(x), x.dtype)

@@ -1,0 +1,305 @@
+"""tf.train: checkpoints of what a program keeps in Variables.
+
+A checkpoint is one file in the safetensors format, with the names that the attributes have: `model/dense_1/w`. Variables
+that are not made yet get their values when they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tape_core as tc
+import tape_nn as nn
+from tape_tf.conversion import unwrap, wrap
+from tape_tf.module import Module
+from tape_tf.names import absent, exported
+from tape_tf.variable import Variable
+
+SUFFIX = ".safetensors"
+_SAVED = "a tf.Module, a layer, a model, an optimizer, a Variable, or lists and dictionaries of them"
+
+
+def _walk(name: str, held: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """The Variables, modules and optimizers that an object holds, each once, by their path."""
+    key = id(held.native) if isinstance(held, Variable) else id(held)
+    if key in seen:
+        return
+    seen.add(key)
+    if isinstance(held, Variable | tc.Variable):
+        yield name, wrap(held)
+        return
+    parts: Any = ()
+    if _is_optimizer(held):
+        yield name, held
+    elif isinstance(held, Module | nn.Module):
+        yield name, held
+        # Public attributes name what private lists hold too.
+        parts = sorted(vars(held).items(), key=lambda item: (item[0].startswith("_"), item[0]))
+        parts = [(attribute.lstrip("_"), part) for attribute, part in parts if attribute != "_deferred"]
+    elif isinstance(held, dict):
+        parts = held.items()
+    elif isinstance(held, list | tuple):
+        parts = enumerate(held)
+    for attribute, part in parts:
+        yield from _walk(f"{name}/{attribute}" if name else str(attribute), part, seen)
+
+
+def _is_optimizer(held: Any) -> bool:
+    return isinstance(getattr(held, "native", held), nn.Optimizer)
+
+
+@exported("train.Checkpoint", differs="one file in the safetensors format; Python values and iterators are not saved")
+class Checkpoint:
+    """Saves and restores the Variables of objects, given by name.
+
+    >>> import os, tempfile
+    >>> import tape_tf as tf
+    >>> layer = tf.keras.layers.Dense(2)
+    >>> first = layer(tf.ones((1, 3)))
+    >>> path = tf.train.Checkpoint(layer=layer).write(os.path.join(tempfile.mkdtemp(), "checkpoint"))
+    >>> tf.train.list_variables(path)
+    [('layer/bias', [2]), ('layer/kernel', [3, 2])]
+    >>> other = tf.keras.layers.Dense(2)
+    >>> status = tf.train.Checkpoint(layer=other).restore(path)
+    >>> bool(tf.reduce_all(other(tf.ones((1, 3))) == first))
+    True
+
+    Args:
+        root: an object whose attributes are saved under their own names.
+        kwargs: modules, layers, models, optimizers, Variables, or lists and dictionaries of them.
+
+    Raises:
+        TypeError: one is nothing that can be saved.
+    """
+
+    def __init__(self, root: Any = None, **kwargs: Any) -> None:
+        self._objects: dict[str, Any] = dict(kwargs)
+        if root is not None:
+            self._objects[""] = root
+        for name, held in self._objects.items():
+            known = isinstance(held, Module | nn.Module | Variable | tc.Variable | list | tuple | dict)
+            if not known and not _is_optimizer(held):
+                raise TypeError(f"Checkpoint: {name or 'root'}={held!r} cannot be saved; it takes {_SAVED}")
+            if name:
+                setattr(self, name, held)
+        self.save_counter = Variable(0, trainable=False, name="save_counter", dtype="int64")
+
+    def _found(self) -> list[tuple[str, Any]]:
+        seen: set[int] = set()
+        return [pair for name, held in self._objects.items() for pair in _walk(name, held, seen)]
+
+    def _state(self) -> dict[str, Any]:
+        found = self._found()
+        variables = {name: held.native for name, held in found if isinstance(held, Variable)}
+        state: dict[str, Any] = dict(variables)
+        for name, held in found:
+            if _is_optimizer(held):
+                own = getattr(held, "native", held).state_dict(variables)
+                state |= {f"{name}/{key}": value for key, value in own.items()}
+        return state
+
+    def write(self, file_prefix: Any, options: Any = None) -> str:
+        """Write a file of this name; returns the name for :meth:`restore`, which is without the suffix.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        nn.save_tensors(_file(file_prefix), self._state() | {"save_counter": self.save_counter.native})
+        return os.fspath(file_prefix)
+
+    def save(self, file_prefix: Any, options: Any = None) -> str:
+        """Like :meth:`write`, with the number of the save after the name: `ckpt-1`. Its folder is made if need be."""
+        self.save_counter.assign_add(1)
+        Path(file_prefix).parent.mkdir(parents=True, exist_ok=True)
+        return self.write(f"{os.fspath(file_prefix)}-{int(self.save_counter)}")
+
+    def restore(self, save_path: Any, options: Any = None) -> Status:
+        """Set the Variables to what is in a file; those that are made later get their values then.
+
+        Args:
+            save_path: what `write` or `save` returned; None, as of a folder without checkpoints, changes nothing.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: a Variable has another shape than in the file. Nothing is changed.
+        """
+        if save_path is None:
+            return Status(Restoration(self, {}))
+        tensors, _ = nn.load_tensors(_file(save_path))
+        restoration = Restoration(self, tensors)
+        restoration.arrived()
+        return Status(restoration)
+
+    read = restore
+
+
+class Restoration:
+    """The values of a file on their way into Variables."""
+
+    def __init__(self, checkpoint: Checkpoint, tensors: dict[str, tc.Tensor]) -> None:
+        self.checkpoint, self.waiting = checkpoint, tensors
+        if (counter := tensors.pop("save_counter", None)) is not None:
+            checkpoint.save_counter.assign(wrap(counter))
+
+    def arrived(self) -> None:
+        """Set what is there by now. A module calls it when it is given an attribute, as long as values are waiting."""
+        if not self.waiting:
+            return
+        found = self.checkpoint._found()
+        variables = {name: held for name, held in found if isinstance(held, Variable)}
+        there = {name: self.waiting[name] for name in variables if name in self.waiting}
+        for name, value in there.items():
+            if value.shape != variables[name].native.shape:
+                raise ValueError(
+                    f"restore: {name!r} has shape {value.shape} in the file; the Variable has {variables[name].shape}"
+                )
+        for name, value in there.items():
+            variables[name].native.assign(tc.asarray(value, dtype=variables[name].native.dtype))
+            del self.waiting[name]
+        for name, held in found:
+            if _is_optimizer(held):
+                self._optimizer(name, held, {key: unwrap(variable) for key, variable in variables.items()})
+        for _, held in found:
+            if isinstance(held, Module):
+                object.__setattr__(held, "_deferred", self if self.waiting else None)
+
+    def _optimizer(self, name: str, optimizer: Any, variables: dict[str, Any]) -> None:
+        """Its state, once all Variables that it is about are there."""
+        own = {key[len(name) + 1 :]: value for key, value in self.waiting.items() if key.startswith(f"{name}/")}
+        about = {key.rpartition("/")[0] for key in own} - {""}
+        if not own or not about <= variables.keys():
+            return
+        native = getattr(optimizer, "native", optimizer)
+        native.load_state_dict(own, variables)
+        if native is not optimizer and "learning_rate" in own:
+            optimizer.learning_rate = native.learning_rate
+        for key in own:
+            del self.waiting[f"{name}/{key}"]
+
+
+class Status:
+    """What became of a checkpoint that was restored."""
+
+    def __init__(self, restoration: Restoration) -> None:
+        self._restoration = restoration
+
+    def assert_consumed(self) -> Status:
+        """Check that all of the file has been used, and that it had all Variables.
+
+        Raises:
+            AssertionError: it names what was not.
+        """
+        if self._restoration.waiting:
+            raise AssertionError(f"Unresolved values in the checkpoint: {', '.join(sorted(self._restoration.waiting))}")
+        return self
+
+    def assert_existing_objects_matched(self) -> Status:
+        """Nothing to check: what is not in the file keeps its value."""
+        return self
+
+    def assert_nontrivial_match(self) -> Status:
+        """As :meth:`assert_existing_objects_matched`."""
+        return self
+
+    def expect_partial(self) -> Status:
+        """Nothing to say about values that are not used."""
+        return self
+
+
+def _file(path: Any) -> str:
+    name = os.fspath(path)
+    return name if name.endswith(SUFFIX) else f"{name}{SUFFIX}"
+
+
+@exported("train.latest_checkpoint")
+def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -> str | None:
+    """The last checkpoint that was written into a folder, for `restore`; None if there is none."""
+    files = sorted(Path(checkpoint_dir).glob(f"*{SUFFIX}"), key=lambda file: (file.stat().st_mtime_ns, file.name))
+    return str(files[-1]).removesuffix(SUFFIX) if files else None
+
+
+@exported("train.list_variables")
+def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
+    """The names and shapes of what is in a checkpoint, or in the last one of a folder."""
+    return [
+        (name, list(value.shape)) for name, value in sorted(_read(ckpt_dir_or_file).items()) if name != "save_counter"
+    ]
+
+
+@exported("train.load_variable")
+def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
+    """A value of a checkpoint, as a NumPy array.
+
+    Raises:
+        ValueError: it has no such name.
+    """
+    found = _read(ckpt_dir_or_file)
+    if name not in found:
+        raise ValueError(f"load_variable: there is no {name!r} in the checkpoint; there are {', '.join(sorted(found))}")
+    return found[name].numpy()
+
+
+def _read(path: Any) -> dict[str, tc.Tensor]:
+    return nn.load_tensors(_file(latest_checkpoint(path) if os.path.isdir(path) else path))[0]
+
+
+@exported("train.CheckpointManager")
+class CheckpointManager:
+    """Numbered checkpoints in a folder, of which the last few are kept.
+
+    Args:
+        checkpoint: what is saved.
+        directory: the folder; it is made if need be.
+        max_to_keep: how many stay; None for all.
+        checkpoint_name: what the files are called before their number.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        directory: Any,
+        max_to_keep: int | None,
+        keep_checkpoint_every_n_hours: float | None = None,
+        checkpoint_name: str = "ckpt",
+    ) -> None:
+        if max_to_keep is not None and max_to_keep < 1:
+            raise ValueError(f"Expected a positive integer or `None` for `max_to_keep`, got {max_to_keep}.")
+        self.checkpoint, self.directory = checkpoint, os.fspath(directory)
+        self._keep, self._name = max_to_keep, checkpoint_name
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """Those that are kept, the oldest first."""
+        files = Path(self.directory).glob(f"{self._name}-*{SUFFIX}")
+        numbered = [(file.stem.rpartition("-")[2], file) for file in files]
+        kept = sorted((int(number), file) for number, file in numbered if number.isdigit())
+        return [str(file).removesuffix(SUFFIX) for _, file in kept]
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """The last one, None if there is none."""
+        return self.checkpoints[-1] if self.checkpoints else None
+
+    def save(self, checkpoint_number: Any = None) -> str:
+        """Save, and remove the oldest beyond `max_to_keep`; returns the name for `restore`."""
+        prefix = os.path.join(self.directory, self._name)
+        if checkpoint_number is None:
+            path = self.checkpoint.save(prefix)
+        else:
+            os.makedirs(self.directory, exist_ok=True)
+            path = self.checkpoint.write(f"{prefix}-{int(checkpoint_number)}")
+        for old in self.checkpoints[: -self._keep] if self._keep else []:
+            os.remove(_file(old))
+        return path
+
+    def restore_or_initialize(self) -> str | None:
+        """Restore the last one; returns its name, None if there is none."""
+        if (latest := self.latest_checkpoint) is not None:
+            self.checkpoint.restore(latest)
+        return latest
+
+
+__getattr__ = absent("train")
