@@ -1,7 +1,7 @@
 """tf.train: checkpoints of what a program keeps in Variables.
 
-A checkpoint is one file in the safetensors format, with the names that the attributes have: `model/dense_1/w`. Variables
-that are not made yet get their values when they are.
+A checkpoint is one file in the safetensors format, with the names that the attributes have: `model/dense_1/w`.
+Variables that are not made yet get their values when they are.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import tape_core as tc
 import tape_nn as nn
+
 from tape_tf.conversion import unwrap, wrap
 from tape_tf.module import Module
 from tape_tf.names import absent, exported
@@ -141,6 +142,7 @@ class Restoration:
 
     def __init__(self, checkpoint: Checkpoint, tensors: dict[str, tc.Tensor]) -> None:
         self.checkpoint, self.waiting = checkpoint, tensors
+        self.names = frozenset(tensors) - {"save_counter"}
         if (counter := tensors.pop("save_counter", None)) is not None:
             checkpoint.save_counter.assign(wrap(counter))
 
@@ -187,21 +189,35 @@ class Status:
         self._restoration = restoration
 
     def assert_consumed(self) -> Status:
-        """Check that all of the file has been used, and that it had all Variables.
+        """Check that all of the file has been used by now, and that it had all Variables.
 
         Raises:
             AssertionError: it names what was not.
         """
         if self._restoration.waiting:
             raise AssertionError(f"Unresolved values in the checkpoint: {', '.join(sorted(self._restoration.waiting))}")
-        return self
+        return self.assert_existing_objects_matched()
 
     def assert_existing_objects_matched(self) -> Status:
-        """Nothing to check: what is not in the file keeps its value."""
+        """Check that the file had all Variables that there are by now; one that it lacks has kept its value.
+
+        Raises:
+            AssertionError: it names those that it lacked.
+        """
+        restoration = self._restoration
+        found = [name for name, held in restoration.checkpoint._found() if isinstance(held, Variable)]
+        if missing := [name for name in found if name not in restoration.names]:
+            raise AssertionError(f"No values in the checkpoint for: {', '.join(missing)}")
         return self
 
     def assert_nontrivial_match(self) -> Status:
-        """As :meth:`assert_existing_objects_matched`."""
+        """Check that something of the file has been used.
+
+        Raises:
+            AssertionError: nothing was.
+        """
+        if len(self._restoration.waiting) == len(self._restoration.names):
+            raise AssertionError("Nothing in the checkpoint belongs to the objects to restore")
         return self
 
     def expect_partial(self) -> Status:
