@@ -76,8 +76,6 @@ _BINARY = {
     "bitwise.bitwise_xor": (tc.bitwise_xor, "BitwiseXor"),
     "bitwise.left_shift": (tc.bitwise_left_shift, "LeftShift"),
     "bitwise.right_shift": (tc.bitwise_right_shift, "RightShift"),
-    "math.xlogy": (tc.xlogy, "Xlogy"),
-    "math.xlog1py": (tc.xlog1py, "Xlog1py"),
 }
 """Likewise, with TensorFlow's name of the operation."""
 
@@ -120,7 +118,19 @@ def divide_no_nan(x: Any, y: Any) -> Any:
 @op("math.multiply_no_nan", "x y", kernel="MulNoNan")
 def multiply_no_nan(x: Any, y: Any) -> Any:
     """`x * y`, and 0 where `y` is 0, whatever `x` is."""
-    return tc.where(y == 0, tc.zeros_like(y), tc.where(y == 0, tc.zeros_like(x), x) * y)
+    return tc.where((y == 0) & ~tc.isfinite(x), tc.zeros_like(x), x) * y
+
+
+@op("math.xlogy", "x y", kernel="Xlogy")
+def xlogy(x: Any, y: Any) -> Any:
+    """`x * log(y)`, and 0 where `x` is 0, the gradient too."""
+    return tc.where(x == 0, tc.zeros_like(x), tc.xlogy(x, y))
+
+
+@op("math.xlog1py", "x y", kernel="Xlog1py")
+def xlog1py(x: Any, y: Any) -> Any:
+    """`x * log(1 + y)`, and 0 where `x` is 0, the gradient too."""
+    return tc.where(x == 0, tc.zeros_like(x), tc.xlog1py(x, y))
 
 
 @op("math.reciprocal_no_nan", "x")

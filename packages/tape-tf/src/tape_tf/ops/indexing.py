@@ -191,6 +191,29 @@ def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: Any = "boolean_
     return wrap(values[(slice(None),) * start + (chosen,)])
 
 
+@op("reverse_sequence", "input; seq_lengths")
+def reverse_sequence(input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None) -> Any:
+    """Of each example the first `seq_lengths` elements along `seq_axis` in reverse order."""
+    seq, batch = (seq_axis or 0) % input.ndim, (batch_axis or 0) % input.ndim
+    n = input.shape[seq]
+    places = tc.arange(n, dtype=tc.int64, backend=input.backend.root, device=input.device)
+    lengths = tc.astype(seq_lengths, tc.int64)[:, None]
+    order = tc.where(places < lengths, lengths - 1 - places, places)
+    shape = tuple(n if k == seq else input.shape[k] if k == batch else 1 for k in range(input.ndim))
+    order = tc.reshape(order if batch < seq else tc.matrix_transpose(order), shape)
+    return tc.take_along_axis(input, tc.broadcast_to(order, input.shape), axis=seq)
+
+
+@op("unravel_index", "indices", raw="dims")
+def unravel_index(indices: Any, dims: Any) -> Any:
+    """The places in a tensor of shape `dims` of places in it made flat: shape (len(dims), ...)."""
+    found, rest = [], indices
+    for length in reversed(static(dims)):
+        found.append(rest % length)
+        rest = rest // length
+    return tc.stack(found[::-1])
+
+
 @op("searchsorted", "sorted_sequence values", kernel="SearchSorted")
 def searchsorted(sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32.native) -> Any:
     """Where `values` would have to be inserted to keep each row in order."""

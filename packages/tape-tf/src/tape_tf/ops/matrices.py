@@ -87,7 +87,7 @@ def trace(x: Any) -> Any:
 unary("linalg.det", tc.linalg.det)
 unary("linalg.cholesky", tc.linalg.cholesky)
 unary("linalg.eigvalsh", tc.linalg.eigvalsh)
-unary("linalg.eigvals", tc.linalg.eigvals)
+unary("linalg.eigvals eigvals", tc.linalg.eigvals)
 unary("linalg.expm", tc.linalg.expm)
 
 
@@ -162,7 +162,7 @@ def eigh(tensor: Any) -> Any:
     return tuple(tc.linalg.eigh(tensor))
 
 
-@op("linalg.eig", "tensor")
+@op("linalg.eig eig", "tensor")
 def eig(tensor: Any) -> Any:
     """The eigenvalues of matrices, and the eigenvectors in columns; complex."""
     return tuple(tc.linalg.eig(tensor))
@@ -195,6 +195,12 @@ def lu(input: Any, output_idx_type: Any = None) -> Any:
     """The LU decompositions, both factors in one matrix, and the permutations."""
     factors, permutation = tc.linalg.lu_factor(input)
     return LU(factors, tc.astype(permutation, tc.int32))
+
+
+@op("linalg.lu_solve", "lower_upper rhs; perm", kernel="LuSolve", raw="perm")
+def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False) -> Any:
+    """The solutions of systems of which the LU decompositions are given."""
+    return tc.linalg.lu_solve((lower_upper, tc.astype(perm, tc.int64)), rhs)
 
 
 @op("linalg.matrix_rank", "a")

@@ -67,7 +67,12 @@ def log_softmax(logits: Any, axis: Any = None) -> Any:
 # -- losses
 
 
-@op("nn.softmax_cross_entropy_with_logits", "labels logits", kernel="SoftmaxCrossEntropyWithLogits")
+@op(
+    "nn.softmax_cross_entropy_with_logits",
+    "labels logits",
+    kernel="SoftmaxCrossEntropyWithLogits",
+    differs="the gradient is right also where labels do not add up to 1",
+)
 def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1) -> Any:
     """The cross-entropy of distributions `labels` and the softmax of `logits`; differentiable in both."""
     return -tc.sum(labels * tc.log_softmax(logits, axis=axis), axis=axis)

@@ -115,3 +115,34 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: An
         return wrap(found / int(source.max) if source.is_integer else found)
     scaled = x * (int(target.max) + 0.5)
     return saturate_cast(wrap(scaled), target) if saturate else wrap(tc.astype(scaled, target.native))
+
+
+@op("image.crop_to_bounding_box", "image")
+def crop_to_bounding_box(
+    image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
+) -> Any:
+    """The part of this size at this place."""
+    height, width = image.shape[-3:-1]
+    if offset_height + target_height > height or offset_width + target_width > width:
+        raise ValueError(f"the part does not fit into the image's {height} rows and {width} columns")
+    rows, columns = (slice(o, o + n) for o, n in ((offset_height, target_height), (offset_width, target_width)))
+    return image[..., rows, columns, :]
+
+
+@op("image.pad_to_bounding_box", "image")
+def pad_to_bounding_box(image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int) -> Any:
+    """The image at this place of a black one of this size."""
+    height, width = image.shape[-3:-1]
+    after = (target_height - offset_height - height, target_width - offset_width - width)
+    if min(after) < 0:
+        raise ValueError(f"an image of {height} rows and {width} columns does not fit there")
+    widths = [(0, 0)] * (image.ndim - 3) + [(offset_height, after[0]), (offset_width, after[1]), (0, 0)]
+    return tc.pad(image, widths)
+
+
+@op("image.central_crop", "image")
+def central_crop(image: Any, central_fraction: float) -> Any:
+    """The middle, of which each side has this fraction."""
+    height, width = image.shape[-3:-1]
+    rows, columns = (int((n - n * central_fraction) / 2) for n in (height, width))
+    return image[..., rows : height - rows, columns : width - columns, :]

@@ -147,11 +147,19 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
         kind = "fro" if ord in ("euclidean", "fro") else ord
         rest = tc.moveaxis(tensor, axis, (-2, -1))
         found = tc.linalg.matrix_norm(rest, ord=kind)
-        return tc.expand_dims(found, axis=tuple(a % tensor.ndim for a in axis)) if keepdims else found
+        found = tc.expand_dims(found, axis=tuple(a % tensor.ndim for a in axis)) if keepdims else found
+        return tc.astype(found, tensor.dtype)
     if ord == "fro":
         raise ValueError("'ord' must be a supported vector norm, got fro")
     kind = 2 if ord == "euclidean" else ord
-    return tc.linalg.vector_norm(tensor, axis=axis, ord=kind, keepdims=keepdims)
+    return tc.astype(tc.linalg.vector_norm(tensor, axis=axis, ord=kind, keepdims=keepdims), tensor.dtype)
+
+
+@op("linalg.normalize", "tensor")
+def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None) -> Any:
+    """The tensor over its norm along `axis`, and that norm."""
+    size = norm(wrap(tensor), ord, axis, keepdims=True).native
+    return tensor / size, size
 
 
 @exported("linalg.global_norm")

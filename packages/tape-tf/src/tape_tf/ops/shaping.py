@@ -126,8 +126,7 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None) -
             sizes[sizes.index(-1)] = length - sum(sizes) - 1
         if sum(sizes) != length:
             raise ValueError(f"the sizes {sizes} do not add up to the length {length} of axis {axis}")
-    ends = [sum(sizes[: k + 1]) for k in range(len(sizes) - 1)]
-    return list(tc.split(value, ends, axis=axis)) if ends else [value]
+    return list(tc.split(value, sizes, axis=axis))
 
 
 @op("tile", "input")

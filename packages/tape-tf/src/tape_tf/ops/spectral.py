@@ -95,7 +95,7 @@ def _window(n: Any, periodic: bool, dtype: Any, a: float, b: float) -> Any:
     count = static(n)
     backend, device = where()
     places = tc.arange(count, dtype=tc.float64, backend=backend, device=device)
-    period = count if periodic and count % 2 == 0 else count if periodic else count - 1
+    period = count if periodic and count % 2 == 0 else count - 1  # of odd lengths as from end to end, in TensorFlow too
     wave = a - b * tc.cos(places * (2 * math.pi / max(period, 1)))
     return wrap(tc.astype(wave if count > 1 else tc.ones_like(wave), dtypes.as_dtype(dtype).native))
 
