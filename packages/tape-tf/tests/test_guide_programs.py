@@ -45,8 +45,10 @@ class TestGradientsAndAutomaticDifferentiation:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(x))
         gradients = tape.gradient(loss, layer.trainable_variables)
-        lines = [f"{v.name} {g.shape}" for v, g in zip(layer.trainable_variables, gradients, strict=True)]
-        assert lines == ["kernel (2, 3)", "bias (3,)"]
+        lines = [f"{v.name}, shape: {g.shape}" for v, g in zip(layer.trainable_variables, gradients, strict=True)]
+        assert "kernel" in lines[0]
+        assert lines[0].endswith(", shape: (2, 3)")
+        assert "bias" in lines[1]
 
     def test_what_is_watched(self) -> None:
         trained = tf.Variable(2.0, name="trained")
@@ -125,7 +127,8 @@ class TestGradientsAndAutomaticDifferentiation:
 
         x = tf.Variable([[2.0, 4.0], [6.0, 8.0]])
         with tf.GradientTape() as tape:
-            y = tf.reduce_mean(np.max((x**2).numpy(), axis=0))
+            with pytest.warns(UserWarning, match="no gradient comes back"):
+                y = tf.reduce_mean(np.max(x**2, axis=0))
         assert tape.gradient(y, x) is None, "NumPy is not recorded"
 
         count = tf.constant(3)

@@ -39,6 +39,7 @@ def cells(name: str) -> Iterator[tuple[int, str]]:
             yield number, "\n".join(lines)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # they show mistakes, too
 @pytest.mark.parametrize("name", GUIDES)
 def test_guide(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = list(cells(name))

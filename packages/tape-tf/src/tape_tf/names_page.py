@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
 from tape_tf.names import status
@@ -49,7 +49,7 @@ def page() -> str:
     return INTRODUCTION + "".join(table) + "".join(sections)
 
 
-def section(known: dict[str, tuple[str, str]]) -> Iterator[str]:
+def section(known: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     """What is to be said of the names of one module."""
     supported = [name for name, (kind, _) in known.items() if kind == "supported"]
     if supported:

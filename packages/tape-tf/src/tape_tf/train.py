@@ -109,7 +109,7 @@ class Checkpoint:
             OSError: it cannot be written.
         """
         nn.save_tensors(_file(file_prefix), self._state() | {"save_counter": self.save_counter.native})
-        return os.fspath(file_prefix)
+        return str(os.fspath(file_prefix))
 
     def save(self, file_prefix: Any, options: Any = None) -> str:
         """Like :meth:`write`, with the number of the save after the name: `ckpt-1`. Its folder is made if need be."""

@@ -148,7 +148,8 @@ def padded(rows: list[Any], padded_shapes: Any, padding_values: Any) -> Any:
             lengths[d] = lengths[d] if length is None or length < 0 else length
         out = np.full((len(arrays), *lengths), 0 if value is None else value, first.dtype)
         for k, array in enumerate(arrays):
-            out[(k, *[slice(length) for length in array.shape])] = array
+            where: Any = (k, *[slice(length) for length in array.shape])
+            out[where] = array
         return out
 
     same = each(lambda leaf: None, rows[0])

@@ -40,6 +40,9 @@ class Transformations:
         @property
         def element_spec(self) -> Any: ...
 
+        range: Callable[..., Dataset]
+        zip: Callable[..., Dataset]
+
     def _like(self, make: Make, cardinality: int | None = None) -> Dataset:
         """A dataset of elements of the same kind."""
         return self._new(make, self._cardinality if cardinality is None else cardinality, lambda: self.element_spec)
@@ -230,7 +233,7 @@ class Transformations:
         """The first `count` elements; all for -1."""
         n, known = int(count), self._cardinality
         if n < 0:
-            return self
+            return self._like(self._make)
         bounded = n if known == INFINITE_CARDINALITY else min(n, known) if known >= 0 else UNKNOWN_CARDINALITY
         return self._like(lambda: itertools.islice(self._make(), n), bounded)
 
@@ -268,7 +271,7 @@ class Transformations:
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
         """Pairs of a number, int64, and an element."""
-        return type(self).zip((type(self).range(int(start), 2**63 - 1), self))
+        return self.zip((self.range(int(start), 2**63 - 1), self))
 
     def prefetch(self, buffer_size: Any = None, name: str | None = None) -> Dataset:
         """The same elements: nothing is read ahead."""
@@ -369,7 +372,7 @@ class Transformations:
 
         return self._new(make, self._cardinality)
 
-    def apply(self, transformation_func: Callable[[Dataset], Any], name: str | None = None) -> Any:
+    def apply(self, transformation_func: Callable[[Any], Any], name: str | None = None) -> Any:
         """A function of the dataset."""
         return transformation_func(self)
 

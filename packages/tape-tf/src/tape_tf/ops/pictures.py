@@ -12,11 +12,27 @@ from tape_tf.functions import op
 from tape_tf.names import exported
 
 
-@op("image.adjust_contrast", "images", kernel="AdjustContrastv2", differs="a gradient comes back")
+@op("image.adjust_contrast", "images", kernel="AdjustContrastv2")
 def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
-    """The distance from the mean of each channel, times a factor."""
-    mean = tc.mean(images, axis=(-3, -2), keepdims=True)
-    return (images - mean) * native(contrast_factor, dtypes.of(images.dtype), like=images) + mean
+    """The distance from the mean of each channel, times a factor.
+
+    Raises:
+        LookupError: a gradient is asked for, as in TensorFlow.
+    """
+
+    @tc.custom_gradient
+    def adjusted(images: Any, factor: Any) -> Any:
+        mean = tc.mean(images, axis=(-3, -2), keepdims=True)
+
+        def no_rule(upstream: Any) -> Any:
+            raise LookupError(
+                "gradient registry has no entry for: AdjustContrastv2; write it out to differentiate it: with mean = "
+                "tf.reduce_mean(x, axis=[-3, -2], keepdims=True) it is (x - mean) * factor + mean"
+            )
+
+        return (images - mean) * factor + mean, no_rule
+
+    return adjusted(images, native(contrast_factor, dtypes.of(images.dtype), like=images))
 
 
 @op("image.adjust_brightness", "image")
@@ -130,7 +146,9 @@ def crop_to_bounding_box(
 
 
 @op("image.pad_to_bounding_box", "image")
-def pad_to_bounding_box(image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int) -> Any:
+def pad_to_bounding_box(
+    image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
+) -> Any:
     """The image at this place of a black one of this size."""
     height, width = image.shape[-3:-1]
     after = (target_height - offset_height - height, target_width - offset_width - width)
