@@ -44,5 +44,10 @@ newaxis = None
 
 for _name, _dtype in dtypes.EXPORTS.items():
     _export(f"{_name} dtypes.{_name}", _dtype)
+# Where Keras has what TensorFlow has under a name of its own.
+for _name in ("constant", "ones", "random_normal", "random_uniform", "zeros"):
+    _export(f"{_name}_initializer", getattr(keras.initializers, _name))
+for _name in ("initializers", "losses", "metrics", "optimizers"):
+    _export(_name, getattr(keras, _name))
 _publish()
 __getattr__ = _absent("")
