@@ -1,3 +1,54 @@
-"""`tf.keras`."""
+"""`tf.keras`: layers, models and training, as Keras 3 has them, on tape_nn."""
 
-from tape_tf.keras import layers, losses, metrics, optimizers, initializers
+from tape_tf.keras import (
+    activations,
+    backend,
+    callbacks,
+    config,
+    constraints,
+    initializers,
+    layers,
+    losses,
+    metrics,
+    models,
+    optimizers,
+    regularizers,
+    utils,
+)
+from tape_tf.keras.initializers import Initializer
+from tape_tf.keras.layers import Layer
+from tape_tf.keras.losses import Loss
+from tape_tf.keras.metrics import Metric
+from tape_tf.keras.models import Model, Sequential
+from tape_tf.keras.optimizers import Optimizer
+from tape_tf.keras.regularizers import Regularizer
+from tape_tf.keras.symbolic import Input, KerasTensor
+from tape_tf.names import absent
+
+__all__ = [
+    "Initializer",
+    "Input",
+    "KerasTensor",
+    "Layer",
+    "Loss",
+    "Metric",
+    "Model",
+    "Optimizer",
+    "Regularizer",
+    "Sequential",
+    "activations",
+    "backend",
+    "callbacks",
+    "config",
+    "constraints",
+    "initializers",
+    "layers",
+    "losses",
+    "metrics",
+    "models",
+    "optimizers",
+    "regularizers",
+    "utils",
+]
+
+__getattr__ = absent("keras")

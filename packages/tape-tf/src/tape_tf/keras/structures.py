@@ -11,18 +11,18 @@ from tape_tf.conversion import wrap
 from tape_tf.tensor import Value
 
 
+def placed_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """What is in lists, tuples and dicts, nested to any depth, after its place, such as `"blocks.0"`."""
+    if isinstance(value, dict | list | tuple):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from placed_leaves(part, f"{place}.{key}")
+    else:
+        yield place, wrap(value) if isinstance(value, tc.Variable) else value
+
+
 def leaves(value: Any) -> Iterator[Any]:
     """What is in lists, tuples and dicts, nested to any depth; dicts in their own order."""
-    if isinstance(value, dict):
-        for part in value.values():
-            yield from leaves(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from leaves(part)
-    elif isinstance(value, tc.Variable):
-        yield wrap(value)
-    else:
-        yield value
+    return (leaf for _, leaf in placed_leaves(value))
 
 
 def mapped(function: Callable[[Any], Any], structure: Any) -> Any:

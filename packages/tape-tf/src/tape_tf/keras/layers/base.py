@@ -17,7 +17,7 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
 from tape_tf.keras.metrics import Metric
 from tape_tf.keras.naming import auto_name
-from tape_tf.keras.structures import is_array, leaves, once, tensors
+from tape_tf.keras.structures import is_array, leaves, once, placed_leaves, tensors
 from tape_tf.keras.structures import shapes as shapes_of
 from tape_tf.keras.symbolic import Node, is_symbolic, symbolic_call
 from tape_tf.module import Module
@@ -338,19 +338,25 @@ class Layer(Module):
                 variable.native.trainable = False  # so that tapes do not watch it of themselves
                 self._thawed.append(variable)
 
-    def _held(self) -> tuple[list[Variable], list[Layer]]:
-        """The variables and the layers held as attributes, in the order they were set."""
-        variables: list[Variable] = list(self._own)
-        layers: list[Layer] = []
+    def _parts(self) -> Iterator[tuple[str, Any]]:
+        """The variables, layers and modules held as attributes, each after its place, such as `"blocks.0"`."""
         for name, value in vars(self).items():
             if name not in _INTERNAL:
-                for found in leaves(value):
-                    if isinstance(found, Layer):
-                        layers.append(found)
-                    elif isinstance(found, Variable):
-                        variables.append(found)
-                    elif isinstance(found, Module | nn.Module):
-                        variables += [wrap(v) for v in found.variables]
+                for place, found in placed_leaves(value, name.lstrip("_")):
+                    if isinstance(found, Variable | Module | nn.Module):
+                        yield place, found
+
+    def _held(self) -> tuple[list[Variable], list[Layer]]:
+        """The variables and the layers held, in the order they were made or set."""
+        variables: list[Variable] = list(self._own)
+        layers: list[Layer] = []
+        for _, found in self._parts():
+            if isinstance(found, Layer):
+                layers.append(found)
+            elif isinstance(found, Variable):
+                variables.append(found)
+            else:
+                variables += [wrap(v) for v in found.variables]
         return once(variables), once(layers)
 
     def _sublayers(self) -> list[Layer]:
@@ -415,11 +421,16 @@ class Layer(Module):
 
     def _node(self, what: str) -> Node:
         if not self._nodes:
-            raise AttributeError(
-                f"The layer {self.name} has never been called on a tf.keras.Input and thus has no {what}."
-            )
+            raise AttributeError(f"no {what}")  # for __getattr__, which says more
         node: Node = self._nodes[-1]
         return node
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("input", "output", "input_shape", "output_shape"):
+            raise AttributeError(
+                f"The layer {self.name} has never been called on a tf.keras.Input and thus has no defined {name}."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shape that comes out for an input of this shape."""

@@ -57,9 +57,8 @@ class Native(Layer):
     def __getattr__(self, name: str) -> Any:
         # Only what is not found otherwise: a weight that is not made yet, or an argument such as `units`.
         if name.startswith("_") or name == "native" or not hasattr(self.native, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = getattr(self.native, name)
-        return wrap(found)
+            return super().__getattr__(name)
+        return wrap(getattr(self.native, name))
 
 
 def without(layer: str, options: dict[str, Any], **defaults: Any) -> None:

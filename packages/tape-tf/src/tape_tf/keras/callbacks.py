@@ -1,0 +1,415 @@
+"""`tf.keras.callbacks`: what happens beside the steps of `fit`; those of tape_nn under Keras' names."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+import tape_nn as nn
+
+from tape_tf.names import absent
+
+__all__ = [
+    "CSVLogger",
+    "Callback",
+    "CallbackList",
+    "EarlyStopping",
+    "History",
+    "LambdaCallback",
+    "LearningRateScheduler",
+    "ModelCheckpoint",
+    "ReduceLROnPlateau",
+    "TerminateOnNaN",
+]
+
+
+class Callback:
+    """Base class of what `fit`, `evaluate` and `predict` call while they run. Override what is needed.
+
+    >>> import tape_tf as tf
+    >>> class Losses(tf.keras.callbacks.Callback):
+    ...     def on_epoch_end(self, epoch, logs=None):
+    ...         if logs["loss"] < 0.1:
+    ...             self.model.stop_training = True
+    >>> model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    >>> model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+    >>> history = model.fit(tf.ones((4, 1)), tf.zeros((4, 1)), epochs=100, verbose=0, callbacks=[Losses()])
+    >>> history.history["loss"][-1] < 0.1, len(history.epoch) < 100
+    (True, True)
+
+    Attributes:
+        model: the model.
+        params: `verbose`, `epochs` and `steps`, the number of batches where it is known.
+    """
+
+    def __init__(self) -> None:
+        self.params: dict[str, Any] = {}
+        self.model: Any = None
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        """What `fit` says of the run."""
+        self.params = params
+
+    def set_model(self, model: Any) -> None:
+        """The model that is trained."""
+        self.model = model
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Before the first epoch."""
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """After the last epoch."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Before an epoch."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """After an epoch and its validation. What is put into `logs` goes into the history."""
+
+    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """:meth:`on_train_batch_begin`."""
+
+    def on_batch_end(self, batch: int, logs: Any = None) -> None:
+        """:meth:`on_train_batch_end`."""
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Before a step of `fit`."""
+        self.on_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """After a step of `fit`."""
+        self.on_batch_end(batch, logs)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Before `evaluate`, also where it is the validation of `fit`."""
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """After it."""
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Before a batch of it."""
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """After a batch of it."""
+
+    def on_predict_begin(self, logs: Any = None) -> None:
+        """Before `predict`."""
+
+    def on_predict_end(self, logs: Any = None) -> None:
+        """After it."""
+
+    def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Before a batch of it."""
+
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        """After a batch of it."""
+
+
+class CallbackList:
+    """Several callbacks as one: `call("on_epoch_end", epoch, logs)`."""
+
+    def __init__(self, callbacks: Sequence[Any], model: Any, params: dict[str, Any]) -> None:
+        self.callbacks = list(callbacks)
+        for callback in self.callbacks:
+            if not isinstance(callback, Callback):
+                raise ValueError(f"callbacks must be tf.keras.callbacks.Callback; got {callback!r}")
+            callback.set_model(model)
+            callback.set_params(params)
+
+    def call(self, hook: str, *args: Any) -> None:
+        """Call this method of all of them."""
+        for callback in self.callbacks:
+            getattr(callback, hook)(*args)
+
+
+class History(Callback):
+    """What `fit` returns: `history`, a list for each name, and `epoch`, the epochs' numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history: dict[str, list[float]] = {}
+        self.epoch: list[int] = []
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.epoch = []
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.epoch.append(epoch)
+        for name, value in (logs or {}).items():
+            self.history.setdefault(name, []).append(value)
+
+
+class LambdaCallback(Callback):
+    """Functions as a callback: `LambdaCallback(on_epoch_end=lambda epoch, logs: ...)`.
+
+    Raises:
+        TypeError: an argument is no method of callbacks.
+    """
+
+    def __init__(self, **hooks: Callable[..., Any] | None) -> None:
+        super().__init__()
+        for name, function in hooks.items():
+            if not name.startswith("on_") or not hasattr(Callback, name):
+                raise TypeError(f"LambdaCallback: callbacks have no method {name!r}")
+            if function is not None:
+                setattr(self, name, function)
+
+
+class _Moment:
+    """A run of tape_nn, as its callbacks see it."""
+
+    def __init__(self, model: Any, epoch: int, logs: Mapping[str, float], stop: Callable[[], None]) -> None:
+        self.model, self.epoch, self.logs, self.stop = model, epoch, logs, stop
+
+
+class _OfTapeNN(Callback):
+    """A callback of tape_nn that watches a number."""
+
+    native: Any
+
+    def _moment(self, epoch: int = 0, logs: Any = None) -> _Moment:
+        from tape_tf.keras.saving import Weights
+
+        return _Moment(Weights(self.model), epoch, logs or {}, self._stop)
+
+    def _stop(self) -> None:
+        self.model.stop_training = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "native":
+            raise AttributeError(name)
+        return getattr(self.native, name)
+
+
+class EarlyStopping(_OfTapeNN):
+    """Ends `fit` when a number has not improved for `patience` epochs: see :class:`tape_nn.EarlyStopping`.
+
+    Args:
+        monitor, min_delta, patience, mode, start_from_epoch: as there.
+        verbose: whether to say when it stops.
+        baseline: what has to be surpassed at all.
+        restore_best_weights: whether the model gets the weights of its best epoch at the end.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        min_delta: float = 0,
+        patience: int = 0,
+        verbose: int = 0,
+        mode: Any = "auto",
+        baseline: float | None = None,
+        restore_best_weights: bool = False,
+        start_from_epoch: int = 0,
+    ) -> None:
+        super().__init__()
+        self.verbose, self.baseline = verbose, baseline
+        self.stopped_epoch = 0
+        self.native = nn.EarlyStopping(monitor, patience, abs(min_delta), mode, restore_best_weights, start_from_epoch)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.stopped_epoch = 0
+        self.native.on_train_begin(self._moment())
+        if self.baseline is not None:
+            self.native.best = self.baseline
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
+        self.native.on_epoch_end(self._moment(epoch, logs))
+
+    def on_train_end(self, logs: Any = None) -> None:
+        if self.stopped_epoch and self.verbose:
+            sys.stdout.write(f"Epoch {self.stopped_epoch + 1}: early stopping\n")
+        self.native.on_train_end(self._moment())
+
+    def _stop(self) -> None:
+        self.stopped_epoch = self._epoch
+        super()._stop()
+
+
+class ModelCheckpoint(_OfTapeNN):
+    """Writes the weights to a file after each epoch, or after each that is better than all before.
+
+    Args:
+        filepath: in the safetensors format; `{epoch}` and names of the logs in it are filled in, such as
+            "{epoch:02d}-{val_loss:.2f}.weights". See `Model.load_weights`.
+        monitor, mode: as for :class:`EarlyStopping`.
+        verbose: whether to say when it writes.
+        save_best_only: whether to write after better epochs only.
+        save_weights_only: must be True: there are no files of whole models.
+        save_freq: "epoch", the only one there is.
+        initial_value_threshold: what has to be surpassed at first.
+
+    Raises:
+        ValueError: for what there is not.
+    """
+
+    def __init__(
+        self,
+        filepath: Any,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_best_only: bool = False,
+        save_weights_only: bool = False,
+        mode: Any = "auto",
+        save_freq: Any = "epoch",
+        initial_value_threshold: float | None = None,
+    ) -> None:
+        super().__init__()
+        if not save_weights_only:
+            raise ValueError(
+                "ModelCheckpoint: only weights can be saved: pass save_weights_only=True, and read them with load_weights"
+            )
+        if save_freq != "epoch":
+            raise ValueError(f"ModelCheckpoint: save_freq must be 'epoch'; got {save_freq!r}")
+        self.filepath = os.fspath(filepath)
+        self.verbose, self.save_best_only = verbose, save_best_only
+        self.native = nn.SaveBest(self.filepath, monitor, mode)
+        if initial_value_threshold is not None:
+            self.native.best = initial_value_threshold
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self.save_best_only and not self.native.improved(self._moment(epoch, logs)):
+            return
+        try:
+            path = self.filepath.format(epoch=epoch + 1, **(logs or {}))
+        except KeyError as error:
+            raise KeyError(f"ModelCheckpoint: filepath names {error}; the logs have {', '.join(logs or {})}") from error
+        if self.verbose:
+            sys.stdout.write(f"\nEpoch {epoch + 1}: saving weights to {path}\n")
+        self.model.save_weights(path)
+
+
+class ReduceLROnPlateau(_OfTapeNN):
+    """Multiplies the learning rate by `factor` when a number has not improved for `patience` epochs.
+
+    Args:
+        monitor, mode, min_delta, verbose: as for :class:`EarlyStopping`.
+        cooldown: how many epochs do not count after that.
+        min_lr: the learning rate does not go below.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        factor: float = 0.1,
+        patience: int = 10,
+        verbose: int = 0,
+        mode: Any = "auto",
+        min_delta: float = 1e-4,
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not 0 <= factor < 1:
+            raise ValueError(f"ReduceLROnPlateau does not support a factor >= 1.0. Got {factor}")
+        self.factor, self.verbose, self.cooldown, self.min_lr = factor, verbose, cooldown, min_lr
+        self.native = nn.EarlyStopping(monitor, patience, min_delta, mode)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.native.on_train_begin(self._moment())
+        self._left = 0
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        rate = float(self.model.optimizer.learning_rate)
+        if logs is not None:
+            logs["learning_rate"] = rate
+        self._epoch = epoch
+        waited = self.native.wait
+        self.native.on_epoch_end(self._moment(epoch, logs))
+        if self._left:
+            self._left -= 1
+            self.native.wait = min(waited, self.native.wait)
+
+    def _stop(self) -> None:
+        if self._left:
+            return
+        optimizer = self.model.optimizer
+        rate = float(optimizer.learning_rate)
+        if rate > self.min_lr:
+            optimizer.learning_rate = max(rate * self.factor, self.min_lr)
+            if self.verbose:
+                new = float(optimizer.learning_rate)
+                sys.stdout.write(f"\nEpoch {self._epoch + 1}: ReduceLROnPlateau reducing learning rate to {new}.\n")
+            self._left, self.native.wait = self.cooldown, 0
+
+
+class LearningRateScheduler(Callback):
+    """Sets the learning rate of each epoch.
+
+    Args:
+        schedule: a function of the epoch, from 0, or of the epoch and the learning rate so far.
+        verbose: whether to say it.
+    """
+
+    def __init__(self, schedule: Callable[..., float], verbose: int = 0) -> None:
+        super().__init__()
+        self.schedule, self.verbose = schedule, verbose
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        optimizer = self.model.optimizer
+        try:
+            rate = self.schedule(epoch, float(optimizer.learning_rate))
+        except TypeError:  # of the epoch alone
+            rate = self.schedule(epoch)
+        optimizer.learning_rate = float(rate)
+        if self.verbose:
+            sys.stdout.write(f"\nEpoch {epoch + 1}: LearningRateScheduler setting learning rate to {float(rate)}.\n")
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if logs is not None:
+            logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+
+
+class TerminateOnNaN(Callback):
+    """Ends `fit` when the loss is no finite number."""
+
+    def on_batch_end(self, batch: int, logs: Any = None) -> None:
+        loss = (logs or {}).get("loss")
+        if loss is not None and not math.isfinite(loss):
+            sys.stdout.write(f"Batch {batch}: Invalid loss, terminating training\n")
+            self.model.stop_training = True
+
+
+class CSVLogger(Callback):
+    """Writes the results of each epoch to a file, a line for each.
+
+    Args:
+        filename: of the file.
+        separator: between numbers.
+        append: whether to go on in a file that is there.
+    """
+
+    def __init__(self, filename: Any, separator: str = ",", append: bool = False) -> None:
+        super().__init__()
+        self.filename, self.separator, self.append = os.fspath(filename), separator, append
+        self._file: TextIO | None = None
+        self._writer: Any = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._with_head = not (self.append and os.path.exists(self.filename) and os.path.getsize(self.filename))
+        self._file = open(self.filename, "a" if self.append else "w", newline="", encoding="utf-8")
+        self._writer = None
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        assert self._file is not None
+        logs = logs or {}
+        if self._writer is None:
+            names = ["epoch", *logs]
+            self._writer = csv.DictWriter(self._file, names, restval="NA", extrasaction="ignore", delimiter=self.separator)
+            if self._with_head:
+                self._writer.writeheader()
+        self._writer.writerow({"epoch": epoch, **logs})
+        self._file.flush()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+__getattr__ = absent("keras.callbacks")

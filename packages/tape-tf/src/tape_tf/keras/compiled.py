@@ -1,0 +1,155 @@
+"""What `compile` was given, applied to labels and predictions: one tensor, or several by name or in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tape_tf.conversion import convert_to_tensor
+from tape_tf.keras.losses import Loss, as_loss, get as get_loss
+from tape_tf.keras.metrics import Mean, Metric, as_metric, get as get_metric
+from tape_tf.keras.structures import leaves
+
+
+def _each(value: Any, y_pred: Any, names: Sequence[str], what: str, for_all: bool = False) -> list[Any]:
+    """A part for each output.
+
+    Args:
+        for_all: whether one part that is no list or dict stands for all of them.
+
+    Raises:
+        ValueError: there are not as many, or a name is none of an output.
+    """
+    if isinstance(value, dict):
+        if unknown := sorted(map(str, value.keys() - set(names))):
+            raise ValueError(f"{what} has {', '.join(map(repr, unknown))}; the outputs are {', '.join(map(repr, names))}")
+        return [value.get(name) for name in names]
+    if value is None or (for_all and not isinstance(value, list | tuple)):
+        return [value] * len(names)
+    if not isinstance(value, list | tuple) or len(value) != len(names):
+        raise ValueError(f"{what} must have a part for each of the outputs {', '.join(map(repr, names))}; got {value!r}")
+    return list(value)
+
+
+class _Outputs:
+    """Labels and predictions by output."""
+
+    def __init__(self, names: Sequence[str] | None) -> None:
+        self.names = names
+
+    def split(self, y: Any, y_pred: Any) -> tuple[list[str], list[Any], list[Any]]:
+        """The outputs' names, the labels and the predictions; one output has the name ""."""
+        if isinstance(y_pred, dict):
+            names = list(y_pred)
+            return names, _each(y, y_pred, names, "y"), list(y_pred.values())
+        if isinstance(y_pred, list | tuple):
+            names = list(self.names or [f"output_{k}" for k in range(1, len(y_pred) + 1)])
+            return names, _each(y, y_pred, names, "y"), list(y_pred)
+        return [""], [y], [y_pred]
+
+
+class CompiledLoss(_Outputs):
+    """The loss of `compile`.
+
+    Attributes:
+        metrics: the means of the outputs' losses, where there are several.
+    """
+
+    def __init__(self, loss: Any, weights: Any, names: Sequence[str] | None) -> None:
+        super().__init__(names)
+        self.loss, self.weights = loss, weights
+        self.metrics: list[Metric] = []
+        self._losses: list[Loss | None] | None = None
+        self._factors: list[Any] = []
+
+    def check(self) -> None:
+        """Raise a ValueError for names that no loss has."""
+        for loss in leaves(self.loss):
+            get_loss(loss)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None, regularization_losses: Any = None) -> Any:
+        """The sum of the outputs' losses, each times its weight; None where there is none."""
+        names, truths, predictions = self.split(y_true, y_pred)
+        if self._losses is None:
+            several = len(names) > 1 or names != [""]
+            given = _each(self.loss, y_pred, names, "loss", for_all=True) if several else [self.loss]
+            self._losses = [None if loss is None else as_loss(loss) for loss in given]
+            self._factors = _each(self.weights, y_pred, names, "loss_weights", for_all=True)
+            if several:
+                self.metrics = [Mean(name=f"{name}_loss") for name in names]
+        weights = _each(sample_weight, y_pred, names, "sample_weight", for_all=True)
+        total: Any = None
+        rows = zip(self._losses, truths, predictions, weights, self._factors, strict=True)
+        for k, (loss, truth, prediction, weight, factor) in enumerate(rows):
+            if loss is None:
+                continue
+            if truth is None:
+                raise ValueError(
+                    "the data have no y to compare predictions with: pass y, or leave loss out of compile() and use "
+                    "add_loss or a train_step of your own"
+                )
+            value = loss(truth, prediction, weight)
+            if self.metrics:
+                self.metrics[k].update_state(value, sample_weight=prediction.shape[0])
+            if factor is not None:
+                value = value * factor
+            total = value if total is None else total + value
+        for penalty in regularization_losses or []:
+            total = penalty if total is None else total + penalty
+        return total
+
+
+class CompiledMetrics(Metric, _Outputs):
+    """The metrics of `compile`, weighted and not."""
+
+    def __init__(self, metrics: Any, weighted: Any, names: Sequence[str] | None) -> None:
+        Metric.__init__(self, name="compile_metrics")
+        self.names = names
+        self._given = (metrics, weighted)
+        self._made: list[tuple[int, Metric, bool]] | None = None
+
+    def check(self) -> None:
+        """Raise a ValueError for names that no metric has."""
+        for metric in leaves(self._given):
+            if metric not in ("accuracy", "acc"):
+                get_metric(metric)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics; names stand for some only when there were labels to go by."""
+        return [metric for _, metric, _ in self._made or []]
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Take in a batch."""
+        names, truths, predictions = self.split(y_true, y_pred)
+        if self._made is None:
+            self._made = self._make(names, truths, predictions)
+        weights = _each(sample_weight, y_pred, names, "sample_weight", for_all=True)
+        for k, metric, weighted in self._made:
+            if truths[k] is None:
+                raise ValueError(f"metric {metric.name!r}: the data have no y to compare predictions with")
+            metric.update_state(truths[k], predictions[k], sample_weight=weights[k] if weighted else None)
+
+    def _make(self, names: list[str], truths: list[Any], predictions: list[Any]) -> list[tuple[int, Metric, bool]]:
+        made = []
+        for given, weighted in zip(self._given, (False, True), strict=True):
+            parts = [given] if names == [""] else _each(given, predictions, names, "metrics")
+            if names == [""] and isinstance(given, dict):
+                parts = list(given.values())
+            for k, part in enumerate(parts):
+                for identifier in part if isinstance(part, list | tuple) else [] if part is None else [part]:
+                    truth, prediction = convert_to_tensor(truths[k]), convert_to_tensor(predictions[k])
+                    metric = as_metric(identifier, truth, prediction)
+                    if names[k]:
+                        metric.name = f"{names[k]}_{metric.name}"
+                    made.append((k, metric, weighted))
+        return made
+
+    def result(self) -> dict[str, Any]:
+        """All results by name."""
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    def reset_state(self) -> None:
+        """Forget all batches."""
+        for metric in self.metrics:
+            metric.reset_state()

@@ -1,0 +1,181 @@
+"""Data for `fit`, `evaluate` and `predict`, as tape_nn takes them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import tape_core as tc
+from tape_nn.fitting.data import Arrays
+
+from tape_tf.conversion import unwrap
+from tape_tf.keras.backend import floatx
+from tape_tf.keras.conversion import autocast
+from tape_tf.keras.structures import is_array, mapped
+from tape_tf.tensor import Value
+
+
+def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
+    """`x`, `y` and the examples' weights; None for what a batch does not have.
+
+    >>> from tape_tf.keras.data import unpack_x_y_sample_weight
+    >>> unpack_x_y_sample_weight((1, 2))
+    (1, 2, None)
+
+    Raises:
+        ValueError: there are more than three.
+    """
+    parts = tuple(data) if isinstance(data, tuple | list) else (data,)
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(
+            "Data is expected to be in format `x`, `(x,)`, `(x, y)`, or `(x, y, sample_weight)`; got "
+            f"{len(parts)} parts"
+        )
+    x, y, weights = (*parts, None, None)[:3]
+    return x, y, weights
+
+
+def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    """A batch of what there is."""
+    if y is None:
+        return (x,) if isinstance(x, list | tuple) else x
+    return (x, y) if sample_weight is None else (x, y, sample_weight)
+
+
+class Batches:
+    """Batches that an iterable makes, of tensors.
+
+    Attributes:
+        length: how many an epoch has, None where that is not known.
+        batch_size: None, for tape_nn: they are batches already.
+    """
+
+    batch_size: int | None = None
+
+    def __init__(self, data: Any, steps: int | None) -> None:
+        self._data, self._steps = data, steps
+        self._going: Iterator[Any] | None = None  # where one iterator goes through several epochs
+        self.length: int | None = steps
+        if steps is None:
+            try:
+                self.length = len(data)
+            except TypeError:
+                self.length = None
+
+    def source(self, run: Any, shuffle: bool) -> Callable[[int], Iterator[Any]]:
+        """A function from the epoch to its batches."""
+
+        def epoch(number: int) -> Iterator[Any]:
+            done = 0
+            for batch in self._some():
+                yield batch
+                done += 1
+            if self._steps is not None and done < self._steps:
+                warnings.warn(
+                    f"Your input ran out of data after {done} of {self._steps} batches; interrupting training. Make sure "
+                    "that your dataset or generator can generate `steps_per_epoch * epochs` batches: use repeat()",
+                    stacklevel=2,
+                )
+                run.model.stop_training = True
+
+        return epoch
+
+    def once(self) -> Iterator[Any]:
+        """The batches of an evaluation."""
+        self._going = None
+        return self._some()
+
+    def whole(self) -> Any:
+        """All examples as one batch."""
+        raise ValueError("one batch must be given as arrays or tensors")
+
+    def _some(self) -> Iterator[Any]:
+        if self._steps is None:
+            batches = iter(self._data)
+        else:
+            if self._going is None:
+                self._going = iter(self._data)
+            batches = islice(self._going, self._steps)
+        return (unwrap(_as_tensors(tuple(batch) if isinstance(batch, list) else batch)) for batch in batches)
+
+
+class ArrayBatches(Batches):
+    """Batches cut from arrays: by tape_nn."""
+
+    def __init__(self, data: tuple[Any, ...], batch_size: int | None, steps: int | None) -> None:
+        self._parts = data
+        self._steps = steps
+        self.batch_size = 32 if batch_size is None else batch_size
+        self._arrays = Arrays(data, self.batch_size, None, {}, "data")
+        if steps is not None:
+            self.batch_size = None
+        self._size = 32 if batch_size is None else batch_size
+        self.length = self._arrays.length if steps is None else steps
+
+    def source(self, run: Any, shuffle: bool) -> Any:
+        if self._steps is None:
+            return self._parts
+        seed = tc.random.global_rng().integers(0, 2**31).item() if shuffle else None
+        arrays = Arrays(self._parts, self._size, seed, {}, "data")
+        return lambda epoch: islice(arrays.batches(epoch), self._steps)
+
+    def once(self) -> Iterator[Any]:
+        return islice(self._arrays.batches(0), self._steps)
+
+    def whole(self) -> Any:
+        return self._parts
+
+
+def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None) -> Batches:
+    """Data in the form of :meth:`Model.fit`'s arguments as batches.
+
+    Raises:
+        ValueError: an argument does not go with the others, or arrays differ in length.
+    """
+    if x is None:
+        raise ValueError("x is missing: arrays, or batches")
+    if _is_data(x):
+        parts = [_tensors_of(part) for part in (x, y, sample_weight)]
+        while parts[-1] is None:
+            parts.pop()
+        if sample_weight is not None and y is None:
+            raise ValueError("sample_weight needs y")
+        return ArrayBatches(tuple(parts), batch_size, steps)
+    if not hasattr(x, "__iter__"):
+        raise ValueError(f"x must be arrays, or an iterable of batches such as a tf.data.Dataset; got {type(x).__name__!r}")
+    for name, value in (("y", y), ("sample_weight", sample_weight), ("batch_size", batch_size)):
+        if value is not None:
+            raise ValueError(
+                f"{name} must not be given when x is a {type(x).__name__}: its batches are (x, y) or (x, y, sample_weight)"
+            )
+    return Batches(x, steps)
+
+
+def _is_data(x: Any) -> bool:
+    """Whether it is arrays, and not something that makes batches."""
+    if isinstance(x, dict):
+        return True
+    if isinstance(x, list | tuple):  # of arrays, or an array written out; a list of batches is neither
+        return not any(isinstance(part, tuple) for part in x)
+    return is_array(x) or hasattr(x, "__array__")
+
+
+def _tensors_of(part: Any) -> Any:
+    """Arrays in structures as tensors of tape_core, floating ones in Keras' float type."""
+    if part is None:
+        return None
+    if isinstance(part, dict):
+        return {key: _tensors_of(value) for key, value in part.items()}
+    if isinstance(part, list | tuple) and any(is_array(value) or hasattr(value, "__array__") for value in part):
+        if all(getattr(value, "ndim", 0) for value in part):
+            return tuple([_tensors_of(value) for value in part])
+    return autocast(part.native if isinstance(part, Value) else part, floatx())
+
+
+def _as_tensors(batch: Any) -> Any:
+    """A batch of arrays or tensors, floating ones in Keras' float type."""
+    return mapped(lambda leaf: leaf if leaf is None else autocast(leaf, floatx()), batch)
+
+

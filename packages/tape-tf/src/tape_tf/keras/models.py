@@ -1,0 +1,311 @@
+"""Model and Sequential."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.core import InputLayer
+from tape_tf.keras.saving import Weights
+from tape_tf.keras.structures import leaves, once, shapes
+from tape_tf.keras.summary import summary_table
+from tape_tf.keras.symbolic import Input, KerasTensor, ordered, run
+from tape_tf.keras.training import Trainer
+from tape_tf.names import absent
+
+
+class Model(Trainer, Layer):
+    """A layer that can be trained with `fit`.
+
+    Derive from it, with layers as attributes and a `call`:
+
+    >>> import tape_tf as tf
+    >>> class Line(tf.keras.Model):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.dense = tf.keras.layers.Dense(1)
+    ...     def call(self, x):
+    ...         return self.dense(x)
+    >>> model = Line()
+    >>> model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss="mse")
+    >>> x = tf.linspace(-1.0, 1.0, 64)[:, None]
+    >>> history = model.fit(x, 2.0 * x + 1.0, epochs=100, verbose=0)
+    >>> history.history["loss"][-1] < 1e-3, model.predict(x, verbose=0).shape
+    (True, (64, 1))
+
+    Or say what is called on what:
+
+    >>> inputs = tf.keras.Input(shape=(4,))
+    >>> hidden = tf.keras.layers.Dense(8, activation="relu")(inputs)
+    >>> model = tf.keras.Model(inputs=inputs, outputs=tf.keras.layers.Dense(2)(hidden))
+    >>> model(tf.ones((3, 4))).shape
+    TensorShape([3, 2])
+
+    Args:
+        inputs, outputs: symbolic ones, see `tf.keras.Input`; alone, or in lists, tuples or dicts.
+        kwargs: as for :class:`tf.keras.layers.Layer`.
+
+    Raises:
+        ValueError: an output does not depend on the inputs alone.
+    """
+
+    _inputs: Any = None
+    _outputs: Any = None
+    _graph: Any = None
+    output_names: list[str] | None = None
+
+    def __init__(self, inputs: Any = None, outputs: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if inputs is None and outputs is None:
+            return
+        if inputs is None or outputs is None:
+            raise ValueError("Model: give both inputs and outputs, or neither and define `call`")
+        sources, targets = list(leaves(inputs)), list(leaves(outputs))
+        for what, tensors in (("inputs", sources), ("outputs", targets)):
+            for tensor in tensors:
+                if not isinstance(tensor, KerasTensor):
+                    raise ValueError(f"Model: all {what} must be symbolic, made from tf.keras.Input; got {tensor!r}")
+        self._inputs, self._outputs = inputs, outputs
+        self._graph = ordered(sources, targets)
+        first = [InputLayer(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name) for tensor in sources]
+        self._layers = [*first, *once(node.layer for node in self._graph)]
+        self.output_names = [t.node.layer.name if t.node else t.name for t in targets]
+        self.built = True
+        self._output_shape = shapes(outputs)
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        """The outputs."""
+        if self._graph is None:
+            return super().call(inputs)
+        names = [tensor.name for tensor in leaves(self._inputs)]
+        wanted = self._inputs
+        if isinstance(inputs, dict) and not isinstance(wanted, dict):
+            if missing := [name for name in names if name not in inputs]:
+                raise ValueError(f"{self.name}: the inputs {', '.join(map(repr, missing))} are missing")
+            values = [inputs[name] for name in names]
+        elif isinstance(inputs, dict):
+            values = [inputs[key] for key in wanted]
+        else:
+            values = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        if len(values) != len(names):
+            raise ValueError(f"{self.name} takes {len(names)} inputs, {', '.join(names)}; got {len(values)}")
+        for tensor, value in zip(leaves(wanted), values, strict=True):
+            if not tensor.shape.is_compatible_with(value.shape):
+                raise ValueError(
+                    f"Input {tensor.name!r} of model {self.name!r} is incompatible with it: expected shape "
+                    f"{tensor.shape}, found shape {value.shape}"
+                )
+        return run(self._graph, list(leaves(wanted)), values, self._outputs)
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of this shape, a tuple, or a structure of tuples."""
+        if not self.built:
+            self(_symbols(input_shape, self.dtype))
+        self.built = True
+
+    def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if type(self).build in (Model.build, Sequential.build):
+            self.built = True  # the layers build themselves when they are called
+        else:
+            super()._build_for(args, kwargs)
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers held as attributes."""
+        return self._sublayers()
+
+    @property
+    def inputs(self) -> Any:
+        """The symbolic inputs, in a list; None where there are none."""
+        return None if self._inputs is None else list(leaves(self._inputs))
+
+    @property
+    def outputs(self) -> Any:
+        """The symbolic outputs, in a list; None where there are none."""
+        return None if self._outputs is None else list(leaves(self._outputs))
+
+    @property
+    def input(self) -> Any:
+        """The symbolic inputs."""
+        return super().input if self._inputs is None else self._inputs
+
+    @property
+    def output(self) -> Any:
+        """The symbolic outputs."""
+        return super().output if self._outputs is None else self._outputs
+
+    @property
+    def input_shape(self) -> Any:
+        """The shape of the symbolic inputs."""
+        return _tuples(self.input)
+
+    @property
+    def output_shape(self) -> Any:
+        """The shape of the symbolic outputs."""
+        return _tuples(self.output)
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """A layer by its name or its number.
+
+        Raises:
+            ValueError: there is none.
+        """
+        layers = self.layers
+        if (name is None) == (index is None):
+            raise ValueError("get_layer takes either a name or an index")
+        if index is not None:
+            if not -len(layers) <= index < len(layers):
+                raise ValueError(f"Was asked to retrieve layer at index {index} but model only has {len(layers)} layers.")
+            return layers[index]
+        for layer in layers:
+            if layer.name == name:
+                return layer
+        raise ValueError(f"No such layer: {name}. Existing layers are: {[layer.name for layer in layers]}.")
+
+    def summary(
+        self,
+        line_length: int | None = None,
+        positions: Any = None,
+        print_fn: Callable[[str], Any] | None = None,
+        expand_nested: bool = False,
+        show_trainable: bool = False,
+        layer_range: Any = None,
+    ) -> None:
+        """Print a table of the layers, their outputs' shapes and how many weights they have.
+
+        Args:
+            line_length: how wide it is.
+            print_fn: is given the text; by default it goes to standard output.
+            expand_nested: whether the layers of models in it are shown.
+            show_trainable: whether to show which layers are trained.
+        """
+        summary_table(self, line_length, print_fn, expand_nested, show_trainable)
+
+    def save_weights(self, filepath: Any, overwrite: bool = True) -> None:
+        """Write the weights to a file, in the safetensors format: see :func:`tape_nn.save_tensors`.
+
+        Raises:
+            ValueError: a layer has not made its weights yet.
+            FileExistsError: the file is there and is not to be overwritten.
+        """
+        import os
+
+        if not overwrite and os.path.exists(filepath):
+            raise FileExistsError(f"save_weights: there is a file {os.fspath(filepath)!r} already")
+        Weights(self).save_weights(filepath)
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False) -> None:
+        """Read what :meth:`save_weights` wrote, with any backend.
+
+        Args:
+            skip_mismatch: whether weights that the file and the model do not both have are left out.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: it is damaged, or does not fit the model. Nothing is changed.
+        """
+        Weights(self).load_weights(filepath, strict=not skip_mismatch)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _NOT_SAVED:
+            raise AttributeError(
+                f"a model has no {name}: keep the program that makes it, and its weights with save_weights and load_weights"
+            )
+        return super().__getattr__(name)
+
+
+_NOT_SAVED = ("save", "export", "to_json", "load", "quantize")
+
+
+class Sequential(Model):
+    """Layers called one after the other.
+
+    >>> import tape_tf as tf
+    >>> model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(2)])
+    >>> model(tf.ones((4, 3))).shape
+    TensorShape([4, 2])
+    >>> [layer.name for layer in model.layers], len(model.trainable_variables)
+    (['dense', 'dense_1'], 4)
+
+    Args:
+        layers: layers, where a `tf.keras.Input` comes first if the shape of inputs is to be known before the first call.
+        name: by default "sequential".
+    """
+
+    def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
+        super().__init__(trainable=trainable, name=name)
+        self._layers: list[Layer] = []
+        for layer in layers or []:
+            self.add(layer)
+
+    def add(self, layer: Any) -> None:
+        """Put a layer at the end.
+
+        Raises:
+            ValueError: it is none, or its name is taken.
+        """
+        if isinstance(layer, KerasTensor):
+            layer = InputLayer(batch_shape=layer.shape, dtype=layer.dtype, name=layer.name)
+        if not isinstance(layer, Layer):
+            hint = "; use tf.keras.layers.Lambda or Activation" if callable(layer) else ""
+            raise ValueError(f"Only instances of `keras.Layer` can be added to a Sequential model. Received: {layer}{hint}")
+        if layer.name in [other.name for other in self._layers]:
+            raise ValueError(f"All layers added to a Sequential model should have unique names. Name {layer.name!r} is taken")
+        if isinstance(layer, InputLayer):
+            if self._layers or self._inputs is not None:
+                raise ValueError("Sequential: an Input must be the first layer")
+            self._inputs = self._outputs = layer._symbol
+            return
+        if not self._layers and self._inputs is None and layer._given_shape is not None:
+            self._inputs = self._outputs = Input(batch_shape=layer._given_shape, dtype=self.dtype)
+        self._layers.append(layer)
+        if self._inputs is not None:
+            self._outputs = layer(self._outputs)
+            self.built = True
+            self._output_shape = self._outputs.shape
+
+    def pop(self) -> Layer:
+        """Take the last layer away."""
+        layer = self._layers.pop()
+        if self._inputs is not None:
+            self._outputs = layer._nodes[-1].inputs
+        return layer
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of this shape."""
+        if self._inputs is None:
+            self._inputs = self._outputs = Input(batch_shape=tuple(input_shape), dtype=self.dtype)
+            for layer in self._layers:
+                self._outputs = layer(self._outputs)
+        self.built = True
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        """What the last layer gives."""
+        for layer in self._layers:
+            inputs = layer(inputs)
+        return inputs
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers."""
+        return list(self._layers)
+
+
+def _symbols(shape: Any, dtype: str) -> Any:
+    if isinstance(shape, dict):
+        return {key: _symbols(part, dtype) for key, part in shape.items()}
+    if shape and not isinstance(shape[0], int | None):
+        return type(shape)([_symbols(part, dtype) for part in shape])
+    return Input(batch_shape=tuple(shape), dtype=dtype)
+
+
+def _tuples(structure: Any) -> Any:
+    if isinstance(structure, list | tuple):
+        return [tuple(tensor.shape) for tensor in structure]
+    if isinstance(structure, dict):
+        return {key: tuple(tensor.shape) for key, tensor in structure.items()}
+    return tuple(structure.shape)
+
+
+__getattr__ = absent("keras.models")

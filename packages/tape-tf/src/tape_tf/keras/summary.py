@@ -1,0 +1,102 @@
+"""The table that `Model.summary` prints, as Keras does."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+
+def summary_table(
+    model: Any,
+    line_length: int | None,
+    print_fn: Callable[[str], Any] | None,
+    expand_nested: bool,
+    show_trainable: bool,
+) -> None:
+    """Print it."""
+    head = ["Layer (type)", "Output Shape", "Param #"] + (["Trainable"] if show_trainable else [])
+    positions = [0.45, 0.80, 1.0]
+    width = 88
+    if show_trainable:
+        width, positions = 100, [0.405, 0.72, 0.90, 1.0]
+    width = line_length or min(width, shutil.get_terminal_size().columns - 4)
+    edges = [0, *(int(position * width) for position in positions)]
+    widths = [b - a for a, b in zip(edges, edges[1:], strict=False)]
+    rows = [row if show_trainable else row[:3] for layer in model.layers for row in _rows(layer, "", expand_nested)]
+    lines = [f'Model: "{model.name}"', *_table(head, rows, widths), *_totals(model)]
+    text = "\n".join(lines)
+    if print_fn is None:
+        sys.stdout.write(text + "\n")
+    else:
+        print_fn(text)
+
+
+def _rows(layer: Any, before: str, expand_nested: bool) -> Iterator[list[str]]:
+    shape = layer._output_shape
+    weights = f"{layer.count_params():,}" if layer.built else "0 (unbuilt)"
+    trained = ("Y" if layer.trainable else "N") if layer.variables else "-"
+    yield [f"{before}{layer.name} ({type(layer).__name__})", "?" if shape is None else _text(shape), weights, trained]
+    if expand_nested:
+        for inner in getattr(layer, "layers", []):
+            yield from _rows(inner, f"   {before}└ " if not before else f"   {before}", expand_nested)
+
+
+def _text(shape: Any) -> str:
+    if isinstance(shape, list | dict):
+        parts = shape.values() if isinstance(shape, dict) else shape
+        return ", ".join([_text(part) for part in parts])
+    return str(tuple(shape)) if not shape or not isinstance(shape[0], tuple) else ", ".join([_text(s) for s in shape])
+
+
+def _table(head: list[str], rows: list[list[str]], widths: list[int]) -> Iterator[str]:
+    # Of a column's width a space on either side, and the lines, are not for text.
+    widths = [max(width - (4 if k == 1 else 3), 3) for k, width in enumerate(widths)]
+
+    def line(left: str, middle: str, right: str, dash: str) -> str:
+        return left + middle.join([dash * (width + 2) for width in widths]) + right
+
+    def cells(row: list[str], bar: str) -> Iterator[str]:
+        wrapped = [
+            textwrap.wrap(cell, width, drop_whitespace=True) or [""] for cell, width in zip(row, widths, strict=True)
+        ]
+        for k in range(max(map(len, wrapped))):
+            parts = [text[k] if k < len(text) else "" for text in wrapped]
+            aligned = [
+                part.rjust(width) if n == 2 else part.center(width) if n == 3 else part.ljust(width)
+                for n, (part, width) in enumerate(zip(parts, widths, strict=True))
+            ]
+            yield f"{bar} " + f" {bar} ".join(aligned) + f" {bar}"
+
+    yield line("┏", "┳", "┓", "━")
+    yield from cells(head, "┃")
+    yield line("┡", "╇", "┩", "━")
+    for k, row in enumerate(rows):
+        if k:
+            yield line("├", "┼", "┤", "─")
+        yield from cells(row, "│")
+    yield line("└", "┴", "┘", "─")
+
+
+def _totals(model: Any) -> Iterator[str]:
+    trained, fixed = model.trainable_variables, model.non_trainable_variables
+    learned = [] if model.optimizer is None or not model.optimizer.built else model.optimizer.variables
+    yield f" Total params: {_count([*trained, *fixed, *learned])}"
+    yield f" Trainable params: {_count(trained)}"
+    yield f" Non-trainable params: {_count(fixed)}"
+    if learned:
+        yield f" Optimizer params: {_count(learned)}"
+
+
+def _count(variables: list[Any]) -> str:
+    numbers = sum(v.native.size for v in variables)
+    size = float(sum(v.native.size * v.native.dtype.itemsize for v in variables))
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if size < 1024 or unit == "TB":
+            break
+        size /= 1024
+    return f"{numbers:,} ({np.round(size, 2):.2f} {unit})"

@@ -1,0 +1,453 @@
+"""What makes a layer a model: `compile`, `fit`, `evaluate`, `predict`. The loop is tape_nn's."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tape_nn as nn
+
+from tape_tf.conversion import unwrap, wrap
+from tape_tf.keras import optimizers
+from tape_tf.keras.callbacks import CallbackList, History
+from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
+from tape_tf.keras.data import Batches, batches_of, unpack_x_y_sample_weight
+from tape_tf.keras.metrics import Mean, Metric
+from tape_tf.keras.progress import Progress
+from tape_tf.keras.saving import Weights
+from tape_tf.keras.structures import mapped, tensors
+from tape_tf.tape import GradientTape
+
+
+class Trainer:
+    """Training with `compile` and `fit`."""
+
+    optimizer: Any = None
+    compiled: bool = False
+    stop_training: bool = False
+    loss: Any = None
+    _compiled_loss: CompiledLoss | None = None
+    _compiled_metrics: CompiledMetrics | None = None
+    _compiled_mean: Mean | None = None
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: Any = "auto",
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Say how to train.
+
+        Args:
+            optimizer: an optimizer of `tf.keras.optimizers` or the name of one.
+            loss: a loss, a function `loss(y_true, y_pred)` or the name of one; with several outputs a list or dict.
+            loss_weights: factors for the outputs' losses.
+            metrics: a list of metrics, functions or names, "accuracy" among them; with several outputs a list or dict.
+            weighted_metrics: the same, of which the weights of examples count.
+            run_eagerly, steps_per_execution, jit_compile, auto_scale_loss: no effect.
+
+        Raises:
+            ValueError: nothing has such a name; or metrics are no list or dict.
+        """
+        for name, value in (("metrics", metrics), ("weighted_metrics", weighted_metrics)):
+            if value is not None and not isinstance(value, list | tuple | dict):
+                raise ValueError(f"Expected `{name}` argument to be a list, tuple, or dict. Received instead: {value!r}")
+        made = optimizers.get(optimizer)
+        compiled_loss = None
+        if loss is not None:
+            compiled_loss = CompiledLoss(loss, loss_weights, self.output_names)
+            compiled_loss.check()
+        compiled_metrics = None
+        if metrics or weighted_metrics:
+            compiled_metrics = CompiledMetrics(metrics, weighted_metrics, self.output_names)
+            compiled_metrics.check()
+        self.optimizer, self.loss = made, loss
+        self._compiled_loss, self._compiled_metrics = compiled_loss, compiled_metrics
+        self._compiled_mean = Mean(name="loss")
+        self.stop_training = False
+        self.compiled = True
+
+    # -- loss and metrics
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The mean of the loss, the metrics of `compile` as one, and those held as attributes."""
+        found: list[Metric] = []
+        if self._compiled_mean is not None:
+            found.append(self._compiled_mean)
+        if self._compiled_metrics is not None:
+            found.append(self._compiled_metrics)
+        if self._compiled_loss is not None:
+            found += self._compiled_loss.metrics
+        return found + self._metrics()  # type: ignore[attr-defined]
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """Their names."""
+        return [metric.name for metric in self.metrics]
+
+    @property
+    def compiled_loss(self) -> Any:
+        """The loss of `compile`, as a function of labels and predictions."""
+        return self._compiled_loss
+
+    @property
+    def compiled_metrics(self) -> Any:
+        """The metrics of `compile`, as one with `update_state`."""
+        return self._compiled_metrics or CompiledMetrics(None, None, None)
+
+    def reset_metrics(self) -> None:
+        """Forget all batches."""
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """The loss of `compile`, plus :attr:`losses`. Override it for a loss of your own.
+
+        Raises:
+            ValueError: there is neither.
+        """
+        total = None if self._compiled_loss is None else self._compiled_loss(y, y_pred, sample_weight)
+        for penalty in self.losses:  # type: ignore[attr-defined]
+            total = penalty if total is None else total + penalty
+        if total is None:
+            raise ValueError("No loss to compute. Provide a `loss` argument in `compile()`.")
+        return total
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """Have the metrics of `compile` take in a batch; then all results by name."""
+        if self._compiled_metrics is not None:
+            self._compiled_metrics.update_state(y, y_pred, sample_weight)
+        return self.get_metrics_result()
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """The results of all metrics by name."""
+        found: dict[str, Any] = {}
+        for metric in self.metrics:
+            result = metric.result()
+            found.update(result if isinstance(result, dict) else {metric.name: result})
+        return found
+
+    def _loss_of(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
+        options = {"training": training} if "training" in inspect.signature(self.compute_loss).parameters else {}
+        loss = self.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, **options)
+        if self._compiled_mean is not None:
+            examples = tensors(x)[0].shape
+            self._compiled_mean.update_state(loss, sample_weight=examples[0] if examples else 1)
+        return loss
+
+    # -- steps
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """What `fit` does with a batch. Override it for a step of your own.
+
+        Args:
+            data: `(x, y)`, `(x, y, sample_weight)` or `x`, as tensors.
+
+        Returns:
+            Numbers by name, for the logs: those of the last batch are the epoch's.
+        """
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
+        with GradientTape() as tape:
+            y_pred = self(x, training=True)  # type: ignore[operator]
+            loss = self._loss_of(x, y, y_pred, sample_weight, training=True)
+            scaled = self.optimizer.scale_loss(loss)
+        variables = self.trainable_variables  # type: ignore[attr-defined]
+        if variables:
+            self.optimizer.apply_gradients(zip(tape.gradient(scaled, variables), variables, strict=True))
+        else:
+            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """What `evaluate` does with a batch; else as :meth:`train_step`."""
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
+        y_pred = self(x, training=False)  # type: ignore[operator]
+        self._loss_of(x, y, y_pred, sample_weight, training=False)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def predict_step(self, data: Any) -> Any:
+        """What `predict` does with a batch."""
+        return self(unpack_x_y_sample_weight(data)[0], training=False)  # type: ignore[operator]
+
+    # -- loops
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Mapping[int, float] | None = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: Any = 1,
+    ) -> History:
+        """Train: see :func:`tape_nn.fit`, whose loop it is.
+
+        Args:
+            x: arrays with the examples along the first axis, alone or in a list, tuple or dict; or a `tf.data.Dataset`,
+                a generator or another iterable of batches `(x, y)` or `(x, y, sample_weight)`.
+            y: arrays likewise; none with batches.
+            batch_size: how many examples of arrays a batch has, 32 unless told otherwise.
+            epochs: the number of the last epoch; as many as there are, unless `initial_epoch` says otherwise.
+            verbose: 0 for silence, 1 for a bar for each epoch ("auto"), 2 for a line.
+            callbacks: a list of `tf.keras.callbacks`.
+            validation_split: the part of arrays, from the end, that is held out for validation.
+            validation_data: `(x, y)`, `(x, y, sample_weight)` or batches, on which loss and metrics are computed, too.
+            shuffle: whether each epoch takes the examples of arrays in an order of its own.
+            class_weight: factors for the weights of examples, by class.
+            sample_weight: a weight for each example.
+            initial_epoch: the number of the first epoch.
+            steps_per_epoch, validation_steps: how many batches an epoch, a validation has; by default all.
+            validation_batch_size: by default `batch_size`.
+            validation_freq: a validation after so many epochs; or the numbers of epochs, from 1, that have one.
+
+        Returns:
+            The history: `history.history` has a list for each name, a number for each epoch.
+
+        Raises:
+            ValueError: `compile` was not called, arrays differ in length, or an argument does not go with the data.
+        """
+        self._check_compiled("fit")
+        if validation_split and validation_data is None:
+            (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
+        data = batches_of(x, y, sample_weight, batch_size, steps_per_epoch)
+        held_out = None
+        if validation_data is not None:
+            parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
+            held_out = batches_of(*unpack_x_y_sample_weight(parts), validation_batch_size or batch_size, validation_steps)
+        history = History()
+        verbose = _verbosity(verbose)
+        params = {"verbose": verbose, "epochs": epochs, "steps": data.length}
+        shown = [Progress(verbose)] if verbose else []
+        # As in Keras the bar comes before the user's callbacks, and the history before all.
+        run = _Run(self, CallbackList([history, *shown, *_listed(callbacks)], self, params), initial_epoch)
+        if held_out is not None:
+            run.validate = lambda epoch: (
+                self._evaluate(held_out, run.callbacks) if _is_due(epoch, validation_freq) else {}
+            )
+        self.stop_training = False
+        nn.fit(
+            Weights(self, quiet=True),
+            data.source(run, shuffle),
+            batch_size=data.batch_size,
+            train_step=run.train,
+            epochs=max(epochs - initial_epoch, 0),
+            callbacks=[run],
+            shuffle=shuffle,
+            class_weight=class_weight,
+            progress=False,
+        )
+        if self.optimizer is not None:
+            self.optimizer.finalize_variable_values(self.trainable_variables)  # type: ignore[attr-defined]
+        self.history = history
+        return history
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """The loss and the metrics on data; arguments are those of :meth:`fit`.
+
+        Returns:
+            The loss, or a list with it and the metrics; with `return_dict` all by name.
+
+        Raises:
+            ValueError: as for :meth:`fit`.
+        """
+        self._check_compiled("evaluate")
+        data = batches_of(x, y, sample_weight, batch_size, steps)
+        verbose = _verbosity(verbose)
+        shown = [Progress(verbose)] if verbose else []
+        params = {"verbose": verbose, "steps": data.length}
+        found = self._evaluate(data, CallbackList([*shown, *_listed(callbacks)], self, params))
+        if return_dict:
+            return found
+        values = list(found.values())
+        return values[0] if len(values) == 1 else values
+
+    def _evaluate(self, data: Batches, callbacks: CallbackList) -> dict[str, float]:
+        self.reset_metrics()
+        callbacks.call("on_test_begin")
+        logs: dict[str, float] = {}
+        for k, batch in enumerate(data.once()):
+            callbacks.call("on_test_batch_begin", k)
+            logs = as_numbers(self.test_step(wrap(batch)))
+            callbacks.call("on_test_batch_end", k, logs)
+        if not logs:
+            raise ValueError("evaluate: the data have no batches, or test_step gave no numbers")
+        callbacks.call("on_test_end", logs)
+        return logs
+
+    def predict(
+        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", steps: int | None = None, callbacks: Any = None
+    ) -> Any:
+        """What the model makes of data, in batches: arrays of NumPy; arguments are those of :meth:`fit`."""
+        data = batches_of(x, None, None, batch_size, steps)
+        verbose = _verbosity(verbose)
+        shown = [Progress(verbose)] if verbose else []
+        called = CallbackList([*shown, *_listed(callbacks)], self, {"verbose": verbose, "steps": data.length})
+        called.call("on_predict_begin")
+        parts = []
+        for k, batch in enumerate(data.once()):
+            called.call("on_predict_batch_begin", k)
+            parts.append(mapped(np.asarray, self.predict_step(wrap(batch))))
+            called.call("on_predict_batch_end", k, None)
+        if not parts:
+            raise ValueError("predict: the data have no batches")
+        called.call("on_predict_end")
+        return _joined(parts)
+
+    def train_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
+    ) -> Any:
+        """One step of training; returns the loss and the metrics so far, as :meth:`evaluate` does."""
+        self._check_compiled("train_on_batch")
+        batch = batches_of(x, y, sample_weight, None, None).whole()
+        if class_weight is not None:
+            batch = nn.fitting.with_class_weights(batch, class_weight)
+        return _returned(as_numbers(self.train_step(wrap(batch))), return_dict)
+
+    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
+        """Loss and metrics of one batch, and those before it, as :meth:`evaluate` returns them."""
+        self._check_compiled("test_on_batch")
+        batch = batches_of(x, y, sample_weight, None, None).whole()
+        return _returned(as_numbers(self.test_step(wrap(batch))), return_dict)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """What the model makes of one batch, as arrays of NumPy."""
+        return mapped(np.asarray, self.predict_step(wrap(batches_of(x, None, None, None, None).whole())))
+
+    def _check_compiled(self, method: str) -> None:
+        if not self.compiled:
+            raise ValueError(f"You must call `compile()` before using the model: {method} needs it.")
+
+
+class _Run:
+    """What a run of tape_nn does at its steps and epochs, in Keras' terms."""
+
+    def __init__(self, model: Any, callbacks: CallbackList, initial_epoch: int) -> None:
+        self.model, self.callbacks, self.first = model, callbacks, initial_epoch
+        self.logs: dict[str, float] = {}
+        self.validate: Any = lambda epoch: {}
+
+    def train(self, run: Any, batch: Any) -> dict[str, Any]:
+        """One step. Its numbers go to the callbacks of Keras."""
+        self.logs = as_numbers(self.model.train_step(wrap(batch)))
+        return {}
+
+    def on_train_begin(self, run: Any) -> None:
+        self.callbacks.call("on_train_begin")
+
+    def on_epoch_begin(self, run: Any) -> None:
+        self.model.reset_metrics()
+        self.callbacks.call("on_epoch_begin", self.first + run.epoch)
+
+    def on_batch_begin(self, run: Any) -> None:
+        self.callbacks.call("on_train_batch_begin", run.batch)
+
+    def on_batch_end(self, run: Any) -> None:
+        self.callbacks.call("on_train_batch_end", run.batch - 1, dict(self.logs))
+        self._stop(run)
+
+    def on_epoch_end(self, run: Any) -> None:
+        logs = dict(self.logs)
+        logs.update({f"val_{name}": value for name, value in self.validate(self.first + run.epoch).items()})
+        # The history last: callbacks may put something into the logs.
+        history, *others = self.callbacks.callbacks
+        for callback in (*others, history):
+            callback.on_epoch_end(self.first + run.epoch, logs)
+        self._stop(run)
+
+    def on_train_end(self, run: Any) -> None:
+        self.callbacks.call("on_train_end", self.logs)
+
+    def _stop(self, run: Any) -> None:
+        if self.model.stop_training:
+            run.stop()
+
+
+def as_numbers(logs: Any) -> dict[str, float]:
+    """What a step returned, as Python floats; a metric of several results as all of them."""
+    if not isinstance(logs, Mapping):
+        raise TypeError(f"train_step and test_step must return numbers by name; got {type(logs).__name__!r}")
+    found: dict[str, float] = {}
+    for name, value in logs.items():
+        if isinstance(value, Mapping):
+            found.update(as_numbers(value))
+        else:
+            found[name] = float(value)
+    return found
+
+
+def _returned(logs: dict[str, float], return_dict: bool) -> Any:
+    values = list(logs.values())
+    return logs if return_dict else values[0] if len(values) == 1 else values
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _verbosity(verbose: Any) -> int:
+    number = 1 if verbose == "auto" else int(verbose)
+    if number not in (0, 1, 2):
+        raise ValueError(f"verbose must be 0, 1, 2 or 'auto'; got {verbose!r}")
+    return number
+
+
+def _is_due(epoch: int, frequency: Any) -> bool:
+    return (epoch + 1) % frequency == 0 if isinstance(frequency, int) else epoch + 1 in frequency
+
+
+def _split(x: Any, y: Any, weights: Any, part: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    """Arrays without their last part, and that."""
+    if not 0 < part < 1:
+        raise ValueError(f"validation_split must be between 0 and 1; got {part}")
+    data = batches_of(x, y, weights, None, None)
+    whole = data.whole()
+    length = tensors(wrap(whole))[0].shape[0]
+    at = int(np.floor(length * (1.0 - part)))
+    if at in (0, length):
+        raise ValueError(f"validation_split={part} of {length} examples leaves none for training or for validation")
+    first, last = (mapped(lambda leaf, rows=rows: wrap(unwrap(leaf)[rows]), whole) for rows in (slice(at), slice(at, None)))
+    return unpack_x_y_sample_weight(first), unpack_x_y_sample_weight(last)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Arrays in structures, put together along their first axis."""
+    first = parts[0]
+    if isinstance(first, dict):
+        return {key: _joined([part[key] for part in parts]) for key in first}
+    if isinstance(first, list | tuple):
+        return type(first)([_joined(list(column)) for column in zip(*parts, strict=True)])
+    return np.concatenate(parts, axis=0)
+
+
