@@ -1,0 +1,54 @@
+"""The functions against TensorFlow's numbers: values, dtypes, shapes and gradients."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_tf as tf
+
+DATA = json.loads((Path(__file__).parent / "data" / "functions.json").read_text())
+
+
+def array(stored: dict[str, Any]) -> Any:
+    kind = stored["dtype"]
+    values = [float(v) if isinstance(v, str) else v for v in stored["values"]]
+    if kind.startswith("complex"):
+        pairs = np.reshape(np.array(values, "float64"), stored["shape"])
+        return (pairs[..., 0] + 1j * pairs[..., 1]).astype(kind)
+    return np.reshape(np.array(values, kind), stored["shape"])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on square roots of negative numbers
+@pytest.mark.parametrize("case", DATA["cases"], ids=lambda c: c["call"])
+def test_it_gives_what_tensorflow_gives(case: dict[str, Any]) -> None:
+    inputs = {name: tf.constant(array(stored)) for name, stored in DATA["inputs"].items()}
+    sources = {name: inputs[name] for name in case["gradients"]}
+    with tf.GradientTape() as tape:
+        tape.watch(list(sources.values()))
+        result = eval(case["call"], {"tf": tf, "np": np, **inputs})
+    leaves = [leaf for leaf in tf.nest.flatten(result) if tf.is_tensor(leaf)]
+    assert len(leaves) == len(case["result"])
+    for leaf, stored in zip(leaves, case["result"], strict=True):
+        assert leaf.dtype.name == stored["dtype"]
+        np.testing.assert_allclose(leaf.numpy(), array(stored), rtol=3e-4, atol=3e-5)
+    targets = [leaf for leaf in leaves if leaf.dtype.is_floating or leaf.dtype.is_complex]
+    if not sources or not targets:
+        return
+    for name, found in tape.gradient(targets, sources).items():
+        expected = case["gradients"][name]
+        assert (found is None) == (expected is None), name
+        if expected is not None:
+            np.testing.assert_allclose(
+                tf.convert_to_tensor(found).numpy(), array(expected), rtol=3e-3, atol=3e-4, err_msg=name
+            )
+
+
+def test_all_namespaces_are_covered() -> None:
+    called = {name for case in DATA["cases"] for name in re.findall(r"tf\.([\w.]+)\(", case["call"])}
+    for space in ("math", "linalg", "nn", "signal"):
+        assert len([name for name in called if name.startswith(space)]) >= 9
