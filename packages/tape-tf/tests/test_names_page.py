@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache, reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tape_tf as tf
 from tape_tf.names import status
 from tape_tf.names_page import page, tensorflow_names
 
+page = cache(page)
 PAGE = Path(__file__).parents[3] / "docs" / "tensorflow-names.md"
 
 
@@ -43,9 +46,7 @@ def test_names_that_are_said_to_be_there_are_there() -> None:
     for space, names in tensorflow_names().items():
         for name in names:
             kind, note = status(f"{space}.{name}".removeprefix("tf."))
-            value = tf
-            for part in space.split(".")[1:]:
-                value = getattr(value, part)
+            value: Any = reduce(getattr, space.split(".")[1:], tf)
             if kind == "absent":
                 with pytest.raises(AttributeError, match=f"{space}.{name}"):
                     getattr(value, name)

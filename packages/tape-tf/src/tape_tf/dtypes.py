@@ -8,6 +8,8 @@ import numpy as np
 import tape_core as tc
 from tape_core.dtypes import DTYPES
 
+from tape_tf.names import absent
+
 
 class DType:
     """One data type. It equals its name and NumPy's type: `tf.float32 == "float32" == np.float32`.
@@ -194,3 +196,6 @@ _SPELLED = {"float32": "float", "float64": "double", "float16": "half"}
 def spelled(native: tc.DType) -> str:
     """What TensorFlow's messages call a dtype."""
     return _SPELLED.get(native.name, native.name)
+
+
+__getattr__ = absent("dtypes")

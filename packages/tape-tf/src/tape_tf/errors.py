@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tape_tf.names import absent
+
 __all__ = [
     "FailedPreconditionError",
     "InternalError",
@@ -85,3 +87,6 @@ def translated(error: ValueError | IndexError, name: str) -> Exception:
     if isinstance(error, OpError):
         return error
     return InvalidArgumentError(None, None, f"{error} [Op:{name}]")
+
+
+__getattr__ = absent("errors")

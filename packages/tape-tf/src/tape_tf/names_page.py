@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from functools import cache, reduce
 from importlib.resources import files
+from types import ModuleType
+from typing import Any
 
-from tape_tf.names import status
+from tape_tf.names import Status, status
 
 INTRODUCTION = """\
 # TensorFlow's names
@@ -21,6 +25,7 @@ This page is written by `python -m tape_tf`, from the code and from the list of 
 """
 
 
+@cache
 def tensorflow_names() -> dict[str, list[str]]:
     """TensorFlow's public names, by module: `{"tf.math": ["abs", ...], ...}`.
 
@@ -41,15 +46,37 @@ def page() -> str:
     """The page, in Markdown."""
     table, sections = [], []
     for space, names in tensorflow_names().items():
-        known = {name: status(f"{space}.{name}".removeprefix("tf.")) for name in names}
+        known = {name: entry(f"{space}.{name}") for name in names}
         counts = [sum(kind == wanted for kind, _ in known.values()) for wanted in ("supported", "different", "absent")]
-        # The anchor as myst makes it of the heading.
-        table.append(f"| [`{space}`](#{space.replace('.', '')}) | {len(names)} | {' | '.join(map(str, counts))} |\n")
+        table.append(f"| {linked(space)} | {len(names)} | {' | '.join(map(str, counts))} |\n")
         sections.append(f"\n## `{space}`\n" + "".join(section(known)))
     return INTRODUCTION + "".join(table) + "".join(sections)
 
 
-def section(known: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+def entry(name: str) -> tuple[Status, str]:
+    """What :func:`status` says of `"tf.math.sin"`; of a module also whether there is all of it."""
+    kind, note = status(name.removeprefix("tf."))
+    if kind == "supported" and isinstance(module := found(name), ModuleType):
+        same = module.__name__.replace("tape_tf", "tf")  # tf.losses is tf.keras.losses
+        inside = tensorflow_names().get(same)
+        if inside is None:
+            return "different", "a part of it"
+        if any(status(f"{same}.{part}".removeprefix("tf."))[0] == "absent" for part in inside):
+            return "different", f"a part of it: {linked(same)}"
+    return kind, note
+
+
+def found(name: str) -> Any:
+    """The value of `"tf.math.sin"`."""
+    return reduce(getattr, name.split(".")[1:], sys.modules["tape_tf"])
+
+
+def linked(space: str) -> str:
+    # The anchor is as myst makes it of the heading.
+    return f"[`{space}`](#{space.replace('.', '')})"
+
+
+def section(known: Mapping[str, tuple[Status, str]]) -> Iterator[str]:
     """What is to be said of the names of one module."""
     supported = [name for name, (kind, _) in known.items() if kind == "supported"]
     if supported:

@@ -1,0 +1,299 @@
+"""`tf.data`: datasets, that is elements one after the other, and what is made of them.
+
+An element is a tensor or a nested structure of tensors: tuples and dictionaries; a list is a tensor, as in TensorFlow.
+Inside, elements are NumPy arrays; they become tensors, on the backend and the device selected, where a function of the
+user's or a loop gets them. So an element is a constant: it has no path to what the dataset was made from.
+
+Datasets are read in the caller's thread: `prefetch` and `num_parallel_calls` are accepted and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tape_tf import dtypes
+from tape_tf.conversion import convert_to_tensor, native
+from tape_tf.data.elements import each, leaves, positive, row, shapes, spec_of, to_array, to_tensor
+from tape_tf.data.transformations import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Make,
+    Transformations,
+    of_datasets,
+)
+from tape_tf.errors import OutOfRangeError
+from tape_tf.shapes import TensorShape, TensorSpec
+from tape_tf.tensor import Tensor, Value
+
+
+class DataIterator:
+    """What `iter(dataset)` gives."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._arrays = dataset._make()
+        self._dataset = dataset
+
+    @property
+    def element_spec(self) -> Any:
+        """The dataset's."""
+        return self._dataset.element_spec
+
+    def __iter__(self) -> DataIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return each(to_tensor, next(self._arrays))
+
+    def get_next(self) -> Any:
+        """The next element.
+
+        Raises:
+            tf.errors.OutOfRangeError: there is none.
+        """
+        try:
+            return next(self)
+        except StopIteration:
+            raise OutOfRangeError(None, None, "End of sequence") from None
+
+
+class Dataset(Transformations):
+    """Elements one after the other, made anew each time they are iterated over.
+
+    >>> import tape_tf as tf
+    >>> numbers = tf.data.Dataset.range(5).map(lambda x: x * x).batch(2)
+    >>> for batch in numbers:
+    ...     print(batch.numpy())
+    [0 1]
+    [4 9]
+    [16]
+
+    A dataset is made by `from_tensor_slices`, `from_tensors`, `from_generator` and `range`, and from others by its
+    methods, which all leave it as it is. What `shuffle` does follows from `tf.random.set_seed`.
+    """
+
+    def __init__(self, make: Make, cardinality: int, spec: Any = None) -> None:
+        self._make = make
+        self._cardinality = cardinality
+        self._spec = spec  # the element_spec, or a function that finds it, or None: the first element tells
+
+    # -- where datasets come from
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+        """One element for each row: the tensors are cut along their first dimension.
+
+        >>> import tape_tf as tf
+        >>> pairs = tf.data.Dataset.from_tensor_slices(([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> pairs.element_spec
+        (TensorSpec(shape=(), dtype=tf.int32, name=None), TensorSpec(shape=(2,), dtype=tf.float32, name=None))
+
+        Args:
+            tensors: tensors, or what can be made one, in tuples and dictionaries; the arrays are copied.
+
+        Raises:
+            ValueError: there are none, one is a scalar, or their first dimensions differ.
+        """
+        arrays = each(lambda value: np.array(to_array(value)), tensors)
+        found = leaves(arrays)
+        if not found or any(not array.ndim for array in found):
+            raise ValueError(
+                "from_tensor_slices: `tensors` must be tensors with a first dimension to cut along, got "
+                f"{each(lambda array: TensorShape(array.shape), arrays)}; from_tensors makes one element of a scalar"
+            )
+        lengths = [array.shape[0] for array in found]
+        if len(set(lengths)) > 1:
+            raise ValueError(
+                f"from_tensor_slices: the first dimensions of `tensors` differ: {', '.join(map(str, lengths))}; each "
+                "element takes one row of each"
+            )
+
+        def make() -> Iterator[Any]:
+            return (row(arrays, k) for k in range(lengths[0]))
+
+        spec = each(lambda array: TensorSpec(array.shape[1:], dtypes.as_dtype(array.dtype)), arrays)
+        return Dataset(make, lengths[0], spec)
+
+    @staticmethod
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+        """A single element."""
+        arrays = each(lambda value: None if value is None else np.array(to_array(value)), tensors)
+        return Dataset(lambda: iter([arrays]), 1, each(spec_of, arrays))
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Any = None,
+        output_signature: Any = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """The elements that a generator yields, which is called anew for each iteration.
+
+        >>> import tape_tf as tf
+        >>> def count(n):
+        ...     yield from range(n)
+        >>> signature = tf.TensorSpec(shape=(), dtype=tf.int32)
+        >>> numbers = tf.data.Dataset.from_generator(count, args=(3,), output_signature=signature)
+        >>> [int(x) for x in numbers]
+        [0, 1, 2]
+
+        Args:
+            generator: a function that returns something to iterate over.
+            output_types: the dtypes of an element, in its structure; `output_signature` is the newer way.
+            output_shapes: the shapes, in the same structure.
+            args: what it is called with: NumPy arrays of these.
+            output_signature: the TensorSpecs of an element.
+
+        Raises:
+            TypeError: `generator` cannot be called, or there is no signature; while iterating, an element is not as the
+                signature says.
+        """
+        if not callable(generator):
+            raise TypeError(f"from_generator: `generator` must be a Python callable, got {generator!r}")
+        if output_signature is None:
+            if output_types is None:
+                raise TypeError(
+                    "from_generator: give `output_signature`, the tf.TensorSpec of each tensor of an element"
+                )
+            if output_shapes is None:
+                output_shapes = each(lambda dtype: TensorShape(None), output_types)
+            output_signature = each(lambda dtype, shape: TensorSpec(shape, dtype), output_types, shapes(output_shapes))
+        signature = output_signature
+        given = tuple(np.asarray(to_array(value))[()] for value in args or ())
+
+        def checked(spec: Any, value: Any) -> Any:
+            try:
+                array = to_array(value) if isinstance(value, Value | np.ndarray) else native(value, spec.dtype).numpy()
+            except (TypeError, ValueError) as error:
+                raise TypeError(
+                    f"`generator` yielded an element that could not be converted to the expected type. The expected "
+                    f"type was {spec.dtype.name}, but the yielded element was {value!r}."
+                ) from error
+            if array.dtype != spec.dtype.as_numpy_dtype:
+                array = array.astype(spec.dtype.as_numpy_dtype)
+            if not spec.shape.is_compatible_with(array.shape):
+                raise TypeError(
+                    f"`generator` yielded an element of shape {array.shape} where an element of shape {spec.shape} was "
+                    "expected."
+                )
+            return array
+
+        def make() -> Iterator[Any]:
+            for value in generator(*given):
+                try:
+                    element = each(
+                        checked,
+                        signature,
+                        tuple(value) if isinstance(value, list) and type(signature) is tuple else value,
+                    )
+                except ValueError as error:
+                    raise TypeError(
+                        f"`generator` yielded an element that did not match the expected structure. The expected "
+                        f"structure was {output_signature}, but the yielded element was {value!r}."
+                    ) from error
+                yield element
+
+        return Dataset(make, UNKNOWN_CARDINALITY, signature)
+
+    @staticmethod
+    def range(*args: Any, output_type: Any = None, name: str | None = None) -> Dataset:
+        """The integers of Python's `range`, int64."""
+        dtype = dtypes.as_dtype(output_type or dtypes.int64)
+        numbers = range(*[positive(number, "each number", "range", least=-(2**63)) for number in args])
+        kind = dtype.as_numpy_dtype
+        return Dataset(lambda: (np.asarray(k, kind) for k in numbers), len(numbers), TensorSpec((), dtype))
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+        """Elements side by side, as long as all datasets have one.
+
+        >>> import tape_tf as tf
+        >>> a = tf.data.Dataset.range(3)
+        >>> [(int(x), int(y)) for x, y in tf.data.Dataset.zip(a, a.skip(1))]
+        [(0, 1), (1, 2)]
+
+        Args:
+            args: datasets, or one structure of them.
+        """
+        parts = datasets if datasets is not None else args[0] if len(args) == 1 else args
+        found = leaves(parts)
+        for part in found:
+            of_datasets(part, "zip")
+        # Without a structure of its own an element is that of the one dataset, as in TensorFlow.
+        known = [part._cardinality for part in found if part._cardinality != INFINITE_CARDINALITY]
+        count = UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in known else min(known, default=INFINITE_CARDINALITY)
+
+        def make() -> Iterator[Any]:
+            sources = each(lambda part: part._make(), parts)
+            while True:
+                try:
+                    yield each(next, sources)
+                except StopIteration:
+                    return
+
+        return Dataset(make, count, lambda: each(lambda part: part.element_spec, parts))
+
+    # -- iterating
+
+    def __iter__(self) -> DataIterator:
+        return DataIterator(self)
+
+    def as_numpy_iterator(self) -> Iterator[Any]:
+        """The elements as NumPy arrays, scalars as NumPy scalars.
+
+        >>> import tape_tf as tf
+        >>> [x.item() for x in tf.data.Dataset.range(2).as_numpy_iterator()]
+        [0, 1]
+        """
+        return (each(lambda leaf: None if leaf is None else np.array(leaf)[()], element) for element in self._make())
+
+    def cardinality(self) -> Tensor:
+        """The number of elements, or tf.data.INFINITE_CARDINALITY or tf.data.UNKNOWN_CARDINALITY: an int64 tensor."""
+        return convert_to_tensor(np.int64(self._cardinality))
+
+    def __len__(self) -> int:
+        if self._cardinality == INFINITE_CARDINALITY:
+            raise TypeError("The dataset is infinite: `take(n)` makes one that is not.")
+        if self._cardinality == UNKNOWN_CARDINALITY:
+            raise TypeError("The dataset length is unknown: only iterating tells, since it was filtered or generated.")
+        return self._cardinality
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def element_spec(self) -> Any:
+        """The TensorSpecs of an element, in its structure; a length that differs between elements is None.
+
+        After `map` it is found by mapping the first element.
+        """
+        if self._spec is None:
+            first = next(self._make(), None)
+            if first is None:
+                raise ValueError("element_spec: the dataset has no element to tell it from")
+            self._spec = each(spec_of, first)
+        elif callable(self._spec):
+            self._spec = self._spec()
+        return self._spec
+
+    def __repr__(self) -> str:
+        known = self._spec is not None and not callable(self._spec)
+        return f"<Dataset element_spec={self._spec}>" if known else "<Dataset>"
+
+    def __getattr__(self, name: str) -> Any:
+        hint = _INSTEAD.get(name, "")
+        raise AttributeError(f"'tf.data.Dataset' object has no attribute {name!r}{hint}")
+
+
+_INSTEAD = {
+    "window": "; there are no datasets of datasets: batch(size) gives the same elements in one tensor",
+    "save": "; np.savez of what as_numpy_iterator() gives writes a file",
+    "snapshot": "; cache() keeps the elements in memory",
+    "options": "; there is nothing to set",
+    "with_options": "; there is nothing to set",
+    "shape": "; element_spec tells the shapes of its elements",
+}
