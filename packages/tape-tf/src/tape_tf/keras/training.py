@@ -299,7 +299,7 @@ class Trainer:
         logs: dict[str, float] = {}
         for k, batch in enumerate(data.once()):
             callbacks.call("on_test_batch_begin", k)
-            logs = as_numbers(self.test_step(wrap(batch)))
+            logs = as_numbers(self.test_step(_given(batch)))
             callbacks.call("on_test_batch_end", k, logs)
         if not logs:
             raise ValueError("evaluate: the data have no batches, or test_step gave no numbers")
@@ -318,7 +318,7 @@ class Trainer:
         parts = []
         for k, batch in enumerate(data.once()):
             called.call("on_predict_batch_begin", k)
-            parts.append(mapped(np.asarray, self.predict_step(wrap(batch))))
+            parts.append(mapped(np.asarray, self.predict_step(_given(batch))))
             called.call("on_predict_batch_end", k, None)
         if not parts:
             raise ValueError("predict: the data have no batches")
@@ -333,21 +333,27 @@ class Trainer:
         batch = batches_of(x, y, sample_weight, None, None).whole()
         if class_weight is not None:
             batch = nn.fitting.with_class_weights(batch, class_weight)
-        return _returned(as_numbers(self.train_step(wrap(batch))), return_dict)
+        return _returned(as_numbers(self.train_step(_given(batch))), return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Loss and metrics of one batch, and those before it, as :meth:`evaluate` returns them."""
         self._check_compiled("test_on_batch")
         batch = batches_of(x, y, sample_weight, None, None).whole()
-        return _returned(as_numbers(self.test_step(wrap(batch))), return_dict)
+        return _returned(as_numbers(self.test_step(_given(batch))), return_dict)
 
     def predict_on_batch(self, x: Any) -> Any:
         """What the model makes of one batch, as arrays of NumPy."""
-        return mapped(np.asarray, self.predict_step(wrap(batches_of(x, None, None, None, None).whole())))
+        return mapped(np.asarray, self.predict_step(_given(batches_of(x, None, None, None, None).whole())))
 
     def _check_compiled(self, method: str) -> None:
         if not self.compiled:
             raise ValueError(f"You must call `compile()` before using the model: {method} needs it.")
+
+
+def _given(batch: Any) -> Any:
+    """A batch as a step of the user's gets it: `x` alone where there is nothing else, unless it has parts itself."""
+    data = wrap(batch)
+    return data[0] if isinstance(data, tuple) and len(data) == 1 and not isinstance(data[0], tuple | list) else data
 
 
 class _Run:
@@ -360,7 +366,7 @@ class _Run:
 
     def train(self, run: Any, batch: Any) -> dict[str, Any]:
         """One step. Its numbers go to the callbacks of Keras."""
-        self.logs = as_numbers(self.model.train_step(wrap(batch)))
+        self.logs = as_numbers(self.model.train_step(_given(batch)))
         return {}
 
     def on_train_begin(self, run: Any) -> None:
