@@ -167,7 +167,7 @@ def matched(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]
     Raises:
         InvalidArgumentError: two tensors have different dtypes, or a number cannot have that dtype.
     """
-    found = [as_tensor(value) for value in values]
+    found = [value.native if type(value) is Tensor else as_tensor(value) for value in values]
     first = next((tensor for tensor in found if tensor is not None), None)
     if first is None:
         first = _from_python(values[0], None, None)

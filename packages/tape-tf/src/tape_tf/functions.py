@@ -7,12 +7,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
 
-import tape_core as tc
-
 from tape_tf import dtypes
 from tape_tf.conversion import matched, native, static, wrap
 from tape_tf.errors import translated
 from tape_tf.names import export
+from tape_tf.tensor import Tensor, wrap_tensor
 
 _STATIC = frozenset(
     "axis axes shape perm k num size multiples paddings block_shape shift batch_dims num_segments depth repeats "
@@ -30,6 +29,17 @@ class Group(NamedTuple):
 
     names: tuple[str, ...]
     sequence: bool
+
+    def convert(self, given: dict[str, Any], label: str, keep_scalars: bool) -> None:
+        """Put values of tape_core in place of what is given; what is missing or None stays so."""
+        there = [p for p in self.names if given.get(p) is not None]
+        if self.sequence and there:
+            values = list(given[there[0]])
+            given[there[0]] = matched(values, label) if values else []
+        elif len(there) == 1:
+            given[there[0]] = native(given[there[0]])
+        elif there:
+            given.update(zip(there, matched([given[p] for p in there], label, keep_scalars), strict=True))
 
 
 def op(
@@ -63,38 +73,23 @@ def op(
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(body)
         parameters = tuple(signature.parameters)
-        label = kernel or "".join(part.capitalize() for part in body.__name__.strip("_").split("_"))
+        label = kernel or "".join(part.capitalize() for part in names.split()[0].rpartition(".")[2].split("_"))
         statics = [p for p in parameters if p in _STATIC and p not in raw.split() and p not in inputs.split()]
         typed = [p for p in parameters if p in _DTYPES and p not in raw.split()]
-        defaults = {p: given.default for p, given in signature.parameters.items()}
-        count = len(parameters)
+        body.__name__ = body.__qualname__ = names.split()[0].rpartition(".")[2]
 
         @wraps(body)
         def function(*args: Any, **kwargs: Any) -> Any:
             kwargs.pop("name", None)
-            if len(args) == count + 1:
-                args = args[:count]  # the name, by position
+            if len(args) == len(parameters) + 1 and (args[-1] is None or isinstance(args[-1], str)):
+                args = args[:-1]  # the name, by position
             given = dict(zip(parameters, args, strict=False))
-            if len(args) > count or (kwargs and not given.keys().isdisjoint(kwargs)):
-                signature.bind(*args, **kwargs)
+            if len(args) > len(given) or not given.keys().isdisjoint(kwargs):
+                signature.bind(*args, **kwargs)  # raises
             given.update(kwargs)
             try:
                 for group in groups:
-                    if group.sequence:
-                        given[group.names[0]] = _sequence(given, group.names[0], label)
-                    elif len(group.names) == 1:
-                        (only,) = group.names
-                        value = given.get(only)
-                        if value is not None:
-                            given[only] = native(value)
-                    else:
-                        there = [
-                            p
-                            for p in group.names
-                            if given.get(p, defaults[p]) is not None and _given(given, defaults, p)
-                        ]
-                        found = matched([given.get(p, defaults[p]) for p in there], label, keep_scalars)
-                        given.update(zip(there, found, strict=True))
+                    group.convert(given, label, keep_scalars)
                 for p in statics:
                     if p in given:
                         given[p] = static(given[p])
@@ -103,7 +98,7 @@ def op(
                         given[p] = dtypes.native_dtype(given[p])
                 return wrap(body(**given))
             except (ValueError, IndexError) as error:
-                raise _reraised(error, label) from error
+                raise translated(error, label) from error
 
         function.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[
@@ -116,51 +111,38 @@ def op(
     return decorate
 
 
-def _given(given: dict[str, Any], defaults: dict[str, Any], parameter: str) -> bool:
-    return parameter in given or defaults[parameter] is not inspect.Parameter.empty
-
-
-def _sequence(given: dict[str, Any], parameter: str, label: str) -> list[tc.Tensor]:
-    values = given[parameter]
-    if not isinstance(values, list | tuple):
-        values = list(values)
-    return matched(list(values), label) if values else []
-
-
-def _reraised(error: ValueError | IndexError, label: str) -> Exception:
-    return translated(error, label)
-
-
 def binary(names: str, function: Callable[..., Any], kernel: str, *, differs: str = "") -> Callable[..., Any]:
     """Publish an elementwise function of two tensors, `f(x, y)`; the short way, since operators are made of these."""
-    from tape_tf.tensor import Tensor, wrap_tensor
 
     def call(x: Any, y: Any, name: Any = None) -> Any:
-        if type(x) is Tensor and type(y) is Tensor:
-            a, b = x.native, y.native
-            if a.dtype is not b.dtype:
-                matched([x, y], kernel)
-        else:
+        kind = type(y)
+        if type(x) is not Tensor:
             a, b = matched([x, y], kernel, keep_scalars=True)
+        else:
+            a, dtype = x.native, x.native.dtype
+            if kind is Tensor and y.native.dtype is dtype:
+                b = y.native
+            elif dtype.inexact and (kind is float or kind is int):
+                b = y
+            else:
+                a, b = matched([x, y], kernel, keep_scalars=True)
         try:
             return wrap_tensor(function(a, b))
         except (ValueError, IndexError) as error:
-            raise _reraised(error, kernel) from error
+            raise translated(error, kernel) from error
 
     return _labelled(call, names, function, differs)
 
 
 def unary(names: str, function: Callable[..., Any], *, differs: str = "") -> Callable[..., Any]:
     """Publish an elementwise function of one tensor, `f(x)`."""
-    from tape_tf.tensor import Tensor, wrap_tensor
-
     label = names.split()[0].rpartition(".")[2].capitalize()
 
     def call(x: Any, name: Any = None) -> Any:
         try:
             return wrap_tensor(function(x.native if type(x) is Tensor else native(x)))
         except (ValueError, IndexError) as error:
-            raise _reraised(error, label) from error
+            raise translated(error, label) from error
 
     return _labelled(call, names, function, differs)
 

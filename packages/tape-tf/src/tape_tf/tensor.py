@@ -27,10 +27,13 @@ class Value:
         """The value as a plain Tensor of tape_core; of a Variable it is an access."""
         return self.native
 
-    __hash__ = None  # type: ignore[assignment]
     __array_priority__ = (
         100  # an ndarray on the left of an operator leaves the operation to us, and so the path is kept
     )
+
+    def __hash__(self) -> int:
+        what = "Variable" if isinstance(self.native, tc.Variable) else "Tensor"
+        raise TypeError(f"{what} is unhashable. Instead, use {what.lower()}.ref() as the key.")
 
     @property
     def shape(self) -> TensorShape:

@@ -115,7 +115,9 @@ def _rank(x: Any) -> int:
 def _check_rank(x: Any, holds: bool, text: str, message: Any) -> None:
     if not holds:
         shape = as_shape(x.native.shape if isinstance(x, Value) else native(x).shape)
-        raise ValueError(f"{message or ''}. Tensor must have rank {text}. Received rank {_rank(x)}, shape {shape}")
+        raise ValueError(
+            f"{message or 'assert_rank'}. Tensor must have rank {text}. Received rank {_rank(x)}, shape {shape}"
+        )
 
 
 @exported("debugging.assert_rank assert_rank")

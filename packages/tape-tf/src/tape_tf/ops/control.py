@@ -62,7 +62,10 @@ class Function:
                 )
             return tensor
 
-        return tuple(nest.map_structure(check, spec, arg) for spec, arg in zip(specs, args, strict=True))
+        return tuple(
+            check(spec, arg) if isinstance(spec, TensorSpec) else nest.map_structure(check, spec, arg)
+            for spec, arg in zip(specs, args, strict=True)
+        )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -465,11 +468,15 @@ def _shown(value: Any, summarize: int) -> str:
     if isinstance(value, np.ndarray):
         return _digits(value, summarize)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {_shown(part, summarize)}" for key, part in sorted(value.items())) + "}"
+        return "{" + ", ".join(f"{key!r}: {_part(part, summarize)}" for key, part in sorted(value.items())) + "}"
     if isinstance(value, list | tuple):
-        inner = ", ".join(_shown(part, summarize) for part in value)
+        inner = ", ".join(_part(part, summarize) for part in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
     return str(value)
+
+
+def _part(value: Any, summarize: int) -> str:
+    return repr(value) if isinstance(value, str) else _shown(value, summarize)
 
 
 def _digits(values: Any, summarize: int, indent: int = 1) -> str:

@@ -228,7 +228,6 @@ def _publish_convolution(n: int) -> None:
         ) -> Any:
             return _conv(input, filters, strides, padding, data_format, dilations)
 
-    conv.__name__ = conv.__qualname__ = f"conv{n}d"
     conv.__doc__ = (
         f"""The convolution of neural networks over {n} axes: `filters` of shape (*lengths, in / groups, out)."""
     )
@@ -332,7 +331,6 @@ def _publish_transposed(n: int) -> None:
     ) -> Any:
         return _conv_transpose(input, filters, output_shape, strides, padding, data_format, dilations)
 
-    conv_transpose.__name__ = conv_transpose.__qualname__ = f"conv{n}d_transpose"
     conv_transpose.__doc__ = f"The transpose of a convolution over {n} axes; `filters` of shape (*lengths, out, in)."
 
 
@@ -363,7 +361,6 @@ def _publish_pools(short: str, function: Callable[..., Any]) -> None:
                 raise ValueError(f"input must have {ndim} dimensions, its shape is {input.shape}")
             return _pool(function, input, ksize, strides, padding, data_format)
 
-        pool.__name__ = pool.__qualname__ = f"{short}_pool{suffix}"
         pool.__doc__ = f"The {'greatest element' if short == 'max' else 'mean'} of each window."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tape_tf.conversion import native
+from tape_tf.conversion import constant, native
 from tape_tf.ops.elementwise import FUNCTIONS, truediv
 from tape_tf.ops.indexing import getitem
 from tape_tf.ops.matrices import matmul
@@ -27,7 +27,7 @@ def _equal(name: str) -> Callable[[Any, Any], Any]:
         if y is None:
             return name != "equal"
         if isinstance(y, list | tuple | Value) and not _broadcast(x, y):
-            return name != "equal"
+            return constant(name != "equal")
         return FUNCTIONS[name](x, y)
 
     return function
@@ -81,7 +81,6 @@ def _invert(self: Any) -> Any:
 
 
 Value.__invert__ = _invert  # type: ignore[attr-defined]
-Value.__hash__ = None  # type: ignore[assignment] # defining == has not
 Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
 
 

@@ -81,7 +81,6 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
             axis = None
         return function(input_tensor, axis=_axes(axis), keepdims=bool(keepdims))
 
-    reduce.__name__ = reduce.__qualname__ = f"reduce_{short}"
     reduce.__doc__ = f"The {short} of the elements along `axis`: an int, several, or None for all."
 
 
@@ -125,7 +124,6 @@ def _cumulative(names: str, function: Callable[..., Any], neutral: float) -> Non
             found = tc.concat([first, found[(slice(None),) * axis + (slice(0, -1),)]], axis=axis)
         return tc.flip(found, axis=axis) if reverse else found
 
-    cumulative.__name__ = cumulative.__qualname__ = names.split()[0].rpartition(".")[2]
     cumulative.__doc__ = (
         "The running result along `axis`: without the element itself if `exclusive`, from the end if `reverse`."
     )

@@ -42,7 +42,6 @@ def _publish(short: str, method: str) -> None:
         check_places(indices, tensor.shape)
         return _at(tensor, indices, updates, method)
 
-    scatter.__name__ = scatter.__qualname__ = f"tensor_scatter_nd_{short}"
     scatter.__doc__ = f"""`tensor` with `updates` at the places that the last axis of `indices` names: {short}."""
 
 

@@ -56,7 +56,6 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
         return counted[:num_segments] if short in ("max", "min") else found
 
     for kind, fn in (("segment", sorted_segments), ("unsorted_segment", unsorted_segments)):
-        fn.__name__ = fn.__qualname__ = f"{kind}_{short}"
         fn.__doc__ = f"The {short} of the rows of each segment{', whose ids rise' if kind == 'segment' else ''}."
 
 

@@ -24,7 +24,6 @@ def _publish_complex(short: str, function: Callable[..., Any]) -> None:
                 raise ValueError(f"Value for attr 'Tcomplex' of {input.dtype} is not complex; use tf.cast")
             return function(input, axes=tuple(range(-n, 0)))
 
-        transform.__name__ = transform.__qualname__ = f"{short}{suffix}"
         transform.__doc__ = f"The {'inverse ' * (short[0] == 'i')}Fourier transform over the last {n} dimensions."
 
 
@@ -42,7 +41,6 @@ def _publish_real(short: str, function: Callable[..., Any]) -> None:
             )
             return function(input, s=lengths, axes=tuple(range(-n, 0)))
 
-        transform.__name__ = transform.__qualname__ = f"{short}{suffix}"
         transform.__doc__ = f"The Fourier transform over the last {n} dimensions, of real values or back to them."
 
 
