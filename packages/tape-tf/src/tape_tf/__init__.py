@@ -4,8 +4,8 @@
 >>> x = tf.Variable(3.0)
 >>> with tf.GradientTape() as tape:
 ...     y = x ** 2
->>> print(tape.gradient(y, x))
-tf.Tensor(6.0, shape=(), dtype=float32)
+>>> tape.gradient(y, x)
+<tf.Tensor: shape=(), dtype=float32, numpy=6.0>
 
 What is beneath a tensor is `t.native`, a Tensor of tape_core; `tf.convert_to_tensor(t)` is the way back.
 """
