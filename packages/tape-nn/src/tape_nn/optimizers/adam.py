@@ -149,8 +149,15 @@ class Nadam(_Moments):
     0.8937
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        learning_rate: float | Schedule = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **options)
         self._products = [1.0]  # p(0), p(1), ...: as far as it was needed
 
     def _momentum(self, t: int) -> float:

@@ -400,7 +400,9 @@ class CSVLogger(Callback):
         logs = logs or {}
         if self._writer is None:
             names = ["epoch", *logs]
-            self._writer = csv.DictWriter(self._file, names, restval="NA", extrasaction="ignore", delimiter=self.separator)
+            self._writer = csv.DictWriter(
+                self._file, names, restval="NA", extrasaction="ignore", delimiter=self.separator
+            )
             if self._with_head:
                 self._writer.writeheader()
         self._writer.writerow({"epoch": epoch, **logs})

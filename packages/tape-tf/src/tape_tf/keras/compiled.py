@@ -22,12 +22,16 @@ def _each(value: Any, y_pred: Any, names: Sequence[str], what: str, for_all: boo
     """
     if isinstance(value, dict):
         if unknown := sorted(map(str, value.keys() - set(names))):
-            raise ValueError(f"{what} has {', '.join(map(repr, unknown))}; the outputs are {', '.join(map(repr, names))}")
+            raise ValueError(
+                f"{what} has {', '.join(map(repr, unknown))}; the outputs are {', '.join(map(repr, names))}"
+            )
         return [value.get(name) for name in names]
     if value is None or (for_all and not isinstance(value, list | tuple)):
         return [value] * len(names)
     if not isinstance(value, list | tuple) or len(value) != len(names):
-        raise ValueError(f"{what} must have a part for each of the outputs {', '.join(map(repr, names))}; got {value!r}")
+        raise ValueError(
+            f"{what} must have a part for each of the outputs {', '.join(map(repr, names))}; got {value!r}"
+        )
     return list(value)
 
 
@@ -118,6 +122,11 @@ class CompiledMetrics(Metric, _Outputs):
     def metrics(self) -> list[Metric]:
         """The metrics; names stand for some only when there were labels to go by."""
         return [metric for _, metric, _ in self._made or []]
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Their names."""
+        return [metric.name for metric in self.metrics]
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in a batch."""

@@ -144,7 +144,9 @@ def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps
             raise ValueError("sample_weight needs y")
         return ArrayBatches(tuple(parts), batch_size, steps)
     if not hasattr(x, "__iter__"):
-        raise ValueError(f"x must be arrays, or an iterable of batches such as a tf.data.Dataset; got {type(x).__name__!r}")
+        raise ValueError(
+            f"x must be arrays, or an iterable of batches such as a tf.data.Dataset; got {type(x).__name__!r}"
+        )
     for name, value in (("y", y), ("sample_weight", sample_weight), ("batch_size", batch_size)):
         if value is not None:
             raise ValueError(
@@ -177,5 +179,3 @@ def _tensors_of(part: Any) -> Any:
 def _as_tensors(batch: Any) -> Any:
     """A batch of arrays or tensors, floating ones in Keras' float type."""
     return mapped(lambda leaf: leaf if leaf is None else autocast(leaf, floatx()), batch)
-
-

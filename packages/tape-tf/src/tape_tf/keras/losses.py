@@ -81,7 +81,7 @@ class Loss:
     ...     def call(self, y_true, y_pred):
     ...         return tf.reduce_mean(tf.abs(y_true - y_pred) ** 3, axis=-1)
     >>> Cubic()([[0.0], [0.0]], [[1.0], [2.0]]).numpy()
-    4.5
+    np.float32(4.5)
 
     Args:
         name: what it is called.

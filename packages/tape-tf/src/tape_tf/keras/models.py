@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tape_tf.keras.layers.base import Layer
-from tape_tf.keras.layers.core import InputLayer
+from tape_tf.keras.layers.core import InputLayer, Operation
+from tape_tf.keras.naming import auto_name
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.structures import leaves, once, shapes
+from tape_tf.keras.structures import leaves, shapes
 from tape_tf.keras.summary import summary_table
-from tape_tf.keras.symbolic import Input, KerasTensor, ordered, run
+from tape_tf.keras.symbolic import Input, KerasTensor, layers_of, ordered, run
 from tape_tf.keras.training import Trainer
 from tape_tf.names import absent
 
@@ -27,6 +28,7 @@ class Model(Trainer, Layer):
     ...         self.dense = tf.keras.layers.Dense(1)
     ...     def call(self, x):
     ...         return self.dense(x)
+    >>> tf.keras.utils.set_random_seed(0)
     >>> model = Line()
     >>> model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss="mse")
     >>> x = tf.linspace(-1.0, 1.0, 64)[:, None]
@@ -56,6 +58,8 @@ class Model(Trainer, Layer):
     output_names: list[str] | None = None
 
     def __init__(self, inputs: Any = None, outputs: Any = None, **kwargs: Any) -> None:
+        if inputs is not None and type(self) is Model and kwargs.get("name") is None:
+            kwargs["name"] = auto_name("functional")
         super().__init__(**kwargs)
         if inputs is None and outputs is None:
             return
@@ -69,7 +73,7 @@ class Model(Trainer, Layer):
         self._inputs, self._outputs = inputs, outputs
         self._graph = ordered(sources, targets)
         first = [InputLayer(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name) for tensor in sources]
-        self._layers = [*first, *once(node.layer for node in self._graph)]
+        self._layers = layers_of(sources, first, self._graph)
         self.output_names = [t.node.layer.name if t.node else t.name for t in targets]
         self.built = True
         self._output_shape = shapes(outputs)
@@ -113,7 +117,7 @@ class Model(Trainer, Layer):
     @property
     def layers(self) -> list[Layer]:
         """The layers held as attributes."""
-        return self._sublayers()
+        return [layer for layer in self._sublayers() if not isinstance(layer, Operation)]
 
     @property
     def inputs(self) -> Any:
@@ -156,7 +160,9 @@ class Model(Trainer, Layer):
             raise ValueError("get_layer takes either a name or an index")
         if index is not None:
             if not -len(layers) <= index < len(layers):
-                raise ValueError(f"Was asked to retrieve layer at index {index} but model only has {len(layers)} layers.")
+                raise ValueError(
+                    f"Was asked to retrieve layer at index {index} but model only has {len(layers)} layers."
+                )
             return layers[index]
         for layer in layers:
             if layer.name == name:
@@ -225,8 +231,8 @@ class Sequential(Model):
     >>> model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(2)])
     >>> model(tf.ones((4, 3))).shape
     TensorShape([4, 2])
-    >>> [layer.name for layer in model.layers], len(model.trainable_variables)
-    (['dense', 'dense_1'], 4)
+    >>> [layer.units for layer in model.layers], len(model.trainable_variables)
+    ([8, 2], 4)
 
     Args:
         layers: layers, where a `tf.keras.Input` comes first if the shape of inputs is to be known before the first call.
@@ -249,9 +255,13 @@ class Sequential(Model):
             layer = InputLayer(batch_shape=layer.shape, dtype=layer.dtype, name=layer.name)
         if not isinstance(layer, Layer):
             hint = "; use tf.keras.layers.Lambda or Activation" if callable(layer) else ""
-            raise ValueError(f"Only instances of `keras.Layer` can be added to a Sequential model. Received: {layer}{hint}")
+            raise ValueError(
+                f"Only instances of `keras.Layer` can be added to a Sequential model. Received: {layer}{hint}"
+            )
         if layer.name in [other.name for other in self._layers]:
-            raise ValueError(f"All layers added to a Sequential model should have unique names. Name {layer.name!r} is taken")
+            raise ValueError(
+                f"All layers added to a Sequential model should have unique names. Name {layer.name!r} is taken"
+            )
         if isinstance(layer, InputLayer):
             if self._layers or self._inputs is not None:
                 raise ValueError("Sequential: an Input must be the first layer")

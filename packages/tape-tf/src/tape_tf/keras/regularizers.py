@@ -38,7 +38,7 @@ class L1L2(Regularizer):
 
     >>> import tape_tf as tf
     >>> tf.keras.regularizers.L1L2(l1=0.5, l2=1.0)(tf.constant([1.0, -2.0])).numpy()
-    6.5
+    np.float32(6.5)
 
     Raises:
         ValueError: a factor is negative or not a number.
@@ -70,7 +70,7 @@ class L2(L1L2):
     >>> import tape_tf as tf
     >>> layer = tf.keras.layers.Dense(1, kernel_regularizer=tf.keras.regularizers.L2(0.5))
     >>> layer.build((None, 2)); layer.set_weights([[[1.0], [2.0]], [0.0]])
-    >>> [penalty.numpy() for penalty in layer.losses]
+    >>> [float(penalty) for penalty in layer.losses]
     [2.5]
     """
 

@@ -27,7 +27,7 @@ def summary_table(
     width = line_length or min(width, shutil.get_terminal_size().columns - 4)
     edges = [0, *(int(position * width) for position in positions)]
     widths = [b - a for a, b in zip(edges, edges[1:], strict=False)]
-    rows = [row if show_trainable else row[:3] for layer in model.layers for row in _rows(layer, "", expand_nested)]
+    rows = [row if show_trainable else row[:3] for layer in _shown(model) for row in _rows(layer, "", expand_nested)]
     lines = [f'Model: "{model.name}"', *_table(head, rows, widths), *_totals(model)]
     text = "\n".join(lines)
     if print_fn is None:
@@ -36,11 +36,17 @@ def summary_table(
         print_fn(text)
 
 
+def _shown(model: Any) -> list[Any]:
+    """The layers, and the operators between symbolic inputs."""
+    return model.layers if model._graph is None else model._layers  # type: ignore[no-any-return]
+
+
 def _rows(layer: Any, before: str, expand_nested: bool) -> Iterator[list[str]]:
     shape = layer._output_shape
     weights = f"{layer.count_params():,}" if layer.built else "0 (unbuilt)"
     trained = ("Y" if layer.trainable else "N") if layer.variables else "-"
-    yield [f"{before}{layer.name} ({type(layer).__name__})", "?" if shape is None else _text(shape), weights, trained]
+    kind = layer.name.rstrip("_0123456789").title() if type(layer).__name__ == "Operation" else type(layer).__name__
+    yield [f"{before}{layer.name} ({kind})", "?" if shape is None else _text(shape), weights, trained]
     if expand_nested:
         for inner in getattr(layer, "layers", []):
             yield from _rows(inner, f"   {before}└ " if not before else f"   {before}", expand_nested)

@@ -76,14 +76,27 @@ def _operation(name: str, function: Callable[..., Any]) -> Any:
     return Operation(function, name=auto_name(name))
 
 
+_NAMES = {
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "true_divide",
+    "floordiv": "floor_divide",
+    "pow": "power",
+    "neg": "negative",
+    "abs": "absolute",
+}
+
+
 def _operator(name: str, reflected: bool) -> None:
     function = getattr(operator, name)
 
+    label = _NAMES.get(name, name)
+
     def forward(self: KerasTensor, *others: Any) -> Any:
-        return _operation(name, function)(self, *others)
+        return _operation(label, function)(self, *others)
 
     def backward(self: KerasTensor, other: Any) -> Any:
-        return _operation(name, lambda x, y: function(y, x))(self, other)
+        return _operation(label, lambda x, y: function(y, x))(self, other)
 
     setattr(KerasTensor, f"__{name}__", forward)
     if reflected:
@@ -203,6 +216,30 @@ def ordered(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]
         waiting.append((node, True))
         waiting += [(p.node, False) for p in reversed(node.parents) if id(p) not in known]
     return list(done.values())
+
+
+def layers_of(inputs: list[KerasTensor], sources: list[Any], nodes: list[Node]) -> list[Any]:
+    """The layers, those farthest from the outputs first, as Keras orders them.
+
+    Args:
+        sources: a layer for each input.
+    """
+    depth: dict[int, int] = {}
+    for node in reversed(nodes):
+        own = depth.setdefault(id(node), 0)
+        for parent in node.parents:
+            key = id(parent) if parent.node is None else id(parent.node)
+            depth[key] = max(depth.get(key, 0), own + 1)
+    source = {id(tensor): layer for tensor, layer in zip(inputs, sources, strict=True)}
+    found: dict[int, tuple[int, Any]] = {}
+    for node in nodes:
+        for parent in node.parents:
+            if id(parent) in source:
+                found.setdefault(id(source[id(parent)]), (depth.get(id(parent), 0), source[id(parent)]))
+        found.setdefault(id(node.layer), (depth[id(node)], node.layer))
+    for layer in sources:  # those that nothing uses
+        found.setdefault(id(layer), (0, layer))
+    return [layer for _, layer in sorted(found.values(), key=lambda item: -item[0])]
 
 
 def run(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs: Any) -> Any:

@@ -60,7 +60,9 @@ class Trainer:
         """
         for name, value in (("metrics", metrics), ("weighted_metrics", weighted_metrics)):
             if value is not None and not isinstance(value, list | tuple | dict):
-                raise ValueError(f"Expected `{name}` argument to be a list, tuple, or dict. Received instead: {value!r}")
+                raise ValueError(
+                    f"Expected `{name}` argument to be a list, tuple, or dict. Received instead: {value!r}"
+                )
         made = optimizers.get(optimizer)
         compiled_loss = None
         if loss is not None:
@@ -235,7 +237,9 @@ class Trainer:
         held_out = None
         if validation_data is not None:
             parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-            held_out = batches_of(*unpack_x_y_sample_weight(parts), validation_batch_size or batch_size, validation_steps)
+            held_out = batches_of(
+                *unpack_x_y_sample_weight(parts), validation_batch_size or batch_size, validation_steps
+            )
         history = History()
         verbose = _verbosity(verbose)
         params = {"verbose": verbose, "epochs": epochs, "steps": data.length}
@@ -288,10 +292,7 @@ class Trainer:
         shown = [Progress(verbose)] if verbose else []
         params = {"verbose": verbose, "steps": data.length}
         found = self._evaluate(data, CallbackList([*shown, *_listed(callbacks)], self, params))
-        if return_dict:
-            return found
-        values = list(found.values())
-        return values[0] if len(values) == 1 else values
+        return self._returned(found, return_dict)
 
     def _evaluate(self, data: Batches, callbacks: CallbackList) -> dict[str, float]:
         self.reset_metrics()
@@ -307,7 +308,12 @@ class Trainer:
         return logs
 
     def predict(
-        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", steps: int | None = None, callbacks: Any = None
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
     ) -> Any:
         """What the model makes of data, in batches: arrays of NumPy; arguments are those of :meth:`fit`."""
         data = batches_of(x, None, None, batch_size, steps)
@@ -333,17 +339,26 @@ class Trainer:
         batch = batches_of(x, y, sample_weight, None, None).whole()
         if class_weight is not None:
             batch = nn.fitting.with_class_weights(batch, class_weight)
-        return _returned(as_numbers(self.train_step(_given(batch))), return_dict)
+        return self._returned(as_numbers(self.train_step(_given(batch))), return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Loss and metrics of one batch, and those before it, as :meth:`evaluate` returns them."""
         self._check_compiled("test_on_batch")
         batch = batches_of(x, y, sample_weight, None, None).whole()
-        return _returned(as_numbers(self.test_step(_given(batch))), return_dict)
+        return self._returned(as_numbers(self.test_step(_given(batch))), return_dict)
 
     def predict_on_batch(self, x: Any) -> Any:
         """What the model makes of one batch, as arrays of NumPy."""
         return mapped(np.asarray, self.predict_step(_given(batches_of(x, None, None, None, None).whole())))
+
+    def _returned(self, logs: dict[str, float], return_dict: bool) -> Any:
+        """What `evaluate` returns: the loss and the metrics in the order of :attr:`metrics`."""
+        if return_dict:
+            return logs
+        order = [name for metric in self.metrics for name in getattr(metric, "metric_names", [metric.name])]
+        values = [logs[name] for name in order if name in logs]
+        values += [value for name, value in logs.items() if name not in order]
+        return values[0] if len(values) == 1 else values
 
     def _check_compiled(self, method: str) -> None:
         if not self.compiled:
@@ -405,17 +420,12 @@ def as_numbers(logs: Any) -> dict[str, float]:
     if not isinstance(logs, Mapping):
         raise TypeError(f"train_step and test_step must return numbers by name; got {type(logs).__name__!r}")
     found: dict[str, float] = {}
-    for name, value in logs.items():
+    for name, value in sorted(logs.items()):  # the order that Keras shows them in
         if isinstance(value, Mapping):
             found.update(as_numbers(value))
         else:
             found[name] = float(value)
     return found
-
-
-def _returned(logs: dict[str, float], return_dict: bool) -> Any:
-    values = list(logs.values())
-    return logs if return_dict else values[0] if len(values) == 1 else values
 
 
 def _listed(value: Any) -> list[Any]:
@@ -443,7 +453,9 @@ def _split(x: Any, y: Any, weights: Any, part: float) -> tuple[tuple[Any, Any, A
     at = int(np.floor(length * (1.0 - part)))
     if at in (0, length):
         raise ValueError(f"validation_split={part} of {length} examples leaves none for training or for validation")
-    first, last = (mapped(lambda leaf, rows=rows: wrap(unwrap(leaf)[rows]), whole) for rows in (slice(at), slice(at, None)))
+    first, last = (
+        mapped(lambda leaf, rows=rows: wrap(unwrap(leaf)[rows]), whole) for rows in (slice(at), slice(at, None))
+    )
     return unpack_x_y_sample_weight(first), unpack_x_y_sample_weight(last)
 
 
@@ -455,5 +467,3 @@ def _joined(parts: list[Any]) -> Any:
     if isinstance(first, list | tuple):
         return type(first)([_joined(list(column)) for column in zip(*parts, strict=True)])
     return np.concatenate(parts, axis=0)
-
-

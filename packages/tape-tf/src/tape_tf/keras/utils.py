@@ -51,7 +51,9 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
         numbers = numbers[..., 0]
     count = int(numbers.max()) + 1 if num_classes is None else num_classes
     if numbers.size and not (0 <= numbers.min() and numbers.max() < count):
-        raise ValueError(f"to_categorical: class numbers must be from 0 to {count - 1}; got {numbers.min()} to {numbers.max()}")
+        raise ValueError(
+            f"to_categorical: class numbers must be from 0 to {count - 1}; got {numbers.min()} to {numbers.max()}"
+        )
     return np.eye(count)[numbers]
 
 

@@ -37,6 +37,7 @@ class InputLayer(Layer):
         shape = kwargs.pop("input_shape", shape)
         without("InputLayer", kwargs)
         self._symbol = Input(shape, batch_size, dtype, batch_shape=batch_shape, name=self.name)
+        self._output_shape = self._symbol.shape
         self.built = True
 
     @property
@@ -53,11 +54,11 @@ class Dense(Native):
     """A fully connected layer, `activation(inputs @ kernel + bias)`: see :class:`tape_nn.Dense`.
 
     >>> import tape_tf as tf
-    >>> layer = tf.keras.layers.Dense(3, activation="relu")
+    >>> layer = tf.keras.layers.Dense(3, activation="relu", name="hidden")
     >>> layer(tf.ones((5, 2))).shape
     TensorShape([5, 3])
     >>> [v.name for v in layer.variables]
-    ['dense/kernel:0', 'dense/bias:0']
+    ['hidden/kernel:0', 'hidden/bias:0']
 
     Args:
         units: how many numbers come out.
