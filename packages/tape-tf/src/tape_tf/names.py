@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, Literal, TypeVar
@@ -33,7 +33,12 @@ def export(names: str, value: Any, differs: str = "") -> Any:
 
 def exported(names: str, differs: str = "") -> Callable[[T], T]:
     """Decorator: :func:`export`."""
-    return lambda value: export(names, value, differs)  # type: ignore[no-any-return]
+    return lambda value: export(names, value, differs)
+
+
+def published() -> Mapping[str, Any]:
+    """What was exported, by its names."""
+    return _published
 
 
 def publish() -> None:

@@ -10,9 +10,12 @@ from tape_tf.keras import (
     layers,
     losses,
     metrics,
+    model_files,  # noqa: F401 - publishes what models.py and saving.py show
     models,
     optimizers,
     regularizers,
+    saving,
+    serialization,  # noqa: F401
     utils,
 )
 from tape_tf.keras.initializers import Initializer
@@ -48,6 +51,7 @@ __all__ = [
     "models",
     "optimizers",
     "regularizers",
+    "saving",
     "utils",
 ]
 

@@ -9,11 +9,13 @@ from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.core import InputLayer, Operation
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.structures import leaves, shapes
+from tape_tf.keras.structures import leaves, mapped, shapes
 from tape_tf.keras.summary import summary_table
 from tape_tf.keras.symbolic import Input, KerasTensor, layers_of, ordered, run
 from tape_tf.keras.training import Trainer
 from tape_tf.names import absent
+from tape_tf.shapes import TensorSpec
+from tape_tf.tensor import Value
 
 
 class Model(Trainer, Layer):
@@ -56,6 +58,7 @@ class Model(Trainer, Layer):
     _outputs: Any = None
     _graph: Any = None
     output_names: list[str] | None = None
+    _called_on: Any = None  # the arguments of the first call
 
     def __init__(self, inputs: Any = None, outputs: Any = None, **kwargs: Any) -> None:
         if inputs is not None and type(self) is Model and kwargs.get("name") is None:
@@ -109,6 +112,10 @@ class Model(Trainer, Layer):
         self.built = True
 
     def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def spec(leaf: Any) -> Any:
+            return TensorSpec.from_tensor(leaf) if isinstance(leaf, Value) else leaf
+
+        self._called_on = mapped(spec, (args, kwargs))
         if type(self).build in (Model.build, Sequential.build):
             self.built = True  # the layers build themselves when they are called
         else:
@@ -213,15 +220,19 @@ class Model(Trainer, Layer):
         """
         Weights(self).load_weights(filepath, strict=not skip_mismatch)
 
+    def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+        """Write the whole model to a file: see :func:`tf.keras.models.save_model`."""
+        from tape_tf.keras.model_files import save_model
+
+        save_model(self, filepath, overwrite, **kwargs)
+
     def __getattr__(self, name: str) -> Any:
         if name in _NOT_SAVED:
-            raise AttributeError(
-                f"a model has no {name}: keep the program that makes it, and its weights with save_weights and load_weights"
-            )
+            raise AttributeError(f"a model has no {name}: save writes the whole model, save_weights its weights")
         return super().__getattr__(name)
 
 
-_NOT_SAVED = ("save", "export", "to_json", "load", "quantize")
+_NOT_SAVED = ("export", "to_json", "load", "quantize")
 
 
 class Sequential(Model):

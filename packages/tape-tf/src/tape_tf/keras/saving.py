@@ -9,6 +9,7 @@ import tape_core as tc
 import tape_nn as nn
 
 from tape_tf.keras.layers.base import Layer
+from tape_tf.names import absent
 from tape_tf.variable import Variable
 
 
@@ -67,3 +68,6 @@ def _own(layer: Layer) -> Iterator[tuple[str, tc.Variable]]:
                 yield f"{place}.{k}", getattr(variable, "native", variable)
     for variable in layer._own:
         yield (variable.native.name or "variable").rpartition("/")[2], variable.native
+
+
+__getattr__ = absent("keras.saving")

@@ -1,0 +1,342 @@
+"""Layers, models and their parts as dictionaries that JSON can hold, and back. They name classes and hold no code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from tape_tf import dtypes
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.models import Model, Sequential
+from tape_tf.keras.structures import leaves, mapped
+from tape_tf.keras.symbolic import Input, KerasTensor
+from tape_tf.names import exported, published
+from tape_tf.shapes import TensorSpec
+from tape_tf.tensor import Value
+
+_REGISTERED: dict[str, Any] = {}
+_SCOPE: ContextVar[dict[str, Any]] = ContextVar("custom objects", default={})  # noqa: B039 - never changed
+
+# Where classes and functions of Keras are looked for.
+_SPACES = (
+    "layers models initializers regularizers constraints optimizers optimizers.schedules losses metrics activations"
+)
+
+
+# -- names of what is not Keras' own
+
+
+@exported("keras.saving.register_keras_serializable keras.utils.register_keras_serializable")
+def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Callable[[Any], Any]:
+    """Decorator: a class or function that saved models may name.
+
+    >>> import tape_tf as tf
+    >>> @tf.keras.saving.register_keras_serializable(package="Example")
+    ... class Twice(tf.keras.layers.Layer):
+    ...     def call(self, x):
+    ...         return 2 * x
+    >>> tf.keras.saving.get_registered_name(Twice)
+    'Example>Twice'
+    """
+
+    def register(value: Any) -> Any:
+        if not callable(value):
+            raise ValueError(f"register_keras_serializable: a class or a function is needed, got {value!r}")
+        _REGISTERED[f"{package}>{name or value.__name__}"] = value
+        return value
+
+    return register
+
+
+@exported("keras.saving.get_registered_name keras.utils.get_registered_name")
+def get_registered_name(obj: Any) -> str:
+    """What a class or function was registered as, or else its own name."""
+    return next((name for name, value in _REGISTERED.items() if value is obj), getattr(obj, "__name__", str(obj)))
+
+
+@exported("keras.saving.get_registered_object keras.utils.get_registered_object")
+def get_registered_object(name: str, custom_objects: Any = None, module_objects: Any = None) -> Any:
+    """The class or function of a name, None if there is none."""
+    for known in (custom_objects or {}, _SCOPE.get(), _REGISTERED, module_objects or {}):
+        if name in known:
+            return known[name]
+    return None
+
+
+@exported("keras.saving.get_custom_objects keras.utils.get_custom_objects")
+def get_custom_objects() -> dict[str, Any]:
+    """What saved models may name, beside what is Keras' own: the dictionary itself, which may be added to."""
+    return _REGISTERED
+
+
+@exported(
+    "keras.saving.custom_object_scope keras.utils.custom_object_scope keras.saving.CustomObjectScope "
+    "keras.utils.CustomObjectScope"
+)
+@contextmanager
+def custom_object_scope(custom_objects: dict[str, Any]) -> Iterator[None]:
+    """A context in which saved models may name these, too."""
+    token = _SCOPE.set(_SCOPE.get() | custom_objects)
+    try:
+        yield
+    finally:
+        _SCOPE.reset(token)
+
+
+def _own(value: Any) -> str | None:
+    """The space of `tf.keras` that a class or function is in, None if it is not Keras' own."""
+    name = getattr(value, "__name__", "")
+    return next((space for space in _SPACES.split() if getattr(_space(space), name, None) is value), None)
+
+
+def _space(space: str) -> Any:
+    return import_module(f"tape_tf.keras.{space}")
+
+
+# -- there
+
+
+@exported("keras.saving.serialize_keras_object keras.utils.serialize_keras_object")
+def serialize_keras_object(obj: Any) -> Any:
+    """An object of `tf.keras`, or a structure of such, as a dictionary for :func:`deserialize_keras_object`.
+
+    >>> import tape_tf as tf
+    >>> config = tf.keras.saving.serialize_keras_object(tf.keras.layers.Dense(3, activation="relu"))
+    >>> config["class_name"], config["config"]["units"]
+    ('Dense', 3)
+
+    Raises:
+        TypeError: it holds something that is neither a number, text, an array, nor an object with `get_config`.
+    """
+    if obj is None or isinstance(obj, bool | int | float | str):
+        return obj
+    if isinstance(obj, np.generic):
+        return obj.item()
+    if isinstance(obj, dtypes.DType):
+        return obj.name
+    if isinstance(obj, list):
+        return [serialize_keras_object(part) for part in obj]
+    if isinstance(obj, tuple):
+        return {"class_name": "__tuple__", "items": [serialize_keras_object(part) for part in obj]}
+    if isinstance(obj, dict):
+        if any(not isinstance(key, str) for key in obj):
+            raise TypeError(f"a dictionary with keys that are not text cannot be saved: {obj!r}")
+        return {"class_name": "__dict__", "items": {key: serialize_keras_object(part) for key, part in obj.items()}}
+    if isinstance(obj, np.ndarray | Value):
+        array = obj if isinstance(obj, np.ndarray) else obj.numpy()
+        kind = "__tensor__" if isinstance(obj, Value) else "__numpy__"
+        return {"class_name": kind, "value": np.asarray(array).tolist(), "dtype": np.asarray(array).dtype.name}
+    if isinstance(obj, Model) and type(obj).get_config is Layer.get_config:
+        if isinstance(obj, Sequential) and type(obj).__init__ is Sequential.__init__:
+            return _named(obj, _sequential(obj))
+        if obj._graph is not None:
+            return _named(Model, _functional(obj))
+    if not isinstance(obj, type) and (hasattr(obj, "get_config") or not inspect.isroutine(obj)):
+        return _named(obj, {key: serialize_keras_object(value) for key, value in _arguments(obj).items()})
+    if getattr(obj, "__name__", "<lambda>") != "<lambda>" and (_own(obj) or callable(obj)):
+        function = next((name for name, value in published().items() if value is obj), None)
+        if function is not None:  # tf.nn.relu
+            return {"class_name": "function", "config": function, "module": "tf"}
+        return {"class_name": "function", "config": _name(obj), "module": _own(obj)}
+    raise TypeError(f"{obj!r} cannot be saved: write a function with a name, and register_keras_serializable")
+
+
+def _named(obj: Any, config: dict[str, Any]) -> dict[str, Any]:
+    kind = obj if isinstance(obj, type) else type(obj)
+    return {"class_name": kind.__name__, "module": _own(kind), "registered_name": _name(kind), "config": config}
+
+
+def _name(value: Any) -> str:
+    return getattr(value, "__name__", "") if _own(value) else get_registered_name(value)
+
+
+def _arguments(obj: Any) -> dict[str, Any]:
+    """The arguments that make an object like this one."""
+    try:
+        wanted = inspect.signature(getattr(type(obj), "_of", type(obj)).__init__).parameters
+    except (TypeError, ValueError):
+        wanted = {}
+    if hasattr(obj, "get_config"):
+        config = obj.get_config()
+        if type(obj).get_config is Layer.get_config and not any(p.kind is p.VAR_KEYWORD for p in wanted.values()):
+            # What every layer takes, this one need not.
+            config = {key: value for key, value in config.items() if key in wanted}
+        return dict(config)
+    names = [name for name, p in wanted.items() if name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    if not type(obj).__module__.startswith("tape_tf.") or any(not hasattr(obj, name) for name in names):
+        raise TypeError(f"{obj!r} cannot be saved: its class needs get_config(), which returns its arguments by name")
+    return {name: getattr(obj, name) for name in names}
+
+
+def _sequential(model: Sequential) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "trainable": model.trainable,
+        "layers": [serialize_keras_object(layer) for layer in model.layers],
+        "input": None if model._inputs is None else _symbol(model._inputs),
+    }
+
+
+def _symbol(tensor: KerasTensor) -> dict[str, Any]:
+    return {"batch_shape": list(tensor.shape), "dtype": tensor.dtype.name, "name": tensor.name}
+
+
+def _functional(model: Model) -> dict[str, Any]:
+    """A model made of symbolic calls: its inputs, its layers, the calls in their order, and its outputs."""
+    numbers: dict[int, int] = {}
+
+    def numbered(structure: Any) -> Any:
+        def leaf(value: Any) -> Any:
+            if isinstance(value, KerasTensor):
+                return {"class_name": "__keras_tensor__", "number": numbers.setdefault(id(value), len(numbers))}
+            return serialize_keras_object(value)
+
+        if isinstance(structure, tuple):
+            return {"class_name": "__tuple__", "items": [numbered(part) for part in structure]}
+        if isinstance(structure, list):
+            return [numbered(part) for part in structure]
+        if isinstance(structure, dict):
+            return {"class_name": "__dict__", "items": {key: numbered(part) for key, part in structure.items()}}
+        return leaf(structure)
+
+    inputs = numbered(model._inputs)
+    layers = list({id(node.layer): node.layer for node in model._graph}.values())
+    places = {id(layer): place for place, layer in enumerate(layers)}
+    return {
+        "name": model.name,
+        "trainable": model.trainable,
+        "symbols": [_symbol(tensor) for tensor in leaves(model._inputs)],
+        "inputs": inputs,
+        "layers": [serialize_keras_object(layer) for layer in layers],
+        "calls": [
+            {
+                "layer": places[id(node.layer)],
+                "args": numbered(node.args),
+                "kwargs": numbered(node.kwargs),
+                "outputs": numbered(node.outputs),
+            }
+            for node in model._graph
+        ],
+        "outputs": numbered(model._outputs),
+    }
+
+
+# -- and back
+
+
+@exported("keras.saving.deserialize_keras_object keras.utils.deserialize_keras_object")
+def deserialize_keras_object(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """What :func:`serialize_keras_object` gave, as an object again.
+
+    Args:
+        custom_objects: classes and functions by name that are not registered.
+
+    Raises:
+        TypeError: it names a class or a function that is not Keras' own and not registered.
+    """
+    with custom_object_scope(custom_objects or {}):
+        return _restored(config)
+
+
+def _restored(config: Any) -> Any:
+    if isinstance(config, list):
+        return [_restored(part) for part in config]
+    if not isinstance(config, dict):
+        return config
+    kind = config["class_name"]
+    if kind == "__tuple__":
+        return tuple([_restored(part) for part in config["items"]])
+    if kind == "__dict__":
+        return {key: _restored(part) for key, part in config["items"].items()}
+    if kind in ("__numpy__", "__tensor__"):
+        from tape_tf.conversion import convert_to_tensor
+
+        array = np.asarray(config["value"], config["dtype"])
+        return convert_to_tensor(array) if kind == "__tensor__" else array
+    if kind == "function":
+        return _found(config["config"], config["module"])
+    found = _found(config["registered_name"] if config["module"] is None else kind, config["module"])
+    inner = config["config"]
+    if found is Model:
+        return _restored_functional(inner)
+    if isinstance(found, type) and issubclass(found, Sequential) and "layers" in inner and "input" in inner:
+        first = [] if inner["input"] is None else [Input(**inner["input"])]
+        return found([*first, *_restored(inner["layers"])], trainable=inner["trainable"], name=inner["name"])
+    arguments = {key: _restored(value) for key, value in inner.items()}
+    return found.from_config(arguments) if hasattr(found, "from_config") else found(**arguments)
+
+
+def _found(name: str, space: str | None) -> Any:
+    """The class or function of a name. Nothing is imported but what is Keras' own."""
+    if space in _SPACES.split():
+        return getattr(_space(space), name)
+    value = published().get(name) if space == "tf" else get_registered_object(name)
+    if value is None:
+        raise TypeError(
+            f"Could not locate {name!r}. Make sure custom classes and functions are decorated with "
+            "@tf.keras.saving.register_keras_serializable(), or give them as custom_objects={name: value}"
+        )
+    return value
+
+
+def _restored_functional(config: dict[str, Any]) -> Any:
+    symbols = iter([Input(**symbol) for symbol in config["symbols"]])
+    known: dict[int, Any] = {}
+
+    def restored(part: Any) -> Any:
+        if isinstance(part, dict) and part["class_name"] == "__keras_tensor__":
+            return known[part["number"]]
+        if isinstance(part, dict) and part["class_name"] == "__tuple__":
+            return tuple([restored(item) for item in part["items"]])
+        if isinstance(part, dict) and part["class_name"] == "__dict__":
+            return {key: restored(item) for key, item in part["items"].items()}
+        return [restored(item) for item in part] if isinstance(part, list) else _restored(part)
+
+    def numbers(part: Any) -> Iterator[int]:
+        if isinstance(part, list):
+            for item in part:
+                yield from numbers(item)
+        elif part["class_name"] == "__keras_tensor__":
+            yield part["number"]
+        else:
+            items = part["items"]
+            yield from numbers(list(items.values()) if isinstance(items, dict) else items)
+
+    known.update({number: next(symbols) for number in numbers(config["inputs"])})
+    layers = _restored(config["layers"])
+    for call in config["calls"]:
+        outputs = layers[call["layer"]](*restored(call["args"]), **restored(call["kwargs"]))
+        known.update(zip(numbers(call["outputs"]), leaves(outputs), strict=True))
+    model = Model(restored(config["inputs"]), restored(config["outputs"]), name=config["name"])
+    model.trainable = config["trainable"]
+    return model
+
+
+def called_on(model: Any) -> Any:
+    """The shapes and dtypes that a model was first called on, for :func:`call_again`."""
+
+    def described(leaf: Any) -> Any:
+        return [list(leaf.shape), leaf.dtype.name] if isinstance(leaf, TensorSpec) else leaf
+
+    return serialize_keras_object(mapped(described, model._called_on))
+
+
+def call_again(model: Any, structure: Any) -> None:
+    """Make a model's weights by calling it, symbolically, on such inputs."""
+
+    def symbols(part: Any) -> Any:
+        if isinstance(part, list) and len(part) == 2 and isinstance(part[1], str):
+            shape, dtype = part
+            return Input(batch_shape=[None, *shape[1:]] if shape else shape, dtype=dtype)
+        if isinstance(part, dict):
+            return {key: symbols(item) for key, item in part.items()}
+        return type(part)([symbols(item) for item in part]) if isinstance(part, list | tuple) else part
+
+    args, kwargs = symbols(_restored(structure))
+    model(*args, **kwargs)
