@@ -325,6 +325,7 @@ def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
     """`value` as an operand: a plain Tensor or a Python scalar.
 
     A Variable is read (and so watched), a raw array of an installed backend becomes a constant, IndexedSlices dense.
+    Any other object may say what it stands for: its type has `__tape_tensor__(self)`, which returns a Tensor.
 
     Raises:
         TypeError: for anything else, naming it and `where` it was given.
@@ -340,6 +341,8 @@ def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
 
     backend = backend_of_type(kind)
     if backend is None:
+        if hasattr(kind, "__tape_tensor__"):
+            return read(value.__tape_tensor__(), where)
         label = where if isinstance(where, str) else where()
         raise TypeError(
             f"{label} must be a Tensor, a Variable, an array of an installed backend or a Python scalar; got "

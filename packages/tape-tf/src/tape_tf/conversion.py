@@ -205,6 +205,17 @@ def mismatch(op: str, k: int, expected: tc.DType, got: tc.DType, value: Any = No
     )
 
 
+def check_floating(value: Any, op: str) -> None:
+    """Raise an InvalidArgumentError for a tensor of integers or truth values, for which TensorFlow has no kernel."""
+    if isinstance(value, tc.Tensor) and not value.dtype.inexact:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"Value for attr 'T' of {dtypes.spelled(value.dtype)} is not in the list of allowed values: bfloat16, half, "
+            f"float, double, complex64, complex128 [Op:{op}]; use tf.cast",
+        )
+
+
 def static(value: Any) -> Any:
     """A shape, an axis or a count as Python ints, from ints, tensors or lists of them."""
     if value is None or type(value) is int:

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 from tape_tf import dtypes
-from tape_tf.conversion import matched, native, static, wrap
+from tape_tf.conversion import check_floating, matched, native, static, wrap
 from tape_tf.errors import translated
 from tape_tf.names import export
 from tape_tf.tensor import Tensor, wrap_tensor
@@ -48,6 +48,7 @@ def op(
     *,
     kernel: str | None = None,
     differs: str = "",
+    floating: bool = False,
     keep_scalars: bool = False,
     raw: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -61,6 +62,7 @@ def op(
             are separated by `;`. `*values` is a list of tensors of one dtype.
         kernel: TensorFlow's name of the operation, for messages.
         differs: what it does otherwise than TensorFlow's.
+        floating: the tensors of the first group must be floating or complex.
         keep_scalars: Python numbers beside a tensor are left to the core.
         raw: parameters to be left alone though they are called like a shape or a dtype.
     """
@@ -90,6 +92,9 @@ def op(
             try:
                 for group in groups:
                     group.convert(given, label, keep_scalars)
+                if floating:
+                    for p in groups[0].names:
+                        check_floating(given.get(p), label)
                 for p in statics:
                     if p in given:
                         given[p] = static(given[p])
@@ -134,13 +139,16 @@ def binary(names: str, function: Callable[..., Any], kernel: str, *, differs: st
     return _labelled(call, names, function, differs)
 
 
-def unary(names: str, function: Callable[..., Any], *, differs: str = "") -> Callable[..., Any]:
-    """Publish an elementwise function of one tensor, `f(x)`."""
+def unary(names: str, function: Callable[..., Any], *, floating: bool = True, differs: str = "") -> Callable[..., Any]:
+    """Publish a function of one tensor, `f(x)`, which must be floating or complex unless told otherwise."""
     label = names.split()[0].rpartition(".")[2].capitalize()
 
     def call(x: Any, name: Any = None) -> Any:
         try:
-            return wrap_tensor(function(x.native if type(x) is Tensor else native(x)))
+            value = x.native if type(x) is Tensor else native(x)
+            if floating:
+                check_floating(value, label)
+            return wrap_tensor(function(value))
         except (ValueError, IndexError) as error:
             raise translated(error, label) from error
 

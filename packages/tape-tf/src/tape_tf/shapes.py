@@ -76,7 +76,7 @@ class TensorShape(tuple):  # type: ignore[type-arg]
         other = as_shape(other)
         return TensorShape(tuple(self) + tuple(other)) if self._known and other._known else TensorShape(None)
 
-    __add__ = concatenate  # type: ignore[assignment]
+    __add__ = concatenate
 
     def __radd__(self, other: Any) -> TensorShape:
         return as_shape(other).concatenate(self)

@@ -31,6 +31,10 @@ class Value:
         100  # an ndarray on the left of an operator leaves the operation to us, and so the path is kept
     )
 
+    def __tape_tensor__(self) -> tc.Tensor:
+        """What functions of tape_core take this for."""
+        return self._now()
+
     def __hash__(self) -> int:
         what = "Variable" if isinstance(self.native, tc.Variable) else "Tensor"
         raise TypeError(f"{what} is unhashable. Instead, use {what.lower()}.ref() as the key.")
@@ -303,6 +307,8 @@ class IndexedSlices:
                 "tf.IndexedSlices(values, indices, dense_shape)"
             )
         return self.native.densify()
+
+    __tape_tensor__ = densify
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self.densify().numpy(), dtype=dtype)

@@ -325,7 +325,8 @@ class SlicedVariable(Tensor):
             ValueError: the value does not fit the part.
         """
         variable, key = self._of
-        return variable._update_at(key, value, "set")
+        variable._update_at(key, value, "set")
+        return variable
 
 
 def _slices(sparse_delta: Any) -> tc.IndexedSlices:

@@ -34,7 +34,8 @@ def asarray(
     """A Tensor of a Python scalar, a nested list, an array of an installed backend, a buffer or a Tensor.
 
     Python floats become the default dtype (float32), Python integers int64; arrays keep theirs. A Tensor that
-    already is what is asked for is returned itself, so the path is kept; a list of Tensors is stacked.
+    already is what is asked for is returned itself, so the path is kept; a list of Tensors is stacked. An object that
+    stands for a Tensor says so by a method `__tape_tensor__`, which returns it.
 
     >>> import tape_core as tc
     >>> tc.asarray([1, 2], dtype=tc.float64)
@@ -56,6 +57,8 @@ def asarray(
     if kind is IndexedSlices:
         return _from_tensor(obj.densify(), dtype, device, None, backend)
     owner = None if kind in SCALARS or kind is list or kind is tuple else backend_of_type(kind)
+    if owner is None and hasattr(kind, "__tape_tensor__"):
+        return _from_tensor(obj.__tape_tensor__(), dtype, device, copy, backend)
     if owner is not None and backend is None and device is None:
         return wrap(_convert(owner, obj, owner.raw_dtype(dtype), None, copy), owner)
     if (kind is list or kind is tuple) and _holds_tensor(obj):
@@ -106,9 +109,9 @@ def _from_tensor(x: Tensor, dtype: Any, device: str | None, copy: bool | None, b
 
 
 def _holds_tensor(obj: Any) -> bool:
-    if isinstance(obj, Tensor):
-        return True
-    return isinstance(obj, list | tuple) and any(_holds_tensor(part) for part in obj)
+    if isinstance(obj, list | tuple):
+        return any(_holds_tensor(part) for part in obj)
+    return isinstance(obj, Tensor) or hasattr(type(obj), "__tape_tensor__")
 
 
 def _first_leaf_has_dtype(obj: Any) -> bool:

@@ -75,15 +75,15 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
         wanted = max([part.dtype for part in parts], key=order.index)
     else:
         wanted = dtypes.as_dtype(dtype).native
-    first, last, step = [part.item() for part in parts]
+    first, last, step = [float(part) if wanted.inexact else int(part) for part in parts]
     if step == 0:
         raise ValueError("Requires delta != 0: 0 [Op:Range]")
     backend, device = where(next((t for t in map(as_tensor, (start, limit, delta)) if t is not None), None))
-    count = max(0, math.ceil((last - first) / step))  # type: ignore[operator]
+    count = max(0, math.ceil((last - first) / step))
     numbers = tc.arange(0, count, dtype=tc.int64, backend=backend, device=device)
     if wanted.inexact:
         return wrap(tc.astype(tc.astype(numbers, tc.float64) * step + first, wanted))
-    return wrap(tc.astype(numbers * int(step) + int(first), wanted))  # type: ignore[arg-type]
+    return wrap(tc.astype(numbers * int(step) + int(first), wanted))
 
 
 @exported("linspace")

@@ -14,7 +14,6 @@ from tape_tf.names import export, exported
 from tape_tf.tensor import Tensor
 
 _UNARY = {
-    "math.abs abs": tc.abs,
     "math.acos acos": tc.acos,
     "math.acosh acosh": tc.acosh,
     "math.asin asin": tc.asin,
@@ -33,23 +32,28 @@ _UNARY = {
     "math.log": tc.log,
     "math.log1p": tc.log1p,
     "math.log_sigmoid": tc.log_sigmoid,
-    "math.logical_not logical_not": tc.logical_not,
-    "math.negative negative": tc.negative,
     "math.reciprocal": tc.reciprocal,
     "math.rint": tc.round,
-    "math.round round": tc.round,
     "math.sigmoid sigmoid nn.sigmoid": tc.sigmoid,
-    "math.sign sign": tc.sign,
     "math.sin sin": tc.sin,
     "math.sinh sinh": tc.sinh,
     "math.softplus nn.softplus": tc.softplus,
     "math.sqrt sqrt": tc.sqrt,
-    "math.square square": tc.square,
     "math.tan tan": tc.tan,
     "math.tanh tanh nn.tanh": tc.tanh,
+}
+"""TensorFlow's names of a function, and tape_core's function; of floating values."""
+
+_UNARY_OF_ALL = {
+    "math.abs abs": tc.abs,
+    "math.negative negative": tc.negative,
+    "math.sign sign": tc.sign,
+    "math.square square": tc.square,
+    "math.round round": tc.round,
+    "math.logical_not logical_not": tc.logical_not,
     "bitwise.invert": tc.bitwise_invert,
 }
-"""TensorFlow's names of a function, and tape_core's function."""
+"""Likewise, also of integers."""
 
 _BINARY = {
     "math.add add": (tc.add, "AddV2"),
@@ -84,8 +88,10 @@ FUNCTIONS: dict[str, Any] = {}
 
 for _names, _function in _UNARY.items():
     FUNCTIONS[_names.split()[0].rpartition(".")[2]] = unary(_names, _function)
-for _names, (_function, _kernel) in _BINARY.items():
-    FUNCTIONS[_names.split()[0].rpartition(".")[2]] = binary(_names, _function, _kernel)
+for _names, _function in _UNARY_OF_ALL.items():
+    FUNCTIONS[_names.split()[0].rpartition(".")[2]] = unary(_names, _function, floating=False)
+for _names, (_pair, _kernel) in _BINARY.items():
+    FUNCTIONS[_names.split()[0].rpartition(".")[2]] = binary(_names, _pair, _kernel)
 
 
 def _as_floats(x: tc.Tensor) -> tc.Tensor:
@@ -108,7 +114,7 @@ def truediv(x: Any, y: Any, name: Any = None) -> Any:
 _divide = binary("math._divide", tc.divide, "RealDiv")
 
 
-@op("math.divide_no_nan", "x y", kernel="DivNoNan", keep_scalars=False)
+@op("math.divide_no_nan", "x y", floating=True, kernel="DivNoNan", keep_scalars=False)
 def divide_no_nan(x: Any, y: Any) -> Any:
     """`x / y`, and 0 where `y` is 0."""
     zero = y == 0
@@ -121,26 +127,26 @@ def multiply_no_nan(x: Any, y: Any) -> Any:
     return tc.where((y == 0) & ~tc.isfinite(x), tc.zeros_like(x), x) * y
 
 
-@op("math.xlogy", "x y", kernel="Xlogy")
+@op("math.xlogy", "x y", floating=True, kernel="Xlogy")
 def xlogy(x: Any, y: Any) -> Any:
     """`x * log(y)`, and 0 where `x` is 0, the gradient too."""
     return tc.where(x == 0, tc.zeros_like(x), tc.xlogy(x, y))
 
 
-@op("math.xlog1py", "x y", kernel="Xlog1py")
+@op("math.xlog1py", "x y", floating=True, kernel="Xlog1py")
 def xlog1py(x: Any, y: Any) -> Any:
     """`x * log(1 + y)`, and 0 where `x` is 0, the gradient too."""
     return tc.where(x == 0, tc.zeros_like(x), tc.xlog1py(x, y))
 
 
-@op("math.reciprocal_no_nan", "x")
+@op("math.reciprocal_no_nan", "x", floating=True)
 def reciprocal_no_nan(x: Any) -> Any:
     """`1 / x`, and 0 where `x` is 0."""
     zero = x == 0
     return tc.where(zero, tc.zeros_like(x), tc.reciprocal(tc.where(zero, tc.ones_like(x), x)))
 
 
-@op("math.xdivy", "x y", kernel="Xdivy")
+@op("math.xdivy", "x y", floating=True, kernel="Xdivy")
 def xdivy(x: Any, y: Any) -> Any:
     """`x / y`, and 0 where `x` is 0."""
     zero = x == 0
@@ -154,7 +160,7 @@ def squared_difference(x: Any, y: Any) -> Any:
     return difference * tc.conj(difference) if difference.dtype.kind == "complex floating" else tc.square(difference)
 
 
-@op("math.rsqrt", "x")
+@op("math.rsqrt", "x", floating=True)
 def rsqrt(x: Any) -> Any:
     """1 / √x."""
     return tc.reciprocal(tc.sqrt(x))

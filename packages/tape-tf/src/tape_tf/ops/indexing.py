@@ -215,7 +215,7 @@ def unravel_index(indices: Any, dims: Any) -> Any:
 
 
 @op("searchsorted", "sorted_sequence values", kernel="SearchSorted")
-def searchsorted(sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32.native) -> Any:
+def searchsorted(sorted_sequence: Any, values: Any, side: Any = "left", out_type: Any = dtypes.int32.native) -> Any:
     """Where `values` would have to be inserted to keep each row in order."""
     if sorted_sequence.ndim == 1:
         return tc.astype(tc.searchsorted(sorted_sequence, values, side=side), out_type)

@@ -91,19 +91,19 @@ unary("linalg.eigvals eigvals", tc.linalg.eigvals)
 unary("linalg.expm", tc.linalg.expm)
 
 
-@op("linalg.inv", "input")
+@op("linalg.inv", "input", floating=True)
 def inv(input: Any, adjoint: bool = False) -> Any:
     """The inverses of matrices."""
     return tc.linalg.inv(_turned(input, False, adjoint))
 
 
-@op("linalg.pinv", "a")
+@op("linalg.pinv", "a", floating=True)
 def pinv(a: Any, rcond: Any = None, validate_args: bool = False) -> Any:
     """The pseudo-inverses of matrices."""
     return tc.linalg.pinv(a, rtol=rcond)
 
 
-@op("linalg.solve", "matrix rhs", kernel="MatrixSolve")
+@op("linalg.solve", "matrix rhs", floating=True, kernel="MatrixSolve")
 def solve(matrix: Any, rhs: Any, adjoint: bool = False) -> Any:
     """The solutions of systems of linear equations; `rhs` is of matrices."""
     if rhs.ndim < 2:
@@ -111,7 +111,7 @@ def solve(matrix: Any, rhs: Any, adjoint: bool = False) -> Any:
     return tc.linalg.solve(_turned(matrix, False, adjoint), rhs)
 
 
-@op("linalg.triangular_solve", "matrix rhs", kernel="MatrixTriangularSolve")
+@op("linalg.triangular_solve", "matrix rhs", floating=True, kernel="MatrixTriangularSolve")
 def triangular_solve(matrix: Any, rhs: Any, lower: Any = True, adjoint: bool = False) -> Any:
     """The solutions of systems with triangular matrices, lower ones by default."""
     if adjoint:
@@ -119,13 +119,13 @@ def triangular_solve(matrix: Any, rhs: Any, lower: Any = True, adjoint: bool = F
     return tc.linalg.solve_triangular(matrix, rhs, lower=bool(lower))
 
 
-@op("linalg.cholesky_solve", "chol rhs", kernel="CholeskySolve")
+@op("linalg.cholesky_solve", "chol rhs", floating=True, kernel="CholeskySolve")
 def cholesky_solve(chol: Any, rhs: Any) -> Any:
     """The solutions of systems of which the Cholesky factors are given."""
     return tc.linalg.cho_solve(chol, rhs)
 
 
-@op("linalg.lstsq", "matrix rhs", kernel="MatrixSolveLs")
+@op("linalg.lstsq", "matrix rhs", floating=True, kernel="MatrixSolveLs")
 def lstsq(matrix: Any, rhs: Any, l2_regularizer: float = 0.0, fast: bool = True) -> Any:
     """The solutions of least squares problems, with `l2_regularizer` times the square of the solution."""
     if l2_regularizer:
@@ -143,38 +143,38 @@ class LogMatrixDeterminant(NamedTuple):
     log_abs_determinant: Any
 
 
-@op("linalg.slogdet", "input")
+@op("linalg.slogdet", "input", floating=True)
 def slogdet(input: Any) -> Any:
     """The signs of determinants, and the logarithms of their absolute values."""
     return LogMatrixDeterminant(*tc.linalg.slogdet(input))
 
 
-@op("linalg.logdet", "matrix")
+@op("linalg.logdet", "matrix", floating=True)
 def logdet(matrix: Any) -> Any:
     """The logarithms of the determinants of positive definite matrices."""
     factor = tc.linalg.diagonal(tc.linalg.cholesky(matrix))
     return 2.0 * tc.sum(tc.log(tc.real(factor) if factor.dtype.kind == "complex floating" else factor), axis=-1)
 
 
-@op("linalg.eigh", "tensor")
+@op("linalg.eigh", "tensor", floating=True)
 def eigh(tensor: Any) -> Any:
     """The eigenvalues of symmetric matrices, in rising order, and the eigenvectors in columns."""
     return tuple(tc.linalg.eigh(tensor))
 
 
-@op("linalg.eig eig", "tensor")
+@op("linalg.eig eig", "tensor", floating=True)
 def eig(tensor: Any) -> Any:
     """The eigenvalues of matrices, and the eigenvectors in columns; complex."""
     return tuple(tc.linalg.eig(tensor))
 
 
-@op("linalg.qr", "input")
+@op("linalg.qr", "input", floating=True)
 def qr(input: Any, full_matrices: bool = False) -> Any:
     """The QR decompositions `(q, r)`."""
     return tuple(tc.linalg.qr(input, mode="complete" if full_matrices else "reduced"))
 
 
-@op("linalg.svd", "tensor")
+@op("linalg.svd", "tensor", floating=True)
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
     """The singular value decompositions `(s, u, v)`, with `v` and not its adjoint; or `s` alone."""
     if not compute_uv:
@@ -190,7 +190,7 @@ class LU(NamedTuple):
     p: Any
 
 
-@op("linalg.lu", "input")
+@op("linalg.lu", "input", floating=True)
 def lu(input: Any, output_idx_type: Any = None) -> Any:
     """The LU decompositions, both factors in one matrix, and the permutations."""
     factors, permutation = tc.linalg.lu_factor(input)
@@ -203,7 +203,7 @@ def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False)
     return tc.linalg.lu_solve((lower_upper, tc.astype(perm, tc.int64)), rhs)
 
 
-@op("linalg.matrix_rank", "a")
+@op("linalg.matrix_rank", "a", floating=True)
 def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False) -> Any:
     """The ranks of matrices, int32."""
     return tc.astype(tc.linalg.matrix_rank(a, rtol=tol), tc.int32)

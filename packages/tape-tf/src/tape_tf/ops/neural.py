@@ -19,28 +19,28 @@ _ACTIVATIONS = {
     "nn.selu": tc.selu,
 }
 for _names, _function in _ACTIVATIONS.items():
-    unary(_names, _function)
+    unary(_names, _function, floating=_names not in ("nn.relu", "nn.relu6"))
 
 
-@op("nn.leaky_relu", "features")
+@op("nn.leaky_relu", "features", floating=True)
 def leaky_relu(features: Any, alpha: float = 0.2) -> Any:
     """`x` above 0, `alpha * x` elsewhere."""
     return tc.leaky_relu(features, alpha)
 
 
-@op("nn.gelu", "features")
+@op("nn.gelu", "features", floating=True)
 def gelu(features: Any, approximate: bool = False) -> Any:
     """`x` times the probability that a normal variable is below `x`."""
     return tc.gelu(features, approximate=approximate)
 
 
-@op("nn.silu nn.swish", "features")
+@op("nn.silu nn.swish", "features", floating=True)
 def silu(features: Any, beta: float = 1.0) -> Any:
     """`x * sigmoid(beta * x)`."""
     return tc.silu(features) if beta == 1.0 else features * tc.sigmoid(features * beta)
 
 
-@op("nn.softsign math.softsign", "features")
+@op("nn.softsign math.softsign", "features", floating=True)
 def softsign(features: Any) -> Any:
     """`x / (1 + |x|)`."""
     return features / (1 + tc.abs(features))
@@ -52,13 +52,13 @@ def crelu(features: Any, axis: Any = -1) -> Any:
     return tc.concat([tc.relu(features), tc.relu(-features)], axis=axis)
 
 
-@op("nn.softmax math.softmax", "logits")
+@op("nn.softmax math.softmax", "logits", floating=True)
 def softmax(logits: Any, axis: Any = None) -> Any:
     """exp(x), divided by its sum along `axis`, by default the last."""
     return tc.softmax(logits, axis=-1 if axis is None else axis)
 
 
-@op("nn.log_softmax math.log_softmax", "logits")
+@op("nn.log_softmax math.log_softmax", "logits", floating=True)
 def log_softmax(logits: Any, axis: Any = None) -> Any:
     """The logarithm of the softmax, without loss of accuracy."""
     return tc.log_softmax(logits, axis=-1 if axis is None else axis)
@@ -71,6 +71,7 @@ def log_softmax(logits: Any, axis: Any = None) -> Any:
     "nn.softmax_cross_entropy_with_logits",
     "labels logits",
     kernel="SoftmaxCrossEntropyWithLogits",
+    floating=True,
     differs="the gradient is right also where labels do not add up to 1",
 )
 def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1) -> Any:
@@ -78,7 +79,7 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1) 
     return -tc.sum(labels * tc.log_softmax(logits, axis=axis), axis=axis)
 
 
-@op("nn.sparse_softmax_cross_entropy_with_logits", "labels; logits")
+@op("nn.sparse_softmax_cross_entropy_with_logits", "logits; labels", floating=True)
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
     """The cross-entropy of class numbers `labels` and the softmax of `logits`.
 
@@ -93,7 +94,7 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
     return tc.cross_entropy(logits, labels)
 
 
-@op("nn.sigmoid_cross_entropy_with_logits", "labels logits", kernel="LogisticLoss")
+@op("nn.sigmoid_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
 def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
     """The cross-entropy of probabilities `labels` and the sigmoid of `logits`, each by itself."""
     if labels.shape != logits.shape:
@@ -109,14 +110,14 @@ def _logistic(x: tc.Tensor) -> tc.Tensor:
     return tc.where(positive, x, 0.0) + tc.softplus(tc.where(positive, -x, x))
 
 
-@op("nn.weighted_cross_entropy_with_logits", "labels logits", kernel="LogisticLoss")
+@op("nn.weighted_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
 def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any) -> Any:
     """As :func:`sigmoid_cross_entropy_with_logits`, with positive labels weighted."""
     weight = 1 + (pos_weight - 1) * labels
     return (1 - labels) * logits + weight * (_logistic(-logits))
 
 
-@op("nn.log_poisson_loss", "targets log_input")
+@op("nn.log_poisson_loss", "targets log_input", floating=True)
 def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False) -> Any:
     """The negative log likelihood of counts, but for a constant that is added if `compute_full_loss`."""
     loss = tc.exp(log_input) - log_input * targets
@@ -126,7 +127,7 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
     return loss
 
 
-@op("nn.l2_loss", "t")
+@op("nn.l2_loss", "t", floating=True)
 def l2_loss(t: Any) -> Any:
     """Half the sum of the squares."""
     return tc.sum(tc.square(t)) / 2
@@ -400,7 +401,7 @@ def bias_add(value: Any, bias: Any, data_format: Any = None) -> Any:
     return value + (bias if layout == "channels_last" else tc.reshape(bias, (-1,) + (1,) * (value.ndim - 2)))
 
 
-@op("nn.moments", "x")
+@op("nn.moments", "x", floating=True)
 def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False) -> Any:
     """The mean and the variance along `axes`."""
     axis = tuple(axes) if isinstance(axes, tuple) else axes

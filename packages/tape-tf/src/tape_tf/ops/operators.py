@@ -80,8 +80,8 @@ def _invert(self: Any) -> Any:
     return FUNCTIONS["logical_not" if self.dtype.is_bool else "invert"](self)
 
 
-Value.__invert__ = _invert  # type: ignore[attr-defined]
-Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
+setattr(Value, "__invert__", _invert)  # noqa: B010 - for type checkers it has none
+setattr(Tensor, "__getitem__", getitem)  # noqa: B010
 
 
 def _slices_operator(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,7 +25,7 @@ def _mean(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
 def _in_own_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     """Sums of int32 are int32, where the standard has int64."""
 
-    def reduced(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
+    def reduced(x: tc.Tensor, *, axis: Any, keepdims: bool) -> Any:
         return function(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
 
     return reduced
@@ -34,7 +34,7 @@ def _in_own_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     """A variance is real, also of complex values."""
 
-    def reduced(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
+    def reduced(x: tc.Tensor, *, axis: Any, keepdims: bool) -> Any:
         if not x.dtype.inexact:
             raise TypeError("Input must be either real or complex. Received integer type " + str(x.dtype))
         if x.dtype.kind == "complex floating":
@@ -73,7 +73,9 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
     deep = short in ("std", "variance", "euclidean_norm")
     names = f"math.reduce_{short}" + ("" if deep else f" reduce_{short}")
 
-    @op(names, "input_tensor", kernel=short.capitalize())
+    floating = short in ("logsumexp", "euclidean_norm")
+
+    @op(names, "input_tensor", kernel=short.capitalize(), floating=floating)
     def reduce(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
         if axis == () and input_tensor.ndim:
             return function(tc.expand_dims(input_tensor, axis=0), axis=0, keepdims=False)
@@ -142,14 +144,14 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
         ord: `"euclidean"`, `"fro"`, 1, 2, infinity or another positive number.
     """
     if isinstance(axis, tuple) and len(axis) == 2:
-        kind = "fro" if ord in ("euclidean", "fro") else ord
+        kind: Any = "fro" if ord in ("euclidean", "fro") else ord
         rest = tc.moveaxis(tensor, axis, (-2, -1))
         found = tc.linalg.matrix_norm(rest, ord=kind)
         found = tc.expand_dims(found, axis=tuple(a % tensor.ndim for a in axis)) if keepdims else found
         return tc.astype(found, tensor.dtype)
     if ord == "fro":
         raise ValueError("'ord' must be a supported vector norm, got fro")
-    kind = 2 if ord == "euclidean" else ord
+    kind = 2.0 if ord == "euclidean" else ord
     return tc.astype(tc.linalg.vector_norm(tensor, axis=axis, ord=kind, keepdims=keepdims), tensor.dtype)
 
 

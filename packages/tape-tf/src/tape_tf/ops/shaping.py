@@ -196,7 +196,7 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
     if kind == "CONSTANT":
         fill = native(constant_values).item() if not isinstance(constant_values, int | float) else constant_values
         return tc.pad(tensor, widths, constant_values=fill)
-    return tc.pad(tensor, widths, kind.lower())
+    return tc.pad(tensor, widths, "reflect" if kind == "REFLECT" else "symmetric")
 
 
 @exported("meshgrid")

@@ -40,7 +40,7 @@ def polygamma(a: Any, x: Any) -> Any:
     return tc.polygamma(tc.astype(a, tc.int64), x)
 
 
-@op("math.lbeta", "x")
+@op("math.lbeta", "x", floating=True)
 def lbeta(x: Any) -> Any:
     """The logarithm of the beta function of the numbers along the last dimension."""
     return tc.sum(tc.gammaln(x), axis=-1) - tc.gammaln(tc.sum(x, axis=-1))
