@@ -88,7 +88,7 @@ _STRINGS = "there are no tensors of strings: use Python's str and bytes, and ten
 _SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, or scipy.sparse matrices with tape_core.sparse_jacobian"
 _FILES = "there is no input from files: read them with Python or NumPy, and use tf.data.Dataset.from_tensor_slices"
 _DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
-_SAVING = "weights are saved with save_weights and load_weights, in the safetensors format (tape_nn.save_tensors)"
+_SAVING = "models are saved with model.save, weights with save_weights, other Variables with tf.train.Checkpoint"
 _COMPILER = "there is no graph compiler"
 _QUANTIZED = "there are no quantized types"
 

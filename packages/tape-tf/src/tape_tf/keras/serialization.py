@@ -158,10 +158,7 @@ def _name(value: Any) -> str:
 
 def _arguments(obj: Any) -> dict[str, Any]:
     """The arguments that make an object like this one."""
-    try:
-        wanted = inspect.signature(getattr(type(obj), "_of", type(obj)).__init__).parameters
-    except (TypeError, ValueError):
-        wanted = {}
+    wanted = inspect.signature(getattr(type(obj), "_of", type(obj)).__init__).parameters
     if hasattr(obj, "get_config"):
         config = obj.get_config()
         if type(obj).get_config is Layer.get_config and not any(p.kind is p.VAR_KEYWORD for p in wanted.values()):
