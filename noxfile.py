@@ -153,8 +153,8 @@ def tests(session: nox.Session, backend: str) -> None:
     tools = ["pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat", "array-api-extra"]
     if backend == "torch":
         install(session, *tools, *DEMO, "expecttest", packages=PACKAGES)
-        paths = ["packages/tape-torch/tests", "tests/test_examples.py", "tests/test_seeds.py", "tests/test_docs.py"]
-        paths += ["tests/test_packaging.py"]
+        paths = ["packages/tape-torch/tests", "packages/tape-tf/tests", "tests/test_examples.py", "tests/test_seeds.py"]
+        paths += ["tests/test_docs.py", "tests/test_packaging.py"]
     else:
         install(session, *tools, *DEMO)
         paths = []
