@@ -99,3 +99,28 @@ def test_an_array_made_of_a_recorded_value_warns() -> None:
         with tape.stop_recording():
             np.asarray(y)
     np.asarray(y)
+
+
+class StandsFor:
+    """Another library's wrapper of a Tensor."""
+
+    def __init__(self, tensor: tc.Tensor) -> None:
+        self.tensor = tensor
+
+    def __tape_tensor__(self) -> tc.Tensor:
+        return self.tensor
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise AssertionError("this would cut the path")
+
+
+def test_an_object_that_stands_for_a_tensor() -> None:
+    x = tc.asarray([1.0, 2.0])
+    wrapped = StandsFor(x)
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = tc.sum(tc.multiply(tc.sin(wrapped), tc.asarray(wrapped)) + tc.asarray([wrapped, wrapped])[0])
+    expected = np.cos([1.0, 2.0]) * [1.0, 2.0] + np.sin([1.0, 2.0]) + 1
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), expected, rtol=1e-6)
+    assert tc.asarray(wrapped) is x
+    assert tc.asarray(wrapped, dtype=tc.float64).dtype is tc.float64

@@ -10,6 +10,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import tape_core as tc
 from tape_core import pytree
 from tape_core.tape import WatchError
@@ -191,7 +192,7 @@ class GradientTape:
             raise TypeError("Argument `target` should be a list or nested structure of Tensors, got None.")
         targets = _natives(target, "gradient", "target")
         wanted = _natives(sources, "gradient", "sources")
-        weights = None if output_gradients is None else unwrap(output_gradients)
+        weights = None if output_gradients is None else _weights(output_gradients, targets)
         found = self.native.gradient(targets, wanted, weights, how)
         _warn_of_dtypes(targets, wanted)
         return wrap(found)
@@ -242,6 +243,15 @@ class GradientTape:
                 experimental_use_pfor,
             )
         )
+
+
+def _weights(output_gradients: Any, targets: Any) -> Any:
+    """Output gradients, arrays among them where the targets are."""
+    leaves, structure = pytree.flatten(output_gradients)
+    like = next(iter(pytree.flatten(targets)[0]), None)
+    return pytree.unflatten(
+        structure, [native(leaf, like=like) if isinstance(leaf, np.ndarray) else unwrap(leaf) for leaf in leaves]
+    )
 
 
 def _warn_of_dtypes(targets: Any, sources: Any) -> None:

@@ -1,0 +1,350 @@
+"""tf.function, control flow, printing, random numbers, checks, tf.image and what is left."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+import tape_tf as tf
+
+
+def same(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+# -- tf.function
+
+
+def test_function() -> None:
+    @tf.function
+    def f(x: Any, *, scale: float = 1.0) -> Any:
+        """Doc."""
+        return x * x * scale
+
+    x = tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x, scale=2.0)
+    same(tape.gradient(y, x), 12)
+    assert (f.__name__, f.__doc__) == ("f", "Doc.")
+    assert f.python_function(2.0) == 4.0
+    assert isinstance(tf.function(lambda: 3)(), tf.Tensor)
+    assert tf.function(lambda: (np.ones(2), None))()[1] is None
+    assert isinstance(tf.function(lambda a: a)(np.ones(2)), tf.Tensor)
+    with pytest.raises(AttributeError, match="functions run as they are written"):
+        f.get_concrete_function
+
+
+def test_function_as_a_method_and_with_options() -> None:
+    class Model(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = tf.Variable(2.0)
+
+        @tf.function(jit_compile=True, reduce_retracing=True)
+        def __call__(self, x: Any) -> Any:
+            return self.w * x
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+        def checked(self, x: Any) -> Any:
+            return self.w * x
+
+    model = Model()
+    same(model(tf.constant(3.0)), 6)
+    same(model.checked([[1.0, 2.0]]), [[2, 4]])
+    assert len(model.variables) == 1
+    with pytest.raises(TypeError, match=r"checked\(\): a tensor of shape \(3,\)"):
+        model.checked(tf.ones(3))
+
+
+def test_input_signature() -> None:
+    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32), {"a": tf.TensorSpec([], tf.int32)}])
+    def f(x: Any, more: Any) -> Any:
+        return x, more["a"]
+
+    x, a = f([1.0, 2.0], {"a": 3})
+    assert (x.dtype, a.dtype) == (tf.float32, tf.int32)
+    with pytest.raises(TypeError, match="takes 2 arguments"):
+        f([1.0, 2.0])
+    with pytest.raises(TypeError, match="does not fit"):
+        f(tf.constant([1, 2]), {"a": 3})
+
+
+# -- control flow
+
+
+def test_cond_case_and_switch() -> None:
+    x = tf.constant(2.0)
+    same(tf.cond(x > 1, lambda: x * 2, lambda: x), 4)
+    same(tf.cond(False, lambda: 1.0, lambda: 5.0), 5)
+    with pytest.raises(TypeError, match="Python function"):
+        tf.cond(lambda: True, lambda: x, lambda: x)
+    same(tf.case([(x > 5, lambda: x), (x > 1, lambda: -x)]), -2)
+    same(tf.case([(x > 5, lambda: x)], default=lambda: 0.0), 0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="None of the conditions"):
+        tf.case([(x > 5, lambda: x)])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="exclusive"):
+        tf.case([(x > 1, lambda: x), (x > 0, lambda: x)], exclusive=True)
+    same(tf.switch_case(tf.constant(1), {0: lambda: 1.0, 1: lambda: 2.0}), 2)
+    same(tf.switch_case(7, [lambda: 1.0, lambda: 2.0]), 2)
+
+
+def test_while_loop_is_differentiable() -> None:
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        i, y = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * x), (tf.constant(0), tf.constant(1.0)))
+    same(y, 8)
+    same(i, 3)
+    same(tape.gradient(y, x), 12)
+    (few,) = tf.while_loop(lambda a: True, lambda a: (a + 1,), [0], maximum_iterations=4)
+    same(few, 4)
+    with pytest.raises(ValueError, match="must return 2 values"):
+        tf.while_loop(lambda a, b: True, lambda a, b: (a,), (1, 2))
+
+
+def test_maps_and_folds() -> None:
+    x = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+    with tf.GradientTape(persistent=True) as tape:
+        y = tf.map_fn(lambda row: tf.reduce_sum(row**2), x)
+        z = tf.vectorized_map(lambda row: tf.reduce_sum(row**2), x)
+    same(y, [5, 25])
+    same(z, [5, 25])
+    for result in (y, z):
+        same(tape.gradient(result, x), [[2, 4], [6, 8]])
+    pairs = tf.map_fn(lambda p: (p[0] + p[1], p[0]), (x, x), fn_output_signature=(tf.float32, tf.float32))
+    same(pairs[0], [[2, 4], [6, 8]])
+    with pytest.raises(TypeError, match="fn_output_signature says int32"):
+        tf.map_fn(lambda row: row, x, fn_output_signature=tf.int32)
+    same(tf.foldl(lambda a, b: a - b, x), [-2, -2])
+    same(tf.foldr(lambda a, b: a - b, x), [2, 2])
+    same(tf.scan(lambda a, b: a + b, x), [[1, 2], [4, 6]])
+    same(tf.scan(lambda a, b: a + tf.reduce_sum(b), x, initializer=0.0), [3, 10])
+    with pytest.raises(ValueError, match="same length"):
+        tf.map_fn(lambda p: p[0], (tf.ones(2), tf.ones(3)))
+
+
+def test_python_functions() -> None:
+    x = tf.constant([1.0, 4.0])
+    same(tf.numpy_function(np.sqrt, [x], tf.float32), [1, 2])
+    a, b = tf.py_function(lambda x: (x, tf.cast(x, tf.int32)), [x], [tf.float32, tf.int32])
+    assert b.dtype == tf.int32
+    with pytest.raises(ValueError, match="requested dtype"):
+        tf.py_function(lambda x: x, [x], tf.int32)
+
+
+# -- printing
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (("a", 1, None, 1.5), "a 1 None 1.5\n"),
+        ((tf.constant([1.0, 2.0]),), "[1 2]\n"),
+        ((tf.constant([[1.0, 2.0], [3.0, 4.0]]),), "[[1 2]\n [3 4]]\n"),
+        (
+            (tf.constant(3.14159265), tf.constant(0.1), tf.constant(1e-10), tf.constant(1e20)),
+            "3.14159274 0.1 1e-10 1e+20\n",
+        ),
+        ((tf.range(8),), "[0 1 2 ... 5 6 7]\n"),
+        (([tf.constant(1), "a"], {"k": tf.constant(2.0)}), "[1, 'a'] {'k': 2}\n"),
+        ((tf.constant(True), tf.Variable(2)), "1 2\n"),
+    ],
+    ids=["python", "vector", "matrix", "digits", "long", "nested", "bool"],
+)
+def test_print(values: Any, expected: str) -> None:
+    stream = io.StringIO()
+    tf.print(*values, output_stream=stream)
+    assert stream.getvalue() == expected
+
+
+def test_print_options(capsys: pytest.CaptureFixture[str]) -> None:
+    tf.print("a", "b", sep="-", end="!")
+    tf.print(tf.range(8), summarize=-1)
+    assert capsys.readouterr().err == "a-b![0 1 2 3 4 5 6 7]\n"
+    with pytest.raises(ValueError, match="Unrecognized keyword"):
+        tf.print("a", color="red")
+
+
+# -- random numbers
+
+
+def test_seeds() -> None:
+    def draw() -> list[Any]:
+        tf.random.set_seed(7)
+        return [
+            tf.random.normal([3]).numpy(),
+            tf.random.uniform([3], seed=1).numpy(),
+            tf.random.uniform([3], seed=1).numpy(),
+            tf.random.shuffle(tf.range(10)).numpy(),
+        ]
+
+    first, again = draw(), draw()
+    for a, b in zip(first, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(first[1], first[2])
+    tf.random.set_seed(8)
+    assert not np.array_equal(tf.random.normal([3]).numpy(), first[0])
+
+
+def test_distributions() -> None:
+    tf.random.set_seed(0)
+    n = 20_000
+    x = tf.random.normal([n], mean=2.0, stddev=3.0).numpy()
+    assert abs(x.mean() - 2) < 0.1
+    assert abs(x.std() - 3) < 0.1
+    x = tf.random.truncated_normal([n]).numpy()
+    assert np.abs(x).max() <= 2
+    assert abs(x.std() - 0.8796) < 0.02
+    x = tf.random.uniform([n], -1, 3).numpy()
+    assert x.min() >= -1
+    assert x.max() < 3
+    assert abs(x.mean() - 1) < 0.05
+    i = tf.random.uniform([n], 2, 5, dtype=tf.int32).numpy()
+    assert set(i.tolist()) == {2, 3, 4}
+    c = tf.random.categorical(tf.math.log([[0.2, 0.8], [0.5, 0.5]]), n).numpy()
+    assert c.shape == (2, n)
+    assert abs(c[0].mean() - 0.8) < 0.02
+    assert sorted(tf.random.shuffle(tf.range(9)).numpy().tolist()) == list(range(9))
+    with pytest.raises(ValueError, match="Must specify maxval for integer"):
+        tf.random.uniform([2], dtype=tf.int32)
+
+
+def test_reparameterisation_has_a_gradient() -> None:
+    mean, spread = tf.Variable([1.0, 2.0]), tf.Variable(0.5)
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(tf.random.normal([2], mean, spread))
+    by_mean, by_spread = tape.gradient(y, [mean, spread])
+    same(by_mean, [1, 1])
+    assert by_spread is not None
+
+
+def test_stateless_and_generators() -> None:
+    for draw in (tf.random.stateless_normal, tf.random.stateless_uniform, tf.random.stateless_truncated_normal):
+        same(draw([3], seed=[1, 2]), draw([3], seed=(1, 2)).numpy())
+        assert not np.array_equal(draw([3], seed=[1, 2]).numpy(), draw([3], seed=[2, 1]).numpy())
+    with pytest.raises(ValueError, match="two integers"):
+        tf.random.stateless_normal([3], seed=1)
+    assert tf.random.split([1, 2], 3).shape == (3, 2)
+    a, b = (tf.random.Generator.from_seed(5) for _ in range(2))
+    same(a.normal([3]), b.normal([3]).numpy())
+    assert not np.array_equal(a.normal([3]).numpy(), tf.random.Generator.from_seed(5).normal([3]).numpy())
+    assert len(a.split(2)) == 2
+    assert tf.random.get_global_generator() is tf.random.get_global_generator()
+
+
+def test_dropout() -> None:
+    tf.random.set_seed(0)
+    x = tf.ones((100, 100))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.nn.dropout(x, rate=0.25)
+    kept = y.numpy() != 0
+    assert abs(kept.mean() - 0.75) < 0.02
+    same(tape.gradient(y, x), kept / 0.75)
+    columns = tf.nn.dropout(x, 0.5, noise_shape=[1, 100]).numpy()
+    assert (columns == columns[0]).all()
+    with pytest.raises(ValueError, match="rate"):
+        tf.nn.dropout(x, 1.5)
+
+
+# -- checks
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("assert_equal", (1, 1), (1, 2)),
+        ("assert_none_equal", ([1], [2]), ([1], [1])),
+        ("assert_less", (1, 2), (2, 2)),
+        ("assert_less_equal", (2, 2), (3, 2)),
+        ("assert_greater", (3, 2), (2, 2)),
+        ("assert_greater_equal", (2, 2), (1, 2)),
+        ("assert_positive", ([1.0],), ([0.0],)),
+        ("assert_non_negative", ([0.0],), ([-1.0],)),
+        ("assert_negative", ([-1.0],), ([0.0],)),
+        ("assert_non_positive", ([0.0],), ([1.0],)),
+        ("assert_near", ([1.0], [1.0 + 1e-7]), ([1.0], [1.1])),
+        ("assert_all_finite", ([1.0], "m"), ([float("inf")], "m")),
+        ("check_numerics", ([1.0], "m"), ([float("nan")], "m")),
+        ("Assert", (True, ["m"]), (False, ["m"])),
+    ],
+)
+def test_checks_of_values(name: str, good: Any, bad: Any) -> None:
+    check = getattr(tf.debugging, name)
+    check(*good)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        check(*bad)
+
+
+def test_checks_of_shapes_and_dtypes() -> None:
+    x = tf.ones((2, 3))
+    tf.debugging.assert_rank(x, 2)
+    tf.debugging.assert_rank_at_least(x, 1)
+    tf.debugging.assert_rank_in(x, [1, 2])
+    tf.debugging.assert_shapes([(x, ("N", 3)), (tf.ones(2), ("N",))])
+    tf.debugging.assert_type(x, tf.float32)
+    tf.debugging.assert_integer(tf.constant(1))
+    assert tf.debugging.is_numeric_tensor(x)
+    assert tf.ensure_shape(x, [None, 3]).shape == (2, 3)
+    for call in (
+        lambda: tf.debugging.assert_rank(x, 1, message="here"),
+        lambda: tf.debugging.assert_scalar(x),
+        lambda: tf.debugging.assert_shapes([(x, ("N", "N"))]),
+        lambda: tf.ensure_shape(x, [3, None]),
+        lambda: tf.debugging.assert_same_float_dtype([x, tf.ones(2, tf.float64)]),
+    ):
+        with pytest.raises(ValueError, match="."):
+            call()
+    with pytest.raises(TypeError, match="must be of type"):
+        tf.debugging.assert_type(x, tf.int32)
+
+
+# -- what is left
+
+
+def test_small_things() -> None:
+    assert tf.executing_eagerly()
+    assert tf.newaxis is None
+    assert tf.timestamp().dtype == tf.float64
+    assert tf.__version__
+    assert not tf.inside_function()
+    unique = tf.unique(tf.constant([3, 1, 3, 2]))
+    assert (unique.y.numpy().tolist(), unique.idx.numpy().tolist()) == ([3, 1, 2], [0, 1, 0, 2])
+    best = tf.math.top_k([1.0, 5.0, 3.0], k=2)
+    assert (best.values.numpy().tolist(), best.indices.numpy().tolist()) == ([5.0, 3.0], [1, 2])
+    assert tf.reduce_sum(tf.ones((2, 3)), axis=tf.constant(1)).shape == (2,)
+    assert tf.reshape(tf.ones(6), tf.stack([2, tf.constant(3)])).shape == (2, 3)
+    assert tf.zeros(tf.shape(tf.ones((2, 3)))).shape == (2, 3)
+    assert tf.zeros_like([1, 2]).dtype == tf.int32
+
+
+def test_errors_are_those_of_tensorflow_and_of_python() -> None:
+    error = tf.errors.InvalidArgumentError(None, None, "what")
+    assert str(error) == "what" == error.message
+    assert isinstance(error, ValueError)
+    assert isinstance(error, tf.errors.OpError)
+    assert issubclass(tf.errors.OutOfRangeError, IndexError)
+
+
+def test_adjust_contrast_has_no_gradient_as_in_tensorflow() -> None:
+    image = tf.Variable(tf.random.uniform([1, 4, 4, 3]))
+    with tf.GradientTape() as tape:
+        y = tf.image.adjust_contrast(image, 1.0)
+    same(y, image.numpy())
+    with pytest.raises(LookupError, match="gradient registry has no entry for: AdjustContrastv2"):
+        tape.gradient(y, image)
+
+
+def test_functions_run_where_their_tensors_are() -> None:
+    other = "torch" if tc.get_backend().name == "numpy" else "numpy"
+    pytest.importorskip(f"tape_{other}")
+    x = tf.constant([1.0, 2.0])
+    with tc.use_backend(other):
+        y = tf.concat([x * 2.0, [5.0]], 0) + np.ones(3, "float32")
+        z = tf.one_hot(tf.cast(x, tf.int32), 3)
+    assert y.native.backend is x.native.backend
+    assert z.native.backend is x.native.backend
