@@ -136,6 +136,22 @@ def test_training_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not tf.keras.models.load_model(tmp_path / "model.keras", compile=False).compiled
 
 
+@pytest.mark.parametrize(
+    "make", [sequential, functional, lambda: Residual(2)], ids=["Sequential", "functional", "class"]
+)
+def test_a_copy_has_weights_of_its_own(make: Any) -> None:
+    model = make()
+    inputs = [X, -X] if make is functional else X
+    expected = model(inputs)
+    copy = tf.keras.models.clone_model(model)
+    again = tf.keras.models.model_from_json(model.to_json())
+    again(inputs)
+    for other in (copy, again):
+        assert not {id(w) for w in other.weights} & {id(w) for w in model.weights}
+        other.set_weights(model.get_weights())
+        assert np.array_equal(other(inputs).numpy(), expected.numpy())
+
+
 def test_the_file_holds_names_and_numbers(tmp_path: Path) -> None:
     sequential().save(tmp_path / "model.keras")
     with zipfile.ZipFile(tmp_path / "model.keras") as archive:

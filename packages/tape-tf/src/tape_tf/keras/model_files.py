@@ -139,3 +139,32 @@ def load_model(filepath: Any, custom_objects: Any = None, compile: bool = True, 
             if "learning_rate" in state:
                 model.optimizer.learning_rate = model.optimizer.native.learning_rate
     return model
+
+
+@exported("keras.models.model_from_json")
+def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
+    """A model like the one that `to_json` described, with new weights.
+
+    Raises:
+        TypeError: it names a class or function that is not registered.
+    """
+    return deserialize_keras_object(json.loads(json_string), custom_objects)
+
+
+@exported("keras.models.clone_model", differs="without input_tensors, clone_function and call_function")
+def clone_model(model: Any) -> Any:
+    """A model like this one, with weights of its own, which are new.
+
+    >>> import tape_tf as tf
+    >>> model = tf.keras.Sequential([tf.keras.Input(shape=(3,)), tf.keras.layers.Dense(2)])
+    >>> target = tf.keras.models.clone_model(model)
+    >>> target.set_weights(model.get_weights())
+
+    Raises:
+        TypeError: a part of the model cannot be described by its arguments, such as a lambda.
+    """
+    classes = {type(layer).__name__: type(layer) for layer in model._flatten_layers()}
+    again = deserialize_keras_object(serialize_keras_object(model), classes)
+    if model.built and not again.built:
+        call_again(again, called_on(model))
+    return again

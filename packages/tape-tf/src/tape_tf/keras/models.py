@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -226,13 +227,19 @@ class Model(Trainer, Layer):
 
         save_model(self, filepath, overwrite, **kwargs)
 
+    def to_json(self, **kwargs: Any) -> str:
+        """What the model is made of, without its weights, for :func:`tf.keras.models.model_from_json`."""
+        from tape_tf.keras.serialization import serialize_keras_object
+
+        return json.dumps(serialize_keras_object(self), **kwargs)
+
     def __getattr__(self, name: str) -> Any:
         if name in _NOT_SAVED:
             raise AttributeError(f"a model has no {name}: save writes the whole model, save_weights its weights")
         return super().__getattr__(name)
 
 
-_NOT_SAVED = ("export", "to_json", "load", "quantize")
+_NOT_SAVED = ("export", "load", "quantize")
 
 
 class Sequential(Model):
