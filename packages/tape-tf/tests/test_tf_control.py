@@ -35,7 +35,7 @@ def test_function() -> None:
     assert tf.function(lambda: (np.ones(2), None))()[1] is None
     assert isinstance(tf.function(lambda a: a)(np.ones(2)), tf.Tensor)
     with pytest.raises(AttributeError, match="functions run as they are written"):
-        f.get_concrete_function
+        getattr(f, "get_concrete_function")  # noqa: B009
 
 
 def test_function_as_a_method_and_with_options() -> None:
@@ -130,7 +130,7 @@ def test_maps_and_folds() -> None:
 def test_python_functions() -> None:
     x = tf.constant([1.0, 4.0])
     same(tf.numpy_function(np.sqrt, [x], tf.float32), [1, 2])
-    a, b = tf.py_function(lambda x: (x, tf.cast(x, tf.int32)), [x], [tf.float32, tf.int32])
+    _, b = tf.py_function(lambda x: (x, tf.cast(x, tf.int32)), [x], [tf.float32, tf.int32])
     assert b.dtype == tf.int32
     with pytest.raises(ValueError, match="requested dtype"):
         tf.py_function(lambda x: x, [x], tf.int32)
@@ -297,7 +297,7 @@ def test_checks_of_shapes_and_dtypes() -> None:
         lambda: tf.ensure_shape(x, [3, None]),
         lambda: tf.debugging.assert_same_float_dtype([x, tf.ones(2, tf.float64)]),
     ):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             call()
     with pytest.raises(TypeError, match="must be of type"):
         tf.debugging.assert_type(x, tf.int32)

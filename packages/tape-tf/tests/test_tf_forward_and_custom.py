@@ -66,7 +66,7 @@ def test_entering_twice() -> None:
     x = tf.constant(1.0)
     with (
         tf.autodiff.ForwardAccumulator(x, x) as acc,
-        pytest.raises(ValueError, match="Accumulator is already recording."),
+        pytest.raises(ValueError, match=r"Accumulator is already recording."),
     ):
         acc.__enter__()
     with pytest.raises(ValueError, match="Unknown value for unconnected_gradients: 'bad'"):
@@ -173,7 +173,7 @@ def test_variables_that_are_no_arguments() -> None:
 
     with tf.GradientTape() as tape:
         y = short(x)
-    with pytest.raises(ValueError, match="Must return gradient for each variable from @custom_gradient grad_fn."):
+    with pytest.raises(ValueError, match=r"Must return gradient for each variable from @custom_gradient grad_fn."):
         tape.gradient(y, v)
 
 
@@ -186,7 +186,7 @@ def test_the_number_of_gradients() -> None:
     with tf.GradientTape() as tape:
         tape.watch([a, b])
         y = f(a, b)
-    with pytest.raises(ValueError, match="expected to return 2 gradients, but returned 1 instead."):
+    with pytest.raises(ValueError, match=r"expected to return 2 gradients, but returned 1 instead."):
         tape.gradient(y, a)
     with pytest.raises(TypeError, match="pair"):
         tf.custom_gradient(lambda x: x)(a)

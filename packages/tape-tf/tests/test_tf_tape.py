@@ -30,7 +30,7 @@ def derivative(f: Callable[[Any], Any], x: Any, **kwargs: Any) -> Any:
 
 @pytest.mark.parametrize("wrong", ["a", np.ones(2), 3.0, None], ids=str)
 def test_what_cannot_be_watched(wrong: Any) -> None:
-    with tf.GradientTape() as tape, pytest.raises(ValueError, match="Passed in object .* of type '.*', not tf.Tensor"):
+    with tf.GradientTape() as tape, pytest.raises(ValueError, match=r"Passed in object .* of type '.*', not tf.Tensor"):
         tape.watch(wrong)
 
 
@@ -112,7 +112,7 @@ def test_the_warnings_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_the_structure_of_the_result() -> None:
     v, w = tf.Variable(2.0), tf.Variable([1.0, 2.0])
-    pair = collections.namedtuple("pair", "p q")(v, w)  # noqa: PYI024
+    pair = collections.namedtuple("pair", "p q")(v, w)
     with tf.GradientTape(persistent=True) as tape:
         y = v * tf.reduce_sum(w)
     for sources in ([v, w], (v, w), pair, {"z": v, "a": [w]}, collections.OrderedDict(b=v, a=w)):
@@ -424,7 +424,7 @@ def test_jacobians() -> None:
         tape.watch(x)
         y = tf.linalg.matvec(w, x)
     same(tape.jacobian(y, x), [[1, 2], [3, 4]])
-    by_x, by_w = tape.jacobian(y, [x, w])
+    _, by_w = tape.jacobian(y, [x, w])
     assert by_w.shape == (2, 2, 2)
     same(tape.jacobian(y, x, experimental_use_pfor=False), [[1, 2], [3, 4]])
     same(tape.jacobian(y, x, parallel_iterations=2), [[1, 2], [3, 4]])

@@ -242,7 +242,7 @@ def test_printing(value: Any, shown: str, text: str) -> None:
 def test_formatting() -> None:
     x = tf.constant(2.5)
     assert f"{x:.2f} {x}" == "2.50 2.5"
-    assert "%.1f" % x == "2.5"
+    assert "%.1f" % x == "2.5"  # noqa: UP031
     assert f"{x.numpy()}" == "2.5"
     assert f"{tf.constant([1.0, 2.0])}" == "[1. 2.]"
     assert type(x.numpy()) is np.float32
@@ -261,7 +261,7 @@ def test_shapes() -> None:
     assert shape.num_elements() == 6
     assert shape[0] == 2
     assert isinstance(shape[1:], tf.TensorShape)
-    assert shape + [4] == (2, 3, 4)
+    assert shape + [4] == (2, 3, 4)  # noqa: RUF005
     assert [1, *shape] == [1, 2, 3]
     assert tf.TensorShape([2, None]).is_compatible_with(shape)
     assert not tf.TensorShape([3, None]).is_compatible_with(shape)
@@ -353,7 +353,7 @@ def test_a_tensor_cannot_be_changed() -> None:
     with pytest.raises(TypeError, match=r"tf\.constant"):
         tf.Tensor([1.0])
     with pytest.raises(AttributeError, match=r"no attribute 'T'; use tf\.transpose"):
-        x.T
+        getattr(x, "T")  # noqa: B009
     with pytest.raises(AttributeError, match=r"use tf\.reduce_mean"):
         x.mean()
     y = x

@@ -34,16 +34,56 @@ from tape_tf import (
 )
 from tape_tf.conversion import constant, convert_to_tensor, is_tensor
 from tape_tf.dtypes import DType, as_dtype
-from tape_tf.module import Module, NameScope as name_scope
-from tape_tf.names import absent as _absent, export as _export, publish as _publish
+from tape_tf.module import Module
+from tape_tf.module import NameScope as name_scope
+from tape_tf.names import absent as _absent
+from tape_tf.names import export as _export
+from tape_tf.names import publish as _publish
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import IndexedSlices, Tensor
 from tape_tf.variable import Variable
 
 newaxis = None
 
+__all__ = [
+    "DType",
+    "IndexedSlices",
+    "Module",
+    "Tensor",
+    "TensorShape",
+    "TensorSpec",
+    "Variable",
+    "__version__",
+    "as_dtype",
+    "autodiff",
+    "bitwise",
+    "config",
+    "constant",
+    "convert_to_tensor",
+    "data",
+    "debugging",
+    "dtypes",
+    "errors",
+    "image",
+    "is_tensor",
+    "keras",
+    "linalg",
+    "math",
+    "name_scope",
+    "nest",
+    "newaxis",
+    "nn",
+    "ops",
+    "random",
+    "signal",
+    "tape",
+    "train",
+]
+
 for _name, _dtype in dtypes.EXPORTS.items():
     _export(f"{_name} dtypes.{_name}", _dtype)
+for _name in __all__:
+    _export(_name, globals()[_name])
 # Where Keras has what TensorFlow has under a name of its own.
 for _name in ("constant", "ones", "random_normal", "random_uniform", "zeros"):
     _export(f"{_name}_initializer", getattr(keras.initializers, _name))

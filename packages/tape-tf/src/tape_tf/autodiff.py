@@ -1,4 +1,4 @@
-"""tf.autodiff: forward and reverse mode. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.autodiff: forward and reverse mode, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

@@ -1,4 +1,4 @@
-"""tf.bitwise: integers bit by bit. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.bitwise: integers bit by bit, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

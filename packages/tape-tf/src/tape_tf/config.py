@@ -1,4 +1,4 @@
-"""tf.config: which devices there are. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.config: which devices there are, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

@@ -26,7 +26,8 @@ _INT32 = range(-(2**31), 2**31)
 def native(value: Any, dtype: Any = None, name: str | None = None, like: tc.Tensor | None = None) -> tc.Tensor:
     """A tape_core Tensor of a tensor, a Variable (which is read), a number, an array or a nested list of such.
 
-    Python floats become float32, Python ints int32, NumPy arrays keep their dtype. A tensor must have the dtype asked for.
+    Python floats become float32, Python ints int32, NumPy arrays keep their dtype. A tensor must have the dtype asked
+    for.
 
     Args:
         dtype: a DType; by default the value's own.
@@ -90,8 +91,8 @@ def _from_python(value: Any, dtype: tc.DType | None, like: tc.Tensor | None) -> 
         rank = _RANKS.get(value.dtype.kind)
         if rank is None:
             raise ValueError(
-                f"Attempt to convert a value of NumPy dtype {value.dtype} to a Tensor; there are tensors of numbers and "
-                f"truth values only"
+                f"Attempt to convert a value of NumPy dtype {value.dtype} to a Tensor; there are tensors of numbers "
+                f"and truth values only"
             )
     else:
         rank = _SCALARS[kind]
@@ -136,6 +137,10 @@ def _as_array(value: Any) -> Any:
         if not array.size or (int(array.min()) in _INT32 and int(array.max()) in _INT32):
             return array.astype(np.int32)
     return array
+
+
+def _unsupported(value: Any) -> ValueError:
+    return ValueError(f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a Tensor.")
 
 
 def _has_dtype(value: Any) -> bool:
@@ -200,8 +205,8 @@ def mismatch(op: str, k: int, expected: tc.DType, got: tc.DType, value: Any = No
     return InvalidArgumentError(
         None,
         None,
-        f"cannot compute {op} as input #{k}(zero-based) was expected to be a {dtypes.spelled(expected)} tensor but is a "
-        f"{dtypes.spelled(got)} {what} [Op:{op}] name: ; there is no promotion, use tf.cast",
+        f"cannot compute {op} as input #{k}(zero-based) was expected to be a {dtypes.spelled(expected)} tensor but "
+        f"is a {dtypes.spelled(got)} {what} [Op:{op}] name: ; there is no promotion, use tf.cast",
     )
 
 
@@ -211,8 +216,8 @@ def check_floating(value: Any, op: str) -> None:
         raise InvalidArgumentError(
             None,
             None,
-            f"Value for attr 'T' of {dtypes.spelled(value.dtype)} is not in the list of allowed values: bfloat16, half, "
-            f"float, double, complex64, complex128 [Op:{op}]; use tf.cast",
+            f"Value for attr 'T' of {dtypes.spelled(value.dtype)} is not in the list of allowed values: bfloat16, "
+            f"half, float, double, complex64, complex128 [Op:{op}]; use tf.cast",
         )
 
 
@@ -277,7 +282,9 @@ def unwrap(value: Any) -> Any:
 
 
 def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None) -> Tensor:
-    """A tensor of a tensor, a Variable, IndexedSlices, a number, an array, or a nested list; a tensor is returned itself.
+    """A tensor of a tensor, a Variable, IndexedSlices, a number, an array, or a nested list.
+
+    A tensor is returned itself.
 
     >>> import tape_tf as tf
     >>> tf.convert_to_tensor([1, 2]).dtype

@@ -1,4 +1,4 @@
-"""tf.debugging: checks of values. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.debugging: checks of values, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

@@ -13,11 +13,14 @@ from tape_tf.errors import translated
 from tape_tf.names import export
 from tape_tf.tensor import Tensor, wrap_tensor
 
-_STATIC = frozenset(
-    "axis axes shape perm k num size multiples paddings block_shape shift batch_dims num_segments depth repeats "
-    "num_or_size_splits ksize strides dilations output_shape fft_length indexing num_lower num_upper minlength "
-    "maxlength num_classes lower upper begin end offset".split()
-)
+# fmt: off
+_STATIC = frozenset({
+    "axes", "axis", "batch_dims", "begin", "block_shape", "depth", "dilations", "end", "fft_length", "indexing",
+    "k", "ksize", "lower", "maxlength", "minlength", "multiples", "num", "num_classes", "num_lower",
+    "num_or_size_splits", "num_segments", "num_upper", "offset", "output_shape", "paddings", "perm", "repeats",
+    "shape", "shift", "size", "strides", "upper",
+})
+# fmt: on
 """Parameters that are shapes, axes or counts: tensors among them become Python ints."""
 
 _DTYPES = frozenset({"dtype", "out_type", "output_type"})
@@ -42,6 +45,11 @@ class Group(NamedTuple):
             given.update(zip(there, matched([given[p] for p in there], label, keep_scalars), strict=True))
 
 
+def _short(names: str) -> str:
+    """What a function of these names is called."""
+    return names.split(maxsplit=1)[0].rpartition(".")[2]
+
+
 def op(
     names: str,
     inputs: str = "x",
@@ -58,8 +66,8 @@ def op(
 
     Args:
         names: TensorFlow's names, such as `"math.add add"`.
-        inputs: the parameters that are tensors. Those in one group must have one dtype, which Python numbers take; groups
-            are separated by `;`. `*values` is a list of tensors of one dtype.
+        inputs: the parameters that are tensors. Those in one group must have one dtype, which Python numbers take;
+            groups are separated by `;`. `*values` is a list of tensors of one dtype.
         kernel: TensorFlow's name of the operation, for messages.
         differs: what it does otherwise than TensorFlow's.
         floating: the tensors of the first group must be floating or complex.
@@ -73,12 +81,13 @@ def op(
     ]
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        short = _short(names)
         signature = inspect.signature(body)
         parameters = tuple(signature.parameters)
-        label = kernel or "".join(part.capitalize() for part in names.split()[0].rpartition(".")[2].split("_"))
+        label = kernel or "".join(part.capitalize() for part in short.split("_"))
         statics = [p for p in parameters if p in _STATIC and p not in raw.split() and p not in inputs.split()]
         typed = [p for p in parameters if p in _DTYPES and p not in raw.split()]
-        body.__name__ = body.__qualname__ = names.split()[0].rpartition(".")[2]
+        body.__name__ = body.__qualname__ = short
 
         @wraps(body)
         def function(*args: Any, **kwargs: Any) -> Any:
@@ -141,7 +150,7 @@ def binary(names: str, function: Callable[..., Any], kernel: str, *, differs: st
 
 def unary(names: str, function: Callable[..., Any], *, floating: bool = True, differs: str = "") -> Callable[..., Any]:
     """Publish a function of one tensor, `f(x)`, which must be floating or complex unless told otherwise."""
-    label = names.split()[0].rpartition(".")[2].capitalize()
+    label = _short(names).capitalize()
 
     def call(x: Any, name: Any = None) -> Any:
         try:
@@ -156,6 +165,6 @@ def unary(names: str, function: Callable[..., Any], *, floating: bool = True, di
 
 
 def _labelled(call: Callable[..., Any], names: str, function: Callable[..., Any], differs: str) -> Callable[..., Any]:
-    call.__name__ = call.__qualname__ = names.split()[0].rpartition(".")[2]
+    call.__name__ = call.__qualname__ = _short(names)
     call.__doc__ = function.__doc__
     return export(names, call, differs)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""tf.image: a few functions of images. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.image: a few functions of images, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

@@ -1,4 +1,4 @@
-"""tf.linalg: linear algebra. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.linalg: linear algebra, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

@@ -1,4 +1,4 @@
-"""tf.math: mathematical functions and reductions. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.math: mathematical functions and reductions, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

@@ -79,13 +79,13 @@ def status(name: str) -> tuple[Status, str]:
             value = getattr(value, part)
         except AttributeError:
             return "absent", instead(name)
-    note = _differences.get(name, "") or vars(value).get("__tf_differs__", "") if hasattr(value, "__dict__") else ""
+    note = _differences.get(name) or getattr(value, "__dict__", {}).get("__tf_differs__", "")
     return ("different" if note else "supported"), note
 
 
 _GRAPH = "there are no graphs and sessions: code runs as it is written"
 _STRINGS = "there are no tensors of strings: use Python's str and bytes, and tensors of what they are encoded to"
-_SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, or scipy.sparse matrices with tape_core.sparse_jacobian"
+_SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, tape_core.sparse_jacobian for Jacobians"
 _FILES = "there is no input from files: read them with Python or NumPy, and use tf.data.Dataset.from_tensor_slices"
 _DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
 _SAVING = "models are saved with model.save, weights with save_weights, other Variables with tf.train.Checkpoint"
@@ -172,6 +172,11 @@ def instead(name: str) -> str:
     return ""
 
 
+def _public(module: Any, space: str) -> list[str]:
+    """What a module says is public, for those that publish nothing here."""
+    return [f"{space}.{name}" if space else name for name in getattr(module, "__all__", ())]
+
+
 def absent(space: str) -> Callable[[str], Any]:
     """The `__getattr__` of a namespace: what is said of a name that is not there."""
 
@@ -184,8 +189,8 @@ def absent(space: str) -> Callable[[str], Any]:
         if note := instead(full):
             raise AttributeError(f"{text}: {note}", name=name, obj=module)
         elsewhere = [other for other in _published if other.rpartition(".")[2] == name]
-        close = get_close_matches(name, [n for n in vars(module) if not n.startswith("_")], 3)
-        meant = elsewhere[:3] or [f"{space}.{n}" if space else n for n in close]
+        there = [other for other in (*_published, *_public(module, space)) if other.rpartition(".")[0] == space]
+        meant = elsewhere[:3] or get_close_matches(full, there, 3)
         if meant:
             text += f"; did you mean {' or '.join(f'tf.{other}' for other in meant)}?"
         raise AttributeError(text)

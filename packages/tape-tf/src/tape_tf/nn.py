@@ -1,4 +1,4 @@
-"""tf.nn: what neural networks are made of. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.nn: what neural networks are made of, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

@@ -1,4 +1,4 @@
-"""tf.random: random numbers. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.random: random numbers, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

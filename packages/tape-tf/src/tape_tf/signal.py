@@ -1,4 +1,4 @@
-"""tf.signal: Fourier transforms and windows. Its functions are in `tape_tf.ops` and are put here when `tape_tf` is imported."""
+"""tf.signal: Fourier transforms and windows, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 

@@ -113,7 +113,7 @@ class GradientTape:
 
     Args:
         persistent: keep the records after the first gradient.
-        watch_accessed_variables: watch trainable Variables when they are read; with False, only what :meth:`watch` names.
+        watch_accessed_variables: watch trainable Variables when they are read; with False only what is named.
 
     Attributes:
         native: the GradientTape of tape_core, which can also explain what it recorded.
@@ -323,9 +323,9 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     >>> print(tape.gradient(y, v))
     tf.Tensor(2.0, shape=(), dtype=float32)
 
-    `grad(*upstream)` gets one gradient for each tensor of the result and returns one for each positional argument. Where
-    `f` reads Variables that are not among them, `grad` takes `variables=None` too, and returns the gradients of the
-    arguments and a list with one for each variable.
+    `grad(*upstream)` gets one gradient for each tensor of the result and returns one for each positional argument.
+    Where `f` reads Variables that are not among them, `grad` takes `variables=None` too, and returns the gradients of
+    the arguments and a list with one for each variable.
 
     Raises:
         TypeError: in the call: `f` reads Variables, and `grad` does not take `variables`; its result is no pair.

@@ -1,7 +1,7 @@
 """Tensor: a tape_core Tensor under TensorFlow's rules, and IndexedSlices likewise.
 
-The façade's objects hold the core's, in `native`. Tapes, rules and identity are the core's, of the core's objects; dtype
-rules and printing are TensorFlow's, and are here.
+The façade's objects hold the core's, in `native`. Tapes, rules and identity are the core's, of the core's objects;
+dtype rules and printing are TensorFlow's, and are here.
 """
 
 from __future__ import annotations

@@ -278,14 +278,14 @@ class Variable(Value):
 
     def __imul__(self, other: Any) -> NoReturn:
         raise RuntimeError(
-            "Variable *= value not supported. Use `var.assign(var * value)` to modify the variable or `var = var * value` "
-            "to get a new Tensor object."
+            "Variable *= value not supported. Use `var.assign(var * value)` to modify the variable or `var = var * "
+            "value` to get a new Tensor object."
         )
 
     def __itruediv__(self, other: Any) -> NoReturn:
         raise RuntimeError(
-            "Variable /= value not supported. Use `var.assign(var / value)` to modify the variable or `var = var / value` "
-            "to get a new Tensor object."
+            "Variable /= value not supported. Use `var.assign(var / value)` to modify the variable or `var = var / "
+            "value` to get a new Tensor object."
         )
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:

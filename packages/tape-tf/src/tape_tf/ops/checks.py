@@ -148,7 +148,7 @@ def assert_scalar(tensor: Any, name: Any = None, message: Any = None) -> Any:
 
 @exported("debugging.assert_shapes", differs="sizes are numbers, letters, None or '...' not at all")
 def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message: Any = None, name: Any = None) -> None:
-    """Raise a ValueError unless tensors have these shapes: pairs `(x, ("N", 3))`, where a letter is one length in all."""
+    """Raise a ValueError unless tensors have these shapes: pairs `(x, ("N", 3))`, a letter for one length."""
     known: dict[str, int] = {}
     for x, sizes in shapes.items() if isinstance(shapes, dict) else shapes:
         found = native(x).shape

@@ -108,14 +108,13 @@ def _evenly(first: tc.Tensor, last: tc.Tensor, n: int, axis: int) -> tc.Tensor:
     return tc.expand_dims(first, axis=axis) + tc.expand_dims(last - first, axis=axis) * fractions
 
 
-@op("one_hot", "indices", differs="")
+@op("one_hot", "indices")
 def one_hot(
     indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: Any = None, dtype: Any = None
 ) -> Any:
-    """For each index a row that is `on_value` at its place and `off_value` elsewhere; all off where it is out of range."""
+    """For each index a row that is `on_value` at its place and `off_value` elsewhere; of one out of range all off."""
     if dtype is None:
-        given = next((native(v).dtype for v in (on_value, off_value) if v is not None), tc.float32)
-        dtype = given
+        dtype = next((native(v).dtype for v in (on_value, off_value) if v is not None), tc.float32)
     places = tc.arange(depth, dtype=indices.dtype, backend=indices.backend.root, device=indices.device)
     axis = -1 if axis is None else axis
     hot = tc.expand_dims(indices, axis=-1) == places

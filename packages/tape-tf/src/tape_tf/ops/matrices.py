@@ -33,8 +33,8 @@ def matmul(
     """
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(
-            f"In[{0 if a.ndim < 2 else 1}] ndims must be >= 2; the shapes are {a.shape} and {b.shape}; use tf.linalg.matvec or "
-            "tf.tensordot for vectors"
+            f"In[{0 if a.ndim < 2 else 1}] ndims must be >= 2; the shapes are {a.shape} and {b.shape}; use "
+            "tf.linalg.matvec or tf.tensordot for vectors"
         )
     a, b = _turned(a, transpose_a, adjoint_a), _turned(b, transpose_b, adjoint_b)
     if a.shape[-1] != b.shape[-2]:

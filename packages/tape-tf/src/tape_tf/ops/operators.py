@@ -66,6 +66,10 @@ def _attach(name: str, function: Callable[..., Any]) -> None:
     setattr(Value, f"__r{name}__", reflected)
 
 
+def _unary(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self: function(self)
+
+
 for _name, _function in _BINARY.items():
     _attach(_name, _function)
 for _name, _long in _COMPARISONS.items():
@@ -73,7 +77,7 @@ for _name, _long in _COMPARISONS.items():
 for _name, _long in {"eq": "equal", "ne": "not_equal"}.items():
     setattr(Value, f"__{_name}__", _equal(_long))
 for _name, _function in {"neg": FUNCTIONS["negative"], "abs": FUNCTIONS["abs"], "pos": lambda x: x}.items():
-    setattr(Value, f"__{_name}__", (lambda f: lambda self: f(self))(_function))
+    setattr(Value, f"__{_name}__", _unary(_function))
 
 
 def _invert(self: Any) -> Any:

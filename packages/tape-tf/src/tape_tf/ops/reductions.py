@@ -164,7 +164,7 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None) -> Any:
 
 @exported("linalg.global_norm")
 def global_norm(t_list: Any, name: Any = None) -> Any:
-    """The norm of all tensors together, as one long vector; of IndexedSlices that of the values. None counts nothing."""
+    """The norm of all tensors together, as one vector; of IndexedSlices that of the values. None counts nothing."""
     import tape_nn as nn
 
     return wrap(nn.global_norm([None if t is None else _rows(t) for t in t_list]))

@@ -131,7 +131,7 @@ def shuffle(value: Any, seed: Any = None, name: Any = None) -> Any:
 
 @exported("random.categorical", _OTHER)
 def categorical(logits: Any, num_samples: Any, dtype: Any = dtypes.int64, seed: Any = None, name: Any = None) -> Any:
-    """For each row of `logits` numbers of classes, drawn with the probabilities softmax(logits): (rows, num_samples)."""
+    """For each row of `logits` class numbers, drawn with probabilities softmax(logits): (rows, num_samples)."""
     return _categorical(generator(seed), logits, num_samples, dtype)
 
 
