@@ -87,6 +87,14 @@ from tape_tf.keras.layers.normalization import (
     UnitNormalization,
 )
 from tape_tf.keras.layers.recurrent import GRU, LSTM, Bidirectional, TimeDistributed
+from tape_tf.keras.layers.transposed import (
+    Conv1DTranspose,
+    Conv2DTranspose,
+    Conv3DTranspose,
+    Convolution1DTranspose,
+    Convolution2DTranspose,
+    Convolution3DTranspose,
+)
 from tape_tf.keras.symbolic import Input
 from tape_tf.names import absent
 
@@ -108,11 +116,17 @@ __all__ = [
     "Bidirectional",
     "Concatenate",
     "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
+    "Conv2DTranspose",
     "Conv3D",
+    "Conv3DTranspose",
     "Convolution1D",
+    "Convolution1DTranspose",
     "Convolution2D",
+    "Convolution2DTranspose",
     "Convolution3D",
+    "Convolution3DTranspose",
     "Dense",
     "Dot",
     "Dropout",

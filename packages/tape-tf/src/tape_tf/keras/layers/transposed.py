@@ -1,0 +1,137 @@
+"""Transposed convolutions, over 1, 2 or 3 axes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tape_tf.keras import activations
+from tape_tf.keras.backend import layout
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.convolution import _padding, _tuple
+from tape_tf.names import published
+
+
+class _Transposed(Layer):
+    """What they share; :class:`Conv2DTranspose` describes it."""
+
+    rank: ClassVar[int]
+
+    def __init__(
+        self,
+        filters: Any,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: Any = "valid",
+        output_padding: Any = None,
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if isinstance(filters, bool) or not isinstance(filters, int) or filters < 1:
+            raise ValueError(f"{type(self).__name__}: filters must be a positive integer, got {filters!r}")
+        self.filters, self.use_bias = filters, use_bias
+        self.kernel_size, self.strides = _tuple(kernel_size, self.rank), _tuple(strides, self.rank)
+        self.dilation_rate = _tuple(dilation_rate, self.rank)
+        self.output_padding = None if output_padding is None else _tuple(output_padding, self.rank)
+        self.padding, self.data_format = _padding(padding), layout(data_format)
+        self.activation = activations.get(activation)
+        self._kernel = {
+            "initializer": kernel_initializer,
+            "regularizer": kernel_regularizer,
+            "constraint": kernel_constraint,
+        }
+        self._bias = {"initializer": bias_initializer, "regularizer": bias_regularizer, "constraint": bias_constraint}
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of this shape."""
+        if len(input_shape) != self.rank + 2:
+            raise ValueError(
+                f"Input of layer {self.name!r} is incompatible with it: expected {self.rank + 2} axes, found shape "
+                f"{input_shape}"
+            )
+        channels = input_shape[-1 if self.data_format == "channels_last" else 1]
+        self.kernel = self.add_weight((*self.kernel_size, self.filters, channels), name="kernel", **self._kernel)
+        self.bias = self.add_weight((self.filters,), name="bias", **self._bias) if self.use_bias else None
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """The transpose of the convolution, plus the bias, through the activation."""
+        last = self.data_format == "channels_last"
+        shape = list(inputs.shape)
+        spatial = shape[1:-1] if last else shape[2:]
+        lengths = [self._length(n, axis) for axis, n in enumerate(spatial)]
+        output = [shape[0], *lengths, self.filters] if last else [shape[0], self.filters, *lengths]
+        code = {1: "NWC NCW", 2: "NHWC NCHW", 3: "NDHWC NCDHW"}[self.rank].split()[not last]
+        out = published()[f"nn.conv{self.rank}d_transpose"](
+            inputs,
+            self.kernel,
+            output,
+            self.strides,
+            padding=self.padding.upper(),
+            data_format=code,
+            dilations=self.dilation_rate,
+        )
+        if self.bias is not None:
+            out = published()["nn.bias_add"](out, self.bias, data_format=code)
+        return self.activation(out)
+
+    def _length(self, n: int, axis: int) -> int:
+        """The length of the output along an axis, as in Keras."""
+        kernel = (self.kernel_size[axis] - 1) * self.dilation_rate[axis] + 1
+        stride = self.strides[axis]
+        if self.output_padding is None:
+            return n * stride + (max(kernel - stride, 0) if self.padding == "valid" else 0)
+        cut = 2 * (kernel // 2) if self.padding == "same" else 0
+        return (n - 1) * stride + kernel - cut + self.output_padding[axis]
+
+
+class Conv1DTranspose(_Transposed):
+    """The transpose of :class:`Conv1D`, of inputs (examples, steps, channels); else as :class:`Conv2DTranspose`."""
+
+    rank = 1
+
+
+class Conv2DTranspose(_Transposed):
+    """The transpose of :class:`Conv2D`: it enlarges images, by its strides.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.layers.Conv2DTranspose(8, 5, strides=2, padding="same")(tf.ones((2, 7, 7, 3))).shape
+    TensorShape([2, 14, 14, 8])
+
+    Args:
+        filters: the number of channels of the output.
+        kernel_size, strides, dilation_rate: a number, or one for each axis.
+        padding: "valid", which gives `n * stride + max(kernel - stride, 0)` for a length n, or "same", `n * stride`.
+        output_padding: what is added to the lengths at their ends, in place of these.
+        data_format: "channels_last" or "channels_first".
+        activation: a function or the name of one.
+        use_bias: whether to add a bias.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
+            see :class:`Dense`.
+
+    The kernel has the shape (*kernel_size, filters, channels).
+    """
+
+    rank = 2
+
+
+class Conv3DTranspose(_Transposed):
+    """The transpose of :class:`Conv3D`; else as :class:`Conv2DTranspose`."""
+
+    rank = 3
+
+
+Convolution1DTranspose, Convolution2DTranspose, Convolution3DTranspose = (
+    Conv1DTranspose,
+    Conv2DTranspose,
+    Conv3DTranspose,
+)
