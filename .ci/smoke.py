@@ -2,6 +2,7 @@
 
 import tape_core as tc
 import tape_nn as nn
+import tape_tf as tf
 
 x = tc.Variable(3.0)
 with tc.GradientTape() as tape:
@@ -13,5 +14,10 @@ with tc.GradientTape() as tape:
     loss = tc.sum(layer(tc.ones((3, 4))) ** 2)
 gradients = tape.gradient(loss, layer.trainable_variables)
 nn.Adam().apply_gradients(zip(gradients, layer.trainable_variables, strict=True))
+
+v = tf.Variable(3.0)
+with tf.GradientTape() as recorded:
+    z = v**2
+assert str(recorded.gradient(z, v)) == "tf.Tensor(6.0, shape=(), dtype=float32)"
 
 print(f"tape_core {tc.__version__} on {tc.get_backend().name}: ok")
