@@ -15,7 +15,8 @@ HERE = Path(__file__).parent / "data"
 EXPECTED = json.loads((HERE / "keras.json").read_text())
 
 _spec = importlib.util.spec_from_file_location("make_keras", HERE / "make_keras.py")
-assert _spec is not None and _spec.loader is not None
+assert _spec is not None
+assert _spec.loader is not None
 programs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(programs)
 

@@ -12,6 +12,7 @@ A function gives one loss for each example; a class makes one number of them, we
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
@@ -161,6 +162,102 @@ def sparse_categorical_crossentropy(
         truth = _smoothed(name, truth, label_smoothing, 1 / classes)
         loss = -tc.sum(truth * _log_probabilities(y_pred, from_logits, axis), axis=axis)
     return loss if ignored is None else tc.where(ignored, 0.0, loss)
+
+
+def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
+    """100 times the mean of `abs((y_true - y_pred) / y_true)` along the last axis; smaller `y_true` counts as 1e-7.
+
+    >>> from tape_nn.losses import mean_absolute_percentage_error
+    >>> mean_absolute_percentage_error([[2.0, 4.0]], [[3.0, 4.0]]).tolist()
+    [25.0]
+    """
+    y_true, y_pred = _alike("mean_absolute_percentage_error", y_true, y_pred)
+    return 100.0 * _last_mean(tc.abs(y_true - y_pred) / tc.maximum(tc.abs(y_true), _EPSILON))
+
+
+def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Tensor:
+    """The mean of `(log(1 + y_true) - log(1 + y_pred))**2` along the last axis; negative numbers count as 0.
+
+    >>> from tape_nn.losses import mean_squared_logarithmic_error
+    >>> [round(x, 4) for x in mean_squared_logarithmic_error([[1.0]], [[0.0]]).tolist()]
+    [0.4805]
+    """
+    y_true, y_pred = _alike("mean_squared_logarithmic_error", y_true, y_pred)
+    error = tc.log1p(tc.maximum(y_true, _EPSILON)) - tc.log1p(tc.maximum(y_pred, _EPSILON))
+    return _last_mean(error * error)
+
+
+def log_cosh(y_true: Any, y_pred: Any) -> Tensor:
+    """The mean of `log(cosh(y_pred - y_true))` along the last axis: like :func:`huber`, and smooth.
+
+    >>> from tape_nn.losses import log_cosh
+    >>> [round(x, 4) for x in log_cosh([[0.0]], [[100.0]]).tolist()]
+    [99.3069]
+    """
+    y_true, y_pred = _alike("log_cosh", y_true, y_pred)
+    size = tc.abs(y_pred - y_true)
+    return _last_mean(size + tc.log1p(tc.exp(-2.0 * size)) - math.log(2.0))
+
+
+def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+    """The negative cosine of the angle between the two along `axis`: -1 where they point the same way.
+
+    >>> from tape_nn.losses import cosine_similarity
+    >>> cosine_similarity([[0.0, 1.0]], [[0.0, 3.0]]).tolist()
+    [-1.0]
+    """
+    y_true, y_pred = _alike("cosine_similarity", y_true, y_pred)
+    lengths = [tc.sqrt(tc.maximum(tc.sum(y * y, axis=axis), 1e-12)) for y in (y_true, y_pred)]
+    return -tc.sum(y_true * y_pred, axis=axis) / (lengths[0] * lengths[1])
+
+
+def hinge(y_true: Any, y_pred: Any) -> Tensor:
+    """The mean of `max(1 - y_true * y_pred, 0)` along the last axis, with -1 or 1 as truth; 0 and 1 will do, too.
+
+    >>> from tape_nn.losses import hinge
+    >>> hinge([[-1.0, 1.0]], [[-2.0, 0.5]]).tolist() == hinge([[0.0, 1.0]], [[-2.0, 0.5]]).tolist() == [0.25]
+    True
+    """
+    return _last_mean(_margin("hinge", y_true, y_pred))
+
+
+def squared_hinge(y_true: Any, y_pred: Any) -> Tensor:
+    """The mean of `max(1 - y_true * y_pred, 0)**2` along the last axis; else as :func:`hinge`."""
+    return _last_mean(tc.square(_margin("squared_hinge", y_true, y_pred)))
+
+
+def categorical_hinge(y_true: Any, y_pred: Any) -> Tensor:
+    """How far the prediction of the right class is from being 1 above the largest of the others; at least 0.
+
+    >>> from tape_nn.losses import categorical_hinge
+    >>> categorical_hinge([[0.0, 1.0]], [[0.25, 0.75]]).tolist()
+    [0.5]
+    """
+    y_true, y_pred = _alike("categorical_hinge", y_true, y_pred)
+    right, wrong = tc.sum(y_true * y_pred, axis=-1), tc.max((1 - y_true) * y_pred, axis=-1)
+    return tc.relu(wrong - right + 1)
+
+
+def kl_divergence(y_true: Any, y_pred: Any) -> Tensor:
+    """The sum of `y_true * log(y_true / y_pred)` along the last axis, of probabilities.
+
+    >>> from tape_nn.losses import kl_divergence
+    >>> [round(x, 4) for x in kl_divergence([[0.0, 1.0]], [[0.5, 0.5]]).tolist()]
+    [0.6931]
+    """
+    y_true, y_pred = (tc.clip(y, _EPSILON, 1.0) for y in _alike("kl_divergence", y_true, y_pred))
+    return tc.sum(y_true * tc.log(y_true / y_pred), axis=-1)
+
+
+def poisson(y_true: Any, y_pred: Any) -> Tensor:
+    """The mean of `y_pred - y_true * log(y_pred)` along the last axis: counts, and the rates that explain them.
+
+    >>> from tape_nn.losses import poisson
+    >>> [round(x, 4) for x in poisson([[1.0]], [[2.0]]).tolist()]
+    [1.3069]
+    """
+    y_true, y_pred = _alike("poisson", y_true, y_pred)
+    return _last_mean(y_pred - y_true * tc.log(y_pred + _EPSILON))
 
 
 class Loss:
@@ -321,6 +418,13 @@ def _alike(name: str, y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
             hint = "; use y_pred[..., None]"
         raise ValueError(f"{name}: y_true of shape {truth.shape} and y_pred of {prediction.shape} differ{hint}")
     return truth, prediction
+
+
+def _margin(name: str, y_true: Any, y_pred: Any) -> Tensor:
+    y_true, y_pred = _alike(name, y_true, y_pred)
+    if bool(tc.all((y_true == 0) | (y_true == 1))):
+        y_true = 2 * y_true - 1
+    return tc.relu(1 - y_true * y_pred)
 
 
 def _last_mean(values: Tensor) -> Tensor:

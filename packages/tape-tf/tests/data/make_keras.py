@@ -300,8 +300,8 @@ def merging(tf: Any) -> Any:
 @program
 def activations(tf: Any) -> Any:
     names = (
-        "elu exponential gelu hard_sigmoid hard_silu hard_tanh leaky_relu linear log_sigmoid log_softmax mish relu relu6 "
-        "selu sigmoid silu softmax softplus softsign swish tanh tanh_shrink"
+        "elu exponential gelu hard_sigmoid hard_silu hard_tanh leaky_relu linear log_sigmoid log_softmax mish relu "
+        "relu6 selu sigmoid silu softmax softplus softsign swish tanh tanh_shrink"
     )
     return {name: tf.keras.activations.get(name)(tf.constant(3 * X)) for name in names.split()}
 
@@ -318,6 +318,20 @@ def losses(tf: Any) -> Any:
     sparse = kinds.SparseCategoricalCrossentropy(from_logits=True)
     found.append([sparse(numbers, X), sparse(numbers[:, 0].astype("float32"), X, weights)])
     found.append(kinds.MeanSquaredError()(X[:, 0], X[:, 1:2]))  # (6,) with (6, 1)
+    for name in [
+        "MeanAbsolutePercentageError",
+        "MeanSquaredLogarithmicError",
+        "LogCosh",
+        "CosineSimilarity",
+        "Hinge",
+        "SquaredHinge",
+        "CategoricalHinge",
+        "KLDivergence",
+        "Poisson",
+    ]:
+        found.append(
+            [getattr(kinds, name)()(p, q), getattr(kinds, name)()(*map(tf.constant, ([[0.0, 1.0]], [[0.3, 0.4]])))]
+        )
     found.append([kinds.mae(p, q), kinds.binary_crossentropy(p, q, axis=0)])
     return found
 
@@ -339,6 +353,8 @@ def metrics(tf: Any) -> Any:
         metric.update_state([0, 1, 1, 0], [0.0, 1.0, 0.0, 1.0])
         metric.update_state([[0], [1]], [[1.0], [1.0]])
         found[name] = metric.result()
+    for name in ("CosineSimilarity", "KLDivergence", "Hinge", "LogCoshError"):
+        found[name] = getattr(kinds, name)()(p, q, sample_weight=weights)
     sparse, top = kinds.SparseCategoricalAccuracy(), kinds.SparseTopKCategoricalAccuracy(2)
     found["sparse"] = [sparse(LABELS, p), sparse(LABELS[:, None], q, sample_weight=weights), top(LABELS, p)]
     mean, total = kinds.Mean(), kinds.Sum()
@@ -371,7 +387,7 @@ def plain(value: Any) -> Any:
         return [plain(part) for part in value]
     if isinstance(value, str) or value is None:
         return value
-    return np.asarray(value, dtype="float64").round(7).tolist()
+    return np.asarray(value, dtype="float64").round(6).tolist()
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """`tf.keras`: layers, models and training, as Keras 3 has them, on tape_nn."""
 
 from tape_tf.keras import (
+    absences,  # noqa: F401  # says what there is instead of names that are absent
     activations,
     backend,
     callbacks,

@@ -45,6 +45,15 @@ def _function(of: Callable[..., Any], text: str, arguments: Callable[..., Any] =
 mean_squared_error = _function(nn.losses.mean_squared_error, "The mean of `(y_true - y_pred)**2` along the last axis.")
 mean_absolute_error = _function(nn.losses.mean_absolute_error, "The mean of `abs(y_true - y_pred)` there.")
 huber = _function(nn.losses.huber, "Quadratic for small errors, linear for large ones.")
+mean_absolute_percentage_error = _function(nn.losses.mean_absolute_percentage_error, "The mean error in per cent.")
+mean_squared_logarithmic_error = _function(nn.losses.mean_squared_logarithmic_error, "The mean error of logarithms.")
+log_cosh = _function(nn.losses.log_cosh, "The mean of `log(cosh(y_pred - y_true))` along the last axis.")
+cosine_similarity = _function(nn.losses.cosine_similarity, "The negative cosine of the angle between the two.")
+hinge = _function(nn.losses.hinge, "The mean of `max(1 - y_true * y_pred, 0)` along the last axis.")
+squared_hinge = _function(nn.losses.squared_hinge, "The mean of `max(1 - y_true * y_pred, 0)**2` along the last axis.")
+categorical_hinge = _function(nn.losses.categorical_hinge, "The margin between the right class and the others.")
+kl_divergence = _function(nn.losses.kl_divergence, "The sum of `y_true * log(y_true / y_pred)`.")
+poisson = _function(nn.losses.poisson, "The mean of `y_pred - y_true * log(y_pred)` along the last axis.")
 categorical_crossentropy = _function(nn.losses.categorical_crossentropy, "The cross-entropy of one-hot classes.")
 
 
@@ -164,22 +173,42 @@ class LossFunctionWrapper(Loss):
         return f"<{type(self).__name__} name={self.name}>"
 
 
-class MeanSquaredError(LossFunctionWrapper):
-    """:func:`mean_squared_error` of a batch."""
+def _class(function: Callable[..., Any], kind: str) -> type[LossFunctionWrapper]:
+    """A loss whose function has no options."""
+    label = function.__name__
 
     def __init__(
-        self, reduction: str | None = "sum_over_batch_size", name: str = "mean_squared_error", dtype: Any = None
+        self: Any, reduction: str | None = "sum_over_batch_size", name: str = label, dtype: Any = None
     ) -> None:
-        super().__init__(mean_squared_error, reduction, name, dtype)
+        LossFunctionWrapper.__init__(self, function, reduction, name, dtype)
+
+    content = {"__init__": __init__, "__doc__": f":func:`{label}` of a batch.", "__module__": __name__}
+    return type(kind, (LossFunctionWrapper,), content)
 
 
-class MeanAbsoluteError(LossFunctionWrapper):
-    """:func:`mean_absolute_error` of a batch."""
+MeanSquaredError = _class(mean_squared_error, "MeanSquaredError")
+MeanAbsoluteError = _class(mean_absolute_error, "MeanAbsoluteError")
+MeanAbsolutePercentageError = _class(mean_absolute_percentage_error, "MeanAbsolutePercentageError")
+MeanSquaredLogarithmicError = _class(mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
+LogCosh = _class(log_cosh, "LogCosh")
+Hinge = _class(hinge, "Hinge")
+SquaredHinge = _class(squared_hinge, "SquaredHinge")
+CategoricalHinge = _class(categorical_hinge, "CategoricalHinge")
+KLDivergence = _class(kl_divergence, "KLDivergence")
+Poisson = _class(poisson, "Poisson")
+
+
+class CosineSimilarity(LossFunctionWrapper):
+    """:func:`cosine_similarity` of a batch."""
 
     def __init__(
-        self, reduction: str | None = "sum_over_batch_size", name: str = "mean_absolute_error", dtype: Any = None
+        self,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "cosine_similarity",
+        dtype: Any = None,
     ) -> None:
-        super().__init__(mean_absolute_error, reduction, name, dtype)
+        super().__init__(cosine_similarity, reduction, name, dtype, axis=axis)
 
 
 class Huber(LossFunctionWrapper):
@@ -245,28 +274,19 @@ class SparseCategoricalCrossentropy(LossFunctionWrapper):
 
 mse = MSE = mean_squared_error
 mae = MAE = mean_absolute_error
+mape = MAPE = mean_absolute_percentage_error
+msle = MSLE = mean_squared_logarithmic_error
+kld = KLD = kullback_leibler_divergence = kl_divergence
+logcosh = log_cosh
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        mean_squared_error,
-        mean_absolute_error,
-        huber,
-        binary_crossentropy,
-        categorical_crossentropy,
-        sparse_categorical_crossentropy,
-    )
-} | {"mse": mse, "MSE": MSE, "mae": mae, "MAE": MAE}
+_PUBLIC = {name: value for name, value in list(globals().items()) if callable(value) and not name.startswith("_")}
 _CLASSES: dict[str, type[Loss]] = {
-    kind.__name__: kind
-    for kind in (
-        MeanSquaredError,
-        MeanAbsoluteError,
-        Huber,
-        BinaryCrossentropy,
-        CategoricalCrossentropy,
-        SparseCategoricalCrossentropy,
-    )
+    name: value for name, value in _PUBLIC.items() if isinstance(value, type) and issubclass(value, LossFunctionWrapper)
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: value
+    for name, value in _PUBLIC.items()
+    if list(inspect.signature(value).parameters)[:2] == ["y_true", "y_pred"]
 }
 
 __all__ = sorted([*_FUNCTIONS, *_CLASSES, "Loss", "get"])

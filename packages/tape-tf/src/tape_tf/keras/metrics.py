@@ -20,6 +20,28 @@ from tape_tf.conversion import convert_to_tensor, native, wrap
 from tape_tf.keras import initializers, losses
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast, cast, class_numbers, same_rank
+from tape_tf.keras.losses import (  # what a loss gives for each example serves as a metric, too
+    KLD,
+    MAE,
+    MAPE,
+    MSE,
+    MSLE,
+    binary_crossentropy,
+    categorical_crossentropy,
+    categorical_hinge,
+    hinge,
+    huber,
+    kld,
+    kullback_leibler_divergence,
+    logcosh,
+    mae,
+    mape,
+    mse,
+    msle,
+    poisson,
+    sparse_categorical_crossentropy,
+    squared_hinge,
+)
 from tape_tf.keras.naming import auto_name, by_name, snake_case
 from tape_tf.names import absent
 from tape_tf.variable import Variable
@@ -211,9 +233,24 @@ def _of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
 
 MeanSquaredError = _of_loss(losses.mean_squared_error, "MeanSquaredError")
 MeanAbsoluteError = _of_loss(losses.mean_absolute_error, "MeanAbsoluteError")
+MeanAbsolutePercentageError = _of_loss(losses.mean_absolute_percentage_error, "MeanAbsolutePercentageError")
+MeanSquaredLogarithmicError = _of_loss(losses.mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
+LogCoshError = _of_loss(losses.log_cosh, "LogCoshError")
+Hinge = _of_loss(losses.hinge, "Hinge")
+SquaredHinge = _of_loss(losses.squared_hinge, "SquaredHinge")
+CategoricalHinge = _of_loss(losses.categorical_hinge, "CategoricalHinge")
+KLDivergence = _of_loss(losses.kl_divergence, "KLDivergence")
+Poisson = _of_loss(losses.poisson, "Poisson")
 BinaryCrossentropy = _of_loss(losses.binary_crossentropy, "BinaryCrossentropy")
 CategoricalCrossentropy = _of_loss(losses.categorical_crossentropy, "CategoricalCrossentropy")
 SparseCategoricalCrossentropy = _of_loss(losses.sparse_categorical_crossentropy, "SparseCategoricalCrossentropy")
+
+
+class CosineSimilarity(MeanMetricWrapper):
+    """The mean cosine of the angle between truth and prediction; as a loss Keras gives it the other sign."""
+
+    def __init__(self, name: str | None = "cosine_similarity", dtype: Any = None, axis: int = -1) -> None:
+        super().__init__(lambda y_true, y_pred: -losses.cosine_similarity(y_true, y_pred, axis), name, dtype)
 
 
 class RootMeanSquaredError(MeanMetricWrapper):
@@ -398,8 +435,17 @@ _BY_NAME: dict[str, Any] = {
     **dict.fromkeys(("mae", "MAE"), MeanAbsoluteError),
 }
 
-__all__ = sorted([*_CLASSES, *(f.__name__ for f in (binary_accuracy, categorical_accuracy, sparse_categorical_accuracy,
-                  top_k_categorical_accuracy, sparse_top_k_categorical_accuracy)), "get"])  # fmt: skip
+_OF_LOSSES = (
+    "KLD", "MAE", "MAPE", "MSE", "MSLE", "binary_crossentropy", "categorical_crossentropy", "categorical_hinge", "hinge",
+    "huber", "kld", "kullback_leibler_divergence", "logcosh", "mae", "mape", "mse", "msle", "poisson",
+    "sparse_categorical_crossentropy", "squared_hinge",
+)  # fmt: skip
+_OF_EXAMPLES = (
+    binary_accuracy, categorical_accuracy, sparse_categorical_accuracy, sparse_top_k_categorical_accuracy,
+    top_k_categorical_accuracy,
+)  # fmt: skip
+
+__all__ = sorted([*_CLASSES, *_OF_LOSSES, *(function.__name__ for function in _OF_EXAMPLES), "get"])
 
 
 def get(identifier: Any) -> Any:
@@ -412,9 +458,7 @@ def get(identifier: Any) -> Any:
         return identifier()
     if identifier is None or callable(identifier):
         return identifier
-    if identifier in ("huber",):
-        return losses.huber
-    return by_name("metric", identifier, _BY_NAME)()
+    return losses.huber if identifier == "huber" else by_name("metric", identifier, _BY_NAME)()
 
 
 def as_metric(identifier: Any, y_true: Any, y_pred: Any) -> Metric:

@@ -20,6 +20,9 @@ from tape_tf.keras.structures import leaves, mapped
 from tape_tf.shapes import TensorShape
 
 
+_PROBES = ((2, 64), (3, 128))
+
+
 class KerasTensor:
     """A value that is not there yet: the input of a model, or what layers make of it.
 
@@ -43,9 +46,11 @@ class KerasTensor:
         """The number of dimensions."""
         return len(self.shape)
 
-    def _probe(self, length: int) -> Any:
-        """A tensor of this shape, with this number in place of lengths that are not known."""
-        shape = tuple([length if n is None else n for n in self.shape])
+    def _probe(self, number: int) -> Any:
+        """A tensor of this shape, for lengths that are not known with one or another that will do."""
+        # Two or three examples; along other axes enough for kernels and strides to leave something.
+        examples, others = _PROBES[number]
+        shape = tuple([n if n is not None else others if axis else examples for axis, n in enumerate(self.shape)])
         make = tc.ones if self.dtype.is_floating else tc.zeros
         return wrap(make(shape, dtype=self.dtype.native))
 
@@ -176,8 +181,8 @@ def symbolic_call(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     node = Node(layer, args, kwargs)
     open_ended = any([None in parent.shape for parent in node.parents])
     found = []
-    for length in (2, 3) if open_ended else (1,):
-        probed = mapped(lambda x, n=length: x._probe(n) if isinstance(x, KerasTensor) else x, [list(args), kwargs])
+    for number in (0, 1) if open_ended else (0,):
+        probed = mapped(lambda x, n=number: x._probe(n) if isinstance(x, KerasTensor) else x, [list(args), kwargs])
         probed[1].setdefault("training", False)
         outputs = layer(*probed[0], **probed[1])
         found.append([*leaves(outputs)])

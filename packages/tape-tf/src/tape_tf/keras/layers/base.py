@@ -224,6 +224,9 @@ class Layer(Module):
             if not self.built:
                 self._build_for(args, kwargs)
             outputs = self.call(*args, **kwargs)
+        except Exception as error:
+            error.add_note(f"in the call of layer {self.name!r} ({type(self).__name__})")
+            raise
         finally:
             NAME_SCOPE.reset(scope_token)
             _CALL.reset(call_token)

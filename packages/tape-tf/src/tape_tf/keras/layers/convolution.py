@@ -42,7 +42,7 @@ class _Conv(Native):
         self.data_format = layout(data_format)
         self.activation = activations.get(activation)
         of = self._of(
-            int(filters),
+            filters,
             _tuple(kernel_size, self._of.rank),
             self.strides,
             _padding(padding, _tuple(kernel_size, self._of.rank), self.dilation_rate),

@@ -86,7 +86,7 @@ class Dense(Native):
     ) -> None:
         self.activation = activations.get(activation)
         of = nn.Dense(
-            int(units),
+            units,
             activations.for_tape_nn(activation),
             use_bias,
             initializers.for_tape_nn(kernel_initializer),
@@ -133,7 +133,7 @@ class Embedding(Native):
         if weights is not None:
             table = weights[0] if isinstance(weights, list | tuple) and len(weights) == 1 else weights
             embeddings_initializer = initializers.Constant(table)
-        of = nn.Embedding(int(input_dim), int(output_dim), initializers.for_tape_nn(embeddings_initializer))
+        of = nn.Embedding(input_dim, output_dim, initializers.for_tape_nn(embeddings_initializer))
         extras = {"embeddings_regularizer": embeddings_regularizer, "embeddings_constraint": embeddings_constraint}
         super().__init__(of, kwargs, extras)
 

@@ -58,7 +58,13 @@ class Native(Layer):
         # Only what is not found otherwise: a weight that is not made yet, or an argument such as `units`.
         if name.startswith("_") or name == "native" or not hasattr(self.native, name):
             return super().__getattr__(name)
-        return wrap(getattr(self.native, name))
+        found = getattr(self.native, name)
+        if found is None and not self.built and f"{name}_regularizer" in self._extras:
+            raise AttributeError(
+                f"You must build the layer before accessing `{name}`: call {self.name!r} once with an input, or "
+                "build(input_shape)"
+            )
+        return wrap(found)
 
 
 def without(layer: str, options: dict[str, Any], **defaults: Any) -> None:

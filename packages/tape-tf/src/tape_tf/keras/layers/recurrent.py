@@ -51,7 +51,7 @@ class _Recurrent(Native):
         self.recurrent_activation = activations.get(recurrent_activation)
         self.go_backwards = go_backwards
         of = self._of(
-            int(units),
+            units,
             activations.for_tape_nn(activation),
             activations.for_tape_nn(recurrent_activation),
             use_bias,

@@ -232,7 +232,7 @@ class Optimizer:
         for variable in variables:
             if id(variable) not in known:
                 raise ValueError(
-                    f"Unknown variable: {variable}. This optimizer can only be called for the variables it was originally "
+                    f"Unknown variable: {variable!r}. This optimizer can only be called for the variables it was originally "
                     "built with. When working with a new set of variables, you should recreate a new optimizer instance."
                 )
         natives = [unwrap(gradient) for gradient in gradients]

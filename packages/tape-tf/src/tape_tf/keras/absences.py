@@ -1,0 +1,84 @@
+"""What there is instead of names of tf.keras that are absent."""
+
+from __future__ import annotations
+
+from tape_tf.names import ABSENT
+
+_DOWNLOADS = "nothing is downloaded: build the model from layers, and load weights with load_weights"
+_PREPARED = "prepare data with NumPy, scikit-learn or Pillow, and give it to tf.data or fit"
+_RANDOM = "change images in tf.data.Dataset.map, with functions of tf and tf.random"
+_TEXT = "there are no tensors of strings: turn text into integers with Python, and give them to Embedding"
+_LOOP = "write the loop over the steps in the call of a layer of your own, or use LSTM or GRU"
+_FLOATX = "give layers a dtype, or use tf.keras.backend.set_floatx; tape_nn has mixed precision"
+_SUMMED = "write it as a function of y_true and y_pred, which compile takes as a loss or a metric"
+
+_LAYERS = {
+    "AugMix AutoContrast CenterCrop ContrastLimitedAdaptiveHistogramEqualization CutMix Equalization MixUp Pipeline "
+    "RandAugment RandomBrightness RandomColorDegeneration RandomColorJitter RandomContrast RandomCrop "
+    "RandomElasticTransform RandomErasing RandomFlip RandomGaussianBlur RandomGrayscale RandomHeight RandomHue "
+    "RandomInvert RandomPerspective RandomPosterization RandomRotation RandomSaturation RandomSharpness RandomShear "
+    "RandomTranslation RandomWidth RandomZoom Resizing Solarization MaxNumBoundingBoxes": _RANDOM,
+    "Hashing HashedCrossing IntegerLookup StringLookup TextVectorization CategoryEncoding Discretization": _TEXT,
+    "RNN StackedRNNCells GRUCell LSTMCell SimpleRNNCell SimpleRNN ConvLSTM1D ConvLSTM2D ConvLSTM3D": _LOOP,
+    "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper": "use the layers of tape_nn, or one of your own",
+    "Masking": "there are no masks: use tf.where, or sample weights",
+    "Attention AdditiveAttention GroupQueryAttention": "use MultiHeadAttention, or tape_core.scaled_dot_product_attention",
+    "Wrapper": "hold the layer as an attribute of a layer of your own",
+    "InputSpec": "check inputs in `build`",
+    "STFTSpectrogram MelSpectrogram": "use tf.signal.fft on frames",
+    "serialize deserialize": "use get_config and from_config",
+}
+
+_OTHERS = {
+    "keras.applications": _DOWNLOADS,
+    "keras.utils.get_file": _DOWNLOADS,
+    "keras.preprocessing": _PREPARED,
+    "keras.utils.image_dataset_from_directory": _PREPARED,
+    "keras.utils.text_dataset_from_directory": _PREPARED,
+    "keras.utils.timeseries_dataset_from_array": _PREPARED,
+    "keras.utils.audio_dataset_from_directory": _PREPARED,
+    "keras.utils.load_img": _PREPARED,
+    "keras.utils.img_to_array": _PREPARED,
+    "keras.utils.array_to_img": _PREPARED,
+    "keras.utils.pad_sequences": "use numpy.pad",
+    "keras.utils.Sequence": "use tf.data.Dataset, or an iterable of batches",
+    "keras.utils.PyDataset": "use tf.data.Dataset, or an iterable of batches",
+    "keras.utils.plot_model": "use model.summary()",
+    "keras.mixed_precision": _FLOATX,
+    "keras.dtype_policies": _FLOATX,
+    "keras.DTypePolicy": _FLOATX,
+    "keras.ops": "use functions of tf, tf.math and tf.nn",
+    "keras.random": "use tf.random",
+    "keras.tree": "use tf.nest",
+    "keras.name_scope": "use tf.name_scope",
+    "keras.device": "use tf.device",
+    "keras.Variable": "use tf.Variable, or add_weight of a layer",
+    "keras.distribution": "there is one process and its devices",
+    "keras.estimator": "use Model.fit",
+    "keras.wrappers": "use scikit-learn's own models beside these",
+    "keras.experimental": "use tf.keras.Model, or tape_nn",
+    "keras.callbacks.TensorBoard": "use History or CSVLogger",
+    "keras.callbacks.BackupAndRestore": "tape_nn.fit has exact resume from a checkpoint; here there is ModelCheckpoint",
+    "keras.callbacks.RemoteMonitor": "send logs from a Callback of your own",
+    "keras.callbacks.SwapEMAWeights": "use tape_nn.ExponentialMovingAverage, or use_ema of an optimizer",
+    "keras.callbacks.ProgbarLogger": "use verbose=1 of fit",
+    "keras.optimizers.LossScaleOptimizer": "use loss_scale_factor of an optimizer, or tape_nn.LossScaler",
+    "keras.optimizers.legacy": "use tf.keras.optimizers",
+    "keras.optimizers.Adafactor": "use Adam or AdamW",
+    "keras.optimizers.Lamb": "use AdamW",
+    "keras.optimizers.Muon": "use AdamW; or derive from tape_nn.Optimizer",
+}
+
+_FUNCTIONS = (
+    "losses.CTC losses.Circle losses.Dice losses.Tversky losses.BinaryFocalCrossentropy losses.CategoricalFocalCrossentropy "
+    "losses.CategoricalGeneralizedCrossEntropy losses.ctc losses.circle losses.dice losses.tversky "
+    "losses.binary_focal_crossentropy losses.categorical_focal_crossentropy losses.categorical_generalized_cross_entropy "
+    "metrics.BinaryIoU metrics.ConcordanceCorrelation metrics.F1Score metrics.FBetaScore metrics.IoU metrics.MeanIoU "
+    "metrics.OneHotIoU metrics.OneHotMeanIoU metrics.PearsonCorrelation metrics.PrecisionAtRecall metrics.R2Score "
+    "metrics.RecallAtPrecision metrics.SensitivityAtSpecificity metrics.SpecificityAtSensitivity "
+    "metrics.concordance_correlation metrics.pearson_correlation"
+)
+
+ABSENT.update(_OTHERS)
+ABSENT.update({f"keras.{name}": _SUMMED for name in _FUNCTIONS.split()})
+ABSENT.update({f"keras.layers.{name}": text for names, text in _LAYERS.items() for name in names.split()})
