@@ -154,6 +154,53 @@ def test_interleave_takes_blocks_in_turns() -> None:
     assert values(numbers) == expected
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"size": 2}, [[0, 1], [2, 3], [4, 5], [6]]),
+        ({"size": 2, "drop_remainder": True}, [[0, 1], [2, 3], [4, 5]]),
+        ({"size": 3, "shift": 2}, [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6]]),
+        ({"size": 3, "shift": 1, "drop_remainder": True}, [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6]]),
+        ({"size": 2, "shift": 3}, [[0, 1], [3, 4], [6]]),
+        ({"size": 2, "shift": 1, "stride": 3, "drop_remainder": True}, [[0, 3], [1, 4], [2, 5], [3, 6]]),
+    ],
+    ids=str,
+)
+def test_windows(options: dict[str, Any], expected: list[Any]) -> None:
+    windows = Dataset.range(7).window(**options)
+    assert [values(window) for window in windows] == expected
+    assert values(windows.flat_map(lambda window: window.batch(9))) == expected
+    assert len(windows) == len(expected)
+
+
+def test_windows_of_pairs_are_pairs_of_windows() -> None:
+    pairs = Dataset.zip(Dataset.range(3), Dataset.range(5, 8)).window(2)
+    assert [(values(a), values(b)) for a, b in pairs] == [([0, 1], [5, 6]), ([2], [7])]
+    assert values(pairs.flat_map(lambda a, b: Dataset.zip(a, b).batch(2))) == [([0, 1], [5, 6]), ([2], [7])]
+    assert isinstance(pairs.element_spec[0], tf.data.DatasetSpec)
+
+
+def test_each_once() -> None:
+    assert values(Dataset.from_tensor_slices([3, 1, 3, 2, 1]).unique()) == [3, 1, 2]
+
+
+def test_counter() -> None:
+    numbers = Dataset.counter(start=5, step=2)
+    assert values(numbers.take(3)) == values(numbers.take(3)) == [5, 7, 9]
+    assert values(Dataset.zip(Dataset.counter(), Dataset.range(4, 6))) == [(0, 4), (1, 5)]
+
+
+def test_turns_of_several_datasets() -> None:
+    zeros, ones = (Dataset.from_tensors(k).repeat(200) for k in (0, 1))
+    drawn = values(Dataset.sample_from_datasets([zeros, ones], weights=[0.25, 0.75], seed=1).take(200))
+    assert 110 < sum(drawn) < 190
+    assert sum(values(Dataset.sample_from_datasets([zeros, ones], seed=1))) == 200, "each to its end"
+    short = Dataset.sample_from_datasets([zeros, ones.take(2)], seed=1, stop_on_empty_dataset=True)
+    assert len(values(short)) < 100
+    with pytest.raises(ValueError, match="2 datasets and 1 weights"):
+        Dataset.sample_from_datasets([zeros, ones], weights=[1.0])
+
+
 def test_padded_batch() -> None:
     lists = Dataset.range(1, 4).map(lambda n: (tf.fill([int(n)], n), n))
     [(rows, numbers)] = values(lists.padded_batch(3))
@@ -309,7 +356,12 @@ def test_elements_are_constants() -> None:
         pytest.param(lambda: Dataset.zip(Dataset.range(3), [1]), TypeError, "from_tensor_slices", id="no dataset"),
         pytest.param(lambda: Dataset.range(3).concatenate(3), TypeError, "tf.data.Dataset is needed", id="not another"),
         pytest.param(lambda: Dataset.range(3).cache("file"), ValueError, "in memory", id="cache in a file"),
-        pytest.param(lambda: Dataset.range(3).window(2), AttributeError, "batch", id="window"),
+        pytest.param(
+            lambda: Dataset.range(3).window(0), ValueError, "size must be at least 1", id="window of 0"
+        ),
+        pytest.param(lambda: values(Dataset.range(3).window(2).batch(2)), TypeError, "flat_map", id="batch of windows"),
+        pytest.param(lambda: Dataset.range(3).snapshot("x"), AttributeError, "cache", id="snapshot"),
+        pytest.param(lambda: Dataset.list_files("*"), AttributeError, "from_generator", id="list_files"),
         pytest.param(lambda: values(Dataset.range(3).flat_map(lambda x: x)), TypeError, "map_func", id="no datasets"),
         pytest.param(lambda: Dataset.from_tensor_slices(["a", "b"]), ValueError, "numbers", id="strings"),
     ],

@@ -9,10 +9,14 @@ Datasets are read in the caller's thread: `prefetch` and `num_parallel_calls` ar
 
 from __future__ import annotations
 
+import itertools
+import random as stdlib
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
+from tape_core.random import global_rng
 
 from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
@@ -59,7 +63,17 @@ class DataIterator:
             raise OutOfRangeError(None, None, "End of sequence") from None
 
 
-class Dataset(Transformations):
+def missing(name: str) -> str:
+    """What to say of a method that datasets lack."""
+    return f"'tf.data.Dataset' object has no attribute {name!r}{_INSTEAD.get(name, '')}"
+
+
+class _Kind(type):
+    def __getattr__(cls, name: str) -> Any:
+        raise AttributeError(missing(name))
+
+
+class Dataset(Transformations, metaclass=_Kind):
     """Elements one after the other, made anew each time they are iterated over.
 
     >>> import tape_tf as tf
@@ -237,6 +251,55 @@ class Dataset(Transformations):
 
         return Dataset(make, count, lambda: each(lambda part: part.element_spec, parts))
 
+    @staticmethod
+    def counter(start: Any = 0, step: Any = 1, dtype: Any = None, name: str | None = None) -> Dataset:
+        """`start`, `start + step` and so on, for ever."""
+        kind = dtypes.as_dtype(dtype or dtypes.int64)
+        numbers = itertools.count(int(start), int(step))
+        return Dataset(
+            lambda: (np.asarray(k, kind.as_numpy_dtype) for k in copy(numbers)),
+            INFINITE_CARDINALITY,
+            TensorSpec((), kind),
+        )
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Any,
+        weights: Any = None,
+        seed: Any = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+        """The elements of several datasets, in random turns.
+
+        Args:
+            weights: how often each has its turn; all the same by default.
+            seed: with one the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
+            stop_on_empty_dataset: end with the first that ends; otherwise the others go on.
+        """
+        parts = [of_datasets(part, "sample_from_datasets") for part in datasets]
+        chances = [1.0] * len(parts) if weights is None else [float(weight) for weight in weights]
+        if len(chances) != len(parts) or not parts:
+            raise ValueError(f"sample_from_datasets: {len(parts)} datasets and {len(chances)} weights")
+        start = int(global_rng().integers(0, 2**62).item()) if seed is None else int(seed)
+        rounds = itertools.count()
+
+        def make() -> Iterator[Any]:
+            draw = stdlib.Random(f"{start} {next(rounds)}")
+            going = {k: part._make() for k, part in enumerate(parts) if chances[k] > 0}
+            while going:
+                (k,) = draw.choices(list(going), [chances[k] for k in going])
+                try:
+                    yield next(going[k])
+                except StopIteration:
+                    if stop_on_empty_dataset:
+                        return
+                    del going[k]
+
+        counts = [part._cardinality for part in parts]
+        known = UNKNOWN_CARDINALITY if stop_on_empty_dataset or min(counts) < 0 else sum(counts)
+        return Dataset(make, known, lambda: parts[0].element_spec)
+
     # -- iterating
 
     def __iter__(self) -> DataIterator:
@@ -285,12 +348,12 @@ class Dataset(Transformations):
         return f"<Dataset element_spec={self._spec}>" if known else "<Dataset>"
 
     def __getattr__(self, name: str) -> Any:
-        hint = _INSTEAD.get(name, "")
-        raise AttributeError(f"'tf.data.Dataset' object has no attribute {name!r}{hint}")
+        raise AttributeError(missing(name))
 
 
 _INSTEAD = {
-    "window": "; there are no datasets of datasets: batch(size) gives the same elements in one tensor",
+    "list_files": "; from_tensor_slices takes numbers, from_generator whatever Python can read",
+    "load": "; from_tensor_slices takes what np.load gives",
     "save": "; np.savez of what as_numpy_iterator() gives writes a file",
     "snapshot": "; cache() keeps the elements in memory",
     "options": "; there is nothing to set",

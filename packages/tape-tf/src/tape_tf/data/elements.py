@@ -46,19 +46,20 @@ def row(element: Any, k: int) -> Any:
 
 
 def to_array(value: Any) -> Any:
-    """A leaf as a NumPy array, under TensorFlow's dtype rules; None stays None."""
-    if value is None or isinstance(value, np.ndarray):
+    """A leaf as a NumPy array, under TensorFlow's dtype rules; None stays None, and a dataset a dataset."""
+    if value is None or isinstance(value, np.ndarray) or is_dataset(value):
         return value
-    if hasattr(value, "as_numpy_iterator"):
-        raise TypeError(
-            "datasets of datasets are not supported; flat_map and interleave join the datasets of a function"
-        )
     return native(value).numpy()
 
 
 def to_tensor(array: Any) -> Any:
     """A leaf as a tensor."""
-    return None if array is None else convert_to_tensor(array)
+    return array if array is None or is_dataset(array) else convert_to_tensor(array)
+
+
+def is_dataset(value: Any) -> bool:
+    """Whether a leaf is a dataset, as `window` makes them."""
+    return hasattr(value, "as_numpy_iterator")
 
 
 def called(f: Callable[..., Any], element: Any) -> Any:
@@ -81,8 +82,27 @@ def positive(value: Any, name: str, where: str, least: int = 1) -> int:
     return int(value.__index__())
 
 
-def spec_of(array: Any) -> Any:
-    return None if array is None else TensorSpec(array.shape, dtypes.as_dtype(array.dtype))
+class DatasetSpec:
+    """The kind of a dataset that is an element of another."""
+
+    def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
+        self.element_spec = element_spec
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DatasetSpec) and self.element_spec == other.element_spec
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __repr__(self) -> str:
+        return f"DatasetSpec({self.element_spec!r}, TensorShape([]))"
+
+
+def spec_of(leaf: Any) -> Any:
+    """The TensorSpec of an array."""
+    if is_dataset(leaf):
+        return DatasetSpec(leaf.element_spec)
+    return None if leaf is None else TensorSpec(leaf.shape, dtypes.as_dtype(leaf.dtype))
 
 
 def shapes(structure: Any) -> Any:
@@ -110,6 +130,10 @@ def stacked(rows: list[Any]) -> Any:
         number = next(component)
         if arrays[0] is None:
             return None
+        if is_dataset(arrays[0]):
+            raise TypeError(
+                "batch: the elements hold datasets; flat_map(lambda window: window.batch(n)) batches in each"
+            )
         try:
             return np.stack(arrays)
         except ValueError:

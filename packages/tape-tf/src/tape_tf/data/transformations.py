@@ -173,6 +173,71 @@ class Transformations:
         count = UNKNOWN_CARDINALITY if lengths[0] is None else self._cardinality * lengths[0]
         return self._new(make, count, lambda: each(lambda one: TensorSpec(one.shape[1:], one.dtype), self.element_spec))
 
+    def window(
+        self,
+        size: Any,
+        shift: Any = None,
+        stride: Any = 1,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Datasets of `size` consecutive elements, each beginning `shift` elements after the one before.
+
+        >>> import tape_tf as tf
+        >>> windows = tf.data.Dataset.range(5).window(3, shift=1, drop_remainder=True)
+        >>> for window in windows.flat_map(lambda window: window.batch(3)):
+        ...     print(window.numpy())
+        [0 1 2]
+        [1 2 3]
+        [2 3 4]
+
+        Args:
+            size: the number of elements.
+            shift: `size` by default.
+            stride: only every so many elements are taken into a window.
+            drop_remainder: leave out windows that are smaller.
+        """
+        count = positive(size, "size", "window")
+        every = positive(stride, "stride", "window")
+        step = count if shift is None else positive(shift, "shift", "window")
+
+        def held(rows: list[Any]) -> Any:
+            def dataset(*arrays: Any) -> Dataset:
+                return self._new(lambda: iter(arrays), len(arrays), spec_of(arrays[0]))
+
+            return each(dataset, *rows)
+
+        def make() -> Iterator[Any]:
+            elements, waiting = self._make(), list[Any]()
+            while True:
+                waiting += itertools.islice(elements, (count - 1) * every + 1 - len(waiting))
+                rows = waiting[::every][:count]
+                if not rows or (drop_remainder and len(rows) < count):
+                    return
+                yield held(rows)
+                gone = step - len(waiting)
+                del waiting[:step]
+                if gone > 0:  # the windows have gaps between them
+                    next(itertools.islice(elements, gone, gone), None)
+
+        known = self._cardinality
+        if known >= 0:
+            known = max(known - (count - 1) * every - 1 + step, 0) // step if drop_remainder else -(-known // step)
+        return self._new(make, known)
+
+    def unique(self, name: str | None = None) -> Dataset:
+        """Each element once, in the order of first appearance."""
+
+        def make() -> Iterator[Any]:
+            seen = set()
+            for element in self._make():
+                key = tuple((leaf.shape, leaf.tobytes()) for leaf in leaves(element))
+                if key not in seen:
+                    seen.add(key)
+                    yield element
+
+        return self._like(make, UNKNOWN_CARDINALITY)
+
     def shuffle(
         self,
         buffer_size: Any,
