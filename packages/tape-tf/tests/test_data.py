@@ -356,9 +356,7 @@ def test_elements_are_constants() -> None:
         pytest.param(lambda: Dataset.zip(Dataset.range(3), [1]), TypeError, "from_tensor_slices", id="no dataset"),
         pytest.param(lambda: Dataset.range(3).concatenate(3), TypeError, "tf.data.Dataset is needed", id="not another"),
         pytest.param(lambda: Dataset.range(3).cache("file"), ValueError, "in memory", id="cache in a file"),
-        pytest.param(
-            lambda: Dataset.range(3).window(0), ValueError, "size must be at least 1", id="window of 0"
-        ),
+        pytest.param(lambda: Dataset.range(3).window(0), ValueError, "size must be at least 1", id="window of 0"),
         pytest.param(lambda: values(Dataset.range(3).window(2).batch(2)), TypeError, "flat_map", id="batch of windows"),
         pytest.param(lambda: Dataset.range(3).snapshot("x"), AttributeError, "cache", id="snapshot"),
         pytest.param(lambda: Dataset.list_files("*"), AttributeError, "from_generator", id="list_files"),
