@@ -348,3 +348,44 @@ def test_functions_run_where_their_tensors_are() -> None:
         z = tf.one_hot(tf.cast(x, tf.int32), 3)
     assert y.native.backend is x.native.backend
     assert z.native.backend is x.native.backend
+
+
+def test_tensor_arrays() -> None:
+    rows = tf.TensorArray(tf.float32, size=2)
+    assert rows.write(0, [1.0, 2.0]) is rows
+    same(rows.stack(), [[1, 2], [0, 0]])
+    same(rows.read(0), [1, 2])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Could not read index 0 twice"):
+        rows.read(0)
+    with pytest.raises(tf.errors.OutOfRangeError, match="not resizeable and size is: 2"):
+        rows.write(2, [1.0, 2.0])
+    with pytest.raises(ValueError, match="requested dtype"):
+        rows.write(1, tf.constant([1, 2]))
+    v = tf.Variable(2.0)
+    with tf.GradientTape() as tape:
+        grown = tf.TensorArray(tf.float32, size=0, dynamic_size=True, clear_after_read=False)
+        for k in range(3):
+            grown = grown.write(k, v**k)
+        y = tf.reduce_sum(grown.stack()) + grown.read(1) + grown.read(1)
+    same(tape.gradient(y, v), 0 + 1 + 4 + 2)
+    assert len(grown) == 3
+    same(grown.size(), 3)
+    same(grown.gather([2, 0]), [4, 1])
+    same(tf.TensorArray(tf.int32, 2).split([1, 2, 3], [1, 2]).read(1), [2, 3])
+
+
+def test_images_at_random() -> None:
+    tf.random.set_seed(0)
+    images = tf.random.uniform([20, 4, 5, 3])
+    flipped = tf.image.random_flip_left_right(images).numpy()
+    mirrored = images.numpy()[:, :, ::-1]
+    same_as_before = (flipped == images.numpy()).all(axis=(1, 2, 3))
+    assert 0 < same_as_before.sum() < 20
+    assert (same_as_before | (flipped == mirrored).all(axis=(1, 2, 3))).all()
+    assert tf.image.random_crop(images, [20, 2, 3, 3]).shape == (20, 2, 3, 3)
+    assert float(tf.reduce_max(tf.abs(tf.image.random_brightness(images, 0.1) - images))) <= 0.1001
+    assert tf.image.random_contrast(images, 0.5, 2.0).shape == images.shape
+    with pytest.raises(ValueError, match=r"Need value\.shape >= size"):
+        tf.image.random_crop(images, [1, 2])
+    with pytest.raises(ValueError, match="'bilinear' or 'nearest'"):
+        tf.image.resize(images, [2, 2], method="lanczos3")

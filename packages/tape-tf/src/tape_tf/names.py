@@ -119,7 +119,6 @@ ABSENT: dict[str, str] = {
     "make_ndarray": "use tensor.numpy()",
     "make_tensor_proto": "use tensor.numpy()",
     "RegisterGradient": "use tf.custom_gradient, or declare an op with tape_core.extend",
-    "TensorArray": "use a Python list and tf.stack",
     "io": _FILES,
     "queue": "use Python's queue",
     "lookup": "use a dict, or tf.gather on a table",
@@ -143,21 +142,15 @@ ABSENT: dict[str, str] = {
     "experimental": "tape_core has tensors with NumPy's operators and functions: tensor.native",
     "experimental.numpy": "tape_core has tensors with NumPy's operators and functions: tensor.native",
     "keras.datasets": "nothing is downloaded: load data with scikit-learn or NumPy, and give it to tf.data or fit",
-    "bitwise": "",
     "load_op_library": "declare an op with tape_core.extend",
     "load_library": "declare an op with tape_core.extend",
     "parallel_stack": "use tf.stack",
-    "vectorized_map.fallback": "",
-    "foldr": "use a Python loop",
     "get_logger": 'use logging.getLogger("tensorflow")',
     "sysconfig": "nothing is compiled against this package",
     "version": "use tf.__version__",
     "nondifferentiable_batch_function": "there is no batching of calls",
     "type_spec_from_value": "use tf.TensorSpec.from_tensor",
     "variable_creator_scope": "Variables are made by tf.Variable alone",
-    "dynamic_partition": "use tf.boolean_mask",
-    "dynamic_stitch": "use tf.tensor_scatter_nd_update",
-    "Assert": "use tf.debugging.Assert or assert",
     "image": "of tf.image there is little: use the functions of tf and tf.nn on arrays, or Pillow before",
 }
 """What there is instead of names that are absent. A name stands for all below it."""
@@ -193,6 +186,9 @@ def absent(space: str) -> Callable[[str], Any]:
         meant = elsewhere[:3] or get_close_matches(full, there, 3)
         if meant:
             text += f"; did you mean {' or '.join(f'tf.{other}' for other in meant)}?"
+        else:
+            where = f"tf.{space}" if space else "tf"
+            text += f"; dir({where}) lists what there is, and functions of tape_core take tensors, too"
         raise AttributeError(text)
 
     return __getattr__

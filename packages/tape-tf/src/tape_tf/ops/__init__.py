@@ -1,15 +1,18 @@
 """The functions of TensorFlow, by chapter. Importing this publishes them."""
 
 from tape_tf.ops import (
+    arrays,
     checks,
     control,
     creation,
+    devices,
     elementwise,
     indexing,
     matrices,
     neural,
     operators,
     pictures,
+    printing,
     reductions,
     sampling,
     scattering,
@@ -20,15 +23,18 @@ from tape_tf.ops import (
 )
 
 __all__ = [
+    "arrays",
     "checks",
     "control",
     "creation",
+    "devices",
     "elementwise",
     "indexing",
     "matrices",
     "neural",
     "operators",
     "pictures",
+    "printing",
     "reductions",
     "sampling",
     "scattering",

@@ -1,14 +1,11 @@
-"""Control flow, Python functions, devices, printing."""
+"""Control flow and Python functions."""
 
 from __future__ import annotations
 
-import re
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import update_wrapper
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tape_core as tc
@@ -17,6 +14,7 @@ from tape_core import pytree
 from tape_tf import dtypes, nest
 from tape_tf.conversion import constant, convert_to_tensor, native, static, wrap
 from tape_tf.names import exported
+from tape_tf.ops.arrays import TensorArray
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Value, wrap_tensor
 from tape_tf.variable import NAME_SCOPE, Variable
@@ -194,7 +192,7 @@ def while_loop(
 
 
 def _tensor(value: Any) -> Any:
-    return value if isinstance(value, IndexedSlices) else wrap_tensor(native(value))
+    return value if isinstance(value, IndexedSlices | TensorArray) else wrap_tensor(native(value))
 
 
 def _parts(elems: Any) -> Iterator[Any]:
@@ -324,82 +322,6 @@ def _in_dtypes(found: Any, Tout: Any) -> Any:
     return wrap_tensor(native(found, spec))
 
 
-# -- devices
-
-
-class PhysicalDevice(NamedTuple):
-    """A device of the selected backend."""
-
-    name: str
-    device_type: str
-
-
-def _devices(prefix: str, device_type: str | None) -> list[Any]:
-    found = []
-    for device in tc.get_backend().devices():
-        kind, _, number = str(device).partition(":")
-        kind = {"cpu": "CPU", "cuda": "GPU"}.get(kind, kind.upper())
-        if kind != "META" and device_type in (None, kind):
-            found.append(PhysicalDevice(f"{prefix}{kind}:{number or 0}", kind))
-    return found
-
-
-@exported("config.list_physical_devices config.experimental.list_physical_devices config.get_visible_devices")
-def list_physical_devices(device_type: str | None = None) -> list[Any]:
-    """The devices of the selected backend, or those of a type, `"CPU"` or `"GPU"`."""
-    return _devices("/physical_device:", device_type)
-
-
-@exported("config.list_logical_devices config.experimental.list_logical_devices")
-def list_logical_devices(device_type: str | None = None) -> list[Any]:
-    """As :func:`list_physical_devices`, by the names that `tf.device` takes."""
-    return _devices("/device:", device_type)
-
-
-@exported("config.experimental.set_memory_growth", differs="does nothing: the array library allocates as it does")
-def set_memory_growth(device: Any, enable: bool) -> None:
-    """Nothing: the array library allocates memory as it needs it."""
-
-
-@exported("config.run_functions_eagerly", differs="does nothing: functions run as they are written")
-def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Nothing: functions run as they are written."""
-
-
-@exported("config.functions_run_eagerly")
-def functions_run_eagerly() -> bool:
-    """True: functions run as they are written."""
-    return True
-
-
-@exported("device", differs="a device that is not there is an error; TensorFlow takes the CPU instead")
-@contextmanager
-def device(device_name: Any) -> Iterator[None]:
-    """New tensors are made on a device inside the block: `with tf.device("/GPU:0"): ...`. None changes nothing.
-
-    Raises:
-        RuntimeError: the selected backend has no such device.
-        ValueError: it is no name of a device.
-    """
-    if device_name is None:
-        yield
-        return
-    match = re.search(r"(?:^|/|device:)(CPU|GPU)(?::(\d+|\*))?$", str(device_name), re.IGNORECASE)
-    if match is None:
-        raise ValueError(f"Unknown attribute: {device_name!r} is no name of a device; use '/CPU:0' or '/GPU:0'")
-    kind, number = match[1].upper(), match[2] or "0"
-    backend = tc.get_backend()
-    name = "cpu" if kind == "CPU" else f"cuda:{'0' if number == '*' else number}"
-    if name not in [str(d) for d in backend.devices()]:
-        there = ", ".join(d.name for d in list_logical_devices())
-        raise RuntimeError(
-            f"{device_name}: the backend {backend.name!r} has the devices {there}; another backend is selected with "
-            f"TAPE_BACKEND or tape_core.use_backend"
-        )
-    with tc.use_backend(backend, device=name):
-        yield
-
-
 # -- the rest
 
 
@@ -437,67 +359,6 @@ def timestamp(name: Any = None) -> Any:
 def tuple_(tensors: Any, control_inputs: Any = None, name: Any = None) -> list[Any]:
     """The tensors, as a list."""
     return [t if t is None else _tensor(t) for t in tensors]
-
-
-@exported("print")
-def print_(*inputs: Any, **kwargs: Any) -> None:
-    """Write values to `output_stream`, by default `sys.stderr`: of each dimension the first and the last `summarize`.
-
-    Args:
-        inputs: tensors, and anything else, also nested.
-        output_stream: something with `write`, or `"file://"` and a path, which is appended to.
-        summarize: how many elements; -1 for all. Default 3.
-        sep, end: as those of Python's `print`.
-    """
-    stream, summarize = kwargs.pop("output_stream", sys.stderr), kwargs.pop("summarize", 3)
-    sep, end = kwargs.pop("sep", " "), kwargs.pop("end", "\n")
-    kwargs.pop("name", None)
-    if kwargs:
-        raise ValueError(f"Unrecognized keyword arguments for tf.print: {sorted(kwargs)}")
-    text = sep.join([_shown(value, summarize) for value in inputs]) + end
-    if isinstance(stream, str):
-        with open(stream.removeprefix("file://"), "a") as file:
-            file.write(text)
-    else:
-        stream.write(text)
-
-
-def _shown(value: Any, summarize: int) -> str:
-    if isinstance(value, Value):
-        return _digits(value.numpy(), summarize)
-    if isinstance(value, np.ndarray):
-        return _digits(value, summarize)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {_part(part, summarize)}" for key, part in sorted(value.items())) + "}"
-    if isinstance(value, list | tuple):
-        inner = ", ".join(_part(part, summarize) for part in value)
-        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
-    return str(value)
-
-
-def _part(value: Any, summarize: int) -> str:
-    return repr(value) if isinstance(value, str) else _shown(value, summarize)
-
-
-def _digits(values: Any, summarize: int, indent: int = 1) -> str:
-    if not np.ndim(values):
-        return _number(values)
-    few = summarize >= 0 and len(values) > 2 * summarize
-    rows = [*values[:summarize], None, *values[len(values) - summarize :]] if few else list(values)
-    parts = ["..." if row is None else _digits(row, summarize, indent + 1) for row in rows]
-    gap = " " if np.ndim(values) == 1 else "\n" * (np.ndim(values) - 1) + " " * indent
-    return "[" + gap.join(parts) + "]"
-
-
-def _number(value: Any) -> str:
-    """As TensorFlow writes one: the fewest digits of two choices that give the number back."""
-    if isinstance(value, np.bool_ | bool):
-        return str(int(value))
-    if isinstance(value, np.floating | float):
-        few, many = (15, 17) if np.asarray(value).dtype == np.float64 else (6, 9)
-        text = f"{float(value):.{few}g}"
-        return text if type(value)(text) == value or value != value else f"{float(value):.{many}g}"
-    return str(value)
 
 
 @exported("scalar_mul math.scalar_mul")

@@ -200,7 +200,8 @@ def lu(input: Any, output_idx_type: Any = None) -> Any:
 @op("linalg.lu_solve", "lower_upper rhs; perm", kernel="LuSolve", raw="perm")
 def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False) -> Any:
     """The solutions of systems of which the LU decompositions are given."""
-    return tc.linalg.lu_solve((lower_upper, tc.astype(perm, tc.int64)), rhs)
+    factors = (lower_upper, tc.astype(perm, tc.int64))
+    return tc.linalg.lu_solve(factors, rhs)  # type: ignore[call-arg] # mypy sees the op beneath
 
 
 @op("linalg.matrix_rank", "a", floating=True)

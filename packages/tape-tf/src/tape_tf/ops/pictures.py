@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import native, wrap
+from tape_tf.conversion import native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
+from tape_tf.ops.sampling import generator
 
 
 @op("image.adjust_contrast", "images", kernel="AdjustContrastv2")
@@ -164,3 +166,90 @@ def central_crop(image: Any, central_fraction: float) -> Any:
     height, width = image.shape[-3:-1]
     rows, columns = (int((n - n * central_fraction) / 2) for n in (height, width))
     return image[..., rows : height - rows, columns : width - columns, :]
+
+
+# -- other sizes
+
+
+def _weights(before: int, after: int, antialias: bool) -> Any:
+    """What of each old row goes into each new one: linear interpolation between the middles of pixels."""
+    scale = before / after
+    spread = max(scale, 1.0) if antialias else 1.0
+    middles = (np.arange(after) + 0.5) * scale - 0.5
+    if not antialias:
+        middles = np.clip(middles, 0, before - 1)
+    weights = np.maximum(0.0, 1 - np.abs(middles[:, None] - np.arange(before)) / spread)
+    return (weights / weights.sum(axis=1, keepdims=True)).astype("float32")
+
+
+@op("image.resize", "images", raw="size", differs="bilinear and nearest only")
+def resize(
+    images: Any, size: Any, method: str = "bilinear", preserve_aspect_ratio: bool = False, antialias: bool = False
+) -> Any:
+    """Images of another height and width: float32 by `"bilinear"` interpolation, or the `"nearest"` pixels.
+
+    Raises:
+        ValueError: another method.
+    """
+    height, width = images.shape[-3:-1]
+    rows, columns = static(size)
+    if preserve_aspect_ratio:
+        share = min(rows / height, columns / width)
+        rows, columns = round(height * share), round(width * share)
+    if method == "nearest":
+        places = [
+            native(np.minimum(((np.arange(n) + 0.5) * (old / n)).astype("int64"), old - 1), like=images)
+            for old, n in ((height, rows), (width, columns))
+        ]
+        return tc.take(tc.take(images, places[0], axis=-3), places[1], axis=-2)
+    if method != "bilinear":
+        raise ValueError(f"image.resize: method must be 'bilinear' or 'nearest', got {method!r}")
+    x = tc.astype(images, tc.float32)
+    down, across = (native(_weights(old, n, antialias), like=x) for old, n in ((height, rows), (width, columns)))
+    return tc.einsum("oh,...hwc,pw->...opc", down, x, across)  # type: ignore[call-arg, arg-type] # mypy sees the op beneath
+
+
+# -- at random
+
+
+def _flip(names: str, axis: int, doc: str) -> None:
+    @op(names, "image", raw="seed", differs="other random numbers than TensorFlow's")
+    def flip(image: Any, seed: Any = None) -> Any:
+        if image.ndim == 3:
+            return tc.flip(image, axis=axis) if generator(seed).uniform(()).item() < 0.5 else image
+        chosen = (
+            generator(seed).uniform((image.shape[0], 1, 1, 1), backend=image.backend.root, device=image.device) < 0.5
+        )
+        return tc.where(chosen, tc.flip(image, axis=axis), image)
+
+    flip.__doc__ = doc
+
+
+_flip("image.random_flip_left_right", -2, "Each image mirrored, or not.")
+_flip("image.random_flip_up_down", -3, "Each image upside down, or not.")
+
+
+@exported("image.random_brightness", "other random numbers than TensorFlow's")
+def random_brightness(image: Any, max_delta: float, seed: Any = None) -> Any:
+    """A number up to `max_delta` added, or subtracted."""
+    if max_delta < 0:
+        raise ValueError("max_delta must be non-negative.")
+    return adjust_brightness(image, generator(seed).uniform((), low=-max_delta, high=max_delta).item())
+
+
+@exported("image.random_contrast", "other random numbers than TensorFlow's")
+def random_contrast(image: Any, lower: float, upper: float, seed: Any = None) -> Any:
+    """The contrast times a number between `lower` and `upper`."""
+    if not 0 <= lower < upper:
+        raise ValueError("upper must be > lower, and lower must be non-negative")
+    return adjust_contrast(image, generator(seed).uniform((), low=lower, high=upper).item())
+
+
+@exported("image.random_crop", "other random numbers than TensorFlow's")
+def random_crop(value: Any, size: Any, seed: Any = None, name: Any = None) -> Any:
+    """A part of this size, anywhere in the tensor."""
+    x, lengths = native(value), tuple(static(size))
+    if len(lengths) != x.ndim or any(n > m for n, m in zip(lengths, x.shape, strict=True)):
+        raise ValueError(f"Need value.shape >= size, got {x.shape} and {lengths}")
+    starts = [int(generator(seed).integers(0, m - n + 1)) for n, m in zip(lengths, x.shape, strict=True)]
+    return wrap(x[tuple(slice(start, start + n) for start, n in zip(starts, lengths, strict=True))])

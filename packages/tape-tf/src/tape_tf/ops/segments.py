@@ -123,3 +123,13 @@ def confusion_matrix(
 def invert_permutation(x: Any) -> Any:
     """Where each number stands in a permutation."""
     return tc.astype(tc.argsort(x), x.dtype)
+
+
+@op("histogram_fixed_width", "values", raw="value_range")
+def histogram_fixed_width(values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32.native) -> Any:
+    """How many values are in each of `nbins` bins of one width; those outside are in the first or the last."""
+    low, high = (float(native(end)) for end in value_range)
+    n = static(nbins)
+    places = tc.floor((tc.reshape(values, (-1,)) - low) * (n / (high - low)))
+    ids = tc.astype(tc.clip(places, 0, n - 1), tc.int64)
+    return tc.segment_sum(tc.ones_like(ids, dtype=dtype), ids, n)

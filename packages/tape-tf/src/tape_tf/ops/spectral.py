@@ -129,3 +129,43 @@ def stft(
     if window_fn is not None:
         frames = frames * native(window_fn(length, dtype=dtypes.of(frames.dtype)))
     return wrap(tc.fft.rfft(frames, n=size))
+
+
+@op("signal.dct", "input", raw="n axis")
+def dct(input: Any, type: int = 2, n: Any = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The discrete cosine transform of type 2 or 3 along the last dimension; of a length `n`, cut or padded to it."""
+    return _cosine(input, type, static(n), axis, norm)
+
+
+@op("signal.idct", "input", raw="n axis")
+def idct(input: Any, type: int = 2, n: Any = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of :func:`dct`; without `norm="ortho"` but for the factor `2 * n`."""
+    return _cosine(input, {2: 3, 3: 2}.get(type, type), static(n), axis, norm)
+
+
+def _cosine(x: tc.Tensor, kind: int, n: int | None, axis: int, norm: str | None) -> tc.Tensor:
+    if kind not in (2, 3):
+        raise ValueError(f"type must be 2 or 3, got {kind}")
+    if axis not in (-1, x.ndim - 1):
+        raise ValueError(f"axis must be -1, got {axis}")
+    if norm not in (None, "ortho"):
+        raise ValueError(f"Unknown normalization: {norm}")
+    length = x.shape[-1] if n is None else n
+    x = tc.pad(x[..., :length], [(0, 0)] * (x.ndim - 1) + [(0, max(0, length - x.shape[-1]))])
+    numbers = tc.arange(length, dtype=tc.float64, backend=x.backend.root, device=x.device)
+    angles = numbers * (math.pi / (2 * length))
+    cos, sin = (tc.astype(f(angles), x.dtype) for f in (tc.cos, tc.sin))
+    first, rest = (math.sqrt(1 / length), math.sqrt(2 / length)) if norm else (1.0, 1.0 if kind == 2 else 2.0)
+    scale = tc.astype(tc.where(numbers == 0, first, rest), x.dtype)
+    if kind == 2:
+        found = tc.fft.rfft(x, n=2 * length)[..., :length]
+        return (tc.real(found) * cos + tc.imag(found) * sin) * scale * (1.0 if norm else 2.0)
+    x = x * scale
+    # The real part of the sum of x exp(i angle).
+    spectrum = tc.astype(x * cos, _complex_of(x)) + 1j * tc.astype(x * sin, _complex_of(x))
+    padded = tc.pad(spectrum, [(0, 0)] * (x.ndim - 1) + [(0, length)])
+    return tc.real(tc.fft.ifft(padded, n=2 * length)[..., :length]) * (2 * length)
+
+
+def _complex_of(x: tc.Tensor) -> tc.DType:
+    return tc.complex128 if x.dtype is tc.float64 else tc.complex64
