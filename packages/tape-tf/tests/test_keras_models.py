@@ -256,7 +256,7 @@ def test_weights_in_a_file(tmp_path: Path) -> None:
     other(x)
     with pytest.raises(ValueError, match=r"'hidden.kernel' has shape \(4, 3\); the variable has \(4, 5\)"):
         other.load_weights(path)
-    with pytest.raises(ValueError, match="'hidden' \\(Dense\\).* no Variables yet"):
+    with pytest.raises(ValueError, match=r"'hidden' \(Dense\).* no Variables yet"):
         Twice().load_weights(path)
     with pytest.raises(FileExistsError, match="already"):
         first.save_weights(path, overwrite=False)
@@ -275,9 +275,7 @@ def test_get_and_set_weights() -> None:
     layer.set_weights([[[1.0, 2.0]], [3.0, 4.0]])
     np.testing.assert_array_equal(layer([[1.0]]), [[4.0, 6.0]])
     assert [w.tolist() for w in layer.get_weights()] == [[[1.0, 2.0]], [3.0, 4.0]]
-    with pytest.raises(
-        ValueError, match=r"weight shape \(1, 2\) is not compatible with provided weight shape \(2, 2\)"
-    ):
+    with pytest.raises(ValueError, match=r"weight shape \(1, 2\) is not compatible with provided .* \(2, 2\)"):
         layer.set_weights([np.ones((2, 2)), np.ones(2)])
     with pytest.raises(ValueError, match="was expecting 2 weights"):
         layer.set_weights([np.ones((1, 2))])

@@ -318,20 +318,11 @@ def losses(tf: Any) -> Any:
     sparse = kinds.SparseCategoricalCrossentropy(from_logits=True)
     found.append([sparse(numbers, X), sparse(numbers[:, 0].astype("float32"), X, weights)])
     found.append(kinds.MeanSquaredError()(X[:, 0], X[:, 1:2]))  # (6,) with (6, 1)
-    for name in [
-        "MeanAbsolutePercentageError",
-        "MeanSquaredLogarithmicError",
-        "LogCosh",
-        "CosineSimilarity",
-        "Hinge",
-        "SquaredHinge",
-        "CategoricalHinge",
-        "KLDivergence",
-        "Poisson",
-    ]:
-        found.append(
-            [getattr(kinds, name)()(p, q), getattr(kinds, name)()(*map(tf.constant, ([[0.0, 1.0]], [[0.3, 0.4]])))]
-        )
+    names = "MeanAbsolutePercentageError MeanSquaredLogarithmicError LogCosh CosineSimilarity Hinge SquaredHinge"
+    signs = tf.constant([[0.0, 1.0]]), tf.constant([[0.3, 0.4]])
+    for name in (*names.split(), "CategoricalHinge", "KLDivergence", "Poisson"):
+        loss = getattr(kinds, name)()
+        found += [[loss(p, q), loss(*signs)]]
     found.append([kinds.mae(p, q), kinds.binary_crossentropy(p, q, axis=0)])
     return found
 

@@ -4,6 +4,7 @@ from tape_tf.keras import (
     absences,  # noqa: F401  # says what there is instead of names that are absent
     activations,
     backend,
+    backend_functions,  # noqa: F401 - publishes what backend.py shows, as those below do for theirs
     callbacks,
     config,
     constraints,

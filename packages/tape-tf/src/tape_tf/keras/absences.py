@@ -22,7 +22,7 @@ _LAYERS = {
     "RNN StackedRNNCells GRUCell LSTMCell SimpleRNNCell SimpleRNN ConvLSTM1D ConvLSTM2D ConvLSTM3D": _LOOP,
     "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper": "use the layers of tape_nn, or one of your own",
     "Masking": "there are no masks: use tf.where, or sample weights",
-    "Attention AdditiveAttention GroupQueryAttention": "use MultiHeadAttention, or tape_core.scaled_dot_product_attention",
+    "Attention AdditiveAttention GroupQueryAttention": "use MultiHeadAttention",
     "Wrapper": "hold the layer as an attribute of a layer of your own",
     "InputSpec": "check inputs in `build`",
     "STFTSpectrogram MelSpectrogram": "use tf.signal.fft on frames",
@@ -70,9 +70,11 @@ _OTHERS = {
 }
 
 _FUNCTIONS = (
-    "losses.CTC losses.Circle losses.Dice losses.Tversky losses.BinaryFocalCrossentropy losses.CategoricalFocalCrossentropy "
+    "losses.CTC losses.Circle losses.Dice losses.Tversky losses.BinaryFocalCrossentropy "
+    "losses.CategoricalFocalCrossentropy "
     "losses.CategoricalGeneralizedCrossEntropy losses.ctc losses.circle losses.dice losses.tversky "
-    "losses.binary_focal_crossentropy losses.categorical_focal_crossentropy losses.categorical_generalized_cross_entropy "
+    "losses.binary_focal_crossentropy losses.categorical_focal_crossentropy "
+    "losses.categorical_generalized_cross_entropy "
     "metrics.BinaryIoU metrics.ConcordanceCorrelation metrics.F1Score metrics.FBetaScore metrics.IoU metrics.MeanIoU "
     "metrics.OneHotIoU metrics.OneHotMeanIoU metrics.PearsonCorrelation metrics.PrecisionAtRecall metrics.R2Score "
     "metrics.RecallAtPrecision metrics.SensitivityAtSpecificity metrics.SpecificityAtSensitivity "

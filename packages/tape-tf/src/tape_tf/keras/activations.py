@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
+
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
@@ -101,7 +102,32 @@ _BY_NAME: dict[str, Function] = {
     and getattr(value, "__module__", None) == __name__
 }  # fmt: skip
 
-__all__ = sorted([*_BY_NAME, "get"])
+__all__ = [
+    "elu",
+    "exponential",
+    "gelu",
+    "get",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_swish",
+    "hard_tanh",
+    "leaky_relu",
+    "linear",
+    "log_sigmoid",
+    "log_softmax",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "softsign",
+    "swish",
+    "tanh",
+    "tanh_shrink",
+]
 
 
 def get(identifier: Function | str | None) -> Function:

@@ -262,7 +262,7 @@ class ModelCheckpoint(_OfTapeNN):
         super().__init__()
         if not save_weights_only:
             raise ValueError(
-                "ModelCheckpoint: only weights can be saved: pass save_weights_only=True, and read them with load_weights"
+                "ModelCheckpoint writes weights: pass save_weights_only=True, and read them with load_weights"
             )
         if save_freq != "epoch":
             raise ValueError(f"ModelCheckpoint: save_freq must be 'epoch'; got {save_freq!r}")
@@ -392,7 +392,7 @@ class CSVLogger(Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._with_head = not (self.append and os.path.exists(self.filename) and os.path.getsize(self.filename))
-        self._file = open(self.filename, "a" if self.append else "w", newline="", encoding="utf-8")
+        self._file = open(self.filename, "a" if self.append else "w", newline="", encoding="utf-8")  # noqa: SIM115
         self._writer = None
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tape_tf.conversion import convert_to_tensor
-from tape_tf.keras.losses import Loss, as_loss, get as get_loss
-from tape_tf.keras.metrics import Mean, Metric, as_metric, get as get_metric
+from tape_tf.keras.losses import Loss, as_loss
+from tape_tf.keras.losses import get as get_loss
+from tape_tf.keras.metrics import Mean, Metric, as_metric
+from tape_tf.keras.metrics import get as get_metric
 from tape_tf.keras.structures import leaves
 
 

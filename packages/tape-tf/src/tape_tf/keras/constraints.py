@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import tape_core as tc
+
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import epsilon
 from tape_tf.keras.naming import by_name

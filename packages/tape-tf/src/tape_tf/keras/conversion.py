@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tape_core as tc
+
 from tape_tf import dtypes
 from tape_tf.conversion import native
 from tape_tf.keras.backend import floatx

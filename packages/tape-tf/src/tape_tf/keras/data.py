@@ -74,8 +74,8 @@ class Batches:
                 done += 1
             if self._steps is not None and done < self._steps:
                 warnings.warn(
-                    f"Your input ran out of data after {done} of {self._steps} batches; interrupting training. Make sure "
-                    "that your dataset or generator can generate `steps_per_epoch * epochs` batches: use repeat()",
+                    f"Your input ran out of data after {done} of {self._steps} batches; interrupting training. Make "
+                    "sure that your dataset or generator can generate `steps_per_epoch * epochs` batches: use repeat()",
                     stacklevel=2,
                 )
                 run.model.stop_training = True
@@ -150,7 +150,8 @@ def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps
     for name, value in (("y", y), ("sample_weight", sample_weight), ("batch_size", batch_size)):
         if value is not None:
             raise ValueError(
-                f"{name} must not be given when x is a {type(x).__name__}: its batches are (x, y) or (x, y, sample_weight)"
+                f"{name} must not be given when x is a {type(x).__name__}: its batches are (x, y) or "
+                "(x, y, sample_weight)"
             )
     return Batches(x, steps)
 
@@ -170,9 +171,8 @@ def _tensors_of(part: Any) -> Any:
         return None
     if isinstance(part, dict):
         return {key: _tensors_of(value) for key, value in part.items()}
-    if isinstance(part, list | tuple) and any(is_array(value) or hasattr(value, "__array__") for value in part):
-        if all(getattr(value, "ndim", 0) for value in part):
-            return tuple([_tensors_of(value) for value in part])
+    if isinstance(part, list | tuple) and all(getattr(value, "ndim", 0) for value in part):
+        return tuple([_tensors_of(value) for value in part])  # several inputs, and not numbers written out
     return autocast(part.native if isinstance(part, Value) else part, floatx())
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import tape_core as tc
 import tape_nn as nn
 from tape_core.random import global_rng
+
 from tape_tf.conversion import native, wrap
 from tape_tf.dtypes import as_dtype, native_dtype
 from tape_tf.keras.backend import floatx
@@ -215,8 +216,42 @@ _BY_NAME: dict[str, type[Initializer]] = {
 }  # fmt: skip
 _BY_NAME |= {kind.__name__: kind for kind in _BY_NAME.values()}
 
-__all__ = sorted({"Initializer", "IdentityInitializer", "OrthogonalInitializer", "get"}
-                 | {name for name, value in list(globals().items()) if value in _BY_NAME.values()})  # fmt: skip
+__all__ = [
+    "Constant",
+    "GlorotNormal",
+    "GlorotUniform",
+    "HeNormal",
+    "HeUniform",
+    "Identity",
+    "IdentityInitializer",
+    "Initializer",
+    "LecunNormal",
+    "LecunUniform",
+    "Ones",
+    "Orthogonal",
+    "OrthogonalInitializer",
+    "RandomNormal",
+    "RandomUniform",
+    "TruncatedNormal",
+    "VarianceScaling",
+    "Zeros",
+    "constant",
+    "get",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "identity",
+    "lecun_normal",
+    "lecun_uniform",
+    "ones",
+    "orthogonal",
+    "random_normal",
+    "random_uniform",
+    "truncated_normal",
+    "variance_scaling",
+    "zeros",
+]
 
 
 def get(identifier: InitializerLike | None) -> Any:

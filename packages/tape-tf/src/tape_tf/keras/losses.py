@@ -15,6 +15,7 @@ from typing import Any
 
 import tape_core as tc
 import tape_nn as nn
+
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import cast, class_numbers, same_rank
@@ -60,7 +61,10 @@ categorical_crossentropy = _function(nn.losses.categorical_crossentropy, "The cr
 def binary_crossentropy(
     y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Any:
-    """The cross-entropy of yes-or-no questions, the mean along `axis`. See :func:`tape_nn.losses.binary_crossentropy`."""
+    """The cross-entropy of yes-or-no questions, the mean along `axis`.
+
+    See :func:`tape_nn.losses.binary_crossentropy`.
+    """
     truth, prediction = _floats(y_true, y_pred)
     if axis != -1:
         truth, prediction = (tc.moveaxis(x, axis, -1) for x in (truth, prediction))
@@ -289,7 +293,55 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     if list(inspect.signature(value).parameters)[:2] == ["y_true", "y_pred"]
 }
 
-__all__ = sorted([*_FUNCTIONS, *_CLASSES, "Loss", "get"])
+__all__ = [
+    "KLD",
+    "MAE",
+    "MAPE",
+    "MSE",
+    "MSLE",
+    "BinaryCrossentropy",
+    "CategoricalCrossentropy",
+    "CategoricalHinge",
+    "CosineSimilarity",
+    "Hinge",
+    "Huber",
+    "KLDivergence",
+    "LogCosh",
+    "Loss",
+    "LossFunctionWrapper",
+    "MeanAbsoluteError",
+    "MeanAbsolutePercentageError",
+    "MeanSquaredError",
+    "MeanSquaredLogarithmicError",
+    "Poisson",
+    "SparseCategoricalCrossentropy",
+    "SquaredHinge",
+    "binary_crossentropy",
+    "categorical_crossentropy",
+    "categorical_hinge",
+    "class_numbers",
+    "cosine_similarity",
+    "get",
+    "hinge",
+    "huber",
+    "kl_divergence",
+    "kld",
+    "kullback_leibler_divergence",
+    "log_cosh",
+    "logcosh",
+    "mae",
+    "mape",
+    "mean_absolute_error",
+    "mean_absolute_percentage_error",
+    "mean_squared_error",
+    "mean_squared_logarithmic_error",
+    "mse",
+    "msle",
+    "poisson",
+    "same_rank",
+    "sparse_categorical_crossentropy",
+    "squared_hinge",
+]
 
 
 def get(identifier: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
+
 from tape_tf.conversion import convert_to_tensor, native, wrap
 from tape_tf.keras import initializers, losses
 from tape_tf.keras.backend import floatx
@@ -435,17 +436,62 @@ _BY_NAME: dict[str, Any] = {
     **dict.fromkeys(("mae", "MAE"), MeanAbsoluteError),
 }
 
-_OF_LOSSES = (
-    "KLD", "MAE", "MAPE", "MSE", "MSLE", "binary_crossentropy", "categorical_crossentropy", "categorical_hinge", "hinge",
-    "huber", "kld", "kullback_leibler_divergence", "logcosh", "mae", "mape", "mse", "msle", "poisson",
-    "sparse_categorical_crossentropy", "squared_hinge",
-)  # fmt: skip
-_OF_EXAMPLES = (
-    binary_accuracy, categorical_accuracy, sparse_categorical_accuracy, sparse_top_k_categorical_accuracy,
-    top_k_categorical_accuracy,
-)  # fmt: skip
-
-__all__ = sorted([*_CLASSES, *_OF_LOSSES, *(function.__name__ for function in _OF_EXAMPLES), "get"])
+__all__ = [
+    "AUC",
+    "KLD",
+    "MAE",
+    "MAPE",
+    "MSE",
+    "MSLE",
+    "Accuracy",
+    "BinaryAccuracy",
+    "BinaryCrossentropy",
+    "CategoricalAccuracy",
+    "CategoricalCrossentropy",
+    "CategoricalHinge",
+    "CosineSimilarity",
+    "Hinge",
+    "KLDivergence",
+    "LogCoshError",
+    "Mean",
+    "MeanAbsoluteError",
+    "MeanAbsolutePercentageError",
+    "MeanMetricWrapper",
+    "MeanSquaredError",
+    "MeanSquaredLogarithmicError",
+    "Metric",
+    "Poisson",
+    "Precision",
+    "Recall",
+    "RootMeanSquaredError",
+    "SparseCategoricalAccuracy",
+    "SparseCategoricalCrossentropy",
+    "SparseTopKCategoricalAccuracy",
+    "SquaredHinge",
+    "Sum",
+    "TopKCategoricalAccuracy",
+    "binary_accuracy",
+    "binary_crossentropy",
+    "categorical_accuracy",
+    "categorical_crossentropy",
+    "categorical_hinge",
+    "get",
+    "hinge",
+    "huber",
+    "kld",
+    "kullback_leibler_divergence",
+    "logcosh",
+    "mae",
+    "mape",
+    "mse",
+    "msle",
+    "poisson",
+    "sparse_categorical_accuracy",
+    "sparse_categorical_crossentropy",
+    "sparse_top_k_categorical_accuracy",
+    "squared_hinge",
+    "top_k_categorical_accuracy",
+]
 
 
 def get(identifier: Any) -> Any:

@@ -253,7 +253,7 @@ class Sequential(Model):
     ([8, 2], 4)
 
     Args:
-        layers: layers, where a `tf.keras.Input` comes first if the shape of inputs is to be known before the first call.
+        layers: layers, with a `tf.keras.Input` first if the shape of inputs is to be known before the first call.
         name: by default "sequential".
     """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
+
 from tape_tf.conversion import wrap
 from tape_tf.tensor import Value
 

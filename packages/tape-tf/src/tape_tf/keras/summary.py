@@ -6,6 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def summary_table(
         width, positions = 100, [0.405, 0.72, 0.90, 1.0]
     width = line_length or min(width, shutil.get_terminal_size().columns - 4)
     edges = [0, *(int(position * width) for position in positions)]
-    widths = [b - a for a, b in zip(edges, edges[1:], strict=False)]
+    widths = [b - a for a, b in pairwise(edges)]
     rows = [row if show_trainable else row[:3] for layer in _shown(model) for row in _rows(layer, "", expand_nested)]
     lines = [f'Model: "{model.name}"', *_table(head, rows, widths), *_totals(model)]
     text = "\n".join(lines)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import tape_core as tc
+
 from tape_tf import dtypes
 from tape_tf.conversion import wrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import leaves, mapped
 from tape_tf.shapes import TensorShape
-
 
 _PROBES = ((2, 64), (3, 128))
 
@@ -56,8 +56,8 @@ class KerasTensor:
 
     def __tf_tensor__(self, *args: Any) -> Any:
         raise ValueError(
-            "A KerasTensor cannot be used as input to a TensorFlow function: it has no value yet. Use it in a layer, such "
-            "as tf.keras.layers.Lambda(lambda x: ...), or in the call of a layer of your own"
+            "A KerasTensor cannot be used as input to a TensorFlow function: it has no value yet. Use it in a "
+            "layer, such as tf.keras.layers.Lambda(lambda x: ...), or in the call of a layer of your own"
         )
 
     __array__ = __tf_tensor__

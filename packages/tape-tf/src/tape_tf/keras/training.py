@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -296,10 +296,10 @@ class Trainer:
 
     def _evaluate(self, data: Batches, callbacks: CallbackList) -> dict[str, float]:
         self.reset_metrics()
-        callbacks.call("on_test_begin")
+        callbacks.call("on_test_begin", {})
         logs: dict[str, float] = {}
         for k, batch in enumerate(data.once()):
-            callbacks.call("on_test_batch_begin", k)
+            callbacks.call("on_test_batch_begin", k, {})
             logs = as_numbers(self.test_step(_given(batch)))
             callbacks.call("on_test_batch_end", k, logs)
         if not logs:
@@ -320,15 +320,15 @@ class Trainer:
         verbose = _verbosity(verbose)
         shown = [Progress(verbose)] if verbose else []
         called = CallbackList([*shown, *_listed(callbacks)], self, {"verbose": verbose, "steps": data.length})
-        called.call("on_predict_begin")
+        called.call("on_predict_begin", {})
         parts = []
         for k, batch in enumerate(data.once()):
-            called.call("on_predict_batch_begin", k)
+            called.call("on_predict_batch_begin", k, {})
             parts.append(mapped(np.asarray, self.predict_step(_given(batch))))
-            called.call("on_predict_batch_end", k, None)
+            called.call("on_predict_batch_end", k, {})
         if not parts:
             raise ValueError("predict: the data have no batches")
-        called.call("on_predict_end")
+        called.call("on_predict_end", {})
         return _joined(parts)
 
     def train_on_batch(
@@ -385,14 +385,14 @@ class _Run:
         return {}
 
     def on_train_begin(self, run: Any) -> None:
-        self.callbacks.call("on_train_begin")
+        self.callbacks.call("on_train_begin", {})
 
     def on_epoch_begin(self, run: Any) -> None:
         self.model.reset_metrics()
-        self.callbacks.call("on_epoch_begin", self.first + run.epoch)
+        self.callbacks.call("on_epoch_begin", self.first + run.epoch, {})
 
     def on_batch_begin(self, run: Any) -> None:
-        self.callbacks.call("on_train_batch_begin", run.batch)
+        self.callbacks.call("on_train_batch_begin", run.batch, {})
 
     def on_batch_end(self, run: Any) -> None:
         self.callbacks.call("on_train_batch_end", run.batch - 1, dict(self.logs))

@@ -50,7 +50,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     if numbers.ndim > 1 and numbers.shape[-1] == 1:
         numbers = numbers[..., 0]
     count = int(numbers.max()) + 1 if num_classes is None else num_classes
-    if numbers.size and not (0 <= numbers.min() and numbers.max() < count):
+    if numbers.size and not (numbers.min() >= 0 and numbers.max() < count):
         raise ValueError(
             f"to_categorical: class numbers must be from 0 to {count - 1}; got {numbers.min()} to {numbers.max()}"
         )

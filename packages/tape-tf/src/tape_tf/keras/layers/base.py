@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import tape_nn as nn
+
 from tape_tf import dtypes
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras import constraints, initializers, regularizers
@@ -468,8 +469,8 @@ class Layer(Module):
         variables = self.variables
         if len(weights) != len(variables):
             raise ValueError(
-                f"You called `set_weights(weights)` on layer '{self.name}' with a weight list of length {len(weights)}, "
-                f"but the layer was expecting {len(variables)} weights."
+                f"You called `set_weights(weights)` on layer '{self.name}' with a weight list of length "
+                f"{len(weights)}, but the layer was expecting {len(variables)} weights."
             )
         values = [np.asarray(unwrap(value)) for value in weights]
         for variable, value in zip(variables, values, strict=True):

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
+
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.backend import layout
@@ -314,9 +315,8 @@ def _tuple(value: Any, rank: int) -> tuple[int, ...]:
 def _padding(padding: Any, kernel: Any = None, dilation: Any = None) -> Any:
     """Keras' padding in the core's terms."""
     name = padding.lower() if isinstance(padding, str) else padding
-    if name == "causal" and kernel is not None:
-        if len(kernel) == 1:
-            return [((kernel[0] - 1) * dilation[0], 0)]
+    if name == "causal" and kernel is not None and len(kernel) == 1:
+        return [((kernel[0] - 1) * dilation[0], 0)]
     if name not in ("valid", "same"):
         raise ValueError(f"padding must be 'valid' or 'same' (in Conv1D also 'causal'); got {padding!r}")
     return name

@@ -8,6 +8,7 @@ from typing import Any
 
 import tape_core as tc
 import tape_nn as nn
+
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer
@@ -150,7 +151,10 @@ class Embedding(Native):
 
 
 class Dropout(Native):
-    """In training each element is 0 with probability `rate`, else divided by `1 - rate`: see :class:`tape_nn.Dropout`."""
+    """In training each element is 0 with probability `rate`, else divided by `1 - rate`.
+
+    See :class:`tape_nn.Dropout`.
+    """
 
     def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
         if not isinstance(rate, int | float) or not 0 <= rate <= 1:

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any, ClassVar
 
 import tape_core as tc
+
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.layers.base import Layer
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 import tape_nn as nn
+
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
 from tape_tf.keras.conversion import cast
@@ -17,8 +18,8 @@ from tape_tf.keras.layers.native import Native
 class BatchNormalization(Native):
     """Each channel less its mean, divided by its standard deviation: see :class:`tape_nn.BatchNorm`.
 
-    In training they are those of the batch, which the moving ones follow; otherwise, and where `trainable` is False, the
-    moving ones.
+    In training they are those of the batch, which the moving ones follow; otherwise, and where `trainable` is False,
+    the moving ones.
 
     >>> import tape_tf as tf
     >>> layer = tf.keras.layers.BatchNormalization(momentum=0.5)

@@ -6,6 +6,7 @@ from typing import Any
 
 import tape_core as tc
 import tape_nn as nn
+
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer

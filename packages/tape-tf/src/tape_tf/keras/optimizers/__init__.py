@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
+
 from tape_tf.conversion import convert_to_tensor, unwrap, wrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name, by_name
@@ -199,8 +200,8 @@ class Optimizer:
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise TypeError(
-                    "apply_gradients takes (gradient, variable) pairs, such as zip(gradients, variables); got an element "
-                    f"of type {type(pair).__name__!r}"
+                    "apply_gradients takes (gradient, variable) pairs, such as zip(gradients, variables); got an "
+                    f"element of type {type(pair).__name__!r}"
                 )
         return self._apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
 
@@ -222,8 +223,8 @@ class Optimizer:
         for gradient, variable in zip(gradients, variables, strict=True):
             if not isinstance(variable, Variable):
                 raise TypeError(
-                    "apply_gradients takes (gradient, variable) pairs; the second of this pair is no tf.Variable but of "
-                    f"type {type(variable).__name__!r}"
+                    "apply_gradients takes (gradient, variable) pairs; the second of this pair is no tf.Variable "
+                    f"but of type {type(variable).__name__!r}"
                     + (". Are the two swapped?" if isinstance(gradient, Variable) else "")
                 )
         if not self.built:
@@ -232,8 +233,9 @@ class Optimizer:
         for variable in variables:
             if id(variable) not in known:
                 raise ValueError(
-                    f"Unknown variable: {variable!r}. This optimizer can only be called for the variables it was originally "
-                    "built with. When working with a new set of variables, you should recreate a new optimizer instance."
+                    f"Unknown variable: {variable!r}. This optimizer can only be called for the variables it was "
+                    "originally built with. When working with a new set of variables, you should recreate a new "
+                    "optimizer instance."
                 )
         natives = [unwrap(gradient) for gradient in gradients]
         if self.loss_scale_factor is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import tape_nn as nn
+
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.keras.backend import floatx
 
