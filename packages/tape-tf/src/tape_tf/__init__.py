@@ -89,5 +89,6 @@ for _name in ("constant", "ones", "random_normal", "random_uniform", "zeros"):
     _export(f"{_name}_initializer", getattr(keras.initializers, _name))
 for _name in ("initializers", "losses", "metrics", "optimizers"):
     _export(_name, getattr(keras, _name))
+keras.backend_functions.publish()
 _publish()
 __getattr__ = _absent("")
