@@ -327,6 +327,9 @@ def test_as_a_sequence() -> None:
         len(a)
     with pytest.raises(ValueError, match="truth value of an array"):
         bool(x)
+    for kind in (float, int, complex):
+        with pytest.raises(TypeError, match=r"one element.*shape \(2,\)"):
+            kind(x)
 
 
 # -- what is an object

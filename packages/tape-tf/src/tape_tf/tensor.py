@@ -85,13 +85,19 @@ class Value:
         return bool(self._now())
 
     def __int__(self) -> int:
-        return int(self._now())
+        return int(self._only())
 
     def __float__(self) -> float:
-        return float(self._now())
+        return float(self._only())
 
     def __complex__(self) -> complex:
-        return complex(self._now())
+        return complex(self._only())
+
+    def _only(self) -> tc.Tensor:
+        """The value, of one element."""
+        if self.native.size != 1:
+            raise TypeError(f"only a tensor of one element is a Python number; this one has the shape {self.shape}")
+        return self._now()
 
     def __index__(self) -> int:
         return self._now().__index__()
