@@ -13,6 +13,7 @@ import tape_core as tc
 import tape_nn as nn
 import tape_tf as tf
 from tape_tf.names import status
+from tape_tf.names_page import tensorflow_names
 
 
 def same(found: Any, expected: Any) -> None:
@@ -303,3 +304,34 @@ def test_every_function_takes_a_name() -> None:
     tf.reshape(x, [1], "a")
     tf.zeros([1], name="a")
     tf.concat([x, x], 0, "a")
+
+
+@pytest.mark.parametrize("space", ["tf", "tf.math", "tf.linalg", "tf.nn", "tf.random", "tf.signal", "tf.debugging"])
+def test_every_absent_name_says_what_there_is_instead(space: str) -> None:
+    names = tensorflow_names().get(space, [])
+    full = [f"{space}.{name}".removeprefix("tf.") for name in names]
+    assert [name for name in full if status(name) == ("absent", "")] == []
+
+
+def test_names_of_gradient_tape_code_are_there() -> None:
+    """Those that tutorials, guides and tests use most, but for strings, ragged and sparse tensors."""
+    most_used = """
+        GradientTape Variable constant custom_gradient autodiff.ForwardAccumulator ones reduce_sum gather IndexedSlices
+        recompute_grad cast float32 convert_to_tensor zeros stop_gradient reduce_mean exp complex128 random.normal
+        random.uniform int32 multiply reduce_max sin UnconnectedGradients concat identity nn.relu reshape square stack
+        add cos math.log matmul nn.elu nn.embedding_lookup reduce_prod round tanh transpose Module abs argmax float64
+        where grad_pass_through image.adjust_contrast math.argmax nn.sigmoid Tensor clip_by_norm clip_by_value einsum
+        is_tensor linspace math.conj math.real math.square nest.flatten nn.softmax_cross_entropy_with_logits
+        nn.softplus norm range while_loop add_n cond eye gather_nd int64 linalg.solve math.add math.imag math.is_nan
+        math.sin math.top_k nn.leaky_relu nn.softmax ones_like pad sigmoid sort split tensordot unstack argsort bfloat16
+        complex cumsum debugging.assert_near debugging.assert_positive device errors.InvalidArgumentError fill float16
+        floor linalg.matmul math.angle math.ceil math.cumprod math.divide_no_nan math.multiply math.reduce_sum math.rint
+        math.rsqrt math.xdivy math.xlogy maximum minimum nest.map_structure nest.pack_sequence_as newaxis nn.conv2d
+        nn.gelu nn.max_pool3d nn.relu6 nn.selu nn.sigmoid_cross_entropy_with_logits nn.silu
+        nn.sparse_softmax_cross_entropy_with_logits nn.tanh one_hot rank reduce_min shape sign size sqrt subtract tan
+        zeros_like linalg.global_norm function random.set_seed reduce_all broadcast_to clip_by_global_norm expand_dims
+        linalg.band_part linalg.cholesky linalg.det linalg.diag_part linalg.inv linalg.trace map_fn math.segment_sum
+        math.unsorted_segment_sum nn.dropout numpy_function py_function random.shuffle repeat reverse roll scatter_nd
+        signal.fft squeeze tensor_scatter_nd_add tile
+    """
+    assert [name for name in most_used.split() if status(name)[0] == "absent"] == []

@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, Literal, TypeVar
 
+from tape_tf.absences import ABSENT
+
 Status = Literal["supported", "different", "absent"]
 
 _published: dict[str, Any] = {}
@@ -81,79 +83,6 @@ def status(name: str) -> tuple[Status, str]:
             return "absent", instead(name)
     note = _differences.get(name) or getattr(value, "__dict__", {}).get("__tf_differs__", "")
     return ("different" if note else "supported"), note
-
-
-_GRAPH = "there are no graphs and sessions: code runs as it is written"
-_STRINGS = "there are no tensors of strings: use Python's str and bytes, and tensors of what they are encoded to"
-_SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, tape_core.sparse_jacobian for Jacobians"
-_FILES = "there is no input from files: read them with Python or NumPy, and use tf.data.Dataset.from_tensor_slices"
-_DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
-_SAVING = "models are saved with model.save, weights with save_weights, other Variables with tf.train.Checkpoint"
-_COMPILER = "there is no graph compiler"
-_QUANTIZED = "there are no quantized types"
-
-ABSENT: dict[str, str] = {
-    "ragged": "there are no ragged tensors: pad to one length, and use a mask",
-    "RaggedTensor": "there are no ragged tensors: pad to one length, and use a mask",
-    "RaggedTensorSpec": "there are no ragged tensors",
-    "strings": _STRINGS,
-    "string": _STRINGS,
-    "as_string": _STRINGS,
-    "sparse": _SPARSE,
-    "SparseTensor": _SPARSE,
-    "SparseTensorSpec": _SPARSE,
-    "Session": _GRAPH,
-    "compat": "there is no TensorFlow 1: " + _GRAPH,
-    "placeholder": _GRAPH + "; use arguments of a function",
-    "global_variables_initializer": "Variables have their value from the start",
-    "gradients": "use tf.GradientTape",
-    "hessians": "use nested tf.GradientTape, tape.jacobian, or tape_core.hessian",
-    "Graph": _GRAPH,
-    "Operation": _GRAPH,
-    "graph_util": _GRAPH,
-    "get_static_value": "use tensor.numpy()",
-    "control_dependencies": _GRAPH + "; statements run in their order",
-    "init_scope": _GRAPH,
-    "group": _GRAPH,
-    "no_op": _GRAPH,
-    "make_ndarray": "use tensor.numpy()",
-    "make_tensor_proto": "use tensor.numpy()",
-    "RegisterGradient": "use tf.custom_gradient, or declare an op with tape_core.extend",
-    "io": _FILES,
-    "queue": "use Python's queue",
-    "lookup": "use a dict, or tf.gather on a table",
-    "train": "of tf.train there are checkpoints; averages are in tape_nn.ExponentialMovingAverage",
-    "saved_model": _SAVING,
-    "distribute": _DEVICES,
-    "tpu": _DEVICES,
-    "summary": "log with Python's logging or a library of your choice",
-    "profiler": "use tape_core.GradientTape(debug=True) and its summary()",
-    "lite": _COMPILER,
-    "mlir": _COMPILER,
-    "xla": _COMPILER,
-    "raw_ops": "use the functions of tf, tf.math and tf.nn, or those of tape_core",
-    "feature_column": "use NumPy or a data frame, and tf.data",
-    "estimator": "use tf.keras.Model.fit or your own loop",
-    "contrib": "it was part of TensorFlow 1",
-    "quantization": _QUANTIZED,
-    "quantize_and_dequantize_v4": _QUANTIZED,
-    "test": "use pytest, and tape_core.testing for gradients",
-    "audio": _FILES,
-    "experimental": "tape_core has tensors with NumPy's operators and functions: tensor.native",
-    "experimental.numpy": "tape_core has tensors with NumPy's operators and functions: tensor.native",
-    "keras.datasets": "nothing is downloaded: load data with scikit-learn or NumPy, and give it to tf.data or fit",
-    "load_op_library": "declare an op with tape_core.extend",
-    "load_library": "declare an op with tape_core.extend",
-    "parallel_stack": "use tf.stack",
-    "get_logger": 'use logging.getLogger("tensorflow")',
-    "sysconfig": "nothing is compiled against this package",
-    "version": "use tf.__version__",
-    "nondifferentiable_batch_function": "there is no batching of calls",
-    "type_spec_from_value": "use tf.TensorSpec.from_tensor",
-    "variable_creator_scope": "Variables are made by tf.Variable alone",
-    "image": "of tf.image there is little: use the functions of tf and tf.nn on arrays, or Pillow before",
-}
-"""What there is instead of names that are absent. A name stands for all below it."""
 
 
 def instead(name: str) -> str:

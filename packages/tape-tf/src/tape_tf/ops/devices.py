@@ -12,6 +12,7 @@ import tape_core as tc
 from tape_tf.names import exported
 
 
+@exported("config.PhysicalDevice config.LogicalDevice")
 class PhysicalDevice(NamedTuple):
     """A device of the selected backend."""
 
@@ -46,12 +47,15 @@ def set_memory_growth(device: Any, enable: bool) -> None:
     """Nothing: the array library allocates memory as it needs it."""
 
 
-@exported("config.run_functions_eagerly", differs="does nothing: functions run as they are written")
+@exported(
+    "config.run_functions_eagerly config.experimental_run_functions_eagerly",
+    differs="does nothing: functions run as they are written",
+)
 def run_functions_eagerly(run_eagerly: bool) -> None:
     """Nothing: functions run as they are written."""
 
 
-@exported("config.functions_run_eagerly")
+@exported("config.functions_run_eagerly config.experimental_functions_run_eagerly")
 def functions_run_eagerly() -> bool:
     """True: functions run as they are written."""
     return True

@@ -204,6 +204,26 @@ def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False)
     return tc.linalg.lu_solve(factors, rhs)  # type: ignore[call-arg] # mypy sees the op beneath
 
 
+@op("linalg.lu_reconstruct", "lower_upper; perm", raw="perm")
+def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False) -> Any:
+    """The matrices of which the LU decompositions are given."""
+    ones = tc.eye(
+        lower_upper.shape[-1], dtype=lower_upper.dtype, backend=lower_upper.backend.root, device=lower_upper.device
+    )
+    product = tc.matmul(tc.tril(lower_upper, k=-1) + ones, tc.triu(lower_upper))
+    return tc.take_along_axis(product, tc.astype(tc.argsort(perm), tc.int64)[..., None], axis=-2)
+
+
+@op("linalg.lu_matrix_inverse", "lower_upper; perm", raw="perm")
+def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False) -> Any:
+    """The inverses of matrices of which the LU decompositions are given."""
+    ones = tc.eye(
+        lower_upper.shape[-1], dtype=lower_upper.dtype, backend=lower_upper.backend.root, device=lower_upper.device
+    )
+    factors = (lower_upper, tc.astype(perm, tc.int64))
+    return tc.linalg.lu_solve(factors, ones)  # type: ignore[call-arg] # mypy sees the op beneath
+
+
 @op("linalg.matrix_rank", "a", floating=True)
 def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False) -> Any:
     """The ranks of matrices, int32."""

@@ -1,0 +1,155 @@
+"""What there is instead of TensorFlow's names that are absent. A name stands for all below it."""
+
+from __future__ import annotations
+
+_GRAPH = "there are no graphs and sessions: code runs as it is written"
+_STRINGS = "there are no tensors of strings: use Python's str and bytes, and tensors of what they are encoded to"
+_SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, tape_core.sparse_jacobian for Jacobians"
+_FILES = "there is no input from files: read them with Python or NumPy, and use tf.data.Dataset.from_tensor_slices"
+_DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
+_SAVING = "models are saved with model.save, weights with save_weights, other Variables with tf.train.Checkpoint"
+_COMPILER = "there is no graph compiler"
+_QUANTIZED = "there are no quantized types"
+
+ABSENT: dict[str, str] = {
+    "ragged": "there are no ragged tensors: pad to one length, and use a mask",
+    "ragged_fill_empty_rows": "there are no ragged tensors",
+    "ragged_fill_empty_rows_grad": "there are no ragged tensors",
+    "RaggedTensor": "there are no ragged tensors: pad to one length, and use a mask",
+    "RaggedTensorSpec": "there are no ragged tensors",
+    "strings": _STRINGS,
+    "string": _STRINGS,
+    "as_string": _STRINGS,
+    "sparse": _SPARSE,
+    "SparseTensor": _SPARSE,
+    "SparseTensorSpec": _SPARSE,
+    "Session": _GRAPH,
+    "compat": "there is no TensorFlow 1: " + _GRAPH,
+    "placeholder": _GRAPH + "; use arguments of a function",
+    "global_variables_initializer": "Variables have their value from the start",
+    "gradients": "use tf.GradientTape",
+    "hessians": "use nested tf.GradientTape, tape.jacobian, or tape_core.hessian",
+    "Graph": _GRAPH,
+    "Operation": _GRAPH,
+    "graph_util": _GRAPH,
+    "get_static_value": "use tensor.numpy()",
+    "control_dependencies": _GRAPH + "; statements run in their order",
+    "init_scope": _GRAPH,
+    "group": _GRAPH,
+    "no_op": _GRAPH,
+    "make_ndarray": "use tensor.numpy()",
+    "make_tensor_proto": "use tensor.numpy()",
+    "RegisterGradient": "use tf.custom_gradient, or declare an op with tape_core.extend",
+    "io": _FILES,
+    "queue": "use Python's queue",
+    "lookup": "use a dict, or tf.gather on a table",
+    "train": "of tf.train there are checkpoints; averages are in tape_nn.ExponentialMovingAverage",
+    "saved_model": _SAVING,
+    "distribute": _DEVICES,
+    "tpu": _DEVICES,
+    "summary": "log with Python's logging or a library of your choice",
+    "profiler": "use tape_core.GradientTape(debug=True) and its summary()",
+    "lite": _COMPILER,
+    "mlir": _COMPILER,
+    "xla": _COMPILER,
+    "raw_ops": "use the functions of tf, tf.math and tf.nn, or those of tape_core",
+    "feature_column": "use NumPy or a data frame, and tf.data",
+    "estimator": "use tf.keras.Model.fit or your own loop",
+    "contrib": "it was part of TensorFlow 1",
+    "quantization": _QUANTIZED,
+    "quantize_and_dequantize_v4": _QUANTIZED,
+    "test": "use pytest, and tape_core.testing for gradients",
+    "audio": _FILES,
+    "experimental": "tape_core has tensors with NumPy's operators and functions: tensor.native",
+    "experimental.numpy": "tape_core has tensors with NumPy's operators and functions: tensor.native",
+    "keras.datasets": "nothing is downloaded: load data with scikit-learn or NumPy, and give it to tf.data or fit",
+    "load_op_library": "declare an op with tape_core.extend",
+    "load_library": "declare an op with tape_core.extend",
+    "parallel_stack": "use tf.stack",
+    "get_logger": 'use logging.getLogger("tensorflow")',
+    "sysconfig": "nothing is compiled against this package",
+    "version": "use tf.__version__",
+    "nondifferentiable_batch_function": "there is no batching of calls",
+    "type_spec_from_value": "use tf.TensorSpec.from_tensor",
+    "variable_creator_scope": "Variables are made by tf.Variable alone",
+    "image": "of tf.image there is little: use the functions of tf and tf.nn on arrays, or Pillow before",
+}
+
+_SEVERAL = {
+    "DeviceSpec dtensor config.LogicalDeviceConfiguration config.get_logical_device_configuration "
+    "config.set_logical_device_configuration config.experimental_connect_to_cluster "
+    "config.experimental_connect_to_host config.get_soft_device_placement config.set_soft_device_placement "
+    "config.set_visible_devices config.threading debugging.get_log_device_placement "
+    "debugging.set_log_device_placement": _DEVICES,
+    "AggregationMethod VariableAggregation VariableSynchronization": "there is one replica: nothing is aggregated",
+    "CriticalSection": "use threading.Lock",
+    "IndexedSlicesSpec NoneTensorSpec OptionalSpec TensorArraySpec TypeSpec types": "of specs there is tf.TensorSpec",
+    "autograph check_pinned guarantee_const import_graph_def no_gradient resource variant security tools "
+    "config.optimizer": _GRAPH,
+    "qint8 qint16 qint32 quint8 quint16 dtypes.qint8 dtypes.qint16 dtypes.qint32 dtypes.quint8 dtypes.quint16 "
+    "dtypes.QUANTIZED_DTYPES": _QUANTIZED,
+    "dtypes.string edit_distance fingerprint": _STRINGS,
+    "dtypes.resource dtypes.variant dtypes.experimental": "a dtype is one of numbers or bool",
+    "approx_top_k math.approx_max_k math.approx_min_k nn.approx_max_k nn.approx_min_k": "use tf.math.top_k",
+    "batch_to_space space_to_batch space_to_batch_nd required_space_to_batch_paddings nn.space_to_batch "
+    "nn.with_space_to_batch": "use the dilations of tf.nn.conv2d; tf.nn.space_to_depth moves blocks to channels",
+    "bitcast": "use tensor.numpy().view(dtype)",
+    "conv conv2d_backprop_filter_v2 conv2d_backprop_input_v2 nn.depthwise_conv2d_backprop_filter "
+    "nn.depthwise_conv2d_backprop_input": "use tf.nn.convolution, and tf.GradientTape for its derivatives",
+    "nn.atrous_conv2d_transpose nn.conv_transpose": "use tf.nn.conv2d_transpose, which has dilations",
+    "extract_volume_patches": "use tape_core.sliding_windows",
+    "fftnd ifftnd rfftnd irfftnd signal.fftnd signal.ifftnd signal.rfftnd signal.irfftnd": "use tape_core.fft",
+    "histogram_fixed_width_bins": "use tf.histogram_fixed_width or tf.searchsorted",
+    "matrix_square_root linalg.sqrtm linalg.logm": "there are tape_core.linalg.expm and eigh, of which it can be made",
+    "random_index_shuffle random.Algorithm random.create_rng_state": "use tf.random.shuffle or tf.random.Generator",
+    "register_tensor_conversion_function": "give the class a method __tape_tensor__, which returns a tape_core Tensor",
+    "sets": "use Python's sets, tf.unique, or tape_core.isin",
+    "math.betainc math.igamma math.igammac math.zeta math.special": "of special functions there are those in tf.math; "
+    "another is declared with tape_core.extend",
+    "math.sobol_sample": "use scipy.stats.qmc",
+    "linalg.banded_triangular_solve linalg.eigh_tridiagonal linalg.tridiagonal_matmul linalg.tridiagonal_solve": "use "
+    "tf.linalg.solve, tf.linalg.eigh or a matrix product on whole matrices",
+    "linalg.experimental": "use the functions of tf.linalg",
+    "nn.RNNCellDeviceWrapper nn.RNNCellDropoutWrapper nn.RNNCellResidualWrapper": "use the layers of tf.keras",
+    "nn.all_candidate_sampler nn.compute_accidental_hits nn.fixed_unigram_candidate_sampler nn.nce_loss "
+    "nn.learned_unigram_candidate_sampler nn.sampled_softmax_loss random.all_candidate_sampler "
+    "random.fixed_unigram_candidate_sampler random.learned_unigram_candidate_sampler "
+    "random.log_uniform_candidate_sampler random.uniform_candidate_sampler": "there is no sampled softmax: use "
+    "tf.nn.sparse_softmax_cross_entropy_with_logits",
+    "nn.batch_norm_with_global_normalization nn.normalize_moments nn.sufficient_statistics": "use tf.nn.moments and "
+    "tf.nn.batch_normalization",
+    "nn.collapse_repeated nn.ctc_beam_search_decoder nn.ctc_greedy_decoder nn.ctc_loss "
+    "nn.ctc_unique_labels": "there is no CTC",
+    "nn.dilation2d nn.erosion2d nn.fractional_avg_pool nn.fractional_max_pool nn.max_pool_with_argmax": "use "
+    "tf.nn.max_pool2d, or tape_core.sliding_windows and tf.reduce_max",
+    "nn.embedding_lookup_sparse nn.safe_embedding_lookup_sparse": _SPARSE,
+    "nn.experimental": "use tf.nn.dropout with a seed",
+    "nn.isotonic_regression": "use scipy.optimize.isotonic_regression",
+    "random.gamma random.poisson random.stateless_binomial random.stateless_gamma random.stateless_poisson "
+    "random.stateless_parameterized_truncated_normal": "draw with numpy.random, and tf.constant",
+    "signal.inverse_mdct signal.inverse_stft signal.inverse_stft_window_fn signal.mdct signal.vorbis_window "
+    "signal.kaiser_bessel_derived_window signal.kaiser_window signal.linear_to_mel_weight_matrix "
+    "signal.mfccs_from_log_mel_spectrograms": "there are tf.signal.stft, frame, overlap_and_add and irfft; windows "
+    "are in scipy.signal.windows",
+    "debugging.enable_check_numerics debugging.disable_check_numerics": "use "
+    "tape_core.GradientTape(check_numerics=True), or tf.debugging.check_numerics",
+    "debugging.assert_proper_iterable": "use isinstance",
+    "debugging.enable_traceback_filtering debugging.disable_traceback_filtering debugging.experimental "
+    "debugging.is_traceback_filtering_enabled": "tracebacks are whole",
+    "linalg.LinearOperator linalg.LinearOperatorAdjoint linalg.LinearOperatorBlockDiag "
+    "linalg.LinearOperatorBlockLowerTriangular linalg.LinearOperatorCirculant linalg.LinearOperatorCirculant2D "
+    "linalg.LinearOperatorCirculant3D linalg.LinearOperatorComposition linalg.LinearOperatorDiag "
+    "linalg.LinearOperatorFullMatrix linalg.LinearOperatorHouseholder linalg.LinearOperatorIdentity "
+    "linalg.LinearOperatorInversion linalg.LinearOperatorKronecker linalg.LinearOperatorLowRankUpdate "
+    "linalg.LinearOperatorLowerTriangular linalg.LinearOperatorPermutation linalg.LinearOperatorScaledIdentity "
+    "linalg.LinearOperatorToeplitz linalg.LinearOperatorTridiag linalg.LinearOperatorZeros": "there are no operators: "
+    "use matrices, or a function and tape_core.linearize",
+    "errors.AbortedError errors.AlreadyExistsError errors.CancelledError errors.DataLossError "
+    "errors.DeadlineExceededError errors.OperatorNotAllowedInGraphError errors.PermissionDeniedError "
+    "errors.UnauthenticatedError errors.UnavailableError errors.UnknownError": "nothing here raises it",
+    "errors.ABORTED errors.ALREADY_EXISTS errors.CANCELLED errors.DATA_LOSS errors.DEADLINE_EXCEEDED "
+    "errors.FAILED_PRECONDITION errors.INTERNAL errors.INVALID_ARGUMENT errors.NOT_FOUND errors.OK errors.OUT_OF_RANGE "
+    "errors.PERMISSION_DENIED errors.RESOURCE_EXHAUSTED errors.UNAUTHENTICATED errors.UNAVAILABLE "
+    "errors.UNIMPLEMENTED errors.UNKNOWN": "errors have no codes: catch their classes",
+}
+ABSENT.update({name: note for names, note in _SEVERAL.items() for name in names.split()})
