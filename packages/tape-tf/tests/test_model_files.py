@@ -152,6 +152,32 @@ def test_a_copy_has_weights_of_its_own(make: Any) -> None:
         assert np.array_equal(other(inputs).numpy(), expected.numpy())
 
 
+@pytest.mark.parametrize(
+    ("space", "part"),
+    [
+        ("layers", layers.Conv2D(2, 3, activation="relu")),
+        ("losses", tf.keras.losses.Huber(delta=0.5)),
+        ("metrics", tf.keras.metrics.MeanSquaredError(name="m")),
+        ("optimizers", tf.keras.optimizers.SGD(0.1, momentum=0.5)),
+        ("optimizers.schedules", tf.keras.optimizers.schedules.PolynomialDecay(0.1, 10, power=2.0)),
+        ("initializers", tf.keras.initializers.RandomNormal(stddev=0.1, seed=1)),
+        ("regularizers", tf.keras.regularizers.L1L2(0.1, 0.2)),
+        ("constraints", tf.keras.constraints.MaxNorm(3.0)),
+        ("activations", tf.keras.activations.relu),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_parts_as_dictionaries(space: str, part: Any) -> None:
+    module = tf.keras
+    for name in space.split("."):
+        module = getattr(module, name)
+    config = module.serialize(part)
+    again = module.deserialize(json.loads(json.dumps(config)))
+    assert type(again) is type(part)
+    assert module.serialize(again) == config
+    assert tf.keras.saving.deserialize_keras_object([config])[0].__class__ is type(part)
+
+
 def test_the_file_holds_names_and_numbers(tmp_path: Path) -> None:
     sequential().save(tmp_path / "model.keras")
     with zipfile.ZipFile(tmp_path / "model.keras") as archive:

@@ -29,6 +29,10 @@ _SPACES = (
 )
 
 
+def _each(name: str) -> str:
+    return "".join(f" keras.{space}.{name}" for space in _SPACES.split() if space != "models")
+
+
 # -- names of what is not Keras' own
 
 
@@ -102,7 +106,7 @@ def _space(space: str) -> Any:
 # -- there
 
 
-@exported("keras.saving.serialize_keras_object keras.utils.serialize_keras_object")
+@exported("keras.saving.serialize_keras_object keras.utils.serialize_keras_object" + _each("serialize"))
 def serialize_keras_object(obj: Any) -> Any:
     """An object of `tf.keras`, or a structure of such, as a dictionary for :func:`deserialize_keras_object`.
 
@@ -227,7 +231,7 @@ def _functional(model: Model) -> dict[str, Any]:
 # -- and back
 
 
-@exported("keras.saving.deserialize_keras_object keras.utils.deserialize_keras_object")
+@exported("keras.saving.deserialize_keras_object keras.utils.deserialize_keras_object" + _each("deserialize"))
 def deserialize_keras_object(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
     """What :func:`serialize_keras_object` gave, as an object again.
 

@@ -8,6 +8,7 @@ import tape_nn as nn
 
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.keras.backend import floatx
+from tape_tf.names import absent
 
 __all__ = [
     "CosineDecay",
@@ -88,3 +89,6 @@ class PolynomialDecay(_Native):
     """From one value to another along a power: see :class:`tape_nn.schedules.PolynomialDecay`."""
 
     _of = nn.schedules.PolynomialDecay
+
+
+__getattr__ = absent("keras.optimizers.schedules")
