@@ -73,7 +73,7 @@ def test_gradients_that_are_none() -> None:
     np.testing.assert_array_equal(w, [[3.0]])
     with pytest.raises(ValueError, match=r"No gradients provided for any variable\."):
         optimizer.apply_gradients([(None, v)])
-    with pytest.raises(ValueError, match="No gradients provided for any variable: .* no pairs"):
+    with pytest.raises(ValueError, match=r"No gradients provided for any variable: .* no pairs"):
         optimizer.apply_gradients([])
     assert int(optimizer.iterations) == 1
 
@@ -99,15 +99,15 @@ def test_what_is_wrong_is_said_before_anything_changes() -> None:
     with pytest.raises(ValueError, match="2 gradients for 1 variables"):
         optimizer.apply([tf.ones(2), tf.ones(2)], [v])
     np.testing.assert_array_equal(v, [1.0, 2.0])
-    with pytest.raises(AttributeError, match="no minimize: take the gradients with tf.GradientTape"):
+    with pytest.raises(AttributeError, match=r"no minimize: take the gradients with tf.GradientTape"):
         _ = optimizer.minimize
     with pytest.raises(ValueError, match="use learning_rate"):
         optimizers.Adam(lr=0.1)
-    with pytest.raises(TypeError, match="Adam: got an unexpected keyword argument 'beta1'|unexpected keyword"):
+    with pytest.raises(TypeError, match=r"Adam: got an unexpected keyword argument 'beta1'|unexpected keyword"):
         optimizers.Adam(beta1=0.1)
-    with pytest.raises(ValueError, match="identifier: 'adamm'.* Did you mean 'adam'"):
+    with pytest.raises(ValueError, match=r"identifier: 'adamm'.* Did you mean 'adam'"):
         optimizers.get("adamm")
-    with pytest.raises(TypeError, match="derive from tape_nn.Optimizer"):
+    with pytest.raises(TypeError, match=r"derive from tape_nn.Optimizer"):
         optimizers.Optimizer()
 
 

@@ -105,15 +105,15 @@ def test_shuffling_is_decided_by_the_seed() -> None:
 
 
 def test_validation_is_split_from_the_end() -> None:
-    class Sees(tf.keras.Model):
-        seen: list[Any] = []
+    seen: list[Any] = []
 
+    class Sees(tf.keras.Model):
         def call(self, x: Any) -> Any:
             return x * 1.0
 
         def test_step(self, data: Any) -> Any:
-            x, y = data
-            self.seen.append(x.numpy().ravel().tolist())
+            x, _ = data
+            seen.append(x.numpy().ravel().tolist())
             return {"loss": 0.0}
 
         def train_step(self, data: Any) -> Any:
@@ -123,7 +123,7 @@ def test_validation_is_split_from_the_end() -> None:
     model.compile()
     x = np.arange(10.0, dtype="float32")[:, None]
     history = model.fit(x, x, validation_split=0.2, epochs=1, verbose=0)
-    assert model.seen == [[8.0, 9.0]]
+    assert seen == [[8.0, 9.0]]
     assert history.history == {"loss": [7.0], "val_loss": [0.0]}
 
 
@@ -321,3 +321,15 @@ def test_metrics_held_by_a_model_are_reset_each_epoch() -> None:
     model.compile()
     assert model.fit(X, Y, epochs=2, verbose=0).history == {"examples": [64.0, 64.0]}
     assert model.metrics_names == ["loss", "examples"]
+
+
+def test_class_weights_of_one_batch() -> None:
+    def build() -> Any:
+        tf.keras.utils.set_random_seed(1)
+        model = tf.keras.Sequential([layers.Dense(2)])
+        model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    labels = (X[:, 0] > 0).astype("int64")
+    weighted = build().train_on_batch(X, labels, class_weight={0: 1.0, 1: 3.0})
+    assert weighted == pytest.approx(build().train_on_batch(X, labels, sample_weight=1.0 + 2.0 * labels), rel=1e-5)

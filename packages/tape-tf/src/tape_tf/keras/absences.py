@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tape_tf.names import ABSENT
+from tape_tf.absences import ABSENT
 
 _DOWNLOADS = "nothing is downloaded: build the model from layers, and load weights with load_weights"
 _PREPARED = "prepare data with NumPy, scikit-learn or Pillow, and give it to tf.data or fit"

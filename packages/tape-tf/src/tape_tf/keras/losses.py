@@ -82,7 +82,7 @@ def sparse_categorical_crossentropy(
     if prediction.dtype.kind != "real floating":
         prediction = cast(prediction)
     labels = class_numbers(native(y_true), prediction, axis)
-    options = {"from_logits": from_logits, "ignore_class": ignore_class, "axis": axis}
+    options: dict[str, Any] = {"from_logits": from_logits, "ignore_class": ignore_class, "axis": axis}
     return wrap(nn.losses.sparse_categorical_crossentropy(labels, prediction, **options))
 
 

@@ -10,17 +10,15 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import tape_core as tc
 import tape_nn as nn
 
-from tape_tf.conversion import convert_to_tensor, native, wrap
-from tape_tf.keras import initializers, losses
-from tape_tf.keras.backend import floatx
-from tape_tf.keras.conversion import autocast, cast, class_numbers, same_rank
+from tape_tf.conversion import native, wrap
+from tape_tf.keras import losses
+from tape_tf.keras.conversion import autocast, cast, class_numbers
 from tape_tf.keras.losses import (  # what a loss gives for each example serves as a metric, too
     KLD,
     MAE,
@@ -43,179 +41,9 @@ from tape_tf.keras.losses import (  # what a loss gives for each example serves 
     sparse_categorical_crossentropy,
     squared_hinge,
 )
+from tape_tf.keras.metric import Mean, MeanMetricWrapper, Metric, OfTapeNN, Sum, Values, weights_of
 from tape_tf.keras.naming import auto_name, by_name, snake_case
 from tape_tf.names import absent
-from tape_tf.variable import Variable
-
-
-class Metric:
-    """Base class of metrics. A new one defines `update_state`, `result` and, with variables of its own, `__init__`.
-
-    >>> import tape_tf as tf
-    >>> class Positives(tf.keras.metrics.Metric):
-    ...     def __init__(self, name="positives", **kwargs):
-    ...         super().__init__(name=name, **kwargs)
-    ...         self.count = self.add_weight(name="count", initializer="zeros")
-    ...     def update_state(self, y_true, y_pred, sample_weight=None):
-    ...         self.count.assign_add(tf.reduce_sum(tf.cast(y_pred > 0.5, tf.float32)))
-    ...     def result(self):
-    ...         return self.count
-    >>> positives = Positives()
-    >>> positives([0.0, 1.0], tf.constant([0.6, 0.9])).numpy()
-    np.float32(2.0)
-    >>> positives.reset_state()
-    >>> positives.result().numpy()
-    np.float32(0.0)
-
-    Args:
-        name: what it is called in logs.
-        dtype: of the result; by default Keras' float type.
-    """
-
-    def __init__(self, dtype: Any = None, name: str | None = None) -> None:
-        self.name = name or auto_name(type(self).__name__)
-        self._dtype = getattr(dtype, "name", dtype) or floatx()
-        self._variables: list[Variable] = []
-
-    @property
-    def dtype(self) -> str:
-        """Of the result."""
-        return str(self._dtype)
-
-    @property
-    def variables(self) -> list[Variable]:
-        """The variables made with :meth:`add_weight`; metrics of this module have none, they count in Python."""
-        return list(self._variables)
-
-    def add_variable(
-        self, shape: Any, initializer: Any, dtype: Any = None, name: str | None = None, **kwargs: Any
-    ) -> Any:
-        """A variable that is not trained and that :meth:`reset_state` sets to 0."""
-        value = initializers.get(initializer)(tuple(shape), dtype=dtype or self.dtype)
-        variable = Variable(value, trainable=False, name=name)
-        self._variables.append(variable)
-        return variable
-
-    def add_weight(
-        self, shape: Any = (), initializer: Any = "zeros", dtype: Any = None, name: str | None = None
-    ) -> Any:
-        """:meth:`add_variable`, by default a number."""
-        return self.add_variable(shape, initializer, dtype, name)
-
-    def update_state(self, *args: Any, **kwargs: Any) -> Any:
-        """Take in a batch."""
-        raise NotImplementedError(f"{type(self).__name__} must define update_state")
-
-    def result(self) -> Any:
-        """The metric of all batches since the last reset."""
-        raise NotImplementedError(f"{type(self).__name__} must define result(self)")
-
-    def reset_state(self) -> None:
-        """Forget all batches."""
-        for variable in self._variables:
-            variable.assign(wrap(tc.zeros_like(variable.native)))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Take in a batch; then the result."""
-        self.update_state(*args, **kwargs)
-        return self.result()
-
-    def get_config(self) -> dict[str, Any]:
-        """The name and the dtype."""
-        return {"name": self.name, "dtype": self.dtype}
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} name={self.name}>"
-
-
-class _Native(Metric):
-    """A metric of tape_nn."""
-
-    _nan: ClassVar[float] = 0.0  # what Keras gives before the first batch
-
-    def __init__(self, of: nn.metrics.Metric, name: str | None, dtype: Any) -> None:
-        super().__init__(dtype, name)
-        self.native = of
-
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Take in a batch.
-
-        Args:
-            sample_weight: a weight for each example.
-        """
-        self.native.update(*self._inputs(native(y_true), native(y_pred)), _weights(sample_weight))
-
-    def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
-        y_true, y_pred = same_rank(y_true, y_pred)
-        return cast(y_true, self.dtype), cast(y_pred, self.dtype)
-
-    def result(self) -> Any:
-        """The metric of all batches since the last reset."""
-        value = self.native.result()
-        return convert_to_tensor(self._nan if math.isnan(value) and self._empty() else value, dtype=self.dtype)
-
-    def _empty(self) -> bool:
-        return self.native.state_dict().get("count", 1) == 0
-
-    def reset_state(self) -> None:
-        """Forget all batches."""
-        self.native.reset()
-
-
-class Mean(_Native):
-    """The mean of numbers: `update_state(values, sample_weight)`.
-
-    >>> import tape_tf as tf
-    >>> mean = tf.keras.metrics.Mean()
-    >>> mean.update_state([1.0, 3.0])
-    >>> mean(8.0).numpy()
-    np.float32(4.0)
-    """
-
-    def __init__(self, name: str | None = "mean", dtype: Any = None) -> None:
-        super().__init__(nn.metrics.Mean(), name, dtype)
-
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
-        """Take in numbers."""
-        self.native.update(cast(values, self.dtype), _weights(sample_weight))  # type: ignore[call-arg]
-
-
-class Sum(Mean):
-    """The sum of numbers: `update_state(values, sample_weight)`."""
-
-    def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
-        super().__init__(name, dtype)
-
-    def result(self) -> Any:
-        """The sum of all numbers since the last reset."""
-        return convert_to_tensor(self.native.state_dict()["total"], dtype=self.dtype)
-
-
-class _Values(nn.metrics.Metric):
-    """The mean of what a function gives for each example."""
-
-    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def values(self, y_true: Any, y_pred: Any) -> Any:
-        return native(self.function(wrap(y_true), wrap(y_pred)))
-
-
-class MeanMetricWrapper(_Native):
-    """The mean of a function `fn(y_true, y_pred, **kwargs)`, which gives a number for each example.
-
-    >>> import tape_tf as tf
-    >>> metric = tf.keras.metrics.MeanMetricWrapper(tf.keras.losses.mean_squared_error, name="mse")
-    >>> metric([[0.0], [0.0]], [[1.0], [3.0]]).numpy()
-    np.float32(5.0)
-    """
-
-    def __init__(self, fn: Callable[..., Any], name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
-        super().__init__(
-            _Values(lambda y_true, y_pred: fn(y_true, y_pred, **kwargs)), name or getattr(fn, "__name__", None), dtype
-        )
-        self._fn = fn
 
 
 def _of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
@@ -265,28 +93,28 @@ class RootMeanSquaredError(MeanMetricWrapper):
         return super().result() ** 0.5
 
 
-class Accuracy(_Native):
+class Accuracy(OfTapeNN):
     """How often `y_pred` equals `y_true`, both class numbers."""
 
     def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
         super().__init__(nn.metrics.Accuracy(), name, dtype)
 
 
-class BinaryAccuracy(_Native):
+class BinaryAccuracy(OfTapeNN):
     """How often `y_pred > threshold` says what `y_true`, 0 or 1, is."""
 
     def __init__(self, name: str | None = "binary_accuracy", dtype: Any = None, threshold: float = 0.5) -> None:
         super().__init__(nn.metrics.BinaryAccuracy(threshold), name, dtype)
 
 
-class CategoricalAccuracy(_Native):
+class CategoricalAccuracy(OfTapeNN):
     """How often the largest of `y_pred` is where `y_true`, one-hot, is 1."""
 
     def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None) -> None:
         super().__init__(nn.metrics.CategoricalAccuracy(), name, dtype)
 
 
-class _Classes(_Native):
+class _Classes(OfTapeNN):
     """With class numbers as truth."""
 
     def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
@@ -313,20 +141,20 @@ class SparseTopKCategoricalAccuracy(_Classes):
     """How often the class that `y_true` names is among the `k` largest of `y_pred`."""
 
     def __init__(self, k: int = 5, name: str | None = "sparse_top_k_categorical_accuracy", dtype: Any = None) -> None:
-        super().__init__(_Values(_in_top(k)), name, dtype)
+        super().__init__(Values(_in_top(k)), name, dtype)
 
 
-class TopKCategoricalAccuracy(_Native):
+class TopKCategoricalAccuracy(OfTapeNN):
     """How often the class where `y_true`, one-hot, is 1 is among the `k` largest of `y_pred`."""
 
     def __init__(self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None) -> None:
-        super().__init__(_Values(_in_top(k)), name, dtype)
+        super().__init__(Values(_in_top(k)), name, dtype)
 
     def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         return tc.argmax(y_true, axis=-1), autocast(y_pred, self.dtype)
 
 
-class _Share(_Native):
+class _Share(OfTapeNN):
     """The share of one kind of examples that are of the other kind, too."""
 
     def __init__(self, thresholds: float | None = None, name: str | None = None, dtype: Any = None) -> None:
@@ -343,9 +171,9 @@ class _Share(_Native):
         of, among = self._kinds(truth > 0.5, prediction > self.thresholds)
         weight = cast(wrap(among), self.dtype)
         if sample_weight is not None:
-            given = _weights(sample_weight)
+            given = weights_of(sample_weight)
             weight = weight * tc.reshape(given, given.shape + (1,) * (weight.ndim - given.ndim))
-        self.native.update(of, weight)  # type: ignore[call-arg]
+        self.native.update(of, weight)
 
     def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         raise NotImplementedError
@@ -370,7 +198,7 @@ class Recall(_Share):
         return predicted, positive
 
 
-class AUC(_Native):
+class AUC(OfTapeNN):
     """The area under the ROC curve, exact: see :class:`tape_nn.metrics.AUC`.
 
     Keras adds up over `num_thresholds` instead; that argument is taken and has no effect.
@@ -401,11 +229,7 @@ class AUC(_Native):
         return len(set(truth)) < 2
 
 
-def _weights(sample_weight: Any) -> Any:
-    return None if sample_weight is None else native(sample_weight)
-
-
-def _each_example(metric: type[_Native]) -> Callable[..., Any]:
+def _each_example(metric: type[OfTapeNN]) -> Callable[..., Any]:
     """The metric's number for each example, as a function."""
     label = snake_case(metric.__name__)
 
@@ -517,9 +341,8 @@ def as_metric(identifier: Any, y_true: Any, y_pred: Any) -> Metric:
         elif len(y_true.shape) < len(y_pred.shape) or y_true.shape[-1] == 1:
             kind = SparseCategoricalAccuracy
         return kind(name=identifier)
-    found = get(identifier)
-    if not isinstance(found, Metric):
-        found = MeanMetricWrapper(found, name=getattr(found, "__name__", "metric"))
+    given = get(identifier)
+    found: Metric = given if isinstance(given, Metric) else MeanMetricWrapper(given)
     if isinstance(identifier, str):
         found.name = identifier
     return found

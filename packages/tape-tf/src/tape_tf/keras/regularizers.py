@@ -45,7 +45,7 @@ class L1L2(Regularizer):
         ValueError: a factor is negative or not a number.
     """
 
-    def __init__(self, l1: float = 0.0, l2: float = 0.0) -> None:
+    def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
         self.l1, self.l2 = _factor("l1", 0.0 if l1 is None else l1), _factor("l2", 0.0 if l2 is None else l2)
 
     def __call__(self, x: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tape_core as tc
@@ -176,13 +177,17 @@ def is_symbolic(structure: Any) -> bool:
     return isinstance(structure, KerasTensor)
 
 
+def _probed(number: int, leaf: Any) -> Any:
+    return leaf._probe(number) if isinstance(leaf, KerasTensor) else leaf
+
+
 def symbolic_call(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a layer makes of KerasTensors: KerasTensors."""
     node = Node(layer, args, kwargs)
     open_ended = any([None in parent.shape for parent in node.parents])
     found = []
     for number in (0, 1) if open_ended else (0,):
-        probed = mapped(lambda x, n=number: x._probe(n) if isinstance(x, KerasTensor) else x, [list(args), kwargs])
+        probed = mapped(partial(_probed, number), [list(args), kwargs])
         probed[1].setdefault("training", False)
         outputs = layer(*probed[0], **probed[1])
         found.append([*leaves(outputs)])

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import tape_nn as nn
+from tape_nn.fitting.data import with_class_weights
 
-from tape_tf.conversion import unwrap, wrap
+from tape_tf.conversion import wrap
 from tape_tf.keras import optimizers
 from tape_tf.keras.callbacks import CallbackList, History
 from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
@@ -29,6 +30,7 @@ class Trainer:
     compiled: bool = False
     stop_training: bool = False
     loss: Any = None
+    output_names: list[str] | None = None
     _compiled_loss: CompiledLoss | None = None
     _compiled_metrics: CompiledMetrics | None = None
     _compiled_mean: Mean | None = None
@@ -90,7 +92,8 @@ class Trainer:
             found.append(self._compiled_metrics)
         if self._compiled_loss is not None:
             found += self._compiled_loss.metrics
-        return found + self._metrics()  # type: ignore[attr-defined]
+        held: list[Metric] = self._metrics()  # type: ignore[attr-defined]
+        return found + held
 
     @property
     def metrics_names(self) -> list[str]:
@@ -252,7 +255,7 @@ class Trainer:
             )
         self.stop_training = False
         nn.fit(
-            Weights(self, quiet=True),
+            Weights(self, quiet=True),  # type: ignore[arg-type]
             data.source(run, shuffle),
             batch_size=data.batch_size,
             train_step=run.train,
@@ -338,7 +341,7 @@ class Trainer:
         self._check_compiled("train_on_batch")
         batch = batches_of(x, y, sample_weight, None, None).whole()
         if class_weight is not None:
-            batch = nn.fitting.with_class_weights(batch, class_weight)
+            batch = with_class_weights(batch, class_weight)
         return self._returned(as_numbers(self.train_step(_given(batch))), return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
@@ -453,9 +456,8 @@ def _split(x: Any, y: Any, weights: Any, part: float) -> tuple[tuple[Any, Any, A
     at = int(np.floor(length * (1.0 - part)))
     if at in (0, length):
         raise ValueError(f"validation_split={part} of {length} examples leaves none for training or for validation")
-    first, last = (
-        mapped(lambda leaf, rows=rows: wrap(unwrap(leaf)[rows]), whole) for rows in (slice(at), slice(at, None))
-    )
+    first = mapped(lambda leaf: wrap(leaf[:at]), whole)
+    last = mapped(lambda leaf: wrap(leaf[at:]), whole)
     return unpack_x_y_sample_weight(first), unpack_x_y_sample_weight(last)
 
 

@@ -69,7 +69,7 @@ class MultiHeadAttention(Native):
         """Make the weights for queries, values and keys of these shapes."""
         super().build(*[shape for shape in (query_shape, value_shape, key_shape) if shape is not None])
 
-    def call(
+    def call(  # type: ignore[override]
         self,
         query: Any,
         value: Any,

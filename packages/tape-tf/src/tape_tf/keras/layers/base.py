@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +15,8 @@ from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras import constraints, initializers, regularizers
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
-from tape_tf.keras.metrics import Metric
+from tape_tf.keras.layers.signature import dtype_name, signature_of
+from tape_tf.keras.metric import Metric
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, leaves, once, placed_leaves, tensors
 from tape_tf.keras.structures import shapes as shapes_of
@@ -73,6 +73,8 @@ class Layer(Module):
 
     built: bool
     activity_regularizer: Any
+    _output_shape: Any
+    _thawed: list[Variable]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         # Here and not in __init__, which a layer may forget to call.
@@ -109,11 +111,11 @@ class Layer(Module):
             shape = (length,)
         if kwargs:
             raise ValueError(f"Unrecognized keyword arguments passed to {kind}: {kwargs}")
-        if name is not None and (not isinstance(name, str) or "/" in name):
-            raise ValueError(f"{kind}: name must be a string without '/'; got {name!r}")
+        if name is not None and "/" in name:
+            raise ValueError(f"{kind}: name must not have a '/'; got {name!r}")
         self._name = name or auto_name(kind)
         self._given_shape = None if shape is None else (None, *shape)
-        self._dtype = _dtype_name(kind, dtype)
+        self._dtype = dtype_name(kind, dtype)
         self._autocast = autocast
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.trainable = trainable
@@ -200,7 +202,8 @@ class Layer(Module):
         """
         if is_symbolic((args, kwargs)):
             return symbolic_call(self, args, kwargs)
-        info = _signature(type(self))
+        kind: Any = type(self)
+        info = signature_of(kind)
         outer = _CALL.get()
         args = tuple([self._input(value, k == 0) for k, value in enumerate(args)])
         kwargs = {key: self._input(value, False) for key, value in kwargs.items()}
@@ -260,9 +263,10 @@ class Layer(Module):
         return value
 
     def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        kind: Any = type(self)
         shapes = {
             f"{name}_shape": shapes_of(value)
-            for name, value in [*zip(_signature(type(self)).names, args, strict=False), *kwargs.items()]
+            for name, value in [*zip(signature_of(kind).names, args, strict=False), *kwargs.items()]
             if tensors(value)
         }
         wanted = inspect.signature(self.build).parameters
@@ -285,11 +289,6 @@ class Layer(Module):
         return once([*first, *own, *(v for layer in layers for v in layer.variables)])
 
     @property
-    def weights(self) -> list[Variable]:
-        """:attr:`variables`."""
-        return self.variables
-
-    @property
     def trainable_variables(self) -> list[Variable]:  # type: ignore[override]
         """The weights that training changes: none where `trainable` is False."""
         if not self._trainable:
@@ -298,20 +297,14 @@ class Layer(Module):
         return once([*own, *(v for layer in self._sublayers() for v in layer.trainable_variables)])
 
     @property
-    def trainable_weights(self) -> list[Variable]:
-        """:attr:`trainable_variables`."""
-        return self.trainable_variables
-
-    @property
     def non_trainable_variables(self) -> list[Variable]:  # type: ignore[override]
         """The other weights."""
         trained = {id(v) for v in self.trainable_variables}
         return [v for v in self.variables if id(v) not in trained]
 
-    @property
-    def non_trainable_weights(self) -> list[Variable]:
-        """:attr:`non_trainable_variables`."""
-        return self.non_trainable_variables
+    weights = variables
+    trainable_weights = trainable_variables
+    non_trainable_weights = non_trainable_variables
 
     @property
     def submodules(self) -> tuple[Any, ...]:
@@ -411,7 +404,7 @@ class Layer(Module):
         """The name given, or one after the class."""
         if self._name is None:
             self._name = auto_name(type(self).__name__)
-        return self._name  # type: ignore[no-any-return]
+        return self._name
 
     @property
     def input(self) -> Any:
@@ -505,34 +498,3 @@ class Layer(Module):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
-
-
-class _Signature(NamedTuple):
-    names: tuple[str, ...]
-    training: int | None  # which argument it is
-    default: Any
-    takes_any: bool
-
-
-@cache
-def _signature(kind: type[Layer]) -> _Signature:
-    """What `call` takes."""
-    parameters = list(inspect.signature(kind.call).parameters.values())[1:]
-    names = tuple([p.name for p in parameters])
-    takes_any = any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters])
-    if "training" not in names:
-        return _Signature(names, None, None, takes_any)
-    k = names.index("training")
-    default = parameters[k].default
-    keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
-    return _Signature(
-        names, 10**6 if keyword else k, None if default is inspect.Parameter.empty else default, takes_any
-    )
-
-
-def _dtype_name(kind: str, dtype: Any) -> str:
-    if dtype is None:
-        return floatx()
-    if isinstance(dtype, str) and dtype.startswith("mixed_"):
-        raise ValueError(f"{kind}: there are no dtype policies here; got {dtype!r}. See tape_nn for mixed precision")
-    return dtypes.as_dtype(dtype).name

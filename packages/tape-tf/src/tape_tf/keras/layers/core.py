@@ -157,7 +157,7 @@ class Dropout(Native):
     """
 
     def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
-        if not isinstance(rate, int | float) or not 0 <= rate <= 1:
+        if not 0 <= rate <= 1:
             raise ValueError(f"Invalid value received for argument `rate`. Expected a number from 0 to 1; got {rate!r}")
         rng = None if seed is None else tc.default_rng(seed)
         super().__init__(nn.Dropout(rate, None if noise_shape is None else tuple(noise_shape), rng), kwargs)
@@ -315,7 +315,7 @@ class LeakyReLU(Layer):
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
         negative_slope = kwargs.pop("alpha", negative_slope)
         super().__init__(**kwargs)
-        if negative_slope is None or negative_slope < 0:
+        if negative_slope < 0:
             raise ValueError(f"LeakyReLU: negative_slope must be at least 0; got {negative_slope}")
         self.negative_slope = float(negative_slope)
 
@@ -412,7 +412,7 @@ class GaussianNoise(Layer):
             return inputs
         value = native(inputs)
         rng = tc.random.global_rng() if self._rng is None else self._rng
-        where = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
+        where: dict[str, Any] = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
         return wrap(value + rng.normal(value.shape, stddev=self.stddev, **where))
 
 

@@ -37,7 +37,7 @@ class BatchNormalization(Native):
 
     def __init__(
         self,
-        axis: int = -1,
+        axis: Any = -1,
         momentum: float = 0.99,
         epsilon: float = 1e-3,
         center: bool = True,
@@ -163,7 +163,8 @@ class Normalization(Layer):
             raise ValueError("When setting values directly, both `mean` and `variance` must be set; got one of them")
         self.axis = () if axis is None else tuple(axis) if isinstance(axis, list | tuple) else (axis,)
         self.invert = invert
-        self.mean = self.variance = None
+        self.mean: Any = None
+        self.variance: Any = None
         if mean is not None:
             self.mean, self.variance = (np.asarray(v, dtype=np.float64) for v in (mean, variance))
 
@@ -191,7 +192,7 @@ class Normalization(Layer):
         if self.mean is None:
             raise ValueError(f"Layer {self.name!r} has no mean and variance yet: call adapt(data) before")
         value = cast(inputs, self.dtype)
-        where = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
+        where: dict[str, Any] = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
         mean = tc.asarray(self.mean, **where)
         deviation = tc.asarray(np.maximum(np.sqrt(self.variance), 1e-7), **where)
         return wrap(mean + value * deviation if self.invert else (value - mean) / deviation)

@@ -73,9 +73,7 @@ class _Recurrent(Native):
         }
         super().__init__(of, {"activity_regularizer": activity_regularizer, **own}, extras)
 
-    def call(  # type: ignore[override]
-        self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False
-    ) -> Any:
+    def call(self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False) -> Any:
         """The output of the last step, or of all; with `return_state` the state after it, too."""
         if mask is not None:
             raise ValueError(f"{type(self).__name__}: there are no masks")

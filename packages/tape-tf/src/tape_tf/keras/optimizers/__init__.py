@@ -62,6 +62,8 @@ class Optimizer:
     """
 
     _of: ClassVar[type[nn.Optimizer]]
+    _rate: Variable
+    _schedule: Any
 
     def __init__(
         self,
@@ -197,6 +199,7 @@ class Optimizer:
         pairs = list(grads_and_vars)
         if not pairs:
             raise ValueError("No gradients provided for any variable: apply_gradients was given no pairs.")
+        pair: Any
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise TypeError(

@@ -1,0 +1,191 @@
+"""What metrics share: Metric, and how one of tape_nn becomes one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import tape_core as tc
+import tape_nn as nn
+
+from tape_tf.conversion import convert_to_tensor, native, wrap
+from tape_tf.keras import initializers
+from tape_tf.keras.backend import floatx
+from tape_tf.keras.conversion import cast, same_rank
+from tape_tf.keras.naming import auto_name
+from tape_tf.variable import Variable
+
+
+class Metric:
+    """Base class of metrics. A new one defines `update_state`, `result` and, with variables of its own, `__init__`.
+
+    >>> import tape_tf as tf
+    >>> class Positives(tf.keras.metrics.Metric):
+    ...     def __init__(self, name="positives", **kwargs):
+    ...         super().__init__(name=name, **kwargs)
+    ...         self.count = self.add_weight(name="count", initializer="zeros")
+    ...     def update_state(self, y_true, y_pred, sample_weight=None):
+    ...         self.count.assign_add(tf.reduce_sum(tf.cast(y_pred > 0.5, tf.float32)))
+    ...     def result(self):
+    ...         return self.count
+    >>> positives = Positives()
+    >>> positives([0.0, 1.0], tf.constant([0.6, 0.9])).numpy()
+    np.float32(2.0)
+    >>> positives.reset_state()
+    >>> positives.result().numpy()
+    np.float32(0.0)
+
+    Args:
+        name: what it is called in logs.
+        dtype: of the result; by default Keras' float type.
+    """
+
+    def __init__(self, dtype: Any = None, name: str | None = None) -> None:
+        self.name = name or auto_name(type(self).__name__)
+        self._dtype = getattr(dtype, "name", dtype) or floatx()
+        self._variables: list[Variable] = []
+
+    @property
+    def dtype(self) -> str:
+        """Of the result."""
+        return str(self._dtype)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables made with :meth:`add_weight`; metrics of this module have none, they count in Python."""
+        return list(self._variables)
+
+    def add_variable(
+        self, shape: Any, initializer: Any, dtype: Any = None, name: str | None = None, **kwargs: Any
+    ) -> Any:
+        """A variable that is not trained and that :meth:`reset_state` sets to 0."""
+        value = initializers.get(initializer)(tuple(shape), dtype=dtype or self.dtype)
+        variable = Variable(value, trainable=False, name=name)
+        self._variables.append(variable)
+        return variable
+
+    def add_weight(
+        self, shape: Any = (), initializer: Any = "zeros", dtype: Any = None, name: str | None = None
+    ) -> Any:
+        """:meth:`add_variable`, by default a number."""
+        return self.add_variable(shape, initializer, dtype, name)
+
+    def update_state(self, *args: Any, **kwargs: Any) -> Any:
+        """Take in a batch."""
+        raise NotImplementedError(f"{type(self).__name__} must define update_state")
+
+    def result(self) -> Any:
+        """The metric of all batches since the last reset."""
+        raise NotImplementedError(f"{type(self).__name__} must define result(self)")
+
+    def reset_state(self) -> None:
+        """Forget all batches."""
+        for variable in self._variables:
+            variable.assign(wrap(tc.zeros_like(variable.native)))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Take in a batch; then the result."""
+        self.update_state(*args, **kwargs)
+        return self.result()
+
+    def get_config(self) -> dict[str, Any]:
+        """The name and the dtype."""
+        return {"name": self.name, "dtype": self.dtype}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}>"
+
+
+class OfTapeNN(Metric):
+    """A metric of tape_nn."""
+
+    _nan: ClassVar[float] = 0.0  # what Keras gives before the first batch
+
+    def __init__(self, of: nn.metrics.Metric, name: str | None, dtype: Any) -> None:
+        super().__init__(dtype, name)
+        self.native = of
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Take in a batch.
+
+        Args:
+            sample_weight: a weight for each example.
+        """
+        self.native.update(*self._inputs(native(y_true), native(y_pred)), weights_of(sample_weight))
+
+    def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        y_true, y_pred = same_rank(y_true, y_pred)
+        return cast(y_true, self.dtype), cast(y_pred, self.dtype)
+
+    def result(self) -> Any:
+        """The metric of all batches since the last reset."""
+        value = self.native.result()
+        return convert_to_tensor(self._nan if math.isnan(value) and self._empty() else value, dtype=self.dtype)
+
+    def _empty(self) -> bool:
+        return bool(self.native.state_dict().get("count", 1) == 0)
+
+    def reset_state(self) -> None:
+        """Forget all batches."""
+        self.native.reset()
+
+
+class Mean(OfTapeNN):
+    """The mean of numbers: `update_state(values, sample_weight)`.
+
+    >>> import tape_tf as tf
+    >>> mean = tf.keras.metrics.Mean()
+    >>> mean.update_state([1.0, 3.0])
+    >>> mean(8.0).numpy()
+    np.float32(4.0)
+    """
+
+    def __init__(self, name: str | None = "mean", dtype: Any = None) -> None:
+        super().__init__(nn.metrics.Mean(), name, dtype)
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+        """Take in numbers."""
+        self.native.update(cast(values, self.dtype), weights_of(sample_weight))
+
+
+class Sum(Mean):
+    """The sum of numbers: `update_state(values, sample_weight)`."""
+
+    def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
+        super().__init__(name, dtype)
+
+    def result(self) -> Any:
+        """The sum of all numbers since the last reset."""
+        return convert_to_tensor(self.native.state_dict()["total"], dtype=self.dtype)
+
+
+class Values(nn.metrics.Metric):
+    """The mean of what a function gives for each example."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def values(self, y_true: Any, y_pred: Any) -> Any:
+        return native(self.function(wrap(y_true), wrap(y_pred)))
+
+
+class MeanMetricWrapper(OfTapeNN):
+    """The mean of a function `fn(y_true, y_pred, **kwargs)`, which gives a number for each example.
+
+    >>> import tape_tf as tf
+    >>> metric = tf.keras.metrics.MeanMetricWrapper(tf.keras.losses.mean_squared_error, name="mse")
+    >>> metric([[0.0], [0.0]], [[1.0], [3.0]]).numpy()
+    np.float32(5.0)
+    """
+
+    def __init__(self, fn: Callable[..., Any], name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
+        super().__init__(
+            Values(lambda y_true, y_pred: fn(y_true, y_pred, **kwargs)), name or getattr(fn, "__name__", None), dtype
+        )
+        self._fn = fn
+
+
+def weights_of(sample_weight: Any) -> Any:
+    return None if sample_weight is None else native(sample_weight)
