@@ -94,7 +94,7 @@ def fit(
     """
     shown = [Progress()] if progress else []
     run = Run(model, optimizer, loss, metrics, [*callbacks, *shown], epochs)
-    _check(run, train_step)
+    _check(run, train_step, seed)
     if checkpoint_every is not None and (checkpoint is None or checkpoint_every < 1):
         raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")
     do = steps.train_step if train_step is None else train_step
@@ -292,10 +292,12 @@ def _arguments(
     }
 
 
-def _check(run: Run, train_step: Any) -> None:
+def _check(run: Run, train_step: Any, seed: Any) -> None:
     _check_module(run.model)
     if type(run.epochs) is not int or run.epochs < 0:
         raise ValueError(f"epochs must be an integer of at least 0; got {run.epochs!r}")
+    if seed is not None and type(seed) is not int:
+        raise TypeError(f"seed must be an integer or None; got {seed!r}")
     if train_step is None and (run.loss is None or run.optimizer is None):
         missing = "a loss" if run.loss is None else "an optimizer"
         raise TypeError(f"fit needs {missing}, or a train_step that does without")

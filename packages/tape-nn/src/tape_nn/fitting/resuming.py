@@ -95,10 +95,11 @@ class SavedRun:
         """
         before = self.state["arguments"]
         now = json.loads(json.dumps(arguments))
+        differ = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         problems = [
             f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
-            for name in {**before, **now}
-            if before.get(name) != now.get(name)
+            for name in differ
+            if "." not in name or name.partition(".")[0] not in differ  # of another class there are other settings
         ]
         generators = set(random_states(run.model))
         if generators != set(self.state["random"]):

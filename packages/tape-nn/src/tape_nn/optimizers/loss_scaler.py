@@ -118,7 +118,7 @@ class LossScaler:
         """
         pairs = [(_tensors(pair[0]), *pair[1:]) for pair in grads_and_vars]
         if all([_finite(pair[0]) for pair in pairs if pair[0] is not None]):
-            self.optimizer.apply_gradients([(_times(g, 1 / self._scale), *rest) for g, *rest in pairs])  # type: ignore[misc]
+            self.optimizer.apply_gradients([(_times(g, 1 / self._scale), *rest) for g, *rest in pairs])
             self._in_a_row += 1
             if self._in_a_row == self.growth_interval:
                 self._in_a_row = 0
