@@ -199,7 +199,7 @@ def test_what_callbacks_remember(tmp_path: Path) -> None:
     assert count.batches["last"].tolist() == [15]  # type: ignore[attr-defined]
     assert count.begun == 2  # that which was interrupted, too
     Count.state_dict = lambda self: {"n": object()}  # type: ignore[assignment,method-assign]
-    with pytest.raises(TypeError, match=r"callbacks/1/n is of type 'object'; a state is made of"):
+    with pytest.raises(TypeError, match=r"callbacks/0/n is of type 'object'; a state is made of"):
         train(tmp_path / "b", arrays(), callbacks=[Count()])
 
 
@@ -231,7 +231,7 @@ def test_weights_can_be_read_from_the_file(tmp_path: Path) -> None:
         ),
         pytest.param({"metrics": [nn.metrics.AUC()]}, r"metrics was \[\] and is \['auc'\]", id="metrics"),
         pytest.param(
-            {"callbacks": [nn.EarlyStopping()]}, r"callbacks was .* and is .*'EarlyStopping'\]", id="callbacks"
+            {"callbacks": [nn.EarlyStopping()]}, r"callbacks was \[\] and is \['EarlyStopping'\]", id="callbacks"
         ),
         pytest.param({"class_weight": {0: 2.0}}, "class_weight was None and is {'0': 2.0}", id="class-weight"),
         pytest.param({"epochs": 1}, "3 epochs are done, and epochs is 1", id="epochs"),

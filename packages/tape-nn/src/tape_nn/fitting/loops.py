@@ -18,6 +18,7 @@ from tape_nn.fitting.resuming import RunFile, described, random_states, set_rand
 from tape_nn.fitting.run import History, Run, Step
 from tape_nn.metrics import Metric
 from tape_nn.module import Module
+from tape_nn.optimizers import LossScaler, Optimizer
 
 
 def fit(
@@ -94,7 +95,7 @@ def fit(
     """
     shown = [Progress()] if progress else []
     run = Run(model, optimizer, loss, metrics, [*callbacks, *shown], epochs)
-    _check(run, train_step, seed)
+    _check(run, train_step, seed, checkpoint is not None)
     if checkpoint_every is not None and (checkpoint is None or checkpoint_every < 1):
         raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")
     do = steps.train_step if train_step is None else train_step
@@ -286,13 +287,13 @@ def _arguments(
         "seed": seed,
         "metrics": list(run.metrics),
         "class_weight": None if class_weight is None else {str(k): float(v) for k, v in class_weight.items()},
-        "callbacks": [type(callback).__name__ for callback in run.callbacks if hasattr(callback, "state_dict")],
+        "callbacks": [type(callback).__name__ for callback in run.stateful],
         **described("loss", run.loss),
         **described("optimizer", run.optimizer),
     }
 
 
-def _check(run: Run, train_step: Any, seed: Any) -> None:
+def _check(run: Run, train_step: Any, seed: Any, with_checkpoint: bool) -> None:
     _check_module(run.model)
     if type(run.epochs) is not int or run.epochs < 0:
         raise ValueError(f"epochs must be an integer of at least 0; got {run.epochs!r}")
@@ -301,8 +302,15 @@ def _check(run: Run, train_step: Any, seed: Any) -> None:
     if train_step is None and (run.loss is None or run.optimizer is None):
         missing = "a loss" if run.loss is None else "an optimizer"
         raise TypeError(f"fit needs {missing}, or a train_step that does without")
-    if run.optimizer is not None and not hasattr(run.optimizer, "apply_gradients"):
+    if run.optimizer is None:
+        return
+    if not hasattr(run.optimizer, "apply_gradients"):
         raise TypeError(f"optimizer must be one, such as nn.Adam(); got {run.optimizer!r}")
+    inner = run.optimizer.optimizer if isinstance(run.optimizer, LossScaler) else run.optimizer
+    if with_checkpoint and not isinstance(inner, Optimizer):
+        raise TypeError(
+            f"checkpoint needs an optimizer of tape_nn, whose state has the Variables' names; got {type(inner)!r}"
+        )
 
 
 def _check_module(model: Any) -> None:

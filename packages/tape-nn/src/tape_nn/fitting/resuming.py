@@ -49,7 +49,7 @@ class RunFile:
             "epoch_began": began,
             "means": {name: mean.state_dict() for name, mean in run.means.items()} if run.batch else {},
             "metrics": {name: metric.state_dict() for name, metric in run.metrics.items()} if run.batch else {},
-            "callbacks": [_state(callback) for callback in run.callbacks],
+            "callbacks": [callback.state_dict() for callback in run.stateful],
             "model": self.model.state_dict(),
             "optimizer": None if run.optimizer is None else run.optimizer.state_dict(self.model),
         }
@@ -139,9 +139,8 @@ class SavedRun:
             run.means[name].load_state_dict(own)
         for name, own in state["metrics"].items():
             run.metrics[name].load_state_dict(own)
-        for callback, own in zip(run.callbacks, state["callbacks"], strict=False):
-            if own is not None:
-                callback.load_state_dict(own)
+        for callback, own in zip(run.stateful, state["callbacks"], strict=True):
+            callback.load_state_dict(own)
         set_random_states(run.model, state["random"])
 
 
@@ -182,11 +181,6 @@ def _generators(model: Any) -> list[tuple[str, tc.Generator]]:
             if isinstance(value, tc.Generator):
                 found.setdefault(id(value), (f"{path}.{name}" if path else name, value))
     return list(found.values())
-
-
-def _state(callback: Any) -> Any:
-    method = getattr(callback, "state_dict", None)
-    return None if method is None else method()
 
 
 def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import tape_core as tc
 
-from tape_nn.fitting.callbacks import HOOKS
+from tape_nn.fitting.callbacks import HOOKS, Callback
 from tape_nn.fitting.data import examples_in, unpack
 from tape_nn.losses import Loss
 from tape_nn.metrics import Mean, Metric
@@ -89,6 +89,12 @@ class Run:
         if self._final is not None:
             return self._final
         return {name: metric.result() for name, metric in (*self.means.items(), *self.metrics.items())}
+
+    @property
+    def stateful(self) -> list[Any]:
+        """The callbacks that remember something."""
+        none = Callback.state_dict
+        return [callback for callback in self.callbacks if getattr(type(callback), "state_dict", none) is not none]
 
     def stop(self) -> None:
         """End the run: after this epoch, or where called from a batch, without the rest of it."""

@@ -11,7 +11,7 @@ from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.tensor import wrap
 
 from tape_nn.clipping import positive
-from tape_nn.optimizers.base import Optimizer, Schedule
+from tape_nn.optimizers.base import Schedule
 
 _LARGEST: Final = 2.0**127  # of the powers of two in float32
 _SMALLEST: Final = 2.0**-14  # below it float16 has no full precision, and overflow is not what is wrong
@@ -52,13 +52,13 @@ class LossScaler:
 
     def __init__(
         self,
-        optimizer: Optimizer,
+        optimizer: Any,
         initial_scale: float = 2.0**15,
         growth_interval: int | None = 2000,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
+        if not hasattr(optimizer, "apply_gradients"):
             raise TypeError(f"LossScaler: optimizer must be one, such as nn.Adam(); got {optimizer!r}")
         if growth_interval is not None and growth_interval < 1:
             raise ValueError(f"LossScaler: growth_interval must be at least 1, or None; got {growth_interval}")
@@ -88,7 +88,7 @@ class LossScaler:
     @property
     def learning_rate(self) -> float:
         """That of the inner optimizer."""
-        return self.optimizer.learning_rate
+        return float(self.optimizer.learning_rate)
 
     @learning_rate.setter
     def learning_rate(self, value: float | Schedule) -> None:
@@ -97,7 +97,7 @@ class LossScaler:
     @property
     def iterations(self) -> int:
         """How many updates were applied."""
-        return self.optimizer.iterations
+        return int(self.optimizer.iterations)
 
     def scale_loss(self, loss: Any) -> Any:
         """The loss times the scale, in float32 if it is of half precision; this is what to differentiate."""
