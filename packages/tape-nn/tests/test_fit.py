@@ -256,6 +256,9 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         pytest.param({"loss": "mse"}, TypeError, "loss must be a function .* got 'mse'", id="loss"),
         pytest.param({"optimizer": None}, TypeError, "needs an optimizer", id="no-optimizer"),
         pytest.param({"optimizer": "adam"}, TypeError, "optimizer must be one", id="optimizer"),
+        pytest.param(
+            {"optimizer": {"a": nn.SGD(0.1)}}, TypeError, "several optimizers need a train_step", id="several"
+        ),
         pytest.param({"epochs": -1}, ValueError, "epochs must be", id="epochs"),
         pytest.param({"batch_size": 0}, ValueError, "batch_size must be", id="batch-size"),
         pytest.param({"seed": 1.5}, TypeError, "seed must be", id="seed"),

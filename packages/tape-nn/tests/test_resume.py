@@ -170,6 +170,30 @@ def test_loss_scaling_goes_on(tmp_path: Path) -> None:
     assert last["optimizer"].scale == 2.0 ** (15 + 15 // 3)
 
 
+def test_several_optimizers_go_on(tmp_path: Path) -> None:
+    def step(run: Any, batch: Any) -> dict[str, Any]:
+        x, y, _ = nn.fitting.unpack(batch)
+        for optimizer, layer in zip(run.optimizer.values(), run.model.layers[::2], strict=True):
+            with tc.GradientTape() as tape:
+                loss = run.loss(y, run.model(x))
+            variables = layer.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return {"loss": loss}
+
+    def options() -> dict[str, Any]:
+        optimizers = {"first": nn.Adam(0.1), "last": nn.SGD(0.1, momentum=0.9)}
+        return {"optimizer": optimizers, "train_step": step, "batch_size": 4}
+
+    whole = train(None, arrays(), **options())
+    with pytest.raises(Interrupted):
+        train(tmp_path / "a", arrays(), 8, **options())
+    assert train(tmp_path / "a", arrays(), **options()) == whole
+    other = options()
+    other["optimizer"]["last"] = nn.SGD(0.1, momentum=0.8)
+    with pytest.raises(ValueError, match=r"optimizer last\.momentum was 0.9 and is 0.8"):
+        train(tmp_path / "a", arrays(), **other)
+
+
 def test_what_callbacks_remember(tmp_path: Path) -> None:
     class Count(nn.Callback):
         def __init__(self) -> None:

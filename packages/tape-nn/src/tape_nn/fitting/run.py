@@ -80,6 +80,8 @@ class Run:
         self.length: int | None = None
         self.stopped = False
         self.history = History()
+        self.arguments: dict[str, Any] = {}  # what must be the same for the run to go on later
+        self.epoch_random: dict[str, list[int]] = {}  # the random states when the epoch began
         self.means: dict[str, Mean] = {}
         self._final: dict[str, float] | None = None
 
@@ -89,6 +91,13 @@ class Run:
         if self._final is not None:
             return self._final
         return {name: metric.result() for name, metric in (*self.means.items(), *self.metrics.items())}
+
+    @property
+    def optimizers(self) -> dict[str, Any]:
+        """The optimizers by name; one alone has the name `""`."""
+        if self.optimizer is None:
+            return {}
+        return dict(self.optimizer) if isinstance(self.optimizer, Mapping) else {"": self.optimizer}
 
     @property
     def stateful(self) -> list[Any]:
