@@ -146,7 +146,7 @@ def train_step(run: Run, batch: Any) -> Mapping[str, Any]:
     """What `fit` does with a batch unless told otherwise: record the loss, walk back, move the weights.
 
     Returns:
-        `{"loss": ...}`; the metrics of the run are updated.
+        The loss, under the name "loss". The metrics of the run are updated.
     """
     x, y, weights = unpack(batch)
     with tc.GradientTape() as tape:
