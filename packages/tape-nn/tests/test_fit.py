@@ -234,6 +234,22 @@ def test_the_first_call_of_a_model_does_not_depend_on_dropout() -> None:
     assert first(0.5) == first(0.0)
 
 
+def test_first_values_do_not_depend_on_how_batches_are_made() -> None:
+    def noisy(epoch: int) -> Iterator[Any]:
+        x = tc.random.global_rng().normal((4, 3))
+        yield x, x
+
+    def first(data: Any) -> list[Any]:
+        tc.set_seed(0)
+        model = nn.Dense(3)
+        fitted(model, data)
+        assert model.kernel is not None
+        found: list[Any] = model.kernel.tolist()
+        return found
+
+    assert first(noisy) == first((tc.ones((4, 3)), tc.ones((4, 3))))
+
+
 def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     stop = nn.EarlyStopping("loss")
     fitted(Seen(), (column(3), column(3)), epochs=5, callbacks=[stop], progress=True, batch_size=1)

@@ -234,6 +234,13 @@ def test_anew_on_request(tmp_path: Path) -> None:
     assert train(tmp_path / "a", arrays(), resume=False) == whole
 
 
+def test_what_a_kill_within_writing_leaves_is_removed(tmp_path: Path) -> None:
+    for name in (".a.0123456789abcdef", ".a.settings", ".b.0123456789abcdef"):
+        (tmp_path / name).write_bytes(b"")
+    train(tmp_path / "a", arrays())
+    assert sorted(os.listdir(tmp_path)) == [".a.settings", ".b.0123456789abcdef", "a"]
+
+
 def test_weights_can_be_read_from_the_file(tmp_path: Path) -> None:
     weights, _ = train(tmp_path / "a", arrays())
     tensors, _ = nn.load_tensors(tmp_path / "a")

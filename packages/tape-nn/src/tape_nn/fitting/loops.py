@@ -64,7 +64,8 @@ def fit(
         model: a Module, called as `model(x)`. It is in training mode meanwhile, and afterwards as it was before.
         data: arrays `(x, y)` or `(x, y, weights)` with the examples along the first axis, where x and y may be nested;
             or an iterable of batches like that; or a function that gives one for each epoch, from 0. Arrays that are
-            no Tensors are put where the model is.
+            no Tensors are put where the model is. If layers have no Variables yet, the first batch is made once more,
+            and the model called with it, before anything else.
         loss: a loss of :mod:`tape_nn.losses`, or a function of `y` and the predictions. Its mean is what falls.
         optimizer: moves the weights after each batch; also a :class:`LossScaler`; or for a `train_step` that uses them
             a dictionary of several.
