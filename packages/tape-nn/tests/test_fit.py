@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import tape_core as tc
 import tape_nn as nn
 from tape_nn import fitting
 
+KERAS = json.loads((Path(__file__).parent / "data" / "history.json").read_text())
 MSE = nn.losses.MeanSquaredError()
 
 
@@ -61,6 +64,34 @@ def test_a_model_learns_and_the_history_says_so() -> None:
         metrics={"val_accuracy": nn.metrics.SparseCategoricalAccuracy()},
     )
     assert found == {"loss": history["val_loss"][-1], "val_accuracy": history["val_accuracy"][-1]}
+
+
+@pytest.mark.parametrize("case", KERAS["cases"], ids=["plain", "weights", "class-weight"])
+def test_histories_are_those_of_keras(case: dict[str, Any]) -> None:
+    data = {
+        name: tc.asarray(values, dtype=None if "y" in name else tc.float64) for name, values in KERAS["data"].items()
+    }
+    model = nn.Sequential([nn.Dense(6, activation="tanh"), nn.Dense(3)])
+    model.build((None, 3), dtype=tc.float64)
+    for variable, first in zip(model.variables, KERAS["first"], strict=True):
+        variable.assign(tc.asarray(first, dtype=tc.float64))
+    classes = case["class_weight"]
+    history = nn.fit(
+        model,
+        (data["x"], data["y"], data["weights"]) if case["weights"] else (data["x"], data["y"]),
+        loss=nn.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=nn.Adam(0.05),
+        metrics=[nn.metrics.SparseCategoricalAccuracy("accuracy")],
+        validation=(data["held_out_x"], data["held_out_y"]),
+        class_weight=classes and {int(number): weight for number, weight in classes.items()},
+        batch_size=8,
+        epochs=4,
+        shuffle=False,
+        progress=False,
+    )
+    assert history.keys() == case["history"].keys()
+    for name, values in history.items():
+        np.testing.assert_allclose(values, case["history"][name], rtol=1e-5)  # Keras sums in float32
 
 
 def test_the_last_batch_has_what_is_left_and_results_are_means_over_examples() -> None:
