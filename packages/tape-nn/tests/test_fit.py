@@ -314,6 +314,9 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
             {"metrics": [nn.metrics.Accuracy(), nn.metrics.Accuracy()]}, ValueError, "'accuracy' is taken", id="names"
         ),
         pytest.param({"callbacks": [print]}, TypeError, "none of the methods on_train_begin", id="callbacks"),
+        pytest.param(
+            {"callbacks": [nn.EarlyStopping]}, TypeError, "EarlyStopping is a class; pass an object", id="class"
+        ),
         pytest.param({"checkpoint_every": 3}, ValueError, "needs a checkpoint", id="checkpoint-every"),
         pytest.param({"data": 3}, TypeError, "data must be arrays .* got 'int'", id="data"),
         pytest.param({"data": iter([])}, TypeError, "can be gone through once only", id="iterator"),

@@ -112,6 +112,8 @@ class SavedRun:
                 f"random generators were {sorted(self.state['random'])} and are {sorted(generators)}, by their places "
                 "in the model"
             )
+        if unknown := sorted(self.state["metrics"].keys() - run.metrics.keys()):
+            problems.append(f"metrics {unknown} were added while it ran; give them to fit")
         if self.state["epoch"] > run.epochs:
             problems.append(f"{self.state['epoch']} epochs are done, and epochs is {run.epochs}")
         found = run.model.state_dict()
@@ -157,7 +159,8 @@ def described(kind: str, thing: Any) -> dict[str, Any]:
     found = dict(vars(thing)) | getattr(thing, "options", {})
     for name in ("function", "optimizer"):  # what it is made of
         if (inner := found.pop(name, None)) is not None:
-            found |= described(name, inner) if not callable(inner) else {name: getattr(inner, "__name__", "")}
+            own = getattr(inner, "__name__", type(inner).__name__)
+            found |= {name: own} if callable(inner) else described(name, inner)
     # A rate that a schedule gives changes; the schedule itself, where it says what it is, does not.
     rate = found.pop("_learning_rate", None)
     found["learning_rate"] = repr(rate) if dataclasses.is_dataclass(rate) else rate

@@ -44,7 +44,7 @@ class Run:
 
     Attributes:
         model, optimizer, loss: what was given to `fit`; a function that was given as loss is a `Loss`.
-        metrics: the metrics by name; a step may add some.
+        metrics: the metrics by name.
         epochs: how many epochs there will be.
         epoch: the number of this one, from 0.
         batch: how many batches of the epoch are done.
@@ -73,6 +73,10 @@ class Run:
         self.metrics = _named(metrics)
         self.callbacks = list(callbacks)
         for callback in self.callbacks:
+            if isinstance(callback, type):
+                raise TypeError(
+                    f"callbacks: {callback.__name__} is a class; pass an object of it, {callback.__name__}()"
+                )
             if not any([hasattr(callback, hook) for hook in HOOKS]):
                 raise TypeError(f"callbacks: {callback!r} has none of the methods {', '.join(HOOKS)}")
         self.epochs = epochs
