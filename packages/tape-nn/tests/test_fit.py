@@ -342,6 +342,14 @@ def test_mistakes(options: dict[str, Any], error: type[Exception], message: str)
     assert not isinstance(model, nn.Module) or model.state_dict()["w"].item() == 0.0
 
 
+def test_evaluation_needs_something_to_compute() -> None:
+    data = (tc.ones((3, 1)), tc.ones((3, 1)))
+    with pytest.raises(TypeError, match="evaluate needs a loss, metrics or a test_step"):
+        nn.evaluate(Seen(), data)
+    with pytest.raises(TypeError, match="validation needs a loss"):
+        nn.fit(Seen(), data, train_step=lambda run, batch: {}, validation=data, progress=False)
+
+
 def test_evaluate_and_predict_need_batches() -> None:
     for call in (lambda: nn.evaluate(Seen(), [], loss=MSE), lambda: nn.predict(Seen(), [])):
         with pytest.raises(ValueError, match="no batches"):

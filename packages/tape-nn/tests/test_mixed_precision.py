@@ -161,6 +161,15 @@ def test_a_trajectory_with_overflow() -> None:
     ]
 
 
+def test_all_gradients_are_looked_at() -> None:
+    variables = [tc.Variable([1.0]), tc.Variable([2.0]), tc.Variable([3.0])]
+    scaler = nn.LossScaler(nn.SGD(1.0), 1.0)
+    for gradients in ([[1.0], [math.inf], None], [[math.nan], None, [1.0]], [None, [1.0], [-math.inf]]):
+        scaler.apply_gradients(zip(gradients, variables, strict=True))
+    assert [v.item() for v in variables] == [1.0, 2.0, 3.0]
+    assert (scaler.skipped, scaler.iterations) == (3, 0)
+
+
 def test_a_scale_that_stays() -> None:
     w = tc.Variable([1.0])
     scaler = nn.LossScaler(nn.SGD(0.5), 4.0, growth_interval=None)

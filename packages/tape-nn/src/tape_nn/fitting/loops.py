@@ -100,6 +100,8 @@ def fit(
     _check(run, train_step, seed, checkpoint is not None)
     if checkpoint_every is not None and (checkpoint is None or checkpoint_every < 1):
         raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")
+    if validation is not None:
+        _check_evaluation("validation", loss, metrics, test_step)
     do = steps.train_step if train_step is None else train_step
     with _modes_kept(model):
         _build(model, source_of(data, model, batch_size))
@@ -159,6 +161,7 @@ def evaluate(
         TypeError, ValueError: as for :func:`fit`.
     """
     _check_module(model)
+    _check_evaluation("evaluate", loss, metrics, test_step)
     return _evaluate(model, source_of(data, model, batch_size), 0, loss, metrics, test_step)
 
 
@@ -309,6 +312,11 @@ def _check(run: Run, train_step: Any, seed: Any, with_checkpoint: bool) -> None:
             raise TypeError(
                 f"checkpoint needs an optimizer of tape_nn, whose state has the Variables' names; got {inner!r}"
             )
+
+
+def _check_evaluation(what: str, loss: Any, metrics: Any, test_step: Any) -> None:
+    if loss is None and not metrics and test_step is None:
+        raise TypeError(f"{what} needs a loss, metrics or a test_step: there is nothing to compute")
 
 
 def _check_module(model: Any) -> None:

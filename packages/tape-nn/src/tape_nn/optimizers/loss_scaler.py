@@ -117,7 +117,7 @@ class LossScaler:
             TypeError, ValueError: as for :meth:`Optimizer.apply_gradients`.
         """
         pairs = [(_tensors(pair[0]), *pair[1:]) for pair in grads_and_vars]
-        if all([_finite(pair[0]) for pair in pairs if pair[0] is not None]):
+        if _finite([pair[0] for pair in pairs if pair[0] is not None]):
             self.optimizer.apply_gradients([(_times(g, 1 / self._scale), *rest) for g, *rest in pairs])
             self._in_a_row += 1
             if self._in_a_row == self.growth_interval:
@@ -165,10 +165,14 @@ def _tensors(gradient: Any) -> Any:
     return tc.asarray(gradient)
 
 
-def _finite(gradient: Any) -> bool:
-    values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
-    xp = values.backend.xp
-    return bool(xp.all(xp.isfinite(values.array)))
+def _finite(gradients: list[Any]) -> bool:
+    found: dict[Any, Any] = {}  # one flag for each backend, so that a GPU is waited for once
+    for gradient in gradients:
+        values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
+        xp = values.backend.xp
+        flag = xp.all(xp.isfinite(values.array))
+        found[xp] = found[xp] & flag if xp in found else flag
+    return all(map(bool, found.values()))
 
 
 def _times(gradient: Any, factor: float) -> Any:
