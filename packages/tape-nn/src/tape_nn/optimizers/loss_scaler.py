@@ -169,9 +169,9 @@ def _finite(gradients: list[Any]) -> bool:
     found: dict[Any, Any] = {}  # one flag for each backend, so that a GPU is waited for once
     for gradient in gradients:
         values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
-        xp = values.backend.xp
-        flag = xp.all(xp.isfinite(values.array))
-        found[xp] = found[xp] & flag if xp in found else flag
+        backend = values.backend
+        flag = backend.xp.all(backend.xp.isfinite(values.array))
+        found[backend] = found[backend] & flag if backend in found else flag
     return all(map(bool, found.values()))
 
 
