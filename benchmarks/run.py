@@ -17,11 +17,13 @@ from typing import Any
 
 import allocator
 import chart
+import comparison
 import derivatives
 import memory
 import report
 import startup
 import timing
+import training
 from workloads import PEERS, WORKLOADS, setup, start, workload_data
 
 # Read when NumPy is loaded or the process starts, hence the second process at the end of this file.
@@ -30,7 +32,7 @@ if allocator.is_glibc():
     ENVIRONMENT |= allocator.KEEPS  # for all peers; allocator.py measures the other conditions
 
 ROOT = Path(__file__).resolve().parent
-PARTS = ("times", "derivatives", "memory", "imports", "allocator")
+PARTS = ("times", "derivatives", "training", "memory", "imports", "allocator")
 PROCESSES = 3  # where code and data happen to lie in memory changes a process's times by up to a fifth
 TOLERANCE = 1e-4  # float32, and a recurrent chain of 100 steps
 
@@ -211,7 +213,8 @@ def main() -> int:
     if "times" in options.parts:
         results["workloads"] = measure_in_processes(options.workloads, peers, seconds)
     others: dict[str, Callable[[], Any]] = {
-        "derivatives": lambda: derivatives.measure(peers, seconds / 2, show),
+        "derivatives": lambda: comparison.measure(derivatives.COMPARISONS, peers, seconds / 2, show),
+        "training": lambda: comparison.measure(training.COMPARISONS, peers, seconds, show),
         "memory": lambda: peak_memory(peers),
         "imports": lambda: import_times(peers, 3 * rounds),
         "allocator": lambda: allocator.experiment(peers, rounds, seconds=0.5),
