@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ Make = Callable[[float], Step]  # a learning rate to a step that gives the loss
 def _data() -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Images with the channels last, labels, and the weights as tape_nn has them."""
     rng = np.random.default_rng(SEED)
-    shapes = [(3, 3, a, b) for a, b in zip(CHANNELS, CHANNELS[1:], strict=False)]
+    shapes = [(3, 3, a, b) for a, b in itertools.pairwise(CHANNELS)]
     shapes.append(((SIZE // 2) ** 2 * CHANNELS[-1], CLASSES))
     weights = []
     for shape in shapes:
