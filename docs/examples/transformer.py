@@ -73,10 +73,6 @@ def excerpts(source: tc.Tensor, n: int) -> tuple[tc.Tensor, tc.Tensor]:
     return pieces[:, :-1], pieces[:, 1:]
 
 
-def loss_of(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
-    return tc.mean(tc.cross_entropy(model(x), y))
-
-
 model = Transformer()
 schedule = nn.schedules.WarmUp(nn.schedules.CosineDecay(0.003, steps), steps=steps // 20)
 optimizer = nn.AdamW(schedule, weight_decay=0.01, global_clipnorm=1.0)
@@ -87,18 +83,17 @@ with trange(steps, unit="step") as progress:
     for step in progress:
         x, y = excerpts(train, batch)
         with tc.GradientTape() as tape:
-            loss = loss_of(x, y)
+            loss = tc.mean(tc.cross_entropy(model(x), y))
         variables = model.trainable_variables
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         losses.append(loss.item() / np.log(2))
         if step % max(1, steps // 40) == 0 or step == steps - 1:
-            checks.append((step, loss_of(*check).item() / np.log(2)))
+            checks.append((step, tc.mean(tc.cross_entropy(model(check[0]), check[1])).item() / np.log(2)))
             progress.set_postfix(bits=f"{checks[-1][1]:.2f}")
 seconds = time.perf_counter() - started
-backend = tc.get_backend()
 size = sum(v.size for v in model.trainable_variables)
 summary = f"{checks[-1][1]:.2f} bits per held-out character"
-print(f"{summary} with {size:,} parameters after {seconds:.0f} s of training on {backend.name}")
+print(f"{summary} with {size:,} parameters after {seconds:.0f} s of training on {tc.get_backend().name}")
 
 
 def write(start: str, n: int, temperature: float = 0.7) -> str:
@@ -111,7 +106,7 @@ def write(start: str, n: int, temperature: float = 0.7) -> str:
     return "".join(characters[number] for number in written)
 
 
-sample = write("The statement ", 40 if args.quick else 400)
+sample = write("The statement ", 40 if args.quick else 700)
 print(sample)
 
 # The picture: the loss, what was written, and where each head of the last block looks.
