@@ -66,17 +66,21 @@ def _convnet_by_hand(rate: float) -> Step:
     update = _adam_by_hand(weights, rate)
     rows = np.arange(BATCH)
 
-    def conv(x: Any, k: Any, a: Any) -> tuple[Any, Any]:
-        """The convolution and relu, and the windows as rows of a matrix."""
+    def windows_of(x: Any) -> Any:
+        """Of 3 x 3, with zeros around `x`, as rows of a matrix."""
         n, height, width, channels = x.shape
         padded = np.zeros((n, height + 2, width + 2, channels), x.dtype)
         padded[:, 1:-1, 1:-1] = x
         windows = sliding_window_view(padded, (3, 3), axis=(1, 2)).transpose(0, 1, 2, 4, 5, 3)
-        windows = windows.reshape(n * height * width, -1)
+        return windows.reshape(n * height * width, -1)
+
+    def conv(x: Any, k: Any, a: Any) -> tuple[Any, Any]:
+        """The convolution and relu, and the windows."""
+        windows = windows_of(x)
         out = windows @ k.reshape(-1, k.shape[-1])
         out += a
         np.maximum(out, 0, out=out)
-        return out.reshape(n, height, width, -1), windows
+        return out.reshape(*x.shape[:-1], -1), windows
 
     def conv_gradients(d: Any, windows: Any, k: Any) -> tuple[Any, Any]:
         d = d.reshape(-1, k.shape[-1])
@@ -84,12 +88,8 @@ def _convnet_by_hand(rate: float) -> Step:
 
     def conv_input_gradient(d: Any, k: Any) -> Any:
         n, height, width, _ = d.shape
-        parts = (d.reshape(-1, k.shape[-1]) @ k.reshape(-1, k.shape[-1]).T).reshape(n, height, width, *k.shape[:-1])
-        padded = np.zeros((n, height + 2, width + 2, k.shape[2]), d.dtype)
-        for i in range(3):
-            for j in range(3):
-                padded[:, i : i + height, j : j + width] += parts[:, :, :, i, j]
-        return padded[:, 1:-1, 1:-1]
+        mirrored = k[::-1, ::-1].transpose(0, 1, 3, 2).reshape(-1, k.shape[2])
+        return (windows_of(d) @ mirrored).reshape(n, height, width, -1)
 
     def step() -> Any:
         c1, windows1 = conv(x, k1, a1)

@@ -23,7 +23,7 @@ parser.add_argument("--seed", type=int, default=0, help="decides the split and a
 parser.add_argument("--quick", action="store_true", help="only a few epochs")
 parser.add_argument("--out", type=Path, default=Path("digits_convnet.png"), help="where the picture goes")
 args = parser.parse_args()
-epochs = 4 if args.quick else args.epochs
+epochs = 3 if args.quick else args.epochs
 
 # 1,797 images of 8 x 8 pixels from 0 to 16, with the channels last: (examples, height, width, channels). A fifth, which
 # the seed chooses, is held out: the network never learns from it.
