@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from tqdm import trange
 
 parser = argparse.ArgumentParser(description="A transformer that learns to write like Python's manual.")
-parser.add_argument("--steps", type=int, default=2000, help="updates of the weights")
+parser.add_argument("--steps", type=int, default=1500, help="updates of the weights")
 parser.add_argument("--seed", type=int, default=0, help="decides all random numbers")
 parser.add_argument("--quick", action="store_true", help="a small network, and a few steps")
 parser.add_argument("--out", type=Path, default=Path("transformer.png"), help="where the picture goes")
