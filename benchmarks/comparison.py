@@ -29,6 +29,9 @@ class Comparison:
     outcomes: dict[str, Step] = field(default_factory=dict)
 
 
+Comparisons = dict[str, Callable[[list[str]], Comparison]]
+
+
 def _compared(a: float, b: float, calls: int | None) -> float:
     return a / b if calls is None else (a - b) / calls * 1e6
 
@@ -39,13 +42,8 @@ def _difference(found: Any, expected: Any) -> float:
     return max(float(np.max(np.abs(a - b)) / np.max(np.abs(b))) for a, b in arrays)
 
 
-def measure(
-    comparisons: dict[str, Callable[[list[str]], Comparison]],
-    peers: list[str],
-    seconds: float,
-    show: Callable[[str], None],
-) -> dict[str, Any]:
-    """name -> the columns' minima in seconds, and the ratios with their targets."""
+def measure(comparisons: Comparisons, peers: list[str], seconds: float) -> dict[str, Any]:
+    """name -> what it is, the columns' minima in seconds, the ratios wanted."""
     found: dict[str, Any] = {}
     for name, make in comparisons.items():
         comparison = make(peers)
@@ -59,11 +57,20 @@ def measure(
                 raise AssertionError(f"{name}: {other} differs from {first} by {difference:.1e}")
         times = timing.interleaved(comparison.steps, seconds)
         minima = {column: t.minimum for column, t in times.items()}
+        what = (make.__doc__ or "").strip()
+        found[name] = {"what": what, "minima": minima, "wanted": comparison.ratios, "calls": comparison.calls}
+    return found
+
+
+def merged(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """The minima of several processes, and their ratios with the targets."""
+    together: dict[str, Any] = {}
+    for name, first in rounds[0].items():
+        minima = {column: min(found[name]["minima"][column] for found in rounds) for column in first["minima"]}
         ratios = [
-            {"of": a, "to": b, "value": _compared(minima[a], minima[b], comparison.calls), "target": target}
-            for (a, b), target in comparison.ratios.items()
+            {"of": a, "to": b, "value": _compared(minima[a], minima[b], first["calls"]), "target": target}
+            for (a, b), target in first["wanted"].items()
             if a in minima and b in minima
         ]
-        found[name] = {"what": (make.__doc__ or "").strip(), "minima": minima, "ratios": ratios}
-        show(f"{name}: minima in ms: " + ", ".join(f"{c} {t * 1e3:.3g}" for c, t in minima.items()))
-    return found
+        together[name] = {"what": first["what"], "minima": minima, "ratios": ratios}
+    return together

@@ -160,6 +160,25 @@ def measure_in_processes(workloads: list[str], peers: list[str], seconds: float)
     return results
 
 
+def compare_all(comparisons: comparison.Comparisons, peers: list[str], seconds: float) -> dict[str, Any]:
+    """All comparisons, in a process of their own."""
+    for peer in peers:
+        start(peer)
+    return comparison.measure(comparisons, peers, seconds)
+
+
+def compare_in_processes(comparisons: comparison.Comparisons, peers: list[str], seconds: float) -> dict[str, Any]:
+    """The minima of several processes."""
+    rounds = []
+    for _ in range(PROCESSES):
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+            rounds.append(executor.submit(compare_all, comparisons, peers, seconds / PROCESSES).result())
+    results = comparison.merged(rounds)
+    for name, found in results.items():
+        show(f"{name}: minima in ms: " + ", ".join(f"{c} {t * 1e3:.3g}" for c, t in found["minima"].items()))
+    return results
+
+
 # MyGrad is not here: its tensors keep the gradients of the step before.
 ON_NUMPY = dict.fromkeys(("numpy", "tape", "autograd"), memory.peak)
 ON_TORCH = dict.fromkeys(("tape_torch", "torch"), memory.torch_peak)
@@ -213,8 +232,8 @@ def main() -> int:
     if "times" in options.parts:
         results["workloads"] = measure_in_processes(options.workloads, peers, seconds)
     others: dict[str, Callable[[], Any]] = {
-        "derivatives": lambda: comparison.measure(derivatives.COMPARISONS, peers, seconds / 2, show),
-        "training": lambda: comparison.measure(training.COMPARISONS, peers, seconds, show),
+        "derivatives": lambda: compare_in_processes(derivatives.COMPARISONS, peers, seconds / 2),
+        "training": lambda: compare_in_processes(training.COMPARISONS, peers, seconds),
         "memory": lambda: peak_memory(peers),
         "imports": lambda: import_times(peers, 3 * rounds),
         "allocator": lambda: allocator.experiment(peers, rounds, seconds=0.5),
