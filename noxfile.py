@@ -2,6 +2,7 @@
 
     python -m nox               lint, types, docs, wheels, conformance, tests
     python -m nox -s demo       train the digits example
+    python -m nox -s examples   run all examples, or those that are named after --
     python -m nox -s bench      measure against the peers
     python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
     python -m nox -s guides -- PATH      run TensorFlow's guides from a checkout of tensorflow/docs
@@ -32,7 +33,7 @@ WITHOUT_TORCH = [name for name in PACKAGES if name != "tape-torch"]
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
 # party's: a package that is not in packages/.
 PLUGINS = {"numpy": "tape-numpy", "torch": "tape-torch", "strict": "../tests/plugins/tape-strict"}
-DEMO = ["scikit-learn", "matplotlib", "tqdm"]  # what docs/examples/digits.py imports
+EXAMPLES = ["scikit-learn", "scipy", "matplotlib", "tqdm"]  # what docs/examples/*.py import
 
 # The tests run in parallel processes, the benchmarks compare single threads, and for the small
 # matrices of the demo a second thread costs more than it brings.
@@ -45,8 +46,8 @@ WITH_PIP: Any = {"venv_backend": "virtualenv"}
 INSTALL = ["--no-build-isolation", "--no-compile", "-c", "constraints.txt"]
 
 os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-# A backend chosen in the caller's shell must not change what is tested.
-os.environ.pop("TAPE_BACKEND", None)
+# A backend chosen in the caller's shell must not change what is tested; the examples run on it.
+CHOSEN = os.environ.pop("TAPE_BACKEND", None)
 
 
 def install_torch(session: nox.Session) -> None:
@@ -152,11 +153,11 @@ def tests(session: nox.Session, backend: str) -> None:
     """
     tools = ["pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat", "array-api-extra"]
     if backend == "torch":
-        install(session, *tools, *DEMO, "expecttest", packages=PACKAGES)
+        install(session, *tools, *EXAMPLES, "expecttest", packages=PACKAGES)
         paths = ["packages/tape-torch/tests", "packages/tape-tf/tests", "tests/test_examples.py", "tests/test_seeds.py"]
         paths += ["tests/test_docs.py", "tests/test_packaging.py"]
     else:
-        install(session, *tools, *DEMO)
+        install(session, *tools, *EXAMPLES)
         paths = []
     session.run(
         "pytest",
@@ -210,8 +211,25 @@ def guides(session: nox.Session, backend: str) -> None:
 @nox.session(default=False)
 def demo(session: nox.Session) -> None:
     """Train a network on handwritten digits: docs/examples/digits.py."""
-    install(session, *DEMO, packages=["tape-core", "tape-numpy", "tape-nn"])
+    install(session, *EXAMPLES, packages=["tape-core", "tape-numpy", "tape-nn"])
     session.run("python", "docs/examples/digits.py", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session(default=False, **WITH_PIP)
+def examples(session: nox.Session) -> None:
+    """Run the programs of docs/examples that are named after `--`, or all; on NumPy, or what TAPE_BACKEND says.
+
+    Options go to each: `python -m nox -s examples -- pendulum transformer --seed 1`.
+    """
+    known = sorted(path.stem for path in (ROOT / "docs" / "examples").glob("*.py"))
+    names = [name for name in session.posargs if name in known]
+    options = [argument for argument in session.posargs if argument not in known]
+    if options and not options[0].startswith("-"):
+        session.error(f"{options[0]!r} is no example; there are {', '.join(known)}")
+    on_torch = ["tape-torch"] if (CHOSEN or "").startswith("torch") else []
+    install(session, *EXAMPLES, packages=["tape-core", "tape-numpy", "tape-nn", *on_torch])
+    for name in names or known:
+        session.run("python", f"docs/examples/{name}.py", *options, env={**ONE_THREAD, "TAPE_BACKEND": CHOSEN})
 
 
 @nox.session(default=False, **WITH_PIP)

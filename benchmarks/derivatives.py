@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import timing
+from comparison import Comparison, Step
 from workloads import SEED
-
-Step = Callable[[], Any]
-
-TOLERANCE = 1e-4  # float32
-
-
-@dataclass
-class Comparison:
-    """What is timed in turns; `ratios` of two columns, with the largest wanted; `same` are compared before.
-
-    With `calls` a step is so many calls, and what is wanted is the most microseconds that one may take above the other.
-    """
-
-    steps: dict[str, Step]
-    ratios: dict[tuple[str, str], float]
-    same: tuple[str, ...]
-    calls: int | None = None
 
 
 def jacobian(peers: list[str]) -> Comparison:
@@ -157,35 +139,3 @@ def without_tape(peers: list[str]) -> Comparison:
 
 
 COMPARISONS = {make.__name__: make for make in (jacobian, hessian, hvp, per_example, without_tape)}
-
-
-def _compared(a: float, b: float, calls: int | None) -> float:
-    return a / b if calls is None else (a - b) / calls * 1e6
-
-
-def _difference(found: Any, expected: Any) -> float:
-    pairs = zip(found, expected, strict=True) if isinstance(found, list) else [(found, expected)]
-    arrays = [(timing.to_numpy(a), timing.to_numpy(b)) for a, b in pairs]
-    return max(float(np.max(np.abs(a - b)) / np.max(np.abs(b))) for a, b in arrays)
-
-
-def measure(peers: list[str], seconds: float, show: Callable[[str], None]) -> dict[str, Any]:
-    """name -> the columns' minima in seconds, and the ratios with their targets."""
-    found: dict[str, Any] = {}
-    for name, make in COMPARISONS.items():
-        comparison = make(peers)
-        first, *others = comparison.same or (None,)
-        for other in others:
-            difference = _difference(comparison.steps[first](), comparison.steps[other]())
-            if difference > TOLERANCE:
-                raise AssertionError(f"{name}: {other} differs from {first} by {difference:.1e}")
-        times = timing.interleaved(comparison.steps, seconds)
-        minima = {column: t.minimum for column, t in times.items()}
-        ratios = [
-            {"of": a, "to": b, "value": _compared(minima[a], minima[b], comparison.calls), "target": target}
-            for (a, b), target in comparison.ratios.items()
-            if a in minima and b in minima
-        ]
-        found[name] = {"what": (make.__doc__ or "").strip(), "minima": minima, "ratios": ratios}
-        show(f"{name}: minima in ms: " + ", ".join(f"{c} {t * 1e3:.3g}" for c, t in minima.items()))
-    return found

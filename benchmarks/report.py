@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from allocator import SYSTEM
@@ -193,17 +194,17 @@ def allocator_lines(allocator: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
-def derivatives_lines(derivatives: dict[str, Any]) -> list[str]:
-    """Jacobians, Hessians and batches of gradients."""
+def comparison_lines(title: str, comparisons: dict[str, Any]) -> list[str]:
+    """What comparison.py measured."""
     rows = []
-    for name, found in derivatives.items():
+    for name, found in comparisons.items():
         minima = ", ".join(f"{column} {number(t * 1e3)}" for column, t in found["minima"].items())
         ratios = [
             f"{r['of']} : {r['to']} {number(r['value'])} {verdict(r['value'], r['target'], str(r['target']))}"
             for r in found["ratios"]
         ]
         rows.append([f"{name}: {found['what']}", minima, "; ".join(ratios)])
-    return [table(["derivatives, on NumPy", "ms: minima", "ratios"], rows)]
+    return [table([title, "ms: minima", "ratios"], rows)]
 
 
 def markdown(results: Results, chart: str) -> str:
@@ -237,7 +238,8 @@ def markdown(results: Results, chart: str) -> str:
             parts.append(torch_table(results))
         parts += checkpoint_lines(results)
     for part, lines in (
-        ("derivatives", derivatives_lines),
+        ("derivatives", partial(comparison_lines, "derivatives, on NumPy")),
+        ("training", partial(comparison_lines, "training")),
         ("memory", memory_lines),
         ("imports", import_lines),
         ("allocator", allocator_lines),

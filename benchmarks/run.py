@@ -17,11 +17,13 @@ from typing import Any
 
 import allocator
 import chart
+import comparison
 import derivatives
 import memory
 import report
 import startup
 import timing
+import training
 from workloads import PEERS, WORKLOADS, setup, start, workload_data
 
 # Read when NumPy is loaded or the process starts, hence the second process at the end of this file.
@@ -30,7 +32,7 @@ if allocator.is_glibc():
     ENVIRONMENT |= allocator.KEEPS  # for all peers; allocator.py measures the other conditions
 
 ROOT = Path(__file__).resolve().parent
-PARTS = ("times", "derivatives", "memory", "imports", "allocator")
+PARTS = ("times", "derivatives", "training", "memory", "imports", "allocator")
 PROCESSES = 3  # where code and data happen to lie in memory changes a process's times by up to a fifth
 TOLERANCE = 1e-4  # float32, and a recurrent chain of 100 steps
 
@@ -158,6 +160,25 @@ def measure_in_processes(workloads: list[str], peers: list[str], seconds: float)
     return results
 
 
+def compare_all(comparisons: comparison.Comparisons, peers: list[str], seconds: float) -> dict[str, Any]:
+    """All comparisons, in a process of their own."""
+    for peer in peers:
+        start(peer)
+    return comparison.measure(comparisons, peers, seconds)
+
+
+def compare_in_processes(comparisons: comparison.Comparisons, peers: list[str], seconds: float) -> dict[str, Any]:
+    """The minima of several processes."""
+    rounds = []
+    for _ in range(PROCESSES):
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+            rounds.append(executor.submit(compare_all, comparisons, peers, seconds / PROCESSES).result())
+    results = comparison.merged(rounds)
+    for name, found in results.items():
+        show(f"{name}: minima in ms: " + ", ".join(f"{c} {t * 1e3:.3g}" for c, t in found["minima"].items()))
+    return results
+
+
 # MyGrad is not here: its tensors keep the gradients of the step before.
 ON_NUMPY = dict.fromkeys(("numpy", "tape", "autograd"), memory.peak)
 ON_TORCH = dict.fromkeys(("tape_torch", "torch"), memory.torch_peak)
@@ -211,7 +232,8 @@ def main() -> int:
     if "times" in options.parts:
         results["workloads"] = measure_in_processes(options.workloads, peers, seconds)
     others: dict[str, Callable[[], Any]] = {
-        "derivatives": lambda: derivatives.measure(peers, seconds / 2, show),
+        "derivatives": lambda: compare_in_processes(derivatives.COMPARISONS, peers, seconds / 2),
+        "training": lambda: compare_in_processes(training.COMPARISONS, peers, seconds),
         "memory": lambda: peak_memory(peers),
         "imports": lambda: import_times(peers, 3 * rounds),
         "allocator": lambda: allocator.experiment(peers, rounds, seconds=0.5),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,25 +10,32 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import tape_core as tc
 
 pytest.importorskip("matplotlib")
+pytest.importorskip("scipy")
 pytest.importorskip("sklearn")
 pytest.importorskip("tqdm")
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 
 
-def digits(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(EXAMPLES / "digits.py"), *options]
+def run(name: str, folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *options]
     return subprocess.run(
         command,
         cwd=folder,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         encoding="utf-8",
         timeout=300,
         check=True,
     )
+
+
+def digits(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return run("digits", folder, *options)
 
 
 def accuracy(result: subprocess.CompletedProcess[str]) -> float:
@@ -60,3 +68,61 @@ def test_digits_are_read_as_well_on_pytorch(tmp_path: Path) -> None:
     options = ["--epochs", "4", "--seed", "3"]
     on_numpy = accuracy(digits(tmp_path, *options, "--backend", "numpy"))
     assert accuracy(digits(tmp_path, *options, "--backend", "torch")) == pytest.approx(on_numpy, abs=0.5)
+
+
+def drawn(name: str, folder: Path, *options: str, **environment: str) -> str:
+    """What the example prints; it must have drawn its picture, on the backend that is selected."""
+    output = run(name, folder, *options, **environment).stdout
+    picture = folder / f"{name}.png"
+    assert f"The picture is {picture.resolve()}" in output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert f" on {environment.get('TAPE_BACKEND', tc.get_backend().name)}\n" in output
+    return output
+
+
+def number(pattern: str, output: str) -> float:
+    found = re.search(pattern, output)
+    assert found, output
+    return float(found[1])
+
+
+def test_the_convnet_reads_more_than_the_dense_network(tmp_path: Path) -> None:
+    output = drawn("digits_convnet", tmp_path, "--seed", "1")
+    assert number(r"([\d.]+)% of 359 held-out digits read correctly", output) >= 98.5
+
+
+def test_the_transformer_learns(tmp_path: Path) -> None:
+    output = drawn("transformer", tmp_path, "--quick")
+    assert number(r"([\d.]+) bits per held-out character", output) < 5  # of 103 characters, all alike, it were 6.7
+    sample = output.split("\n", 1)[1]
+    assert sample.startswith("The statement ")
+    assert len(sample.split("The picture is")[0].rstrip("\n")) > 30
+
+
+def test_the_gaussian_process_finds_the_noise(tmp_path: Path) -> None:
+    output = drawn("gaussian_process", tmp_path)
+    assert number(r"noise ([\d.]+) ", output) == pytest.approx(0.15, abs=0.03)
+    assert number(r"length ([\d.]+),", output) == pytest.approx(1.1, abs=0.3)
+
+
+def test_the_pendulum_is_found(tmp_path: Path) -> None:
+    output = drawn("pendulum", tmp_path)
+    found = re.findall(r"(\w+) +(-?[\d.]+) \+- ([\d.]+), in truth ([\d.]+)", output)
+    assert [name for name, *_ in found] == ["length", "friction", "angle", "speed"]
+    for name, value, deviation, truth in found:
+        assert abs(float(value) - float(truth)) < 4 * float(deviation), name
+        assert float(deviation) < 0.2, name
+
+
+@pytest.mark.skipif(find_spec("tape_torch") is None, reason="tape-torch is not installed")
+@pytest.mark.parametrize(
+    ("name", "figures"), [("pendulum", r"[\d.]+ \+- [\d.]+"), ("gaussian_process", r"noise [\d.]+")]
+)
+def test_examples_find_the_same_on_pytorch(name: str, figures: str, tmp_path: Path) -> None:
+    found = [re.findall(figures, drawn(name, tmp_path, "--quick", TAPE_BACKEND=b)) for b in ("numpy", "torch")]
+    assert found[0] == found[1] != []
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_examples_are_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 150

@@ -22,8 +22,11 @@ parser = argparse.ArgumentParser(description="Learn to read handwritten digits."
 parser.add_argument("--backend", help="the array library; by default the selected one")
 parser.add_argument("--epochs", type=int, default=30, help="passes over the training images")
 parser.add_argument("--seed", type=int, default=0, help="decides the split and all random numbers")
+parser.add_argument("--quick", action="store_true", help="only a few epochs")
 parser.add_argument("--out", type=Path, default=Path("digits.png"), help="where the picture goes")
 args = parser.parse_args()
+if args.quick:
+    args.epochs = 3
 if args.backend:
     tc.set_backend(args.backend)
 

@@ -32,6 +32,24 @@ def test_value_and_gradient_are_those_of_scipy() -> None:
     np.testing.assert_allclose(gradient, optimize.rosen_der(x), rtol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["trust-ncg", "trust-krylov", "Newton-CG"])
+def test_products_with_the_hessian(method: str) -> None:
+    x = np.asarray([-1.2, 1.0, 0.5])
+    tree = {"first": tc.asarray(x[:1]), "rest": tc.asarray(x[1:]), "unused": tc.zeros(1)}
+
+    def f(t: Any, factor: float = 1.0) -> Any:
+        return factor * rosenbrock(tc.concat([t["first"], t["rest"]]))
+
+    fun, x0, restore = tc.scipy_objective(f, tree)
+    direction = np.asarray([1.0, -2.0, 0.5, 7.0])
+    expected = optimize.rosen_hess_prod(x, direction[:3])
+    np.testing.assert_allclose(fun.hessp(x0, direction), [*expected, 0.0], rtol=1e-12)
+    np.testing.assert_allclose(fun.hessp(x0, direction, 2.0), [*(2 * expected), 0.0], rtol=1e-12)
+    calls = optimize.minimize(fun, x0, jac=True, hessp=fun.hessp, method=method, args=(2.0,))
+    np.testing.assert_allclose(restore(calls.x)["rest"].numpy(), 1.0, atol=1e-4)
+    assert calls.nhev > 0
+
+
 def test_structure_dtypes_and_unused_leaves() -> None:
     tree = {
         "a": tc.asarray([[1.0, 2.0]], dtype=tc.float32),

@@ -29,11 +29,7 @@ def test_losses_of_keras(case: dict[str, Any]) -> None:
     y_true, y_pred = arguments(case)
     for reduction in ("none", "sum", "sum_over_batch_size", "mean_with_sample_weight"):
         loss = getattr(losses, case["loss"])(**case["options"], reduction=reduction)
-        if reduction == "mean_with_sample_weight" and "ignore_class" in case["options"]:
-            continue  # Keras leaves what is ignored out of the weights
         found = loss(y_true, y_pred, sample_weight=DATA["sample_weight"]).numpy()
-        if "ignore_class" in case["options"] and reduction == "sum_over_batch_size":
-            continue
         np.testing.assert_allclose(found, case[reduction], rtol=1e-6)
 
 
@@ -54,6 +50,27 @@ def test_logits_far_out_and_at_zero() -> None:
     assert second.item() == pytest.approx(0.25)
     assert losses.sparse_categorical_crossentropy([0], [[1000.0, 0.0]], from_logits=True).item() == 0.0
     assert losses.binary_crossentropy([[1.0]], [[0.0]]).item() == pytest.approx(-math.log(1e-7), rel=1e-6)
+
+
+def test_means_leave_out_what_is_ignored() -> None:
+    logits = tc.asarray([[0.0, 0.0], [9.0, 0.0], [0.0, 0.0], [0.0, 9.0]])
+    weights = [1.0, 2.0, 3.0, 4.0]
+    for reduction, expected, weighted in [
+        ("sum_over_batch_size", 1.0, 2.0),
+        ("mean_with_sample_weight", 1.0, 1.0),
+        ("sum", 2.0, 4.0),
+    ]:
+        loss = losses.SparseCategoricalCrossentropy(True, ignore_class=-1, reduction=reduction)  # type: ignore[arg-type]
+        assert loss([0, -1, 1, -1], logits).item() == pytest.approx(expected * math.log(2), rel=1e-6)
+        assert loss([0, -1, 1, -1], logits, weights).item() == pytest.approx(weighted * math.log(2), rel=1e-6)
+        assert loss([-1, -1, -1, -1], logits, weights).item() == 0.0
+
+
+def test_losses_of_half_precision_are_computed_in_single() -> None:
+    far = tc.asarray([[300.0]], dtype=tc.float16)
+    assert losses.MeanSquaredError()([[0.0]], far).item() == 90000.0
+    gradient = tc.grad(lambda p: losses.MeanSquaredError()([[0.0]], p))(far)
+    assert (gradient.dtype, gradient.item()) == (tc.float16, 600.0)
 
 
 def test_integer_labels_are_smoothed_as_one_hot_ones() -> None:

@@ -329,7 +329,7 @@ def test_an_update_does_not_watch() -> None:
 @pytest.mark.parametrize("make", OPTIMIZERS)
 @pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1, "clipvalue": 0.5}], ids=["plain", "options"])
 def test_large_arrays_are_updated_as_small_ones(make: Any, options: dict[str, Any]) -> None:
-    n = (1 << 15) + 1001
+    n = (1 << 17) + 1001  # more than a block
     start, steps = tc.linspace(-1.0, 1.0, n), [tc.linspace(a, b, n) for a, b in ((-1.0, 2.0), (1.0, -3.0))]
     whole, whole_optimizer = tc.Variable(start), make(**options)
     split, split_optimizer = [tc.Variable(start[:1000]), tc.Variable(start[1000:2000])], make(**options)
@@ -521,10 +521,10 @@ def test_averages() -> None:
 
 
 def test_averages_of_large_arrays() -> None:
-    v = tc.Variable(tc.zeros(100_000))
+    v = tc.Variable(tc.zeros(300_000))
     average = nn.ExponentialMovingAverage({"v": v}, 0.5)
     average.update()
-    v.assign(tc.ones(100_000))
+    v.assign(tc.ones(300_000))
     average.update()
     assert bool(tc.all(average.state_dict()["v"] == 0.5))
     assert bool(tc.all(v == 1.0))

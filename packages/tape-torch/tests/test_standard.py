@@ -67,6 +67,18 @@ def test_integers_in_functions_of_real_numbers(name: Any) -> None:
     agree(tc.cumulative_prod, x)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 10, 16])
+def test_products_of_large_matrices_with_few_columns(columns: int) -> None:
+    rng = np.random.default_rng(columns)
+    x, w = rng.standard_normal((300, 64)), rng.standard_normal((64, columns))
+    agree(tc.matmul, x, w)
+    agree(lambda x, w: tc.matmul(x.mT, x) @ w, x, w)
+    agree(lambda x, g: tc.matmul(x.mT, g), x, rng.standard_normal((300, columns)))
+    agree(tc.matmul, np.stack([x, -x]), w)
+    product = tc.asarray(x, backend="torch") @ tc.asarray(w, backend="torch")
+    assert product.array.is_contiguous()  # so that what follows is as fast as elsewhere
+
+
 @pytest.mark.parametrize("name", WIDE)
 def test_unsigned_integers_of_more_than_8_bits(name: Any) -> None:
     top = np.iinfo(name).max

@@ -1,4 +1,4 @@
-"""Modules, layers, checkpoints and optimizers for tape_core.
+"""Modules, layers, checkpoints, optimizers and a training loop for tape_core.
 
 >>> import tape_core as tc
 >>> import tape_nn as nn

@@ -20,6 +20,8 @@ def mixed_precision(model: M, dtype: Any = "float16") -> M:
     :mod:`tape_nn.losses` are computed in float32. The setting is `compute_dtype` of each layer, and can be changed
     there: None is the layer's own, as a last layer with a softmax may want it.
 
+    A Module of your own computes with the Variables that it holds itself as before: float32 with float16 is float32.
+
     Gradients in float16 are easily too small for its range: train with a :class:`LossScaler`. bfloat16 has the range of
     float32 and does without.
 

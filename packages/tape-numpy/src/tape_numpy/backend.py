@@ -92,10 +92,10 @@ class NumPyBackend(Backend):
     def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
         """Large arrays of one layout block by block."""
         first, *others = arrays
-        if type(first) is not np.ndarray or first.size <= _BLOCK or not _alike(first, tuple(others)):
+        if type(first) is not np.ndarray or first.size <= _UPDATE_BLOCK or not _alike(first, tuple(others)):
             return [arrays]
         flat = [a.reshape(-1) for a in arrays]
-        return ([a[start : start + _BLOCK] for a in flat] for start in range(0, first.size, _BLOCK))
+        return ([a[start : start + _UPDATE_BLOCK] for a in flat] for start in range(0, first.size, _UPDATE_BLOCK))
 
     # Large partials are evaluated in blocks, whose temporaries stay in the cache.
 
@@ -123,6 +123,7 @@ class NumPyBackend(Backend):
 
 
 _BLOCK = 1 << 15  # elements
+_UPDATE_BLOCK = 1 << 17  # elements: an update calls a dozen functions for each block
 _NUMBERS = frozenset({bool, int, float})
 
 

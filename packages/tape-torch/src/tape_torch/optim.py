@@ -108,6 +108,10 @@ class Optimizer:
         for group in self.torch.param_groups:
             group["lr"] = value
 
+    def scale_loss(self, loss: Any) -> Any:
+        """What to differentiate in place of the loss: the loss itself, as for every optimizer but `nn.LossScaler`."""
+        return loss
+
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once.
 

@@ -9,9 +9,27 @@ from tape_core import pytree
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.ops.creation import asarray
 from tape_core.tensor import Tensor
-from tape_core.transforms.derivatives import value_and_grad
+from tape_core.transforms.derivatives import hvp, value_and_grad
 
-Objective = Callable[..., tuple[float, Any]]
+
+class Objective:
+    """What SciPy minimizes: value and gradient, by calling it, and products with the Hessian."""
+
+    def __init__(self, f: Callable[..., Any], restore: Callable[[Any], Any], flat: Callable[[Any], Any]) -> None:
+        self._f, self._restore, self._flat = f, restore, flat
+        self._with_gradient = value_and_grad(f)
+
+    def __call__(self, vector: Any, *args: Any) -> tuple[float, Any]:
+        """The value, a float, and the gradient, a float64 NumPy vector."""
+        value, gradient = self._with_gradient(self._restore(vector), *args)
+        if value.dtype.kind == "complex floating":
+            raise ValueError("scipy_objective: the function must return a real number; its result is complex")
+        return float(value), self._flat(gradient)
+
+    def hessp(self, vector: Any, direction: Any, *args: Any) -> Any:
+        """The product of the Hessian at `vector` with `direction`, without the matrix, as a float64 NumPy vector."""
+        (product,) = hvp(lambda x: self._f(x, *args), (self._restore(vector),), (self._restore(direction),))
+        return self._flat(product)
 
 
 def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Callable[[Any], Any]]:
@@ -27,6 +45,11 @@ def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Cal
     >>> [[round(x, 3) for x in row] for row in best["a"].tolist()], round(best["b"].item(), 3)
     ([[3.0, 3.0], [3.0, 3.0]], -1.0)
 
+    Methods that take a Hessian need no matrix of it, but its products with directions:
+
+    >>> minimize(fun, x0, jac=True, hessp=fun.hessp, method="trust-ncg").success
+    True
+
     `f` computes in the dtypes of `x0`. Those of SciPy's methods that go on until the gradient is tiny are made for
     float64: give `x0` in it where they stop early with a loss of precision.
 
@@ -36,8 +59,8 @@ def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Cal
 
     Returns:
         `(fun, vector, restore)`: `fun(vector, *args)` gives the value, a float, and the gradient, a float64 NumPy
-        vector; `vector` is `x0` as such a vector; `restore(vector)` has the structure, shapes, dtypes, backends and
-        devices of `x0`.
+        vector; `fun.hessp(vector, direction, *args)` the product of the Hessian with a direction; `vector` is `x0` as
+        such a vector; `restore(vector)` has the structure, shapes, dtypes, backends and devices of `x0`.
 
     Raises:
         TypeError: a leaf of `x0` is not of real floating-point numbers.
@@ -62,7 +85,8 @@ def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Cal
     if size == 0:
         raise ValueError("scipy_objective: x0 has no elements: there is nothing to optimize")
 
-    def flat(parts: list[Any]) -> Any:
+    def flat(tree: Any) -> Any:
+        parts = [g.densify() if isinstance(g, IndexedSlices) else g for g in pytree.flatten(tree)[0]]
         return np.concatenate([np.asarray(part.numpy(), dtype=np.float64).reshape(-1) for part in parts])
 
     def restore(vector: Any) -> Any:
@@ -77,13 +101,4 @@ def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Cal
             start += n
         return pytree.unflatten(structure, parts)
 
-    with_gradient = value_and_grad(f)
-
-    def fun(vector: Any, *args: Any) -> tuple[float, Any]:
-        value, gradient = with_gradient(restore(vector), *args)
-        if value.dtype.kind == "complex floating":
-            raise ValueError("scipy_objective: the function must return a real number; its result is complex")
-        found = [g.densify() if isinstance(g, IndexedSlices) else g for g in pytree.flatten(gradient)[0]]
-        return float(value), flat(found)
-
-    return fun, flat(tensors), restore
+    return Objective(f, restore, flat), flat(tensors), restore

@@ -1,7 +1,7 @@
 """Training loops: `fit`, `evaluate` and `predict`, callbacks, and runs that can be resumed."""
 
 from tape_nn.fitting.callbacks import Callback, EarlyStopping, LearningRate, SaveBest
-from tape_nn.fitting.data import unpack
+from tape_nn.fitting.data import unpack, with_class_weights
 from tape_nn.fitting.loops import evaluate, fit, predict
 from tape_nn.fitting.run import History, Run, test_step, train_step
 
@@ -18,4 +18,5 @@ __all__ = [
     "test_step",
     "train_step",
     "unpack",
+    "with_class_weights",
 ]

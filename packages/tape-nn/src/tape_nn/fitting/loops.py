@@ -18,6 +18,7 @@ from tape_nn.fitting.resuming import RunFile, described, random_states, set_rand
 from tape_nn.fitting.run import History, Run, Step
 from tape_nn.metrics import Metric
 from tape_nn.module import Module
+from tape_nn.optimizers import LossScaler, Optimizer
 
 
 def fit(
@@ -63,9 +64,11 @@ def fit(
         model: a Module, called as `model(x)`. It is in training mode meanwhile, and afterwards as it was before.
         data: arrays `(x, y)` or `(x, y, weights)` with the examples along the first axis, where x and y may be nested;
             or an iterable of batches like that; or a function that gives one for each epoch, from 0. Arrays that are
-            no Tensors are put where the model is.
+            no Tensors are put where the model is. If layers have no Variables yet, the first batch is made once more,
+            and the model called with it, before anything else.
         loss: a loss of :mod:`tape_nn.losses`, or a function of `y` and the predictions. Its mean is what falls.
-        optimizer: moves the weights after each batch; also a :class:`LossScaler`.
+        optimizer: moves the weights after each batch; also a :class:`LossScaler`; or for a `train_step` that uses them
+            a dictionary of several.
         epochs: how often to go through the data, an interrupted run included.
         batch_size: how many examples a batch has, 32 unless told otherwise; the last one may have fewer.
         metrics: of :mod:`tape_nn.metrics`, in a list or by name. They are not weighted.
@@ -94,9 +97,11 @@ def fit(
     """
     shown = [Progress()] if progress else []
     run = Run(model, optimizer, loss, metrics, [*callbacks, *shown], epochs)
-    _check(run, train_step)
+    _check(run, train_step, seed, checkpoint is not None)
     if checkpoint_every is not None and (checkpoint is None or checkpoint_every < 1):
         raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")
+    if validation is not None:
+        _check_evaluation("validation", loss, metrics, test_step)
     do = steps.train_step if train_step is None else train_step
     with _modes_kept(model):
         _build(model, source_of(data, model, batch_size))
@@ -105,29 +110,20 @@ def fit(
         if seed is None:
             seed = global_rng().integers(0, 2**31).item() if saved is None else saved.seed
         source = source_of(data, model, batch_size, seed if shuffle else None)
-        run.length = source.length
         held_out = None if validation is None else source_of(validation, model, batch_size, name="validation")
+        run.length = source.length
+        run.arguments = _arguments(run, source, seed, shuffle, class_weight)
         model.train()
-        arguments = _arguments(run, source, seed, shuffle, class_weight)
         if saved is not None:
-            saved.check(run, arguments)
-            saved.restore(run)
-        began = None if saved is None else saved.epoch_began
-        run.call("on_train_begin")
-        if run.batch:
-            run.call("on_epoch_begin")
-        if saved is not None:
-            saved.restore(run)  # again: callbacks have begun anew
-        elif file is not None:
-            file.write(run, arguments, seed, None)
+            saved.resume(run)
+        else:
+            run.call("on_train_begin")
+            if file is not None:
+                file.write(run)
         while run.epoch < run.epochs and not run.stopped:
-            if run.batch == 0:
-                run.begin_epoch()
-                run.call("on_epoch_begin")
-                began = random_states(model)
-            for _ in _steps(run, do, _remaining(run, source, began), class_weight):
+            for _ in _steps(run, source, do, class_weight):
                 if file is not None and checkpoint_every and run.step % checkpoint_every == 0:
-                    file.write(run, arguments, seed, began)
+                    file.write(run)
             run.end_epoch()
             if held_out is not None:
                 found = _evaluate(model, held_out, run.epoch, loss, run.metrics, test_step)
@@ -137,7 +133,7 @@ def fit(
             run.epoch += 1
             run.batch = 0
             if file is not None:
-                file.write(run, arguments, seed, None)
+                file.write(run)
         run.call("on_train_end")
     return run.history
 
@@ -165,6 +161,7 @@ def evaluate(
         TypeError, ValueError: as for :func:`fit`.
     """
     _check_module(model)
+    _check_evaluation("evaluate", loss, metrics, test_step)
     return _evaluate(model, source_of(data, model, batch_size), 0, loss, metrics, test_step)
 
 
@@ -219,9 +216,9 @@ def _evaluate(
     return run.logs
 
 
-def _steps(run: Run, do: Step, batches: Iterator[Any], class_weight: Mapping[int, float] | None) -> Iterator[None]:
-    """Take the steps of an epoch; stops after each that is not the last of the run."""
-    for batch in batches:
+def _steps(run: Run, source: Source, do: Step, class_weight: Mapping[int, float] | None) -> Iterator[None]:
+    """Take the steps that the epoch has left; stops after each that is not the last of the run."""
+    for batch in _batches(run, source):
         run.call("on_batch_begin")
         weighted = batch if class_weight is None else with_class_weights(batch, class_weight)
         run.take(do(run, weighted), batch)
@@ -235,17 +232,19 @@ def _steps(run: Run, do: Step, batches: Iterator[Any], class_weight: Mapping[int
         raise ValueError(f"fit: data has no batches in epoch {run.epoch}")
 
 
-def _remaining(run: Run, source: Source, began: Any) -> Iterator[Any]:
-    """The batches that the epoch has left."""
+def _batches(run: Run, source: Source) -> Iterator[Any]:
+    """Those that the epoch has left; all of them but where a run was resumed within it."""
     if run.batch == 0:
-        yield from source.batches(run.epoch)
-        return
-    # Resumed within an epoch. Where making batches draws random numbers, those of its beginning make the same batches.
+        run.begin_epoch()
+        run.call("on_epoch_begin")
+        run.epoch_random = random_states(run.model)
+        return source.batches(run.epoch)
+    # Where making batches draws random numbers, those of the epoch's beginning make the same batches again.
     now = random_states(run.model)
-    set_random_states(run.model, began)
+    set_random_states(run.model, run.epoch_random)
     batches = source.batches(run.epoch, skip=run.batch)
     set_random_states(run.model, now)
-    yield from batches
+    return batches
 
 
 def _build(model: Any, source: Source) -> None:
@@ -280,27 +279,44 @@ def _arguments(
     run: Run, source: Source, seed: int, shuffle: bool, class_weight: Mapping[int, float] | None
 ) -> dict[str, Any]:
     """What must be the same for a run to go on."""
-    return {
+    found = {
         **source.description(),
         "shuffle": shuffle,
         "seed": seed,
         "metrics": list(run.metrics),
         "class_weight": None if class_weight is None else {str(k): float(v) for k, v in class_weight.items()},
-        "callbacks": [type(callback).__name__ for callback in run.callbacks if hasattr(callback, "state_dict")],
+        "callbacks": [type(callback).__name__ for callback in run.stateful],
         **described("loss", run.loss),
-        **described("optimizer", run.optimizer),
     }
+    for name, optimizer in run.optimizers.items():
+        found |= described(f"optimizer {name}".strip(), optimizer)
+    return found
 
 
-def _check(run: Run, train_step: Any) -> None:
+def _check(run: Run, train_step: Any, seed: Any, with_checkpoint: bool) -> None:
     _check_module(run.model)
     if type(run.epochs) is not int or run.epochs < 0:
         raise ValueError(f"epochs must be an integer of at least 0; got {run.epochs!r}")
+    if seed is not None and type(seed) is not int:
+        raise TypeError(f"seed must be an integer or None; got {seed!r}")
     if train_step is None and (run.loss is None or run.optimizer is None):
         missing = "a loss" if run.loss is None else "an optimizer"
         raise TypeError(f"fit needs {missing}, or a train_step that does without")
-    if run.optimizer is not None and not hasattr(run.optimizer, "apply_gradients"):
-        raise TypeError(f"optimizer must be one, such as nn.Adam(); got {run.optimizer!r}")
+    if train_step is None and isinstance(run.optimizer, Mapping):
+        raise TypeError("several optimizers need a train_step, which uses them")
+    for optimizer in run.optimizers.values():
+        if not hasattr(optimizer, "apply_gradients"):
+            raise TypeError(f"optimizer must be one, such as nn.Adam(); got {optimizer!r}")
+        inner = optimizer.optimizer if isinstance(optimizer, LossScaler) else optimizer
+        if with_checkpoint and not isinstance(inner, Optimizer):
+            raise TypeError(
+                f"checkpoint needs an optimizer of tape_nn, whose state has the Variables' names; got {inner!r}"
+            )
+
+
+def _check_evaluation(what: str, loss: Any, metrics: Any, test_step: Any) -> None:
+    if loss is None and not metrics and test_step is None:
+        raise TypeError(f"{what} needs a loss, metrics or a test_step: there is nothing to compute")
 
 
 def _check_module(model: Any) -> None:

@@ -28,30 +28,23 @@ class RunFile:
         self.model = model
         remove_drafts(path)  # of a run that was killed while it wrote
 
-    def write(self, run: Run, arguments: dict[str, Any], seed: int, began: Any) -> None:
-        """Put the state of the run into the file, whole or not at all.
-
-        Args:
-            arguments: what must be the same when it goes on.
-            seed: of the order of examples.
-            began: the state of random numbers when the epoch began, where there is more of it to come.
-        """
+    def write(self, run: Run) -> None:
+        """Put the state of the run into the file, whole or not at all."""
         state = {
             "version": _VERSION,
-            "arguments": arguments,
-            "seed": seed,
+            "arguments": run.arguments,
             "epoch": run.epoch,
             "batch": run.batch,
             "step": run.step,
             "stopped": run.stopped,
             "history": dict(run.history),
             "random": random_states(self.model),
-            "epoch_began": began,
+            "epoch_random": run.epoch_random if run.batch else {},
             "means": {name: mean.state_dict() for name, mean in run.means.items()} if run.batch else {},
             "metrics": {name: metric.state_dict() for name, metric in run.metrics.items()} if run.batch else {},
-            "callbacks": [_state(callback) for callback in run.callbacks],
+            "callbacks": [callback.state_dict() for callback in run.stateful],
             "model": self.model.state_dict(),
-            "optimizer": None if run.optimizer is None else run.optimizer.state_dict(self.model),
+            "optimizer": {name: optimizer.state_dict(self.model) for name, optimizer in run.optimizers.items()},
         }
         tensors: dict[str, Tensor] = {}
         text = json.dumps(_packed(state, "", tensors))
@@ -84,21 +77,34 @@ class SavedRun:
     def __init__(self, path: str, state: dict[str, Any]) -> None:
         self.path = path
         self.state = state
-        self.seed: int = state["seed"]
-        self.epoch_began = state["epoch_began"]
+        self.seed: int = state["arguments"]["seed"]
 
-    def check(self, run: Run, arguments: dict[str, Any]) -> None:
+    def resume(self, run: Run) -> None:
+        """Bring a run that is about to begin to where the one in the file was.
+
+        Raises:
+            ValueError: they differ. Nothing is changed.
+        """
+        self._check(run)
+        self._restore(run)
+        run.call("on_train_begin")
+        if run.batch:
+            run.call("on_epoch_begin")
+        self._restore(run)  # again: callbacks have begun anew
+
+    def _check(self, run: Run) -> None:
         """Compare the run with that of the file.
 
         Raises:
             ValueError: they differ: all of it is listed.
         """
         before = self.state["arguments"]
-        now = json.loads(json.dumps(arguments))
+        now = json.loads(json.dumps(run.arguments))
+        differ = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         problems = [
             f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
-            for name in {**before, **now}
-            if before.get(name) != now.get(name)
+            for name in differ
+            if "." not in name or name.partition(".")[0] not in differ  # of another class there are other settings
         ]
         generators = set(random_states(run.model))
         if generators != set(self.state["random"]):
@@ -106,6 +112,8 @@ class SavedRun:
                 f"random generators were {sorted(self.state['random'])} and are {sorted(generators)}, by their places "
                 "in the model"
             )
+        if unknown := sorted(self.state["metrics"].keys() - run.metrics.keys()):
+            problems.append(f"metrics {unknown} were added while it ran; give them to fit")
         if self.state["epoch"] > run.epochs:
             problems.append(f"{self.state['epoch']} epochs are done, and epochs is {run.epochs}")
         found = run.model.state_dict()
@@ -121,15 +129,16 @@ class SavedRun:
                 + "\nRemove it or pass resume=False to begin anew, or name another file."
             )
 
-    def restore(self, run: Run) -> None:
+    def _restore(self, run: Run) -> None:
         """Put everything back as it was when the file was written."""
         state = self.state
         run.model.load_state_dict(state["model"])
-        if run.optimizer is not None:
-            run.optimizer.load_state_dict(state["optimizer"], run.model)
+        for name, optimizer in run.optimizers.items():
+            optimizer.load_state_dict(state["optimizer"][name], run.model)
         run.begin_epoch()
         run.epoch, run.batch, run.step = state["epoch"], state["batch"], state["step"]
         run.stopped = state["stopped"]
+        run.epoch_random = state["epoch_random"]
         run.history.clear()
         run.history.update({name: list(values) for name, values in state["history"].items()})
         run.history.epochs = run.epoch
@@ -138,9 +147,8 @@ class SavedRun:
             run.means[name].load_state_dict(own)
         for name, own in state["metrics"].items():
             run.metrics[name].load_state_dict(own)
-        for callback, own in zip(run.callbacks, state["callbacks"], strict=False):
-            if own is not None:
-                callback.load_state_dict(own)
+        for callback, own in zip(run.stateful, state["callbacks"], strict=True):
+            callback.load_state_dict(own)
         set_random_states(run.model, state["random"])
 
 
@@ -151,7 +159,8 @@ def described(kind: str, thing: Any) -> dict[str, Any]:
     found = dict(vars(thing)) | getattr(thing, "options", {})
     for name in ("function", "optimizer"):  # what it is made of
         if (inner := found.pop(name, None)) is not None:
-            found |= described(name, inner) if not callable(inner) else {name: getattr(inner, "__name__", "")}
+            own = getattr(inner, "__name__", type(inner).__name__)
+            found |= {name: own} if callable(inner) else described(name, inner)
     # A rate that a schedule gives changes; the schedule itself, where it says what it is, does not.
     rate = found.pop("_learning_rate", None)
     found["learning_rate"] = repr(rate) if dataclasses.is_dataclass(rate) else rate
@@ -181,11 +190,6 @@ def _generators(model: Any) -> list[tuple[str, tc.Generator]]:
             if isinstance(value, tc.Generator):
                 found.setdefault(id(value), (f"{path}.{name}" if path else name, value))
     return list(found.values())
-
-
-def _state(callback: Any) -> Any:
-    method = getattr(callback, "state_dict", None)
-    return None if method is None else method()
 
 
 def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import tape_core as tc
 
-from tape_nn.fitting.callbacks import HOOKS
+from tape_nn.fitting.callbacks import HOOKS, Callback
 from tape_nn.fitting.data import examples_in, unpack
 from tape_nn.losses import Loss
 from tape_nn.metrics import Mean, Metric
@@ -44,7 +44,7 @@ class Run:
 
     Attributes:
         model, optimizer, loss: what was given to `fit`; a function that was given as loss is a `Loss`.
-        metrics: the metrics by name; a step may add some.
+        metrics: the metrics by name.
         epochs: how many epochs there will be.
         epoch: the number of this one, from 0.
         batch: how many batches of the epoch are done.
@@ -73,6 +73,10 @@ class Run:
         self.metrics = _named(metrics)
         self.callbacks = list(callbacks)
         for callback in self.callbacks:
+            if isinstance(callback, type):
+                raise TypeError(
+                    f"callbacks: {callback.__name__} is a class; pass an object of it, {callback.__name__}()"
+                )
             if not any([hasattr(callback, hook) for hook in HOOKS]):
                 raise TypeError(f"callbacks: {callback!r} has none of the methods {', '.join(HOOKS)}")
         self.epochs = epochs
@@ -80,6 +84,8 @@ class Run:
         self.length: int | None = None
         self.stopped = False
         self.history = History()
+        self.arguments: dict[str, Any] = {}  # what must be the same for the run to go on later
+        self.epoch_random: dict[str, list[int]] = {}  # the random states when the epoch began
         self.means: dict[str, Mean] = {}
         self._final: dict[str, float] | None = None
 
@@ -89,6 +95,19 @@ class Run:
         if self._final is not None:
             return self._final
         return {name: metric.result() for name, metric in (*self.means.items(), *self.metrics.items())}
+
+    @property
+    def optimizers(self) -> dict[str, Any]:
+        """The optimizers by name; one alone has the name `""`."""
+        if self.optimizer is None:
+            return {}
+        return dict(self.optimizer) if isinstance(self.optimizer, Mapping) else {"": self.optimizer}
+
+    @property
+    def stateful(self) -> list[Any]:
+        """The callbacks that remember something."""
+        none = Callback.state_dict
+        return [callback for callback in self.callbacks if getattr(type(callback), "state_dict", none) is not none]
 
     def stop(self) -> None:
         """End the run: after this epoch, or where called from a batch, without the rest of it."""
@@ -131,7 +150,7 @@ def train_step(run: Run, batch: Any) -> Mapping[str, Any]:
     """What `fit` does with a batch unless told otherwise: record the loss, walk back, move the weights.
 
     Returns:
-        `{"loss": ...}`; the metrics of the run are updated.
+        The loss, under the name "loss". The metrics of the run are updated.
     """
     x, y, weights = unpack(batch)
     with tc.GradientTape() as tape:

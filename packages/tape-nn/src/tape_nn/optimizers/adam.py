@@ -28,8 +28,14 @@ class _Moments(Optimizer):
         return {"momentum": 0.0, "velocity": 0.0}
 
     def _average(self, g: Any, slots: dict[str, Any]) -> None:
-        slots["momentum"] += (g - slots["momentum"]) * (1 - self.beta_1)
-        slots["velocity"] += (g * g - slots["velocity"]) * (1 - self.beta_2)
+        # In place, for each array that is made costs as much as the arithmetic.
+        change = g - slots["momentum"]
+        change *= 1 - self.beta_1
+        slots["momentum"] += change
+        change = g * g
+        change -= slots["velocity"]
+        change *= 1 - self.beta_2
+        slots["velocity"] += change
 
 
 class Adam(_Moments):

@@ -11,7 +11,7 @@ from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.tensor import wrap
 
 from tape_nn.clipping import positive
-from tape_nn.optimizers.base import Optimizer, Schedule
+from tape_nn.optimizers.base import Schedule
 
 _LARGEST: Final = 2.0**127  # of the powers of two in float32
 _SMALLEST: Final = 2.0**-14  # below it float16 has no full precision, and overflow is not what is wrong
@@ -52,13 +52,13 @@ class LossScaler:
 
     def __init__(
         self,
-        optimizer: Optimizer,
+        optimizer: Any,
         initial_scale: float = 2.0**15,
         growth_interval: int | None = 2000,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
+        if not hasattr(optimizer, "apply_gradients"):
             raise TypeError(f"LossScaler: optimizer must be one, such as nn.Adam(); got {optimizer!r}")
         if growth_interval is not None and growth_interval < 1:
             raise ValueError(f"LossScaler: growth_interval must be at least 1, or None; got {growth_interval}")
@@ -88,7 +88,7 @@ class LossScaler:
     @property
     def learning_rate(self) -> float:
         """That of the inner optimizer."""
-        return self.optimizer.learning_rate
+        return float(self.optimizer.learning_rate)
 
     @learning_rate.setter
     def learning_rate(self, value: float | Schedule) -> None:
@@ -97,7 +97,7 @@ class LossScaler:
     @property
     def iterations(self) -> int:
         """How many updates were applied."""
-        return self.optimizer.iterations
+        return int(self.optimizer.iterations)
 
     def scale_loss(self, loss: Any) -> Any:
         """The loss times the scale, in float32 if it is of half precision; this is what to differentiate."""
@@ -117,8 +117,8 @@ class LossScaler:
             TypeError, ValueError: as for :meth:`Optimizer.apply_gradients`.
         """
         pairs = [(_tensors(pair[0]), *pair[1:]) for pair in grads_and_vars]
-        if all([_finite(pair[0]) for pair in pairs if pair[0] is not None]):
-            self.optimizer.apply_gradients([(_times(g, 1 / self._scale), *rest) for g, *rest in pairs])  # type: ignore[misc]
+        if _finite([pair[0] for pair in pairs if pair[0] is not None]):
+            self.optimizer.apply_gradients([(_times(g, 1 / self._scale), *rest) for g, *rest in pairs])
             self._in_a_row += 1
             if self._in_a_row == self.growth_interval:
                 self._in_a_row = 0
@@ -165,10 +165,14 @@ def _tensors(gradient: Any) -> Any:
     return tc.asarray(gradient)
 
 
-def _finite(gradient: Any) -> bool:
-    values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
-    xp = values.backend.xp
-    return bool(xp.all(xp.isfinite(values.array)))
+def _finite(gradients: list[Any]) -> bool:
+    found: dict[Any, Any] = {}  # one flag for each backend, so that a GPU is waited for once
+    for gradient in gradients:
+        values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
+        backend = values.backend
+        flag = backend.xp.all(backend.xp.isfinite(values.array))
+        found[backend] = found[backend] & flag if backend in found else flag
+    return all(map(bool, found.values()))
 
 
 def _times(gradient: Any, factor: float) -> Any:
