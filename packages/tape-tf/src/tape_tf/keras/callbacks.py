@@ -248,6 +248,8 @@ class ModelCheckpoint(_OfTapeNN):
         ValueError: for what there is not.
     """
 
+    __tf_differs__ = "weights only, in the safetensors format, after epochs"
+
     def __init__(
         self,
         filepath: Any,

@@ -211,6 +211,8 @@ class AUC(OfTapeNN):
         ValueError: another curve is asked for.
     """
 
+    __tf_differs__ = "the area is exact, only of the ROC curve; num_thresholds has no effect"
+
     def __init__(
         self,
         num_thresholds: int = 200,

@@ -170,7 +170,7 @@ class Trainer:
             scaled = self.optimizer.scale_loss(loss)
         variables = self.trainable_variables  # type: ignore[attr-defined]
         if variables:
-            self.optimizer.apply_gradients(zip(tape.gradient(scaled, variables), variables, strict=True))
+            self.optimizer.apply(tape.gradient(scaled, variables), variables)
         else:
             warnings.warn("The model does not have any trainable weights.", stacklevel=2)
         return self.compute_metrics(x, y, y_pred, sample_weight)

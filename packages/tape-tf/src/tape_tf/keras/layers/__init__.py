@@ -2,6 +2,19 @@
 
 from tape_tf.keras.layers.attention import MultiHeadAttention
 from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.channels import (
+    Cropping1D,
+    Cropping2D,
+    Cropping3D,
+    DepthwiseConv1D,
+    DepthwiseConv2D,
+    GroupNormalization,
+    SeparableConv1D,
+    SeparableConv2D,
+    SpatialDropout1D,
+    SpatialDropout2D,
+    SpatialDropout3D,
+)
 from tape_tf.keras.layers.convolution import (
     AveragePooling1D,
     AveragePooling2D,
@@ -127,7 +140,12 @@ __all__ = [
     "Convolution2DTranspose",
     "Convolution3D",
     "Convolution3DTranspose",
+    "Cropping1D",
+    "Cropping2D",
+    "Cropping3D",
     "Dense",
+    "DepthwiseConv1D",
+    "DepthwiseConv2D",
     "Dot",
     "Dropout",
     "Embedding",
@@ -145,6 +163,7 @@ __all__ = [
     "GlobalMaxPooling1D",
     "GlobalMaxPooling2D",
     "GlobalMaxPooling3D",
+    "GroupNormalization",
     "Identity",
     "Input",
     "InputLayer",
@@ -170,7 +189,12 @@ __all__ = [
     "RepeatVector",
     "Rescaling",
     "Reshape",
+    "SeparableConv1D",
+    "SeparableConv2D",
     "Softmax",
+    "SpatialDropout1D",
+    "SpatialDropout2D",
+    "SpatialDropout3D",
     "Subtract",
     "TimeDistributed",
     "UnitNormalization",

@@ -28,6 +28,8 @@ class MultiHeadAttention(Native):
         seed: of what is dropped.
     """
 
+    __tf_differs__ = "weights are named as those of tape_nn; no output_shape, attention_axes or masks of layers"
+
     def __init__(
         self,
         num_heads: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from types import FunctionType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -26,7 +27,12 @@ from tape_tf.shapes import TensorShape
 from tape_tf.tensor import Tensor
 from tape_tf.variable import NAME_SCOPE, Variable
 
-_INTERNAL: Final = frozenset({"native", "_own", "_regularized", "_losses", "_thawed", "_nodes", "_arguments"})
+# Attributes that hold no weights or layers of their own, and types that do not: what is held is asked for at each step.
+_INTERNAL: Final = frozenset((
+    "native", "_own", "_regularized", "_losses", "_thawed", "_nodes", "_arguments", "_extras", "_given_shape", "_graph",
+    "_output_shape", "_inputs", "_outputs", "_compiled_loss", "_compiled_metrics", "_compiled_mean",
+))  # fmt: skip
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), FunctionType})
 
 
 class _Call(NamedTuple):
@@ -70,6 +76,8 @@ class Layer(Module):
     Raises:
         ValueError: an argument is not known.
     """
+
+    __tf_differs__ = "weights are tf.Variables, named as layer/weight:0; no masks, no dtype policies"
 
     built: bool
     activity_regularizer: Any
@@ -338,7 +346,7 @@ class Layer(Module):
     def _parts(self) -> Iterator[tuple[str, Any]]:
         """The variables, layers and modules held as attributes, each after its place, such as `"blocks.0"`."""
         for name, value in vars(self).items():
-            if name not in _INTERNAL:
+            if type(value) not in _PLAIN and name not in _INTERNAL:
                 for place, found in placed_leaves(value, name.lstrip("_")):
                     if isinstance(found, Variable | Module | nn.Module):
                         yield place, found
@@ -368,7 +376,7 @@ class Layer(Module):
             if id(layer) not in seen:
                 seen.add(id(layer))
                 yield layer
-                waiting[:0] = layer._sublayers()
+                waiting[:0] = [found for _, found in layer._parts() if isinstance(found, Layer)]
 
     def _metrics(self) -> list[Metric]:
         """The metrics held as attributes, here and in the layers in it."""
@@ -376,7 +384,7 @@ class Layer(Module):
             leaf
             for layer in self._flatten_layers()
             for name, value in vars(layer).items()
-            if name not in _INTERNAL and not name.startswith("_compiled")
+            if type(value) not in _PLAIN and name not in _INTERNAL
             for leaf in leaves(value)
             if isinstance(leaf, Metric)
         ]
@@ -387,10 +395,10 @@ class Layer(Module):
         """Penalties: those added in the last call, and those of regularizers."""
         layers = list(self._flatten_layers())
         found = [loss() if callable(loss) else loss for layer in layers for loss in layer._losses]
-        trained = {id(v) for v in self.trainable_variables}
-        return found + [
-            penalty(variable) for layer in layers for variable, penalty in layer._regularized if id(variable) in trained
-        ]
+        if penalized := [pair for layer in layers for pair in layer._regularized]:
+            trained = {id(v) for v in self.trainable_variables}
+            found += [penalty(variable) for variable, penalty in penalized if id(variable) in trained]
+        return found
 
     @property
     def dtype(self) -> str:

@@ -68,6 +68,8 @@ class Conv1D(_Conv):
     """A convolution over one axis, of inputs (examples, steps, channels); also with `padding="causal"`. Else as
     :class:`Conv2D`."""
 
+    __tf_differs__ = "with channels_first the kernel has the filters first"
+
     _of = nn.Conv1D
 
 
@@ -91,11 +93,15 @@ class Conv2D(_Conv):
         ValueError: an argument is not what it must be; an input, when called, has not the dimensions or the channels.
     """
 
+    __tf_differs__ = "with channels_first the kernel has the filters first"
+
     _of = nn.Conv2D
 
 
 class Conv3D(_Conv):
     """A convolution over three axes, of inputs (examples, depth, height, width, channels); else as :class:`Conv2D`."""
+
+    __tf_differs__ = "with channels_first the kernel has the filters first"
 
     _of = nn.Conv3D
 
@@ -293,17 +299,23 @@ class _UpSampling(_Spatial):
 class UpSampling1D(_UpSampling):
     """Each element `size` times along one axis of space."""
 
+    __tf_differs__ = "only interpolation='nearest'"
+
     rank = 1
 
 
 class UpSampling2D(_UpSampling):
     """Each element `size` times along two axes of space."""
 
+    __tf_differs__ = "only interpolation='nearest'"
+
     rank = 2
 
 
 class UpSampling3D(_UpSampling):
     """Each element `size` times along three axes of space."""
+
+    __tf_differs__ = "only interpolation='nearest'"
 
     rank = 3
 

@@ -115,6 +115,8 @@ class Embedding(Native):
         ValueError: `mask_zero` is asked for, which there is not.
     """
 
+    __tf_differs__ = "no mask_zero"
+
     def __init__(
         self,
         input_dim: int,
@@ -169,6 +171,8 @@ class Dropout(Native):
 
 class Flatten(Native):
     """Each example as one row."""
+
+    __tf_differs__ = "no channels_first"
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         if data_format == "channels_first":
@@ -251,6 +255,8 @@ class Lambda(Layer):
         function: is called with the input, and with `arguments`. Variables it reads are not the layer's.
         arguments: further arguments, by name.
     """
+
+    __tf_differs__ = "no mask"
 
     def __init__(
         self,

@@ -103,11 +103,15 @@ class LSTM(_Recurrent):
         ValueError: for `dropout`, `recurrent_dropout` and `stateful`, which there are not.
     """
 
+    __tf_differs__ = "no dropout inside, no state from batch to batch, no masks"
+
     _of = nn.LSTM
 
 
 class GRU(_Recurrent):
     """A gated recurrent unit: see :class:`tape_nn.GRU`; else as :class:`LSTM`."""
+
+    __tf_differs__ = "no dropout inside, no state from batch to batch, no masks"
 
     _of = nn.GRU
 
@@ -124,6 +128,8 @@ class Bidirectional(Layer):
         merge_mode: what is done with the two outputs: "concat", "sum", "mul", "ave", or None for a list.
         backward_layer: that over the steps backwards, by default like `layer`.
     """
+
+    __tf_differs__ = "of LSTM and GRU; no masks"
 
     def __init__(
         self, layer: Any, merge_mode: str | None = "concat", backward_layer: Any = None, **kwargs: Any

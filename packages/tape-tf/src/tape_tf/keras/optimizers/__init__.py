@@ -61,6 +61,8 @@ class Optimizer:
         ValueError: a number is out of range.
     """
 
+    __tf_differs__ = "new optimizers derive from tape_nn.Optimizer; iterations is a tensor"
+
     _of: ClassVar[type[nn.Optimizer]]
     _rate: Variable
     _schedule: Any

@@ -1,0 +1,331 @@
+"""Layers that treat each channel, or group of channels, by itself."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import tape_core as tc
+
+from tape_tf.conversion import native, wrap
+from tape_tf.keras import activations
+from tape_tf.keras.backend import layout
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.convolution import _padding, _Spatial, _tuple
+
+
+class _Depthwise(Layer):
+    """What convolutions of each channel by itself share; :class:`DepthwiseConv2D` describes it."""
+
+    rank: ClassVar[int]
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        depth_multiplier: int = 1,
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        depthwise_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.kernel_size, self.strides = _tuple(kernel_size, self.rank), _tuple(strides, self.rank)
+        self.dilation_rate = _tuple(dilation_rate, self.rank)
+        self.padding, self.data_format = _padding(padding), layout(data_format)
+        if depth_multiplier < 1:
+            raise ValueError(f"{type(self).__name__}: depth_multiplier must be at least 1; got {depth_multiplier}")
+        self.depth_multiplier, self.use_bias = depth_multiplier, use_bias
+        self.activation = activations.get(activation)
+        self._kernel = {
+            "initializer": depthwise_initializer,
+            "regularizer": depthwise_regularizer,
+            "constraint": depthwise_constraint,
+        }
+        self._bias = {"initializer": bias_initializer, "regularizer": bias_regularizer, "constraint": bias_constraint}
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of this shape."""
+        channels = _channels(self, input_shape)
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        self.kernel = self.add_weight(shape, name="kernel", **self._kernel)
+        self.bias = self._make_bias(channels * self.depth_multiplier)
+        self.built = True
+
+    def _make_bias(self, length: int) -> Any:
+        return self.add_weight((length,), name="bias", **self._bias) if self.use_bias else None
+
+    def call(self, inputs: Any) -> Any:
+        """The convolution of each channel, through the activation."""
+        return self.activation(wrap(self._biased(self._each_channel(native(inputs)))))
+
+    def _each_channel(self, value: tc.Tensor) -> tc.Tensor:
+        kernel = native(self.kernel)
+        channels = kernel.shape[-2]
+        kernel = tc.reshape(kernel, (*self.kernel_size, 1, channels * self.depth_multiplier))
+        return self._conv(
+            value, kernel, channels, stride=self.strides, padding=self.padding, dilation=self.dilation_rate
+        )
+
+    def _conv(self, value: tc.Tensor, kernel: tc.Tensor, groups: int, **options: Any) -> tc.Tensor:
+        if self.data_format == "channels_first":  # whose kernels the core has the other way round
+            kernel = tc.permute_dims(kernel, (self.rank + 1, self.rank, *range(self.rank)))
+        found: tc.Tensor = tc.conv(value, kernel, groups=groups, layout=self.data_format, **options)
+        return found
+
+    def _biased(self, value: tc.Tensor) -> tc.Tensor:
+        if self.bias is None:
+            return value
+        bias = native(self.bias)
+        return value + (bias if self.data_format == "channels_last" else tc.reshape(bias, (-1, *(1,) * self.rank)))
+
+
+class DepthwiseConv1D(_Depthwise):
+    """A convolution of each channel by itself, over one axis; else as :class:`DepthwiseConv2D`."""
+
+    rank = 1
+
+
+class DepthwiseConv2D(_Depthwise):
+    """A convolution of each channel by itself, over two axes.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.layers.DepthwiseConv2D(3, depth_multiplier=2)(tf.ones((1, 5, 5, 4))).shape
+    TensorShape([1, 3, 3, 8])
+
+    Args:
+        depth_multiplier: how many channels come out for each.
+        kernel_size and the others: as for :class:`Conv2D`. The kernel has shape (height, width, channels,
+            depth_multiplier).
+
+    Raises:
+        ValueError: an argument is not what it must be, or an input, when called.
+    """
+
+    rank = 2
+
+
+class _Separable(_Depthwise):
+    """A convolution of each channel by itself, and then one of length 1 over all channels."""
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        depth_multiplier: int = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform",
+        pointwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = None,
+        pointwise_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        depthwise_constraint: Any = None,
+        pointwise_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            kernel_size,
+            strides,
+            padding,
+            depth_multiplier,
+            data_format,
+            dilation_rate,
+            activation,
+            use_bias,
+            depthwise_initializer,
+            bias_initializer,
+            depthwise_regularizer,
+            bias_regularizer,
+            depthwise_constraint,
+            bias_constraint,
+            **kwargs,
+        )
+        self.filters = filters
+        self._pointwise = {
+            "initializer": pointwise_initializer,
+            "regularizer": pointwise_regularizer,
+            "constraint": pointwise_constraint,
+        }
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of this shape."""
+        channels = _channels(self, input_shape)
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        self.kernel = self.add_weight(shape, name="depthwise_kernel", **self._kernel)
+        shape = (*(1,) * self.rank, channels * self.depth_multiplier, self.filters)
+        self.pointwise_kernel = self.add_weight(shape, name="pointwise_kernel", **self._pointwise)
+        self.bias = self._make_bias(self.filters)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """Both convolutions, through the activation."""
+        mixed = self._conv(self._each_channel(native(inputs)), native(self.pointwise_kernel), 1)
+        return self.activation(wrap(self._biased(mixed)))
+
+
+class SeparableConv1D(_Separable):
+    """:class:`DepthwiseConv1D`, and then a convolution of length 1 over all channels."""
+
+    rank = 1
+
+
+class SeparableConv2D(_Separable):
+    """:class:`DepthwiseConv2D`, and then a convolution of length 1 over all channels."""
+
+    rank = 2
+
+
+class GroupNormalization(Layer):
+    """Each group of channels of each example less its mean, divided by its standard deviation.
+
+    See :func:`tape_core.group_norm`.
+
+    Args:
+        groups: how many there are; -1 for one for each channel.
+        axis: of the channels: the last, or 1.
+        epsilon, center, scale and the others: as for :class:`LayerNormalization`.
+
+    Raises:
+        ValueError: when it is built for channels that `groups` does not divide.
+    """
+
+    def __init__(
+        self,
+        groups: int = 32,
+        axis: int = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.groups, self.axis, self.epsilon, self.center, self.scale = groups, axis, epsilon, center, scale
+        self._beta = {"initializer": beta_initializer, "regularizer": beta_regularizer, "constraint": beta_constraint}
+        self._gamma = {
+            "initializer": gamma_initializer,
+            "regularizer": gamma_regularizer,
+            "constraint": gamma_constraint,
+        }
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of this shape."""
+        if self.axis not in (-1, 1, len(input_shape) - 1):
+            raise ValueError(f"GroupNormalization: axis must be the last or 1; got {self.axis} for shape {input_shape}")
+        channels = input_shape[self.axis]
+        self.groups = channels if self.groups == -1 else self.groups
+        if channels % self.groups:
+            raise ValueError(f"GroupNormalization: {self.groups} groups do not divide {channels} channels")
+        self.gamma = self.add_weight((channels,), name="gamma", **self._gamma) if self.scale else None
+        self.beta = self.add_weight((channels,), name="beta", **self._beta) if self.center else None
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """What is left after normalisation."""
+        value = native(inputs)
+        first = self.axis == 1 and value.ndim > 2
+        gamma, beta = (None if v is None else native(v) for v in (self.gamma, self.beta))
+        options = {"groups": self.groups, "epsilon": self.epsilon}
+        return wrap(tc.group_norm(value, gamma, beta, layout="channels_first" if first else "channels_last", **options))
+
+
+class _SpatialDropout(_Spatial):
+    def __init__(self, rate: float, data_format: str | None = None, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(data_format, **kwargs)
+        if not 0 <= rate <= 1:
+            raise ValueError(f"{type(self).__name__}: rate must be from 0 to 1; got {rate}")
+        self.rate = rate
+        self._rng = None if seed is None else tc.default_rng(seed)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """The input, or in training what is left of its channels."""
+        value = native(inputs)
+        axes = self._axes(value)
+        shape = tuple([1 if axis in axes else n for axis, n in enumerate(value.shape)])
+        return wrap(tc.dropout(value, self.rate, training=bool(training), rng=self._rng, noise_shape=shape))
+
+
+class SpatialDropout1D(_SpatialDropout):
+    """Dropout of whole channels, of inputs (examples, steps, channels)."""
+
+    rank = 1
+
+
+class SpatialDropout2D(_SpatialDropout):
+    """Dropout of whole channels, of inputs (examples, height, width, channels)."""
+
+    rank = 2
+
+
+class SpatialDropout3D(_SpatialDropout):
+    """Dropout of whole channels, of inputs (examples, depth, height, width, channels)."""
+
+    rank = 3
+
+
+class _Cropping(_Spatial):
+    def __init__(self, cropping: Any = None, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(data_format, **kwargs)
+        cropping = (1 if self.rank != 2 else 0) if cropping is None else cropping
+        if self.rank == 1 and isinstance(cropping, list | tuple):
+            cropping = (tuple(cropping),)
+        parts = (cropping,) * self.rank if isinstance(cropping, int) else tuple(cropping)
+        self.cropping = tuple([(p, p) if isinstance(p, int) else tuple(p) for p in parts])
+        if len(self.cropping) != self.rank:
+            raise ValueError(f"{type(self).__name__}: cropping must be for {self.rank} axes; got {cropping}")
+
+    def call(self, inputs: Any) -> Any:
+        """The input without its margins."""
+        value = native(inputs)
+        key: list[slice] = [slice(None)] * value.ndim
+        for axis, (before, after) in zip(self._axes(value), self.cropping, strict=True):
+            if before + after >= value.shape[axis]:
+                raise ValueError(f"{self.name}: cropping {before} and {after} leaves nothing of shape {value.shape}")
+            key[axis] = slice(before, value.shape[axis] - after)
+        return wrap(value[tuple(key)])
+
+
+class Cropping1D(_Cropping):
+    """Without the first and last steps; `cropping` is a number, or (first, last)."""
+
+    rank = 1
+
+
+class Cropping2D(_Cropping):
+    """Without the margins; `cropping` is a number, one for each axis, or (before, after) for each."""
+
+    rank = 2
+
+
+class Cropping3D(_Cropping):
+    """Without the margins of three axes; else as :class:`Cropping2D`."""
+
+    rank = 3
+
+
+def _channels(layer: _Depthwise, shape: Any) -> int:
+    if len(shape) != layer.rank + 2:
+        raise ValueError(
+            f"Input of layer {layer.name!r} is incompatible with the layer: expected ndim={layer.rank + 2}, found "
+            f"ndim={len(shape)}. Full shape received: {tuple(shape)}"
+        )
+    return int(shape[-1 if layer.data_format == "channels_last" else 1])
