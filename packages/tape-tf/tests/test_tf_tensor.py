@@ -179,6 +179,18 @@ def test_nothing_is_promoted(make: Any, message: str) -> None:
     assert isinstance(caught.value, ValueError)
 
 
+def test_numbers_must_fit_into_integers() -> None:
+    for wrong in (300, -1, [1, 300], np.array([1, -1]), np.array([0.0, 256.0])):
+        with pytest.raises(TypeError, match="to EagerTensor of dtype uint8"):
+            tf.constant(wrong, tf.uint8)
+    same(tf.constant(np.array([0.0, 255.0]), tf.uint8), [0, 255])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a int32 tensor but is a int64 tensor"):
+        tf.constant([1]) + 2**40
+    for call in (lambda: tf.gather([1.0], [0.0]), lambda: tf.one_hot([0.0], 2), lambda: tf.gather_nd([1.0], [[0.0]])):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must be integers"):
+            call()
+
+
 def test_integers() -> None:
     i = tf.constant([1, 2])
     assert (i / i).dtype == tf.float64
@@ -202,12 +214,29 @@ def test_integers() -> None:
         lambda x: tf.reshape(x, (3,)),
         lambda x: tf.gather(x, [5]),
         lambda x: x[5],
+        lambda x: x[0, 0],
+        lambda x: tf.einsum("ij->ji", x),
+        lambda x: tf.transpose(x, [1, 0]),
+        lambda x: tf.nn.conv2d(tf.ones((1, 4, 4, 2)), tf.ones((2, 2, 3, 1)), 1, "SAME"),
         lambda x: tf.matmul(x, x),
         lambda x: tf.reduce_sum(x, axis=3),
         lambda x: tf.split(x, 3),
         lambda x: tf.tensor_scatter_nd_update(x, [[7]], [1.0]),
     ],
-    ids=["add", "reshape", "gather", "index", "matmul", "axis", "split", "scatter"],
+    ids=[
+        "add",
+        "reshape",
+        "gather",
+        "index",
+        "indices",
+        "einsum",
+        "transpose",
+        "conv",
+        "matmul",
+        "axis",
+        "split",
+        "scatter",
+    ],
 )
 def test_what_does_not_fit_is_an_invalid_argument(call: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):

@@ -153,11 +153,20 @@ def _has_dtype(value: Any) -> bool:
 def _fits(value: Any, rank: int, dtype: tc.DType) -> bool:
     """Whether a number or NumPy array of this rank of kinds can have a dtype without losing what it is."""
     target = _KINDS[dtype.kind]
-    if rank <= target or not np.size(value):
+    if not np.size(value) or rank == 0:
         return True
-    if isinstance(value, np.ndarray) and rank == 2 and target == 1:
-        return bool((value == np.trunc(value)).all())
-    return False
+    if target == 1 and rank in (1, 2):
+        whole = rank == 1 or (isinstance(value, np.ndarray) and bool((value == np.trunc(value)).all()))
+        return whole and _in_range(value, dtype)
+    return rank <= target
+
+
+def _in_range(value: Any, dtype: tc.DType) -> bool:
+    """Whether whole numbers are among those of an integer dtype."""
+    limits = tc.iinfo(dtype)
+    if type(value) is int:
+        return limits.min <= value <= limits.max
+    return limits.min <= int(value.min()) and int(value.max()) <= limits.max
 
 
 def matched(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]:
@@ -218,6 +227,16 @@ def check_floating(value: Any, op: str) -> None:
             None,
             f"Value for attr 'T' of {dtypes.spelled(value.dtype)} is not in the list of allowed values: bfloat16, "
             f"half, float, double, complex64, complex128 [Op:{op}]; use tf.cast",
+        )
+
+
+def check_integers(value: tc.Tensor, what: str, op: str) -> None:
+    """Raise an InvalidArgumentError for indices of another kind."""
+    if not value.dtype.kind.endswith("integer"):
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"{what} must be integers, int32 or int64, not {dtypes.spelled(value.dtype)} [Op:{op}]; use tf.cast",
         )
 
 

@@ -333,6 +333,8 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """
     if f is None:
         return custom_gradient
+    if not callable(f):
+        raise TypeError(f"tf.custom_gradient: {f!r} is not callable")
 
     @wraps(f)
     def beneath(*args: Any, **kwargs: Any) -> Any:

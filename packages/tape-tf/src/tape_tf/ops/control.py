@@ -116,6 +116,8 @@ def function(
     Raises:
         TypeError: in the call: an argument does not fit the signature.
     """
+    if func is not None and not callable(func):
+        raise TypeError(f"tf.function: {func!r} is not callable")
     if func is None:
         return lambda f: Function(f, input_signature, reduce_retracing)
     return Function(func, input_signature, reduce_retracing)
@@ -199,6 +201,8 @@ def _parts(elems: Any) -> Iterator[Any]:
     """The structure at each place of the first dimension."""
     leaves, structure = pytree.flatten(elems)
     columns = [list(_tensor(leaf)) for leaf in leaves]
+    if not columns:
+        raise ValueError("elems must not be empty")
     if len({len(column) for column in columns}) != 1:
         raise ValueError(f"elements in elems must have the same length; they have {[len(c) for c in columns]}")
     for row in zip(*columns, strict=True):

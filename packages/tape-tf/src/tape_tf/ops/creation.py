@@ -8,7 +8,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import as_tensor, matched, native, static, where, wrap
+from tape_tf.conversion import as_tensor, check_integers, matched, native, static, where, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
@@ -115,6 +115,7 @@ def one_hot(
     """For each index a row that is `on_value` at its place and `off_value` elsewhere; of one out of range all off."""
     if dtype is None:
         dtype = next((native(v).dtype for v in (on_value, off_value) if v is not None), tc.float32)
+    check_integers(indices, "indices", "OneHot")
     places = tc.arange(depth, dtype=indices.dtype, backend=indices.backend.root, device=indices.device)
     axis = -1 if axis is None else axis
     hot = tc.expand_dims(indices, axis=-1) == places

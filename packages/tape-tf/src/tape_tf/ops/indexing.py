@@ -8,8 +8,8 @@ import numpy as np
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import matched, native, static, wrap
-from tape_tf.errors import InvalidArgumentError
+from tape_tf.conversion import check_integers, matched, native, static, wrap
+from tape_tf.errors import InvalidArgumentError, in_tensorflow_terms
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.tensor import Tensor, Value, wrap_tensor
@@ -23,10 +23,13 @@ def getitem(x: Any, key: Any) -> Tensor:
     try:
         return wrap_tensor(value[plain if isinstance(key, tuple) else plain[0]])
     except IndexError as error:
-        k = next((k for k, p in enumerate(plain) if isinstance(p, int)), 0)
-        raise InvalidArgumentError(
-            None, None, f"slice index {plain[k]} of dimension {k} out of bounds. ({error}) [Op:StridedSlice]"
-        ) from error
+        what = str(error)
+        for k, (p, n) in enumerate(zip(plain, value.shape, strict=False)):
+            if p is None or p is Ellipsis:
+                break
+            if type(p) is int and not -n <= p < n:
+                what = f"slice index {p} of dimension {k} out of bounds."
+        raise InvalidArgumentError(None, None, f"{what} [Op:StridedSlice]") from error
 
 
 def _part(part: Any) -> Any:
@@ -71,11 +74,12 @@ def strided_slice(input_: Any, begin: Any, end: Any, strides: Any = None) -> Any
 
 def _in_range(indices: tc.Tensor, length: int, label: str = "indices") -> None:
     """Raise where an index is not one of `length` places: backends differ in what they do then."""
-    if not indices.size:
-        return
-    values = indices.numpy() if not indices.backend.level else None
-    if values is not None and (int(values.min()) < 0 or int(values.max()) >= length):
-        bad = values.ravel()[np.flatnonzero((values.ravel() < 0) | (values.ravel() >= length))[0]]
+    check_integers(indices, label, "GatherV2")
+    if not indices.size or indices.backend.level or indices.device != "cpu":
+        return  # inside vmap, or where looking would have to wait for the device
+    values = indices.backend.numpy(indices.array).ravel()
+    if values.min() < 0 or values.max() >= length:
+        bad = values[np.flatnonzero((values < 0) | (values >= length))[0]]
         raise InvalidArgumentError(None, None, f"{label} = {bad} is not in [0, {length}) [Op:GatherV2]")
 
 
@@ -175,10 +179,8 @@ def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any
         if not places:
             return wrap(tc.zeros((int(mask), 0), dtype=tc.int64, backend=mask.backend.root, device=mask.device))
         return wrap(tc.astype(tc.stack(list(places), axis=1), tc.int64))
-    try:
+    with in_tensorflow_terms("SelectV2"):
         return wrap(tc.where(mask, *matched([x, y], "SelectV2")))
-    except ValueError as error:
-        raise InvalidArgumentError(None, None, f"{error} [Op:SelectV2]") from error
 
 
 @exported("boolean_mask")

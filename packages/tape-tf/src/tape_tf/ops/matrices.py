@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import tape_core as tc
 
 from tape_tf.conversion import matched, wrap
+from tape_tf.errors import in_tensorflow_terms
 from tape_tf.functions import op, unary
 from tape_tf.names import exported
 from tape_tf.tensor import wrap_tensor
@@ -69,7 +70,8 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
     kwargs.pop("optimize", None)
     if kwargs:
         raise TypeError(f"Invalid keyword arguments for this function: {', '.join(kwargs)}")
-    return wrap(tc.einsum(equation.replace(" ", ""), *matched(list(inputs), "Einsum")))
+    with in_tensorflow_terms("Einsum"):
+        return wrap(tc.einsum(equation.replace(" ", ""), *matched(list(inputs), "Einsum")))
 
 
 @op("linalg.cross", "a b", kernel="Cross")

@@ -200,6 +200,10 @@ def _conv(x: tc.Tensor, w: tc.Tensor, strides: Any, padding: Any, data_format: A
             f"input must have {n + 2} dimensions, examples, {n} lengths and channels; its shape is {x.shape}"
         )
     layout = _layout(data_format, n)
+    if _channels(x, layout) % w.shape[-2]:
+        raise ValueError(
+            f"input depth must be evenly divisible by filter depth: {_channels(x, layout)} vs {w.shape[-2]}"
+        )
     return tc.conv(
         x,
         _kernel_for(w, layout),

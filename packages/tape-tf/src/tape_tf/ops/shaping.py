@@ -71,7 +71,9 @@ def transpose(a: Any, perm: Any = None, conjugate: bool = False) -> Any:
     """The dimensions in another order, by default in the reverse one."""
     if conjugate and a.dtype.kind == "complex floating":
         a = tc.conj(a)
-    return tc.permute_dims(a, tuple(reversed(range(a.ndim))) if perm is None else tuple(p % a.ndim for p in perm))
+    return tc.permute_dims(
+        a, tuple(reversed(range(a.ndim))) if perm is None else tuple(p + a.ndim if p < 0 else p for p in perm)
+    )
 
 
 @op("linalg.matrix_transpose", "a")
