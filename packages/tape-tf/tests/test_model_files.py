@@ -67,11 +67,20 @@ def functional() -> Any:
     return tf.keras.Model(inputs=[a, b], outputs=layers.Dense(1)(joined), name="twins")
 
 
+def with_operators() -> Any:
+    """Operators and indices on symbolic inputs are layers too."""
+    a = tf.keras.Input(shape=(3,))
+    x = 1.0 - layers.Dense(3)(a) * 2.0 + a
+    x = layers.add([x[:, ::-1], a]) / (1.0 + abs(a[..., 0:1])) ** 2
+    return tf.keras.Model(a, -x)
+
+
 @pytest.mark.parametrize(
     ("make", "inputs"),
     [
         pytest.param(sequential, X, id="Sequential"),
         pytest.param(functional, [X, -X], id="functional"),
+        pytest.param(with_operators, X, id="operators"),
         pytest.param(lambda: Residual(5), X, id="class of its own"),
         pytest.param(lambda: tf.keras.Sequential([layers.Dense(2), Residual(2)][:1]), X, id="built by its first call"),
         pytest.param(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -124,6 +125,10 @@ def serialize_keras_object(obj: Any) -> Any:
         return obj.item()
     if isinstance(obj, dtypes.DType):
         return obj.name
+    if obj is ...:
+        return {"class_name": "__ellipsis__"}
+    if isinstance(obj, slice):
+        return {"class_name": "__slice__", "items": [obj.start, obj.stop, obj.step]}
     if isinstance(obj, list):
         return [serialize_keras_object(part) for part in obj]
     if isinstance(obj, tuple):
@@ -143,10 +148,13 @@ def serialize_keras_object(obj: Any) -> Any:
             return _named(Model, _functional(obj))
     if not isinstance(obj, type) and (hasattr(obj, "get_config") or not inspect.isroutine(obj)):
         return _named(obj, {key: serialize_keras_object(value) for key, value in _arguments(obj).items()})
-    if getattr(obj, "__name__", "<lambda>") != "<lambda>" and (_own(obj) or callable(obj)):
-        function = next((name for name, value in published().items() if value is obj), None)
-        if function is not None:  # tf.nn.relu
-            return {"class_name": "function", "config": function, "module": "tf"}
+    name = getattr(obj, "__name__", "<lambda>")
+    if name != "<lambda>":
+        if getattr(operator, name, None) is obj:  # of an operator on symbolic inputs
+            return {"class_name": "function", "config": name, "module": "operator"}
+        for function, value in published().items():
+            if value is obj:  # tf.nn.relu
+                return {"class_name": "function", "config": function, "module": "tf"}
         return {"class_name": "function", "config": _name(obj), "module": _own(obj)}
     raise TypeError(f"{obj!r} cannot be saved: write a function with a name, and register_keras_serializable")
 
@@ -255,6 +263,10 @@ def _restored(config: Any) -> Any:
         return tuple([_restored(part) for part in config["items"]])
     if kind == "__dict__":
         return {key: _restored(part) for key, part in config["items"].items()}
+    if kind == "__ellipsis__":
+        return ...
+    if kind == "__slice__":
+        return slice(*config["items"])
     if kind in ("__numpy__", "__tensor__"):
         from tape_tf.conversion import convert_to_tensor
 
@@ -277,6 +289,8 @@ def _found(name: str, space: str | None) -> Any:
     """The class or function of a name. Nothing is imported but what is Keras' own."""
     if space in _SPACES.split():
         return getattr(_space(space), name)
+    if space == "operator" and f"__{name}__" in vars(KerasTensor):
+        return getattr(operator, name)
     value = published().get(name) if space == "tf" else get_registered_object(name)
     if value is None:
         raise TypeError(

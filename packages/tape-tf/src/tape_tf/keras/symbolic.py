@@ -70,7 +70,7 @@ class KerasTensor:
         raise TypeError("Iterating over a symbolic KerasTensor is not supported.")
 
     def __getitem__(self, key: Any) -> Any:
-        return _operation("get_item", lambda x: x[key])(self)
+        return _operation("get_item", operator.getitem)(self, key)
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
@@ -102,7 +102,7 @@ def _operator(name: str, reflected: bool) -> None:
         return _operation(label, function)(self, *others)
 
     def backward(self: KerasTensor, other: Any) -> Any:
-        return _operation(label, lambda x, y: function(y, x))(self, other)
+        return _operation(label, function)(other, self)
 
     setattr(KerasTensor, f"__{name}__", forward)
     if reflected:
