@@ -311,3 +311,39 @@ def test_normalization_adapts_to_data() -> None:
     found = layer(data).numpy()
     np.testing.assert_allclose(found.mean(0), 0.0, atol=1e-5)
     np.testing.assert_allclose(found.std(0), 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "Conv2D(4, 3, groups=2, padding='same')",
+        "DepthwiseConv2D(3, depth_multiplier=2)",
+        "SeparableConv2D(4, 3)",
+        "MaxPooling2D()",
+        "AveragePooling2D(3, 1, 'same')",
+        "GlobalAveragePooling2D()",
+        "ZeroPadding2D(1)",
+        "Cropping2D(1)",
+        "UpSampling2D()",
+    ],
+)
+def test_channels_first_is_channels_last_with_the_axes_moved(call: str) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 6, 6, 4)).astype("float32")
+    made = [eval(f"layers.{call[:-1]}, data_format={form!r})".replace("(, ", "("), {"layers": layers})
+            for form in ("channels_last", "channels_first")]  # fmt: skip
+    last, first = made
+    y = last(x).numpy()
+    moved = np.moveaxis(x, -1, 1)
+    first(moved)
+    for weight, value in zip(first.weights, last.get_weights(), strict=True):
+        weight.assign(np.transpose(value, (3, 2, 0, 1)) if weight.shape != value.shape else value)
+    expected = np.moveaxis(y, -1, 1) if y.ndim == 4 else y
+    np.testing.assert_allclose(first(moved), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_spatial_dropout_drops_whole_channels() -> None:
+    layer = layers.SpatialDropout2D(0.5, seed=1)
+    found = layer(tf.ones((8, 3, 3, 16)), training=True).numpy()
+    assert set(np.unique(found)) == {0.0, 2.0}
+    assert (found == found[:, :1, :1]).all()
+    np.testing.assert_array_equal(layer(tf.ones((1, 2, 2, 1))), np.ones((1, 2, 2, 1)))

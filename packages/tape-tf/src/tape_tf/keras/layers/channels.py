@@ -77,7 +77,8 @@ class _Depthwise(Layer):
     def _conv(self, value: tc.Tensor, kernel: tc.Tensor, groups: int, **options: Any) -> tc.Tensor:
         if self.data_format == "channels_first":  # whose kernels the core has the other way round
             kernel = tc.permute_dims(kernel, (self.rank + 1, self.rank, *range(self.rank)))
-        found: tc.Tensor = tc.conv(value, kernel, groups=groups, layout=self.data_format, **options)
+        options["layout"] = self.data_format
+        found: tc.Tensor = tc.conv(value, kernel, groups=groups, **options)
         return found
 
     def _biased(self, value: tc.Tensor) -> tc.Tensor:
@@ -244,7 +245,7 @@ class GroupNormalization(Layer):
         value = native(inputs)
         first = self.axis == 1 and value.ndim > 2
         gamma, beta = (None if v is None else native(v) for v in (self.gamma, self.beta))
-        options = {"groups": self.groups, "epsilon": self.epsilon}
+        options: dict[str, Any] = {"groups": self.groups, "epsilon": self.epsilon}
         return wrap(tc.group_norm(value, gamma, beta, layout="channels_first" if first else "channels_last", **options))
 
 
