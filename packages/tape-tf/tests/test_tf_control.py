@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
 import tape_tf as tf
+
+DATA = Path(__file__).parent / "data"
+NUMBER = r" *-?\d+\.?\d*(?:e[+-]?\d+)? *"
 
 
 def same(found: Any, expected: Any) -> None:
@@ -389,3 +394,13 @@ def test_images_at_random() -> None:
         tf.image.random_crop(images, [1, 2])
     with pytest.raises(ValueError, match="'bilinear' or 'nearest'"):
         tf.image.resize(images, [2, 2], method="lanczos3")
+
+
+def test_a_program_prints_what_it_prints_in_tensorflow(capsys: pytest.CaptureFixture[str]) -> None:
+    """Idioms of tutorials. The output is TensorFlow's own: `python idioms_program.txt > idioms_output.txt`."""
+    program, expected = [(DATA / f"idioms_{part}.txt").read_text() for part in ("program", "output")]
+    exec(program.replace("import tensorflow as tf", "import tape_tf as tf"), {"__name__": "idioms"})
+    found = capsys.readouterr().out
+    assert re.sub(NUMBER, "#", found) == re.sub(NUMBER, "#", expected)
+    for line, (a, b) in enumerate(zip(re.findall(NUMBER, found), re.findall(NUMBER, expected), strict=True)):
+        assert float(a) == pytest.approx(float(b), rel=1e-5, abs=1e-6), line

@@ -165,8 +165,8 @@ def _in_range(value: Any, dtype: tc.DType) -> bool:
     """Whether whole numbers are among those of an integer dtype."""
     limits = tc.iinfo(dtype)
     if type(value) is int:
-        return limits.min <= value <= limits.max
-    return limits.min <= int(value.min()) and int(value.max()) <= limits.max
+        return bool(limits.min <= value <= limits.max)
+    return bool(limits.min <= int(value.min()) and int(value.max()) <= limits.max)
 
 
 def matched(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]:
