@@ -181,9 +181,15 @@ def test_weights_of_the_best_epochs_are_written(tmp_path: Path) -> None:
     path = str(tmp_path / "{epoch:02d}.weights")
     every = callbacks.ModelCheckpoint(path, save_weights_only=True)
     best = callbacks.ModelCheckpoint(tmp_path / "best", "loss", save_best_only=True, save_weights_only=True)
+    whole = callbacks.ModelCheckpoint(tmp_path / "whole.keras", "loss", save_best_only=True)
     log = callbacks.CSVLogger(tmp_path / "log.csv")
-    model.fit(X, Y, epochs=3, verbose=0, callbacks=[every, best, log])
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["01.weights", "02.weights", "03.weights", "best", "log.csv"]
+    model.fit(X, Y, epochs=3, verbose=0, callbacks=[every, best, whole, log])
+    names = ["01.weights", "02.weights", "03.weights", "best", "log.csv", "whole.keras"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
+    again = tf.keras.models.load_model(tmp_path / "whole.keras")
+    np.testing.assert_array_equal(again.predict(X, verbose=0), model.predict(X, verbose=0))
+    with pytest.raises(ValueError, match=r"must end in .keras; got 'model'"):
+        callbacks.ModelCheckpoint("model")
     weights = model.get_weights()
     model.set_weights([np.zeros_like(w) for w in weights])
     model.load_weights(tmp_path / "best")

@@ -232,15 +232,15 @@ class EarlyStopping(_OfTapeNN):
 
 
 class ModelCheckpoint(_OfTapeNN):
-    """Writes the weights to a file after each epoch, or after each that is better than all before.
+    """Writes the model to a file after each epoch, or after each that is better than all before.
 
     Args:
-        filepath: in the safetensors format; `{epoch}` and names of the logs in it are filled in, such as
-            "{epoch:02d}-{val_loss:.2f}.weights". See `Model.load_weights`.
+        filepath: `{epoch}` and names of the logs in it are filled in, such as "{epoch:02d}-{val_loss:.2f}.keras". That
+            of a whole model ends in ".keras"; see `Model.save` and `Model.load_weights`.
         monitor, mode: as for :class:`EarlyStopping`.
         verbose: whether to say when it writes.
         save_best_only: whether to write after better epochs only.
-        save_weights_only: must be True: there are no files of whole models.
+        save_weights_only: whether to write the weights alone.
         save_freq: "epoch", the only one there is.
         initial_value_threshold: what has to be surpassed at first.
 
@@ -248,7 +248,7 @@ class ModelCheckpoint(_OfTapeNN):
         ValueError: for what there is not.
     """
 
-    __tf_differs__ = "weights only, in the safetensors format, after epochs"
+    __tf_differs__ = "weights in the safetensors format; after epochs only"
 
     def __init__(
         self,
@@ -262,14 +262,15 @@ class ModelCheckpoint(_OfTapeNN):
         initial_value_threshold: float | None = None,
     ) -> None:
         super().__init__()
-        if not save_weights_only:
-            raise ValueError(
-                "ModelCheckpoint writes weights: pass save_weights_only=True, and read them with load_weights"
-            )
         if save_freq != "epoch":
             raise ValueError(f"ModelCheckpoint: save_freq must be 'epoch'; got {save_freq!r}")
         self.filepath = os.fspath(filepath)
-        self.verbose, self.save_best_only = verbose, save_best_only
+        self.verbose, self.save_best_only, self.save_weights_only = verbose, save_best_only, save_weights_only
+        if not (save_weights_only or self.filepath.endswith(".keras")):
+            raise ValueError(
+                f"ModelCheckpoint: the name of a whole model's file must end in .keras; got {self.filepath!r}. For the "
+                "weights alone pass save_weights_only=True"
+            )
         self.native = nn.SaveBest(self.filepath, monitor, mode)
         if initial_value_threshold is not None:
             self.native.best = initial_value_threshold
@@ -282,8 +283,11 @@ class ModelCheckpoint(_OfTapeNN):
         except KeyError as error:
             raise KeyError(f"ModelCheckpoint: filepath names {error}; the logs have {', '.join(logs or {})}") from error
         if self.verbose:
-            sys.stdout.write(f"\nEpoch {epoch + 1}: saving weights to {path}\n")
-        self.model.save_weights(path)
+            sys.stdout.write(f"\nEpoch {epoch + 1}: saving model to {path}\n")
+        if self.save_weights_only:
+            self.model.save_weights(path)
+        else:
+            self.model.save(path)
 
 
 class ReduceLROnPlateau(_OfTapeNN):
