@@ -83,6 +83,27 @@ def test_training_is_handed_down() -> None:
     np.testing.assert_array_equal(model.predict(x, verbose=0), quiet)
 
 
+def test_a_call_that_must_be_told_of_training_is_told() -> None:
+    seen: list[Any] = []
+
+    class Needs(layers.Layer):
+        def call(self, inputs: Any, training: Any) -> Any:
+            seen.append(training)
+            return inputs
+
+    class Leaves(layers.Layer):
+        def call(self, inputs: Any, training: Any = None) -> Any:
+            seen.append(training)
+            return inputs
+
+    x = tf.ones((1, 2))
+    for layer in (Needs(), Leaves()):
+        layer(x)
+        layer(x, training=True)
+        tf.keras.Sequential([layer])(x, training=True)
+    assert seen == [False, True, True, None, True, True]
+
+
 def test_freezing() -> None:
     model = Twice()
     x = tf.ones((2, 4))

@@ -28,7 +28,8 @@ def signature_of(kind: Any) -> Signature:
     k = names.index("training")
     default = parameters[k].default
     keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
-    return Signature(names, 10**6 if keyword else k, None if default is inspect.Parameter.empty else default, takes_any)
+    # One that must be given is False where nobody says otherwise.
+    return Signature(names, 10**6 if keyword else k, False if default is inspect.Parameter.empty else default, takes_any)
 
 
 def dtype_name(kind: str, dtype: Any) -> str:
