@@ -40,6 +40,11 @@ def leaves(structure: Any) -> list[Any]:
     return found
 
 
+def kinds(element: Any) -> Any:
+    """The dtypes of an element, in its structure, as text."""
+    return str(each(lambda leaf: getattr(leaf, "dtype", type(leaf)), element))
+
+
 def row(element: Any, k: int) -> Any:
     """Row number k of each leaf."""
     return each(lambda leaf: leaf[k, ...], element)

@@ -11,7 +11,19 @@ from tape_core.random import global_rng
 
 from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor
-from tape_tf.data.elements import called, each, leaves, padded, positive, row, spec_of, stacked, to_array, to_tensor
+from tape_tf.data.elements import (
+    called,
+    each,
+    kinds,
+    leaves,
+    padded,
+    positive,
+    row,
+    spec_of,
+    stacked,
+    to_array,
+    to_tensor,
+)
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.shapes import TensorSpec
 
@@ -238,6 +250,10 @@ class Transformations:
 
         return self._like(make, UNKNOWN_CARDINALITY)
 
+    def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Dataset:
+        """Batches of another size."""
+        return self.unbatch().batch(batch_size, drop_remainder)
+
     def shuffle(
         self,
         buffer_size: Any,
@@ -332,7 +348,19 @@ class Transformations:
         known = min(counts) if min(counts) < 0 else sum(counts)
         if INFINITE_CARDINALITY in counts:
             known = INFINITE_CARDINALITY
-        return self._like(lambda: itertools.chain(self._make(), other._make()), known)
+
+        def make() -> Iterator[Any]:
+            kind = None
+            for element in self._make():
+                kind = kind or kinds(element)
+                yield element
+            for element in other._make():
+                if kind and (here := kinds(element)) != kind:
+                    raise TypeError(f"Two datasets to concatenate have different types: {kind} and {here}")
+                kind = None
+                yield element
+
+        return self._like(make, known)
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
         """Pairs of a number, int64, and an element."""
