@@ -26,10 +26,10 @@ def signature_of(kind: Any) -> Signature:
     if "training" not in names:
         return Signature(names, None, None, takes_any)
     k = names.index("training")
-    default = parameters[k].default
-    keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
     # One that must be given is False where nobody says otherwise.
-    return Signature(names, 10**6 if keyword else k, False if default is inspect.Parameter.empty else default, takes_any)
+    default = False if parameters[k].default is inspect.Parameter.empty else parameters[k].default
+    keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
+    return Signature(names, 10**6 if keyword else k, default, takes_any)
 
 
 def dtype_name(kind: str, dtype: Any) -> str:
