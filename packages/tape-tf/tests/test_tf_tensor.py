@@ -260,6 +260,16 @@ def test_what_does_not_fit_is_an_invalid_argument(call: Any) -> None:
             "<tf.Tensor: shape=(2, 1), dtype=int32, numpy=\narray([[1],\n       [2]], dtype=int32)>",
             "tf.Tensor(\n[[1]\n [2]], shape=(2, 1), dtype=int32)",
         ),
+        (
+            0.1,
+            "<tf.Tensor: shape=(), dtype=float32, numpy=0.10000000149011612>",
+            "tf.Tensor(0.1, shape=(), dtype=float32)",
+        ),
+        (
+            1 + 2j,
+            "<tf.Tensor: shape=(), dtype=complex128, numpy=(1+2j)>",
+            "tf.Tensor((1+2j), shape=(), dtype=complex128)",
+        ),
         (True, "<tf.Tensor: shape=(), dtype=bool, numpy=True>", "tf.Tensor(True, shape=(), dtype=bool)"),
     ],
 )
@@ -273,6 +283,7 @@ def test_formatting() -> None:
     assert f"{x:.2f} {x}" == "2.50 2.5"
     assert "%.1f" % x == "2.5"  # noqa: UP031
     assert f"{x.numpy()}" == "2.5"
+    assert f"{tf.constant(0.1)}" == "0.10000000149011612"  # as in TensorFlow
     assert f"{tf.constant([1.0, 2.0])}" == "[1. 2.]"
     assert type(x.numpy()) is np.float32
 
