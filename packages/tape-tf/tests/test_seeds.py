@@ -29,8 +29,8 @@ import pytest
 import tape_tf as tf
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = [Path(os.environ["TAPE_SEEDS"])] if "TAPE_SEEDS" in os.environ else [ROOT.parent / "shared", ROOT / "shared"]
-SEEDS = next((path / "seeds" for path in FOLDERS if (path / "seeds").is_dir()), FOLDERS[0])
+FOLDERS = [ROOT.parent / "shared" / "seeds", ROOT / "shared" / "seeds"]
+SEEDS = Path(os.environ.get("TAPE_SEEDS") or next((path for path in FOLDERS if path.is_dir()), FOLDERS[0]))
 
 # How many blocks of code each document has, and how many of them show an output.
 DOCUMENTS = {"000": (2, 2), "001": (15, 13), "002": (5, 0), "003": (18, 11), "004": (10, 0)}
