@@ -144,6 +144,7 @@ def test_sequential_knows_its_shapes_from_the_input() -> None:
     assert model.output_shape == (None, 3)
     old = tf.keras.Sequential([layers.Dense(3, input_shape=(4,)), layers.Dense(1)])
     assert len(old.weights) == 4
+    assert len(tf.keras.Sequential([old, layers.Dense(1)]).weights) == 6
     later = tf.keras.Sequential()
     later.add(layers.Dense(2))
     assert not later.weights

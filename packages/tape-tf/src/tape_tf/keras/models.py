@@ -285,8 +285,8 @@ class Sequential(Model):
                 raise ValueError("Sequential: an Input must be the first layer")
             self._inputs = self._outputs = layer._symbol
             return
-        if not self._layers and self._inputs is None and layer._given_shape is not None:
-            self._inputs = self._outputs = Input(batch_shape=layer._given_shape, dtype=self.dtype)
+        if not self._layers and self._inputs is None and (like := _first_input(layer)) is not None:
+            self._inputs = self._outputs = like
         self._layers.append(layer)
         if self._inputs is not None:
             self._outputs = layer(self._outputs)
@@ -318,6 +318,14 @@ class Sequential(Model):
     def layers(self) -> list[Layer]:
         """The layers."""
         return list(self._layers)
+
+
+def _first_input(layer: Layer) -> KerasTensor | None:
+    """An input like that which a layer was told to expect, or a model that stands for one knows."""
+    if layer._given_shape is not None:
+        return Input(batch_shape=layer._given_shape, dtype=layer.dtype)
+    known = layer._inputs if isinstance(layer, Model) else None
+    return Input(batch_shape=known.shape, dtype=known.dtype) if isinstance(known, KerasTensor) else None
 
 
 def _symbols(shape: Any, dtype: str) -> Any:
