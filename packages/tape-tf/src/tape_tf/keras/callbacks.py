@@ -290,6 +290,9 @@ class ModelCheckpoint(_OfTapeNN):
             self.model.save(path)
 
 
+_Plateau = type("ReduceLROnPlateau", (nn.EarlyStopping,), {})  # what its warnings call it
+
+
 class ReduceLROnPlateau(_OfTapeNN):
     """Multiplies the learning rate by `factor` when a number has not improved for `patience` epochs.
 
@@ -314,7 +317,7 @@ class ReduceLROnPlateau(_OfTapeNN):
         if not 0 <= factor < 1:
             raise ValueError(f"ReduceLROnPlateau does not support a factor >= 1.0. Got {factor}")
         self.factor, self.verbose, self.cooldown, self.min_lr = factor, verbose, cooldown, min_lr
-        self.native = nn.EarlyStopping(monitor, patience, min_delta, mode)
+        self.native = _Plateau(monitor, patience, min_delta, mode)
 
     def on_train_begin(self, logs: Any = None) -> None:
         self.native.on_train_begin(self._moment())
