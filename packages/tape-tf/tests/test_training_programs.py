@@ -327,3 +327,11 @@ def test_gradient_accumulation_and_clipping() -> None:
     clipped = [tf.clip_by_norm(g, 1.0) for g in accumulated]
     tf.keras.optimizers.SGD(1.0).apply_gradients(zip(clipped, [w], strict=True))
     assert w.numpy() == pytest.approx(np.array([1.0, -1.0]) - whole.numpy() / np.linalg.norm(whole.numpy()), rel=1e-5)
+
+
+def test_a_callback_that_watches_what_is_not_there_says_so() -> None:
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    plateau = tf.keras.callbacks.ReduceLROnPlateau(patience=1)
+    with pytest.warns(UserWarning, match="ReduceLROnPlateau watches 'val_loss', which is not there; there are 'loss'"):
+        model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=1, verbose=0, callbacks=[plateau])
