@@ -28,9 +28,7 @@ class Function:
         input_signature: the TensorSpecs that its arguments must fit.
     """
 
-    def __init__(
-        self, python_function: Callable[..., Any], input_signature: Any = None, reduce_retracing: bool = False
-    ):
+    def __init__(self, python_function: Callable[..., Any], input_signature: Any = None):
         self.python_function = python_function
         self.input_signature = None if input_signature is None else tuple(input_signature)
         update_wrapper(self, python_function)
@@ -119,8 +117,8 @@ def function(
     if func is not None and not callable(func):
         raise TypeError(f"tf.function: {func!r} is not callable")
     if func is None:
-        return lambda f: Function(f, input_signature, reduce_retracing)
-    return Function(func, input_signature, reduce_retracing)
+        return lambda f: Function(f, input_signature)
+    return Function(func, input_signature)
 
 
 def _boolean(pred: Any) -> bool:

@@ -216,29 +216,22 @@ def _conv(x: tc.Tensor, w: tc.Tensor, strides: Any, padding: Any, data_format: A
 
 
 def _publish_convolution(n: int) -> None:
-    names = {1: ("input filters", "stride")}.get(n, ("input filters", "strides"))
+    @op(f"nn.conv{n}d", "input filters", kernel=f"Conv{n}D")
+    def conv(
+        input: Any, filters: Any, strides: Any, padding: Any, data_format: Any = None, dilations: Any = None
+    ) -> Any:
+        return _conv(input, filters, strides, padding, data_format, dilations)
 
-    if n == 1:
-
-        @op("nn.conv1d", names[0], kernel="Conv2D", raw="padding")
-        def conv(
-            input: Any, filters: Any, stride: Any, padding: Any, data_format: str = "NWC", dilations: Any = None
-        ) -> Any:
-            return _conv(input, filters, stride, padding, data_format, dilations)
-    else:
-
-        @op(f"nn.conv{n}d", names[0], kernel=f"Conv{n}D")
-        def conv(
-            input: Any, filters: Any, strides: Any, padding: Any, data_format: Any = None, dilations: Any = None
-        ) -> Any:
-            return _conv(input, filters, strides, padding, data_format, dilations)
-
-    conv.__doc__ = (
-        f"""The convolution of neural networks over {n} axes: `filters` of shape (*lengths, in / groups, out)."""
-    )
+    conv.__doc__ = f"The convolution of neural networks over {n} axes: `filters` of shape (*lengths, in / groups, out)."
 
 
-for _n in (1, 2, 3):
+@op("nn.conv1d", "input filters", kernel="Conv2D")
+def conv1d(input: Any, filters: Any, stride: Any, padding: Any, data_format: Any = None, dilations: Any = None) -> Any:
+    """The convolution of neural networks over one axis: `filters` of shape (length, in / groups, out)."""
+    return _conv(input, filters, stride, padding, data_format, dilations)
+
+
+for _n in (2, 3):
     _publish_convolution(_n)
 
 

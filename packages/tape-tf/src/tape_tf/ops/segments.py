@@ -9,7 +9,6 @@ import tape_core as tc
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, static, wrap
-from tape_tf.errors import InvalidArgumentError
 from tape_tf.functions import op
 from tape_tf.names import exported
 
@@ -32,6 +31,13 @@ def _filled(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: Any) ->
     return tc.where(shaped, tc.full_like(found, value), found)
 
 
+def _ids(segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
+    """The numbers of segments, with one more for the rows of negative ids, which are dropped."""
+    if segment_ids.size and (largest := int(tc.max(segment_ids))) >= num_segments:
+        raise ValueError(f"segment_ids = {largest} is out of range [0, {num_segments})")
+    return tc.where(segment_ids < 0, tc.full_like(segment_ids, num_segments), segment_ids)
+
+
 def _publish(short: str, function: Callable[..., Any]) -> None:
     @op(f"math.segment_{short}", "data; segment_ids", kernel=f"Segment{short.capitalize()}")
     def sorted_segments(data: Any, segment_ids: Any) -> Any:
@@ -44,16 +50,10 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
 
     @op(f"math.unsorted_segment_{short}", "data; segment_ids", kernel=f"UnsortedSegment{short.capitalize()}")
     def unsorted_segments(data: Any, segment_ids: Any, num_segments: Any) -> Any:
-        if segment_ids.size and int(tc.max(segment_ids)) >= num_segments:
-            raise InvalidArgumentError(
-                None, None, f"segment_ids = {int(tc.max(segment_ids))} is out of range [0, {num_segments})"
-            )
-        ids = tc.where(segment_ids < 0, tc.full_like(segment_ids, num_segments), segment_ids)  # dropped
-        found = function(data, ids, num_segments + 1)[:num_segments]
+        ids, n = _ids(segment_ids, num_segments), num_segments + 1
         limits = dtypes.of(data.dtype)
-        value = 0 if short not in ("max", "min") else limits.min if short == "max" else limits.max
-        counted = _filled(short, tc.concat([found, found[:1]]) if num_segments else found, ids, num_segments + 1, value)
-        return counted[:num_segments] if short in ("max", "min") else found
+        found = _filled(short, function(data, ids, n), ids, n, limits.min if short == "max" else limits.max)
+        return found[:num_segments]
 
     for kind, fn in (("segment", sorted_segments), ("unsorted_segment", unsorted_segments)):
         fn.__doc__ = f"The {short} of the rows of each segment{', whose ids rise' if kind == 'segment' else ''}."
@@ -66,7 +66,7 @@ for _short, _function in _SEGMENTS.items():
 @op("math.unsorted_segment_sqrt_n", "data; segment_ids")
 def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any) -> Any:
     """The sum of the rows of each segment, over the square root of how many there are."""
-    ids = tc.where(segment_ids < 0, tc.full_like(segment_ids, num_segments), segment_ids)
+    ids = _ids(segment_ids, num_segments)
     total = tc.segment_sum(data, ids, num_segments + 1)[:num_segments]
     counts = tc.segment_sum(tc.ones_like(ids), ids, num_segments + 1)[:num_segments]
     root = tc.sqrt(tc.astype(tc.maximum(counts, tc.ones_like(counts)), data.dtype))
