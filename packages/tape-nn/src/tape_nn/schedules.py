@@ -124,9 +124,9 @@ class InverseTimeDecay:
 
     def __call__(self, step: int) -> float:
         time = step / self.decay_steps
-        return float(
-            self.initial_learning_rate / (1 + self.decay_rate * (math.floor(time) if self.staircase else time))
-        )
+        if self.staircase:
+            time = math.floor(time)
+        return float(self.initial_learning_rate / (1 + self.decay_rate * time))
 
 
 @dataclass(frozen=True)

@@ -59,11 +59,11 @@ class Layer(Module):
     ...         self.w = self.add_weight(shape=(input_shape[-1], self.units), initializer="ones", name="w")
     ...     def call(self, inputs):
     ...         return tf.matmul(inputs, self.w)
-    >>> layer = Linear(2)
+    >>> layer = Linear(2, name="line")
     >>> layer(tf.constant([[1.0, 2.0]])).numpy()
     array([[3., 3.]], dtype=float32)
     >>> [(v.name, v.shape) for v in layer.trainable_variables]
-    [('linear/w:0', TensorShape([2, 2]))]
+    [('line/w:0', TensorShape([2, 2]))]
 
     Args:
         activity_regularizer: a penalty on outputs, which :attr:`losses` has.
