@@ -335,3 +335,8 @@ def test_a_callback_that_watches_what_is_not_there_says_so() -> None:
     plateau = tf.keras.callbacks.ReduceLROnPlateau(patience=1)
     with pytest.warns(UserWarning, match="ReduceLROnPlateau watches 'val_loss', which is not there; there are 'loss'"):
         model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=1, verbose=0, callbacks=[plateau])
+
+
+def test_a_vector_is_no_batch() -> None:
+    with pytest.raises(ValueError, match=r"expected min_ndim=2, found ndim=1. Full shape received: \(3,\)"):
+        tf.keras.layers.Dense(2)(tf.ones([3]))

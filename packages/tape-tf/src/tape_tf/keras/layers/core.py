@@ -101,6 +101,19 @@ class Dense(Native):
         }
         super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
+    def build(self, *shapes: Any) -> None:
+        """Make the weights for inputs of this shape.
+
+        Raises:
+            ValueError: it has no axis of examples.
+        """
+        if len(shapes[0]) < 2:
+            raise ValueError(
+                f"Input of layer {self.name!r} is incompatible with the layer: expected min_ndim=2, found "
+                f"ndim={len(shapes[0])}. Full shape received: {tuple(shapes[0])}"
+            )
+        super().build(*shapes)
+
 
 class Embedding(Native):
     """Rows of a table, by integers, with a sparse gradient: see :class:`tape_nn.Embedding`.
