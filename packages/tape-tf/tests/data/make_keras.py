@@ -352,6 +352,10 @@ def metrics(tf: Any) -> Any:
         metric.update_state([0, 1, 1, 0], [0.0, 1.0, 0.0, 1.0])
         metric.update_state([[0], [1]], [[1.0], [1.0]])
         found[name] = metric.result()
+    for name in ("TruePositives", "TrueNegatives", "FalsePositives", "FalseNegatives", "Precision", "Recall"):
+        metric = getattr(kinds, name)(thresholds=0.3)
+        metric.update_state([0, 1, 1, 0, 1], [0.2, 0.4, 0.1, 0.9, 0.8], sample_weight=[1.0, 2.0, 4.0, 8.0, 16.0])
+        found[f"{name} at 0.3"] = metric.result()
     for name in ("CosineSimilarity", "KLDivergence", "Hinge", "LogCoshError"):
         found[name] = getattr(kinds, name)()(p, q, sample_weight=weights)
     sparse, top = kinds.SparseCategoricalAccuracy(), kinds.SparseTopKCategoricalAccuracy(2)

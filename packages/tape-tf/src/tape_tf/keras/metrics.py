@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
 
-from tape_tf.conversion import native, wrap
+from tape_tf.conversion import convert_to_tensor, native, wrap
 from tape_tf.keras import losses
 from tape_tf.keras.conversion import autocast, cast, class_numbers
 from tape_tf.keras.losses import (  # what a loss gives for each example serves as a metric, too
@@ -198,6 +198,44 @@ class Recall(_Share):
         return predicted, positive
 
 
+class _Count(_Share):
+    """How many examples are of both kinds, each times its weight."""
+
+    _positive: ClassVar[bool]  # what `y_true` is, and what `y_pred` says
+    _predicted: ClassVar[bool]
+
+    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        return positive == self._positive, predicted == self._predicted
+
+    def result(self) -> Any:
+        """The number so far."""
+        return convert_to_tensor(self.native.state_dict()["total"], dtype=self.dtype)
+
+
+class TruePositives(_Count):
+    """How many with `y_true` 1 have `y_pred > thresholds` (0.5)."""
+
+    _positive, _predicted = True, True
+
+
+class TrueNegatives(_Count):
+    """How many with `y_true` 0 have no `y_pred > thresholds` (0.5)."""
+
+    _positive, _predicted = False, False
+
+
+class FalsePositives(_Count):
+    """How many with `y_true` 0 have `y_pred > thresholds` (0.5)."""
+
+    _positive, _predicted = False, True
+
+
+class FalseNegatives(_Count):
+    """How many with `y_true` 1 have no `y_pred > thresholds` (0.5)."""
+
+    _positive, _predicted = True, False
+
+
 class AUC(OfTapeNN):
     """The area under the ROC curve, exact: see :class:`tape_nn.metrics.AUC`.
 
@@ -276,6 +314,8 @@ __all__ = [
     "CategoricalCrossentropy",
     "CategoricalHinge",
     "CosineSimilarity",
+    "FalseNegatives",
+    "FalsePositives",
     "Hinge",
     "KLDivergence",
     "LogCoshError",
@@ -296,6 +336,8 @@ __all__ = [
     "SquaredHinge",
     "Sum",
     "TopKCategoricalAccuracy",
+    "TrueNegatives",
+    "TruePositives",
     "binary_accuracy",
     "binary_crossentropy",
     "categorical_accuracy",
