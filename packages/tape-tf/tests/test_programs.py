@@ -310,3 +310,13 @@ def test_newton_method_on_a_batch() -> None:
         h = outer.batch_jacobian(g, x)
         x.assign_sub(tf.squeeze(tf.linalg.solve(h, g[..., tf.newaxis]), axis=-1))
     assert x.numpy() == pytest.approx(np.full((2, 2), np.log(2.0)), abs=1e-5)
+
+
+def test_factors_have_names() -> None:
+    x = tf.constant([[2.0, 1.0], [1.0, 3.0]])
+    factors = tf.linalg.qr(x)
+    assert (factors.q @ factors.r).numpy() == pytest.approx(x.numpy(), abs=1e-6)
+    assert float(tf.linalg.slogdet(x).log_abs_determinant) == pytest.approx(np.log(5.0))
+    assert tf.linalg.lu(x).p.numpy().tolist() == [0, 1]
+    assert tf.math.top_k([1.0, 3.0], 1).indices.numpy().tolist() == [1]
+    assert tf.unique_with_counts([4, 4]).count.numpy().tolist() == [2]

@@ -170,10 +170,17 @@ def eig(tensor: Any) -> Any:
     return tuple(tc.linalg.eig(tensor))
 
 
+class Qr(NamedTuple):
+    """What :func:`qr` gives."""
+
+    q: Any
+    r: Any
+
+
 @op("linalg.qr", "input", floating=True)
 def qr(input: Any, full_matrices: bool = False) -> Any:
     """The QR decompositions `(q, r)`."""
-    return tuple(tc.linalg.qr(input, mode="complete" if full_matrices else "reduced"))
+    return Qr(*tc.linalg.qr(input, mode="complete" if full_matrices else "reduced"))
 
 
 @op("linalg.svd", "tensor", floating=True)
