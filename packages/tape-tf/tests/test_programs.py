@@ -320,3 +320,24 @@ def test_factors_have_names() -> None:
     assert tf.linalg.lu(x).p.numpy().tolist() == [0, 1]
     assert tf.math.top_k([1.0, 3.0], 1).indices.numpy().tolist() == [1]
     assert tf.unique_with_counts([4, 4]).count.numpy().tolist() == [2]
+
+
+def test_second_derivatives_of_normalised_values() -> None:
+    """Against differences of the first: TensorFlow stops a part of the gradient in tf.nn.moments, and is off here."""
+
+    def first(values: Any) -> Any:
+        x = tf.Variable(values, dtype=tf.float64)
+        with tf.GradientTape() as tape:
+            y = tf.nn.batch_normalization(x, *tf.nn.moments(x, [0]), 0.0, 1.0, 0.1) ** 3
+        return tape.gradient(y, x).numpy()
+
+    start, weights = np.array([0.5, 1.5, -1.0]), np.array([1.0, 2.0, 3.0])
+    x = tf.Variable(start)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            y = tf.nn.batch_normalization(x, *tf.nn.moments(x, [0]), 0.0, 1.0, 0.1) ** 3
+        weighted = tf.reduce_sum(inner.gradient(y, x) * weights)
+    second = outer.gradient(weighted, x).numpy()
+    steps = 1e-6 * np.eye(3)
+    expected = [((first(start + d) - first(start - d)) * weights).sum() / 2e-6 for d in steps]
+    assert second == pytest.approx(np.array(expected), abs=1e-5)
