@@ -65,7 +65,7 @@ def test_an_explicit_dtype_converts_numbers_and_arrays_but_no_tensors() -> None:
         ("a", "unsupported type"),
         (None, r"value \(None\) with an unsupported type"),
         ({}, "unsupported type"),
-        (object(), "unsupported type"),
+        (object, "unsupported type"),
         (np.array(["a"]), "NumPy dtype <U1"),
     ],
     ids=str,
