@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -145,8 +146,9 @@ class Trainer:
         return found
 
     def _loss_of(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
-        options = {"training": training} if "training" in inspect.signature(self.compute_loss).parameters else {}
-        loss = self.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, **options)
+        compute: Any = self.compute_loss
+        options = {"training": training} if _takes_training(getattr(compute, "__func__", compute)) else {}
+        loss = compute(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, **options)
         if self._compiled_mean is not None:
             examples = tensors(x)[0].shape
             self._compiled_mean.update_state(loss, sample_weight=examples[0] if examples else 1)
@@ -416,6 +418,12 @@ class _Run:
     def _stop(self, run: Any) -> None:
         if self.model.stop_training:
             run.stop()
+
+
+@cache
+def _takes_training(function: Any) -> bool:
+    """Whether a `compute_loss`, which the user may have written, asks whether this is training."""
+    return "training" in inspect.signature(function).parameters
 
 
 def as_numbers(logs: Any) -> dict[str, float]:

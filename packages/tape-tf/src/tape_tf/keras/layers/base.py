@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
-from types import FunctionType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import tape_nn as nn
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras import constraints, initializers, regularizers
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
+from tape_tf.keras.layers.holding import Holder
 from tape_tf.keras.layers.signature import dtype_name, signature_of
-from tape_tf.keras.metric import Metric
 from tape_tf.keras.naming import auto_name
-from tape_tf.keras.structures import is_array, leaves, once, placed_leaves, tensors
+from tape_tf.keras.structures import is_array, tensors
 from tape_tf.keras.structures import shapes as shapes_of
 from tape_tf.keras.symbolic import Node, is_symbolic, symbolic_call
-from tape_tf.module import Module
 from tape_tf.shapes import TensorShape
 from tape_tf.tensor import Tensor
 from tape_tf.variable import NAME_SCOPE, Variable
-
-# Attributes that hold no weights or layers of their own, and types that do not: what is held is asked for at each step.
-_INTERNAL: Final = frozenset((
-    "native", "_own", "_regularized", "_losses", "_thawed", "_nodes", "_arguments", "_extras", "_given_shape", "_graph",
-    "_output_shape", "_inputs", "_outputs", "_compiled_loss", "_compiled_metrics", "_compiled_mean",
-))  # fmt: skip
-_PLAIN: Final = frozenset({str, int, float, bool, type(None), FunctionType})
 
 
 class _Call(NamedTuple):
@@ -44,7 +34,7 @@ class _Call(NamedTuple):
 _CALL: ContextVar[_Call | None] = ContextVar("tape_tf.keras.call", default=None)
 
 
-class Layer(Module):
+class Layer(Holder):
     """Base class of layers: weights, and what is computed with them.
 
     A new one makes its weights in `build`, which is called before the first call, or in `__init__`, and computes in
@@ -82,7 +72,6 @@ class Layer(Module):
     built: bool
     activity_regularizer: Any
     _output_shape: Any
-    _thawed: list[Variable]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         # Here and not in __init__, which a layer may forget to call.
@@ -91,8 +80,8 @@ class Layer(Module):
         self._dtype = floatx()
         self._autocast = True
         self._trainable = True
-        self._thawed = []  # what was trainable before it was frozen
-        self._own = []  # weights in the order they were added, also those that are no attribute
+        self._thawed = []
+        self._own = []
         self._regularized = []
         self._losses = []
         self._nodes = []
@@ -286,119 +275,7 @@ class Layer(Module):
         if not self._trainable:
             self._freeze(self.variables)
 
-    # -- what it holds
-
-    @property
-    def variables(self) -> list[Variable]:  # type: ignore[override]
-        """All weights, each once: its own, the trainable ones first, then those of the layers in it."""
-        own, layers = self._held()
-        frozen = {id(v) for v in self._thawed}
-        first = [v for v in own if v.trainable or id(v) in frozen]
-        return once([*first, *own, *(v for layer in layers for v in layer.variables)])
-
-    @property
-    def trainable_variables(self) -> list[Variable]:  # type: ignore[override]
-        """The weights that training changes: none where `trainable` is False."""
-        if not self._trainable:
-            return []
-        own = [v for v in self._held()[0] if v.trainable]
-        return once([*own, *(v for layer in self._sublayers() for v in layer.trainable_variables)])
-
-    @property
-    def non_trainable_variables(self) -> list[Variable]:  # type: ignore[override]
-        """The other weights."""
-        trained = {id(v) for v in self.trainable_variables}
-        return [v for v in self.variables if id(v) not in trained]
-
-    weights = variables
-    trainable_weights = trainable_variables
-    non_trainable_weights = non_trainable_variables
-
-    @property
-    def submodules(self) -> tuple[Any, ...]:
-        """The layers in it, at any depth."""
-        return tuple(self._flatten_layers())[1:]
-
-    @property
-    def trainable(self) -> bool:
-        """Whether training changes the weights; setting it sets it for the layers in it, too."""
-        return self._trainable
-
-    @trainable.setter
-    def trainable(self, value: bool) -> None:
-        self._trainable = bool(value)
-        own, _ = self._held()
-        if self._trainable:
-            for variable in self._thawed:
-                variable.native.trainable = True
-            self._thawed = []
-        else:
-            self._freeze(own)
-        for layer in self._sublayers():
-            layer.trainable = value
-
-    def _freeze(self, variables: Iterable[Variable]) -> None:
-        for variable in variables:
-            if variable.native.trainable:
-                variable.native.trainable = False  # so that tapes do not watch it of themselves
-                self._thawed.append(variable)
-
-    def _parts(self) -> Iterator[tuple[str, Any]]:
-        """The variables, layers and modules held as attributes, each after its place, such as `"blocks.0"`."""
-        for name, value in vars(self).items():
-            if type(value) not in _PLAIN and name not in _INTERNAL:
-                for place, found in placed_leaves(value, name.lstrip("_")):
-                    if isinstance(found, Variable | Module | nn.Module):
-                        yield place, found
-
-    def _held(self) -> tuple[list[Variable], list[Layer]]:
-        """The variables and the layers held, in the order they were made or set."""
-        variables: list[Variable] = list(self._own)
-        layers: list[Layer] = []
-        for _, found in self._parts():
-            if isinstance(found, Layer):
-                layers.append(found)
-            elif isinstance(found, Variable):
-                variables.append(found)
-            else:
-                variables += [wrap(v) for v in found.variables]
-        return once(variables), once(layers)
-
-    def _sublayers(self) -> list[Layer]:
-        return self._held()[1]
-
-    def _flatten_layers(self) -> Iterator[Layer]:
-        """This layer, and those in it, each once."""
-        seen: set[int] = set()
-        waiting: list[Layer] = [self]
-        while waiting:
-            layer = waiting.pop(0)
-            if id(layer) not in seen:
-                seen.add(id(layer))
-                yield layer
-                waiting[:0] = [found for _, found in layer._parts() if isinstance(found, Layer)]
-
-    def _metrics(self) -> list[Metric]:
-        """The metrics held as attributes, here and in the layers in it."""
-        found = [
-            leaf
-            for layer in self._flatten_layers()
-            for name, value in vars(layer).items()
-            if type(value) not in _PLAIN and name not in _INTERNAL
-            for leaf in leaves(value)
-            if isinstance(leaf, Metric)
-        ]
-        return once(found)
-
-    @property
-    def losses(self) -> list[Any]:
-        """Penalties: those added in the last call, and those of regularizers."""
-        layers = list(self._flatten_layers())
-        found = [loss() if callable(loss) else loss for layer in layers for loss in layer._losses]
-        if penalized := [pair for layer in layers for pair in layer._regularized]:
-            trained = {id(v) for v in self.trainable_variables}
-            found += [penalty(variable) for variable, penalty in penalized if id(variable) in trained]
-        return found
+    # -- what is known of it
 
     @property
     def dtype(self) -> str:
