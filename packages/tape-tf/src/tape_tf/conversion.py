@@ -120,17 +120,13 @@ def _as_array(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     if value is None or isinstance(value, str | bytes | dict | set):
-        raise ValueError(
-            f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a Tensor."
-        )
+        raise _unsupported(value)
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"Can't convert non-rectangular Python sequence to Tensor. ({error})") from error
     if array.dtype == object:
-        raise ValueError(
-            f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a Tensor."
-        )
+        raise _unsupported(value)
     if array.dtype in (np.float64, np.int64) and not _has_dtype(value):
         if array.dtype == np.float64:
             return array.astype(np.float32)
@@ -182,10 +178,11 @@ def matched(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]
         InvalidArgumentError: two tensors have different dtypes, or a number cannot have that dtype.
     """
     found = [value.native if type(value) is Tensor else as_tensor(value) for value in values]
-    first = next((tensor for tensor in found if tensor is not None), None)
-    if first is None:
-        first = _from_python(values[0], None, None)
-        found[0] = first
+    for first in found:
+        if first is not None:
+            break
+    else:
+        found[0] = first = _from_python(values[0], None, None)
     dtype = first.dtype
     for k, tensor in enumerate(found):
         if tensor is None:

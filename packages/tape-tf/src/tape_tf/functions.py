@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
 
+import tape_core as tc
+
 from tape_tf import dtypes
 from tape_tf.conversion import check_floating, matched, native, static, wrap
 from tape_tf.errors import translated
@@ -36,11 +38,13 @@ class Group(NamedTuple):
     def convert(self, given: dict[str, Any], label: str, keep_scalars: bool) -> None:
         """Put values of tape_core in place of what is given; what is missing or None stays so."""
         there = [p for p in self.names if given.get(p) is not None]
-        if self.sequence and there:
-            values = list(given[there[0]])
-            given[there[0]] = matched(values, label) if values else []
-        elif len(there) == 1:
-            given[there[0]] = native(given[there[0]])
+        if len(there) == 1:
+            value = given[there[0]]
+            if self.sequence:
+                values = list(value)
+                given[there[0]] = matched(values, label) if values else []
+            else:
+                given[there[0]] = value.native if type(value) is Tensor else native(value)
         elif there:
             given.update(zip(there, matched([given[p] for p in there], label, keep_scalars), strict=True))
 
@@ -95,9 +99,9 @@ def op(
             if len(args) == len(parameters) + 1 and (args[-1] is None or isinstance(args[-1], str)):
                 args = args[:-1]  # the name, by position
             given = dict(zip(parameters, args, strict=False))
-            if len(args) > len(given) or not given.keys().isdisjoint(kwargs):
+            if len(args) > len(given) or (kwargs and not given.keys().isdisjoint(kwargs)):
                 signature.bind(*args, **kwargs)  # raises
-            given.update(kwargs)
+            given |= kwargs
             try:
                 for group in groups:
                     group.convert(given, label, keep_scalars)
@@ -110,7 +114,8 @@ def op(
                 for p in typed:
                     if p in given:
                         given[p] = dtypes.native_dtype(given[p])
-                return wrap(body(**given))
+                found = body(**given)
+                return wrap_tensor(found) if type(found) is tc.Tensor else wrap(found)
             except (ValueError, IndexError) as error:
                 raise translated(error, label) from error
 

@@ -283,7 +283,11 @@ msle = MSLE = mean_squared_logarithmic_error
 kld = KLD = kullback_leibler_divergence = kl_divergence
 logcosh = log_cosh
 
-_PUBLIC = {name: value for name, value in list(globals().items()) if callable(value) and not name.startswith("_")}
+_PUBLIC = {
+    name: value
+    for name, value in list(globals().items())
+    if not name.startswith("_") and getattr(value, "__module__", None) == __name__
+}
 _CLASSES: dict[str, type[Loss]] = {
     name: value for name, value in _PUBLIC.items() if isinstance(value, type) and issubclass(value, LossFunctionWrapper)
 }
@@ -319,7 +323,6 @@ __all__ = [
     "binary_crossentropy",
     "categorical_crossentropy",
     "categorical_hinge",
-    "class_numbers",
     "cosine_similarity",
     "get",
     "hinge",
@@ -338,7 +341,6 @@ __all__ = [
     "mse",
     "msle",
     "poisson",
-    "same_rank",
     "sparse_categorical_crossentropy",
     "squared_hinge",
 ]

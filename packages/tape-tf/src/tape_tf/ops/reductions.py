@@ -77,9 +77,9 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
 
     @op(names, "input_tensor", kernel=short.capitalize(), floating=floating)
     def reduce(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        if axis == () and input_tensor.ndim:
-            return function(tc.expand_dims(input_tensor, axis=0), axis=0, keepdims=False)
-        if input_tensor.ndim == 0 and axis == ():
+        if axis == ():
+            if input_tensor.ndim:
+                return function(tc.expand_dims(input_tensor, axis=0), axis=0, keepdims=False)
             axis = None
         return function(input_tensor, axis=_axes(axis), keepdims=bool(keepdims))
 
