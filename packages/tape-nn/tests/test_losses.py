@@ -124,6 +124,23 @@ def test_auc(batch: int) -> None:
     assert math.isnan(auc.result())
 
 
+def test_the_best_k() -> None:
+    scores = tc.asarray([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [1.0, 1.0, 1.0], [2.0, 1.0, 0.0]])
+    top = metrics.SparseTopKCategoricalAccuracy(2)
+    assert top.values(tc.asarray([0, 1, 2, 2]), scores).tolist() == [False, True, True, False]
+    assert top.values(tc.asarray([3, -1, 0, 0]), scores).tolist() == [False, False, True, True]
+    hot = metrics.TopKCategoricalAccuracy(2)
+    hot.update([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], scores)
+    assert hot.result() == 0.5
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_model_that_diverged_has_nothing_among_the_best(value: float) -> None:
+    top = metrics.SparseTopKCategoricalAccuracy(3)
+    top.update([0, 0], [[value, 0.0, 1.0], [0.0, value, 1.0]])
+    assert top.result() == 0.0
+
+
 def test_accuracies_are_weighted_and_reset() -> None:
     accuracy = metrics.BinaryAccuracy(threshold=0.0)
     accuracy.update([1, 0], tc.asarray([2.0, 1.0]), sample_weight=[3.0, 1.0])

@@ -52,3 +52,8 @@ def test_all_namespaces_are_covered() -> None:
     called = {name for case in DATA["cases"] for name in re.findall(r"tf\.([\w.]+)\(", case["call"])}
     for space in ("math", "linalg", "nn", "signal"):
         assert len([name for name in called if name.startswith(space)]) >= 9
+
+
+def test_what_is_not_finite_is_not_among_the_best() -> None:
+    scores = tf.constant([[0.0, 1.0, 2.0], [np.nan, 1.0, 2.0], [0.0, 1.0, np.inf], [0.0, 1.0, 2.0]])
+    assert tf.math.in_top_k([1, 1, 1, 5], scores, 2).numpy().tolist() == [True, False, False, False]

@@ -167,12 +167,44 @@ class SparseCategoricalAccuracy(Metric):
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Whether the largest is the one."""
-        if y_true.shape != y_pred.shape[:-1]:
-            raise ValueError(
-                f"{self.name}: y_true of shape {y_true.shape} must have the shape of y_pred without its classes, "
-                f"{y_pred.shape[:-1]}"
-            )
-        return tc.argmax(y_pred, axis=-1) == y_true
+        return tc.argmax(y_pred, axis=-1) == _one_each(self.name, y_true, y_pred)
+
+
+class SparseTopKCategoricalAccuracy(Metric):
+    """How often the class that `y_true` names is among the `k` largest of `y_pred` along the last axis.
+
+    Classes that tie with the k-th are among them. Where an element of `y_pred` is infinite or NaN, or there is no such
+    class, the example counts as wrong, as in TensorFlow.
+
+    >>> import tape_nn as nn
+    >>> accuracy = nn.metrics.SparseTopKCategoricalAccuracy(k=2)
+    >>> accuracy.update([1, 2], [[0.5, 0.2, 0.3], [0.1, 0.5, 0.4]])
+    >>> accuracy.result()
+    0.5
+    """
+
+    name = "sparse_top_k_categorical_accuracy"
+
+    def __init__(self, k: int = 5, name: str | None = None) -> None:
+        super().__init__(name)
+        self.k = int(k)
+
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Whether the class is among them."""
+        labels = tc.astype(_one_each(self.name, y_true, y_pred), tc.int64)
+        known = (labels >= 0) & (labels < y_pred.shape[-1]) & tc.all(tc.isfinite(y_pred), axis=-1)
+        own = tc.take_along_axis(y_pred, tc.expand_dims(tc.where(known, labels, 0), axis=-1), axis=-1)
+        return known & (tc.count_nonzero(y_pred > own, axis=-1) < self.k)
+
+
+class TopKCategoricalAccuracy(SparseTopKCategoricalAccuracy):
+    """The same, where `y_true` is one-hot."""
+
+    name = "top_k_categorical_accuracy"
+
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Whether the class is among them."""
+        return super().values(tc.argmax(_same_shape(self.name, y_true, y_pred), axis=-1), y_pred)
 
 
 class AUC(Metric):
@@ -229,6 +261,15 @@ class AUC(Metric):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self._truth, self._scores, self._weights = (list(state[key]) for key in ("truth", "scores", "weights"))
+
+
+def _one_each(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    if y_true.shape != y_pred.shape[:-1]:
+        raise ValueError(
+            f"{name}: y_true of shape {y_true.shape} must have the shape of y_pred without its classes, "
+            f"{y_pred.shape[:-1]}"
+        )
+    return y_true
 
 
 def _same_shape(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ from tape_tf.keras.losses import (  # what a loss gives for each example serves 
     sparse_categorical_crossentropy,
     squared_hinge,
 )
-from tape_tf.keras.metric import Mean, MeanMetricWrapper, Metric, OfTapeNN, Sum, Values, weights_of
+from tape_tf.keras.metric import Mean, MeanMetricWrapper, Metric, OfTapeNN, Sum, weights_of
 from tape_tf.keras.naming import auto_name, by_name, snake_case
 from tape_tf.names import absent
 
@@ -129,29 +129,18 @@ class SparseCategoricalAccuracy(_Classes):
         super().__init__(nn.metrics.SparseCategoricalAccuracy(), name, dtype)
 
 
-def _in_top(k: int) -> Callable[[Any, Any], Any]:
-    def values(labels: Any, y_pred: Any) -> Any:
-        own = tc.take_along_axis(y_pred.native, tc.expand_dims(labels.native, axis=-1), axis=-1)
-        return tc.count_nonzero(y_pred.native > own, axis=-1) < k
-
-    return values
-
-
 class SparseTopKCategoricalAccuracy(_Classes):
     """How often the class that `y_true` names is among the `k` largest of `y_pred`."""
 
     def __init__(self, k: int = 5, name: str | None = "sparse_top_k_categorical_accuracy", dtype: Any = None) -> None:
-        super().__init__(Values(_in_top(k)), name, dtype)
+        super().__init__(nn.metrics.SparseTopKCategoricalAccuracy(k), name, dtype)
 
 
 class TopKCategoricalAccuracy(OfTapeNN):
     """How often the class where `y_true`, one-hot, is 1 is among the `k` largest of `y_pred`."""
 
     def __init__(self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None) -> None:
-        super().__init__(Values(_in_top(k)), name, dtype)
-
-    def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
-        return tc.argmax(y_true, axis=-1), autocast(y_pred, self.dtype)
+        super().__init__(nn.metrics.TopKCategoricalAccuracy(k), name, dtype)
 
 
 class _Share(OfTapeNN):

@@ -454,9 +454,10 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: 
 
 @op("math.in_top_k nn.in_top_k", "targets; predictions")
 def in_top_k(targets: Any, predictions: Any, k: Any) -> Any:
-    """Whether the score of each target is among the `k` best of its row."""
-    own = tc.take_along_axis(predictions, tc.astype(targets, tc.int64)[:, None], axis=1)
-    return tc.sum(tc.astype(predictions > own, tc.int32), axis=1) < k
+    """Whether the score of each target is among the `k` best of its row; never in a row with an infinity or a NaN."""
+    import tape_nn as nn
+
+    return nn.metrics.SparseTopKCategoricalAccuracy(static(k)).values(targets, predictions)
 
 
 @exported("nn.scale_regularization_loss")
