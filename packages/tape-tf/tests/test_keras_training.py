@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -339,3 +340,30 @@ def test_class_weights_of_one_batch() -> None:
     labels = (X[:, 0] > 0).astype("int64")
     weighted = build().train_on_batch(X, labels, class_weight={0: 1.0, 1: 3.0})
     assert weighted == pytest.approx(build().train_on_batch(X, labels, sample_weight=1.0 + 2.0 * labels), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("steps", "epochs"),
+    [
+        (1, [[0], [1], [2], [0]]),
+        (2, [[0, 1], [2], [0, 1]]),
+        (3, [[0, 1, 2], [0, 1, 2]]),
+        (5, [[0, 1, 2], [0, 1, 2]]),
+    ],
+)
+def test_epochs_of_so_many_steps_go_through_all_of_the_arrays(steps: int, epochs: list[list[int]]) -> None:
+    seen: list[list[int]] = []
+
+    class Watching(tf.keras.Sequential):  # type: ignore[misc]
+        def train_step(self, data: Any) -> dict[str, float]:
+            seen[-1].append(int(data[0].numpy()[0, 0]) // 2)
+            return {"loss": 0.0}
+
+    start = tf.keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append([]))
+    model = Watching([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.arange(6.0).reshape(6, 1)
+    short = any(len(epoch) < steps for epoch in epochs)
+    with pytest.warns(UserWarning, match=f"ran out of data after . of {steps}") if short else nullcontext():
+        model.fit(x, x, 2, len(epochs), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[start])
+    assert seen == epochs

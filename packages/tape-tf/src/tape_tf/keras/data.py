@@ -73,10 +73,11 @@ class Batches:
                 yield batch
                 done += 1
             if self._steps is not None and done < self._steps:
-                warnings.warn(
-                    f"Your input ran out of data after {done} of {self._steps} batches; interrupting training. Make "
-                    "sure that your dataset or generator can generate `steps_per_epoch * epochs` batches: use repeat()",
-                    stacklevel=2,
+                _warn_of_too_few(
+                    done,
+                    self._steps,
+                    "interrupting training. Make sure that your dataset or generator can generate "
+                    "`steps_per_epoch * epochs` batches: use repeat()",
                 )
                 run.model.stop_training = True
 
@@ -101,17 +102,19 @@ class Batches:
         return (unwrap(_as_tensors(tuple(batch) if isinstance(batch, list) else batch)) for batch in batches)
 
 
+def _warn_of_too_few(done: int, steps: int, then: str) -> None:
+    warnings.warn(f"Your input ran out of data after {done} of {steps} batches; {then}", stacklevel=3)
+
+
 class ArrayBatches(Batches):
     """Batches cut from arrays: by tape_nn."""
 
     def __init__(self, data: tuple[Any, ...], batch_size: int | None, steps: int | None) -> None:
         self._parts = data
         self._steps = steps
-        self.batch_size = 32 if batch_size is None else batch_size
-        self._arrays = Arrays(data, self.batch_size, None, {}, "data")
-        if steps is not None:
-            self.batch_size = None
         self._size = 32 if batch_size is None else batch_size
+        self._arrays = Arrays(data, self._size, None, {}, "data")
+        self.batch_size = self._size if steps is None else None
         self.length = self._arrays.length if steps is None else steps
 
     def source(self, run: Any, shuffle: bool) -> Any:
@@ -119,7 +122,17 @@ class ArrayBatches(Batches):
             return self._parts
         seed = tc.random.global_rng().integers(0, 2**31).item() if shuffle else None
         arrays = Arrays(self._parts, self._size, seed, {}, "data")
-        return lambda epoch: islice(arrays.batches(epoch), self._steps)
+        there, steps = -(-arrays.examples // self._size), self._steps
+
+        def epoch(number: int) -> Iterator[Any]:
+            # It goes on where the epoch before ended; the last one of a pass through the arrays may have less.
+            turn, part = divmod(number, -(-there // steps))
+            first = part * steps
+            if first + steps > there:
+                _warn_of_too_few(there - first, steps, "the epoch ends there, and the next begins at the first batch")
+            return islice(arrays.batches(turn, skip=first), steps)
+
+        return epoch
 
     def once(self) -> Iterator[Any]:
         return islice(self._arrays.batches(0), self._steps)
