@@ -162,8 +162,8 @@ def test_an_error_names_the_layers_it_came_through() -> None:
 
 
 def test_an_input_that_runs_dry_ends_the_run() -> None:
-    with pytest.warns(UserWarning, match="ran out of data after 2 of 3 batches"):
-        history = model().fit(dataset(), steps_per_epoch=3, epochs=2, verbose=0)
+    with pytest.warns(UserWarning, match="ran out of data after 2 of 3 batches; interrupting training"):
+        history = model().fit(iter(dataset()), steps_per_epoch=3, epochs=2, verbose=0)
     assert history.epoch == [0]
 
 

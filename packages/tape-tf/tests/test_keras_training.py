@@ -342,6 +342,7 @@ def test_class_weights_of_one_batch() -> None:
     assert weighted == pytest.approx(build().train_on_batch(X, labels, sample_weight=1.0 + 2.0 * labels), rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
 @pytest.mark.parametrize(
     ("steps", "epochs"),
     [
@@ -351,7 +352,7 @@ def test_class_weights_of_one_batch() -> None:
         (5, [[0, 1, 2], [0, 1, 2]]),
     ],
 )
-def test_epochs_of_so_many_steps_go_through_all_of_the_arrays(steps: int, epochs: list[list[int]]) -> None:
+def test_epochs_of_so_many_steps_go_through_all_of_the_data(kind: str, steps: int, epochs: list[list[int]]) -> None:
     seen: list[list[int]] = []
 
     class Watching(tf.keras.Sequential):  # type: ignore[misc]
@@ -365,5 +366,9 @@ def test_epochs_of_so_many_steps_go_through_all_of_the_arrays(steps: int, epochs
     x = np.arange(6.0).reshape(6, 1)
     short = any(len(epoch) < steps for epoch in epochs)
     with pytest.warns(UserWarning, match=f"ran out of data after . of {steps}") if short else nullcontext():
-        model.fit(x, x, 2, len(epochs), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[start])
+        if kind == "arrays":
+            model.fit(x, x, 2, len(epochs), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[start])
+        else:
+            data = tf.data.Dataset.from_tensor_slices((x, x)).batch(2)
+            model.fit(data, epochs=len(epochs), steps_per_epoch=steps, verbose=0, callbacks=[start])
     assert seen == epochs

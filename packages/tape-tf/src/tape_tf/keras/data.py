@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import tape_core as tc
@@ -15,6 +15,8 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
 from tape_tf.keras.structures import is_array, mapped
 from tape_tf.tensor import Value
+
+_ANEW = "the epoch ends there, and the next begins at the first batch"
 
 
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
@@ -73,13 +75,12 @@ class Batches:
                 yield batch
                 done += 1
             if self._steps is not None and done < self._steps:
-                _warn_of_too_few(
-                    done,
-                    self._steps,
-                    "interrupting training. Make sure that your dataset or generator can generate "
-                    "`steps_per_epoch * epochs` batches: use repeat()",
-                )
-                run.model.stop_training = True
+                if isinstance(self._data, Iterator):  # there is no beginning to go back to
+                    run.model.stop_training = True
+                    _warn_of_too_few(done, self._steps, "interrupting training: it is gone")
+                else:
+                    self._going = None
+                    _warn_of_too_few(done, self._steps, f"{_ANEW}; use repeat() to have it go on")
 
         return epoch
 
@@ -96,9 +97,10 @@ class Batches:
         if self._steps is None:
             batches = iter(self._data)
         else:
-            if self._going is None:
+            first = list(islice(self._going or (), 1))
+            if not first and not (self._going and isinstance(self._data, Iterator)):
                 self._going = iter(self._data)
-            batches = islice(self._going, self._steps)
+            batches = islice(chain(first, self._going or ()), self._steps)
         return (unwrap(_as_tensors(tuple(batch) if isinstance(batch, list) else batch)) for batch in batches)
 
 
@@ -129,7 +131,7 @@ class ArrayBatches(Batches):
             turn, part = divmod(number, -(-there // steps))
             first = part * steps
             if first + steps > there:
-                _warn_of_too_few(there - first, steps, "the epoch ends there, and the next begins at the first batch")
+                _warn_of_too_few(there - first, steps, _ANEW)
             return islice(arrays.batches(turn, skip=first), steps)
 
         return epoch
