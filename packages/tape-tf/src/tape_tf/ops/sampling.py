@@ -11,7 +11,7 @@ from tape_core.random import global_rng
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, static, where, wrap
-from tape_tf.names import export, exported
+from tape_tf.names import exported
 from tape_tf.shapes import as_shape
 
 _OTHER = "other random numbers than TensorFlow's, of the same distribution"
@@ -276,7 +276,7 @@ class Generator:
 _generator: list[Generator] = []
 
 
-@exported("random.get_global_generator")
+@exported("random.get_global_generator random.experimental.get_global_generator")
 def get_global_generator() -> Generator:
     """The generator that :func:`set_global_generator` set, at first one of its own."""
     if not _generator:
@@ -284,11 +284,7 @@ def get_global_generator() -> Generator:
     return _generator[0]
 
 
-@exported("random.set_global_generator")
+@exported("random.set_global_generator random.experimental.set_global_generator")
 def set_global_generator(generator: Generator) -> None:
     """Set what :func:`get_global_generator` gives."""
     _generator[:] = [generator]
-
-
-export("random.experimental.get_global_generator", get_global_generator)
-export("random.experimental.set_global_generator", set_global_generator)
