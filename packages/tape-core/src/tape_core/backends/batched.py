@@ -157,7 +157,9 @@ class Batched(Backend):
         super().__init__(f"vmap of {base.name}", base.namespace, version=base.version)
         self.base = base
         self.root = base.root
+        self.library = base.library
         self.level = base.level + 1
+        self.height = base.height + 1
         self.keeps = False
         self.xp = BatchedKernels(self)
 
@@ -324,14 +326,16 @@ def detached(array: Any) -> Any:
 
 
 def lifted(tensor: Tensor, backend: Backend) -> Tensor:
-    """A Tensor of a backend below as one of `backend`, the same for all examples; tapes know it as they did.
+    """A Tensor of a backend below as one of `backend`: the same for all examples, a constant of a trace.
+
+    Tapes know it as they did.
 
     Raises:
         TypeError: its backend is none of those below.
     """
-    above: list[Batched] = []
+    above: list[Any] = []
     while backend is not tensor.backend:
-        if not isinstance(backend, Batched):
+        if backend.base is None:
             raise TypeError(f"one operand is on backend {tensor.backend.name!r}, another on {backend.name!r}")
         above.append(backend)
         backend = backend.base

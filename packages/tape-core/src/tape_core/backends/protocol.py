@@ -53,6 +53,10 @@ class Backend:
         self.array_class: Any = None
         self.level = 0  # how many hidden axes its arrays carry, see `tape_core.backends.batched`
         self.root: Backend = self
+        # Of a backend that wraps another one: that one, the array library's, and how many it wraps.
+        self.base: Any = None
+        self.library: Backend = self
+        self.height = 0
         self.keeps = True  # whether its kernels may keep something for rules
         self.version = version or str(getattr(namespace, "__version__", "unknown"))
         self.xp: Any = Kernels(self)
@@ -68,6 +72,13 @@ class Backend:
         from tape_core.backends.batched import Batched
 
         return Batched(self)
+
+    @cached_property
+    def traced(self) -> Backend:
+        """The backend whose arrays are this one's and note what is computed with them."""
+        from tape_core.backends.traced import Traced
+
+        return Traced(self)
 
     # -- dtypes
 

@@ -1,0 +1,316 @@
+"""`tape_core.function`: trace once, then run what was noted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import update_wrapper
+from threading import RLock
+from typing import Any, Literal, TypeVar, overload
+
+from tape_core import pytree
+from tape_core.backends.batched import OPEN
+from tape_core.backends.traced import TRACE, TracedArray
+from tape_core.compiled import passes
+from tape_core.compiled.program import Program
+from tape_core.compiled.signature import SLICES, STATIC, TENSOR, Signature, static_key
+from tape_core.compiled.source import Source
+from tape_core.compiled.trace import Trace, outside, tracing
+from tape_core.indexed_slices import IndexedSlices
+from tape_core.recording import ACTIVE
+from tape_core.tensor import NO_SLOTS, SCALARS, Tensor, wrap
+from tape_core.user_code import warn_user
+from tape_core.variable import Variable
+
+F = TypeVar("F", bound=Callable[..., Any])
+Retrace = Literal["warn", "allow", "error"]
+
+_MANY = 5  # traces of one function that the same call site can hardly mean
+
+
+class Compiled:
+    """What one trace became: it runs for the leaves of arguments that have the trace's signature."""
+
+    def __init__(self, name: str, trace: Trace, signature: Signature, result: Any, options: dict[str, bool]) -> None:
+        self.kinds = signature.kinds
+        self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the key
+        held = [h for h in trace.held.values() if h.name is not None]
+        self.variables = [h.variable for h in held]
+        self.assigned = [h.variable for h in held if h.written]
+        self.trainable = [(h.variable, h.trainable) for h in held]
+        self.guards = trace.guards
+        leaves, self.structure = pytree.flatten(result)
+        arrays: list[Any] = []
+        self.outs: list[tuple[Any, ...]] = []  # how to make each leaf of the result
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and not isinstance(leaf, Variable):
+                self.outs.append((TENSOR, leaf.backend.library))
+                arrays.append(leaf._array)
+            elif isinstance(leaf, IndexedSlices):
+                self.outs.append((SLICES, leaf.values.backend.library, leaf.dense_shape))
+                arrays += [leaf.values._array, leaf.indices._array]
+            else:
+                self.outs.append((STATIC, leaf))
+        self.traced: Program = trace.program(arrays)
+        self.program, self.effects = passes.run(self.traced, options)
+        self.source = Source(self.program, name)
+        self.simple = all(out[0] == TENSOR for out in self.outs)
+
+    def fits(self) -> bool:
+        """Whether what it depends on is still so."""
+        for variable, trainable in self.trainable:
+            if variable.trainable is not trainable:
+                return False
+        return all(get() == value for get, value in self.guards)
+
+    def __call__(self, leaves: list[Any]) -> Any:
+        arrays: list[Any] = []
+        for leaf, kind in zip(leaves, self.kinds, strict=True):
+            if kind == TENSOR:
+                arrays.append(leaf._array)
+            elif kind == SLICES:
+                arrays += [leaf.values._array, leaf.indices._array]
+        for variable in self.variables:
+            arrays.append(variable._array)
+        found = self.source.run(arrays)
+        if self.assigned:
+            for variable, array in zip(self.assigned, found[-len(self.assigned) :], strict=True):
+                variable._array = array
+                variable._slots = {}
+        return self.result(found)
+
+    def result(self, found: tuple[Any, ...]) -> Any:
+        """What the function returns, of raw arrays."""
+        made: list[Any] = []
+        at = 0
+        for out in self.outs:
+            if out[0] == TENSOR:
+                made.append(wrap(found[at], out[1], NO_SLOTS))
+                at += 1
+            elif out[0] == SLICES:
+                values, indices = (wrap(array, out[1]) for array in found[at : at + 2])
+                made.append(IndexedSlices(values, indices, out[2]))
+                at += 2
+            else:
+                made.append(out[1])
+        return pytree.unflatten(self.structure, made)
+
+
+class Function:
+    """A compiled function; :func:`function` makes one.
+
+    Attributes:
+        python: the function that it was made of.
+    """
+
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        *,
+        static_argnames: Iterable[str] = (),
+        fallback: bool = False,
+        retrace: Retrace = "warn",
+        passes: dict[str, bool] | None = None,
+    ) -> None:
+        self.python = python
+        self._name = getattr(python, "__name__", "function")
+        self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        self._fallback = bool(fallback)
+        self._retrace = retrace
+        self._options = dict(passes or {})
+        self._signature = inspect.signature(python) if self._static else None
+        if self._signature is not None and (
+            unknown := [name for name in self._static if name not in self._signature.parameters]
+        ):
+            raise ValueError(
+                f"function: static_argnames has {unknown[0]!r}; the parameters of {self._name} are "
+                f"{', '.join(self._signature.parameters)}"
+            )
+        if retrace not in ("warn", "allow", "error"):
+            raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
+        # By signature, newest first: several where they depend on something besides, such as a mode.
+        self._compiled: dict[Any, list[Compiled]] = {}
+        self._eager: set[Any] = set()
+        self._traces = 0
+        self._made_variables = False
+        self._lock = RLock()
+        update_wrapper(self, python)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method: traces are kept for each instance, which is a static argument."""
+        if instance is None:
+            return self
+        from types import MethodType
+
+        return MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if ACTIVE.get() or OPEN.get() or TRACE.get() is not None:
+            # What records or traces around it sees each op.
+            return self.python(*args, **kwargs)
+        static: tuple[Any, ...] = ()
+        rest_args, rest_kwargs = args, kwargs
+        if self._signature is not None:
+            static, rest_args, rest_kwargs = self._apart(args, kwargs)
+        signature = Signature(rest_args, rest_kwargs, [key for _, _, key in static], self._name)
+        for compiled in self._compiled.get(signature.key, ()):
+            if compiled.fits():
+                return compiled(signature.leaves)
+        if signature.key in self._eager:
+            return self.python(*args, **kwargs)
+        with self._lock:
+            return self._first_call(signature, static, bool(rest_kwargs))
+
+    def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+        """Static arguments with their keys, and the others."""
+        assert self._signature is not None
+        bound = self._signature.bind(*args, **kwargs)
+        static = [
+            (name, value, static_key(value, lambda name=name: f"{self._name}: static argument {name!r}"))  # type: ignore[misc]
+            for name, value in bound.arguments.items()
+            if name in self._static
+        ]
+        others = {name: value for name, value in bound.arguments.items() if name not in self._static}
+        return tuple(static), (), others
+
+    def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
+        self._check_number(signature)
+        trace = Trace(self._name, fallback=self._fallback)
+        leaves: list[Any] = []
+        for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
+            if kind == TENSOR:
+                leaves.append(_traced(trace, leaf))
+            elif kind == SLICES:
+                leaves.append(
+                    IndexedSlices(_traced(trace, leaf.values), _traced(trace, leaf.indices), leaf.dense_shape)
+                )
+            else:
+                leaves.append(leaf)
+        args, kwargs = signature.arguments(leaves, with_kwargs)
+        try:
+            with tracing(trace):
+                result = self._called(args, kwargs, static)
+                compiled = None if trace.failed else Compiled(self._name, trace, signature, result, self._options)
+        finally:
+            trace.open = False
+        trace.commit()
+        if trace.failed is not None:
+            self._eager.add(signature.key)
+            warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
+        elif trace.made:
+            self._check_made(trace)
+        else:
+            assert compiled is not None
+            self._compiled.setdefault(signature.key, []).insert(0, compiled)
+            self._traces += 1
+        with outside():
+            return _untraced(result)
+
+    def _called(self, args: Any, kwargs: Any, static: Any) -> Any:
+        if self._signature is None:
+            return self.python(*args, **kwargs)
+        arguments = {**kwargs, **{name: value for name, value, _ in static}}
+        bound = inspect.BoundArguments(
+            self._signature,
+            {name: arguments[name] for name in self._signature.parameters if name in arguments},  # type: ignore[arg-type]
+        )
+        return self.python(*bound.args, **bound.kwargs)
+
+    def _check_number(self, signature: Signature) -> None:
+        if self._traces and self._retrace == "error":
+            raise RuntimeError(
+                f"{self._name} is compiled, and would have to be traced again: with retrace='error' it is traced once. "
+                f"Call it with arrays of the same shapes and dtypes, and the same Python values; known: "
+                f"{self._traces} trace"
+            )
+        if self._traces == _MANY and self._retrace == "warn":
+            warn_user(
+                f"{self._name} is compiled, and is traced for the {_MANY + 1}th time, which takes longer than a call "
+                f"as it is. Python numbers among its arguments are constants of a trace: give those that change as "
+                f"Tensors; pad arrays of many shapes to a few; make Tensors, not functions, in loops. If it is meant: "
+                f"tape_core.function(retrace='allow')"
+            )
+
+    def _check_made(self, trace: Trace) -> None:
+        if self._made_variables:
+            raise ValueError(
+                f"{self._name} is compiled, and makes a Variable again in a later call: {trace.made[0]!r}. Make it "
+                f"outside, or keep the one of the first call"
+            )
+        self._made_variables = True
+
+    # -- what it tells of itself
+
+    @property
+    def traces(self) -> int:
+        """How many traces are kept."""
+        return sum(map(len, self._compiled.values()))
+
+    def show(self) -> None:
+        """Print the source of what runs, for each trace; the newest comes last."""
+        print(self.text())  # noqa: T201 - what it is for
+
+    def text(self) -> str:
+        """What :meth:`show` prints."""
+        found = [compiled for several in self._compiled.values() for compiled in several]
+        return "\n".join([compiled.source.text for compiled in found]) or f"# {self._name} was not traced yet"
+
+    def stats(self) -> list[dict[str, Any]]:
+        """For each trace the number of instructions: as traced, and after each pass."""
+        return [
+            {"traced": len(compiled.traced.instructions), **compiled.effects}
+            for several in self._compiled.values()
+            for compiled in several
+        ]
+
+
+def _traced(trace: Trace, tensor: Tensor) -> Tensor:
+    backend = tensor.backend.traced
+    return wrap(trace.input(tensor._array, backend), backend)
+
+
+def _untraced(result: Any) -> Any:
+    """What a traced run has returned, as values."""
+    leaves, structure = pytree.flatten(result)
+    return pytree.unflatten(structure, [_value(leaf) for leaf in leaves])
+
+
+def _value(leaf: Any) -> Any:
+    if isinstance(leaf, IndexedSlices):
+        return IndexedSlices(_value(leaf.values), _value(leaf.indices), leaf.dense_shape)
+    if type(leaf) is not Tensor:
+        return leaf
+    array = leaf._array
+    return wrap(array.value if type(array) is TracedArray else array, leaf.backend.library)
+
+
+@overload
+def function(python: F, /) -> F: ...
+@overload
+def function(
+    *,
+    static_argnames: str | Iterable[str] = (),
+    fallback: bool = False,
+    retrace: Retrace = "warn",
+    passes: dict[str, bool] | None = None,
+) -> Callable[[F], F]: ...
+def function(
+    python: Any = None,
+    /,
+    *,
+    static_argnames: Any = (),
+    fallback: bool = False,
+    retrace: Retrace = "warn",
+    passes: dict[str, bool] | None = None,
+) -> Any:
+    """Compile a function."""
+
+    def decorate(python: Any) -> Any:
+        if not callable(python):
+            raise TypeError(f"function: a function is compiled, got {python!r}")
+        return Function(python, static_argnames=static_argnames, fallback=fallback, retrace=retrace, passes=passes)
+
+    return decorate if python is None else decorate(python)
+
+
+__all__ = ["SCALARS", "Function", "function"]

@@ -1,0 +1,314 @@
+"""A trace: what one run of a Python function computes, as it is told by kernels, operators and Variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from tape_core.backends import selection
+from tape_core.backends.traced import TRACE, Traced, TracedArray, TracingError, is_array, refuse_leak, shaped_by_values
+from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
+from tape_core.recording import ACTIVE
+from tape_core.tensor import SCALARS, Tensor
+from tape_core.user_code import user_frame
+from tape_core.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+
+_array: Any = Tensor.__dict__["_array"]  # the slots, which a trace hides
+_backend: Any = Tensor.__dict__["backend"]
+
+
+class Held:
+    """What a Variable holds while a trace runs: the Variable itself keeps its value until the end.
+
+    Attributes:
+        name: the number of the value it had at first; None if it was made in this run.
+        now: what it holds now.
+        written: whether it was assigned.
+    """
+
+    __slots__ = ("name", "now", "trainable", "variable", "written")
+
+    def __init__(self, variable: Variable, name: int | None, now: Any) -> None:
+        self.variable = variable
+        self.name = name
+        self.now = now
+        self.written = False
+        self.trainable = getattr(variable, "trainable", True)
+
+
+class Trace:
+    """One run of a function that is being compiled.
+
+    Args:
+        name: what messages call the function.
+        fallback: whether a decision that depends on a value is taken, so that the run goes on; `failed` says so then.
+    """
+
+    def __init__(self, name: str, *, fallback: bool) -> None:
+        self.name = name
+        self.fallback = fallback
+        self.failed: TracingError | None = None
+        self.open = True
+        self.instructions: list[Instruction] = []
+        self.inputs: list[int] = []
+        self.constants: dict[int, Any] = {}
+        self.specs: dict[int, Spec] = {}
+        self.held: dict[int, Held] = {}
+        self.guards: list[tuple[Callable[[], Any], Any]] = []
+        self._constant_names: dict[int, int] = {}
+        self._next = 0
+
+    # -- values
+
+    def _number(self, value: Any) -> int:
+        name = self._next
+        self._next = name + 1
+        self.specs[name] = Spec(type(value), tuple(getattr(value, "shape", ())), getattr(value, "dtype", None))
+        return name
+
+    def input(self, value: Any, backend: Backend) -> TracedArray:
+        """An array that is another one in each call."""
+        name = self._number(value)
+        self.inputs.append(name)
+        return TracedArray(value, name, self, backend)
+
+    def _constant(self, value: Any) -> Ref:
+        name = self._constant_names.get(id(value))
+        if name is None:
+            name = self._constant_names[id(value)] = self._number(value)
+            self.constants[name] = value
+        return Ref(name)
+
+    def ref(self, array: Any) -> Ref:
+        """How instructions name an array."""
+        if type(array) is TracedArray:
+            if array.trace is not self:
+                refuse_leak(array)
+            return Ref(array.id)
+        return self._constant(array)
+
+    def _split(self, value: Any) -> tuple[Any, Any]:
+        """An argument with raw arrays, and with the names of arrays."""
+        kind = type(value)
+        if kind is TracedArray:
+            if value.trace is not self or not self.open:
+                refuse_leak(value)
+            return value.value, Ref(value.id)
+        if kind in SCALARS or value is None or kind is str:
+            return value, value
+        if kind is tuple or kind is list:
+            pairs = [self._split(part) for part in value]
+            return kind([raw for raw, _ in pairs]), kind([name for _, name in pairs])
+        if is_array(value):
+            return value, self._constant(value)
+        return value, value
+
+    # -- instructions
+
+    def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
+        """Call a function of raw arrays, as an instruction; what it gives is traced."""
+        if shaped_by_values(name, args):
+            self.decided_by_value(f"the shape of the result of {name}")
+        pairs = [self._split(arg) for arg in args]
+        if kwargs:
+            named = {k: self._split(v) for k, v in kwargs.items()}
+            out = fn(*[raw for raw, _ in pairs], **{k: raw for k, (raw, _) in named.items()})
+            names = {k: ref for k, (_, ref) in named.items()}
+        else:
+            out = fn(*[raw for raw, _ in pairs])
+            names = {}
+        if type(out) in SCALARS:
+            fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
+        elif not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
+            return out  # a dtype, say
+        return self._noted(name, fn, tuple([ref for _, ref in pairs]), names, out, backend)
+
+    def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
+        """As `call`, of what must be called each time."""
+        pairs = [self._split(arg) for arg in args]
+        out = fn(*[raw for raw, _ in pairs])
+        return self._noted(name, fn, tuple([ref for _, ref in pairs]), {}, out, backend, effect=True)
+
+    def _noted(
+        self,
+        name: str,
+        fn: Any,
+        args: tuple[Any, ...],
+        kwargs: Any,
+        out: Any,
+        backend: Backend,
+        *,
+        effect: bool = False,
+    ) -> Any:
+        traced, names = self._outputs(out, backend)
+        self.instructions.append(Instruction(name, fn, args, kwargs, names, self._place(), effect=effect))
+        return traced
+
+    def _outputs(self, out: Any, backend: Backend) -> tuple[Any, Any]:
+        if isinstance(out, tuple | list):
+            pairs = [self._outputs(part, backend) for part in out]
+            kind = list if type(out) is list else tuple
+            return kind([traced for traced, _ in pairs]), tuple([name for _, name in pairs])
+        if not is_array(out):
+            return out, None
+        traced = TracedArray(out, self._number(out), self, backend)
+        return traced, traced.id
+
+    def _place(self) -> Place:
+        frame = user_frame(3)
+        return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+
+    def decided_by_value(self, what: str) -> None:
+        """A value is asked for: an error, or with `fallback` the end of compiling.
+
+        Raises:
+            TracingError: naming the user's line, and what to do.
+        """
+        if not self.open:
+            raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
+        place = self._place()
+        error = TracingError(
+            f"{self.name} is compiled, and here {what} is asked for: {place.file}:{place.line}, in {place.function}. "
+            f"It is another one in each call, so Python cannot decide by it. Use tape_core.where for a choice between "
+            f"values; give what decides as a Python value and name it in static_argnames; take values out after the "
+            f"call; or let the function run as it is, with tape_core.function(fallback=True)"
+        )
+        if not self.fallback:
+            raise error
+        if self.failed is None:
+            self.failed = error
+
+    # -- Variables
+
+    def read(self, variable: Variable) -> Any:
+        """What a Variable holds."""
+        held = self.held.get(id(variable))
+        if held is None:
+            value = _array.__get__(variable)
+            now = self.input(value, _backend.__get__(variable).traced)
+            held = self.held[id(variable)] = Held(variable, now.id, now)
+        now = held.now
+        # An array of its own for each reader: an update in place is of nobody else's.
+        return TracedArray(now.value, now.id, self, now.backend) if type(now) is TracedArray else now
+
+    def write(self, variable: Variable, array: Any) -> None:
+        """It is given a value."""
+        held = self.held.get(id(variable))
+        if held is None:
+            try:
+                _array.__get__(variable)
+            except AttributeError:  # it is being made
+                held = self.held[id(variable)] = Held(variable, None, array)
+                # So that it is there even if this run fails later on.
+                _array.__set__(variable, array.value if type(array) is TracedArray else array)
+            else:
+                self.read(variable)
+                held = self.held[id(variable)]
+        held.now = array
+        held.written = True
+
+    @property
+    def made(self) -> list[Variable]:
+        """The Variables that were made in this run."""
+        return [held.variable for held in self.held.values() if held.name is None]
+
+    def commit(self) -> None:
+        """Let the Variables have what they were given."""
+        for held in self.held.values():
+            if held.written:
+                now = held.now
+                _array.__set__(held.variable, now.value if type(now) is TracedArray else now)
+
+    def program(self, results: Sequence[Any]) -> Program:
+        """The instructions, for these results: then the new values of Variables."""
+        written = [held.now for held in self.held.values() if held.written and held.name is not None]
+        outputs = [self.ref(array).id for array in (*results, *written)]
+        return Program(self.instructions, self.inputs, self.constants, outputs, self.specs)
+
+
+class _AsArray:
+    """A function that gives Python scalars, as one that gives arrays."""
+
+    def __init__(self, function: Callable[..., Any], backend: Backend) -> None:
+        self.function = function
+        self.backend = backend
+        self.__name__ = getattr(function, "__name__", "function")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backend.asarray(self.function(*args, **kwargs))
+
+
+def _has_arrays(values: Any) -> bool:
+    return any([_has_arrays(v) if isinstance(v, tuple | list) else is_array(v) for v in values])
+
+
+# -- Variables show a trace what it has noted of them
+
+
+def _get_array(self: Variable) -> Any:
+    trace = TRACE.get()
+    return _array.__get__(self) if trace is None else trace.read(self)
+
+
+def _set_array(self: Variable, array: Any) -> None:
+    trace = TRACE.get()
+    if trace is None:
+        _array.__set__(self, array)
+    else:
+        trace.write(self, array)
+
+
+def _get_backend(self: Variable) -> Any:
+    backend = _backend.__get__(self)
+    return backend if TRACE.get() is None else backend.traced
+
+
+def _set_backend(self: Variable, backend: Any) -> None:
+    _backend.__set__(self, backend.base if isinstance(backend, Traced) else backend)
+
+
+_lock = Lock()
+_running = 0
+
+
+def _hide(change: int) -> None:
+    """While any trace runs, in any thread, Variables ask whether it is in theirs."""
+    global _running
+    with _lock:
+        _running += change
+        if change == 1 and _running == 1:
+            Variable._array = property(_get_array, _set_array)  # type: ignore[assignment]
+            Variable.backend = property(_get_backend, _set_backend)  # type: ignore[assignment]
+        elif _running == 0:
+            del Variable._array, Variable.backend
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[None]:
+    """A context that is noted, in which new arrays are constants and nothing else records."""
+    chosen = selection.select()
+    token, tapes = TRACE.set(trace), ACTIVE.set(())
+    _hide(1)
+    try:
+        with selection.use_backend(chosen.backend.traced, chosen.device):
+            yield
+    finally:
+        _hide(-1)
+        ACTIVE.reset(tapes)
+        TRACE.reset(token)
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """A context in the middle of a trace that is not noted."""
+    token, tapes = TRACE.set(None), ACTIVE.set(())
+    try:
+        yield
+    finally:
+        ACTIVE.reset(tapes)
+        TRACE.reset(token)
