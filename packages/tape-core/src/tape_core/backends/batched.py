@@ -308,8 +308,15 @@ class BatchedKernels(Kernels):
 
 
 def holds(condition: Any) -> bool:
-    """Whether a condition holds, inside vmap for all examples: for a rule that has a shorter way then."""
+    """Whether a condition holds, inside vmap for all examples: for a rule that has a shorter way then.
+
+    That it does is not known of Tensors in a compiled function; of raw arrays there the rule asks, and is not traced.
+    """
+    from tape_core.backends.traced import TracedArray
+
     array = condition._array if isinstance(condition, Tensor) else condition
+    if type(array) is TracedArray and isinstance(condition, Tensor):
+        return False
     if type(array) is not BatchedArray:
         return bool(condition)
     from tape_core.ops.searching import all as all_of

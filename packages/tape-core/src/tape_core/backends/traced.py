@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.backends.kernels import Kernels
 from tape_core.backends.protocol import Backend
-from tape_core.rules import fused
+from tape_core.rules import fused, vjp
 from tape_core.tensor import SCALARS, Tensor
 
 if TYPE_CHECKING:
@@ -239,11 +239,8 @@ class Traced(Backend):
 
     @property
     def rules(self) -> Any:
-        """Those of `base`; such as compute with the library's own functions are one instruction."""
-        return {
-            op: {name: _one_instruction(rule, self) for name, rule in by_input.items()}
-            for op, by_input in self.base.rules.items()
-        }
+        """Those of the ops and of `base`, so that they may be traced."""
+        return _Rules(self)
 
     @rules.setter
     def rules(self, rules: Any) -> None:
@@ -323,31 +320,61 @@ def value_of(array: Any) -> Any:
     return array.value if type(array) is TracedArray else array
 
 
-def _one_instruction(rule: Any, backend: Traced) -> Any:
-    if not isinstance(rule, fused):
-        return rule
-    return fused(_Opaque(rule.fn, backend), common=None if rule.common is None else _Opaque(rule.common, backend))
+class _Rules:
+    """Derivative rules by op and input for traced arrays."""
+
+    def __init__(self, backend: Traced) -> None:
+        self.backend = backend
+
+    def get(self, name: str, default: Any = None) -> dict[str, Any]:
+        """Those of one op."""
+        from tape_core.op import registry
+
+        found = {**registry[name].rules, **self.backend.base.rules.get(name, {})}
+        return {k: self._traceable(rule, f"{name}_rule") for k, rule in found.items()}
+
+    def _traceable(self, rule: Any, name: str) -> Any:
+        if isinstance(rule, fused):
+            common = None if rule.common is None else _Opaque(rule.common, f"{name}_common", self.backend)
+            return fused(_Opaque(rule.fn, name, self.backend), common=common)
+        if isinstance(rule, vjp):
+            return type(rule)(_Rule(rule.fn, name, self.backend))
+        return _Rule(rule, name, self.backend) if callable(rule) else rule
 
 
 class _Opaque:
     """A function of a namespace and raw arrays, such as a fused rule, that is one instruction."""
 
-    def __init__(self, fn: Callable[..., Any], backend: Traced) -> None:
-        from inspect import signature
-
-        self.__signature__ = signature(fn)
-        self.__name__ = getattr(fn, "__name__", "rule")
+    def __init__(self, fn: Callable[..., Any], name: str, backend: Traced) -> None:
+        self.__wrapped__ = fn
+        self.__code__ = getattr(fn, "__code__", None)
+        self.__name__ = name
         self.on_base = partial(fn, backend.base.xp)
         self.backend = backend
 
-    def __call__(self, xp: Any, *args: Any, **kwargs: Any) -> Any:
-        return called(self.__name__.strip("<>_"), self.on_base, args, kwargs, self.backend)
+    def __call__(self, xp: Any, *args: Any) -> Any:
+        trace = _trace_of(args)
+        if trace is None:
+            return self.on_base(*args)
+        return trace.call(self.__name__, self.on_base, args, {}, self.backend)
 
 
-def called(name: str, fn: Callable[..., Any], args: Any, kwargs: Any, backend: Traced) -> Any:
-    """What a function of raw arrays gives: an instruction, if any of them is traced."""
-    trace = _trace_of(args) or (_trace_of(kwargs.values()) if kwargs else None)
-    return fn(*args, **kwargs) if trace is None else trace.call(name, fn, args, kwargs, backend)
+class _Rule(_Opaque):
+    """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
+
+    def __call__(self, xp: Any, *args: Any) -> Any:
+        trace = _trace_of(args) if xp is self.backend.xp else None
+        if trace is None:
+            return self.__wrapped__(xp, *args)
+        before = len(trace.instructions)
+        trace.in_rules += 1
+        try:
+            return self.__wrapped__(xp, *args)
+        except TracingError:
+            del trace.instructions[before:]
+        finally:
+            trace.in_rules -= 1
+        return super().__call__(xp, *args)
 
 
 def _trace_of(values: Iterable[Any]) -> Trace | None:

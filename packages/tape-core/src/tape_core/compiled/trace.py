@@ -54,6 +54,7 @@ class Trace:
         self.fallback = fallback
         self.failed: TracingError | None = None
         self.open = True
+        self.in_rules = 0  # where a decision by a value makes the rule one instruction
         self.instructions: list[Instruction] = []
         self.inputs: list[int] = []
         self.constants: dict[int, Any] = {}
@@ -171,6 +172,8 @@ class Trace:
         """
         if not self.open:
             raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
+        if self.in_rules:
+            raise TracingError("a derivative rule decides by a value")
         place = self._place()
         error = TracingError(
             f"{self.name} is compiled, and here {what} is asked for: {place.file}:{place.line}, in {place.function}. "
