@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from tape_core import function
 from tape_core.backends.traced import TracingError
-from tape_core.compiled.function import function
 
 
 def values(*shape: int, seed: int = 0) -> tc.Tensor:

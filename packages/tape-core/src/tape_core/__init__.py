@@ -13,6 +13,7 @@ import math as _math
 from tape_core import extend, fft, linalg, special, testing
 from tape_core._version import __version__
 from tape_core.backends.selection import get_backend, set_backend, use_backend
+from tape_core.compiled.function import function
 from tape_core.dtypes import (
     DType,
     bfloat16,
@@ -321,6 +322,7 @@ __all__ = [
     "from_dlpack",
     "full",
     "full_like",
+    "function",
     "gamma",
     "gammaln",
     "gather",

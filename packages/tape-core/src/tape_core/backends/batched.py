@@ -153,6 +153,8 @@ _attach()
 class Batched(Backend):
     """A backend whose arrays are those of `base` with a hidden leading axis; there is one on each (`batched`)."""
 
+    base: Backend
+
     def __init__(self, base: Backend) -> None:
         super().__init__(f"vmap of {base.name}", base.namespace, version=base.version)
         self.base = base

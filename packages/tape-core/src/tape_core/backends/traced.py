@@ -133,7 +133,7 @@ class TracedArray:
         return self._decided("a value as a complex", complex)  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        found = self._decided("what an array holds", self.backend.base.numpy)  # type: ignore[union-attr]
+        found = self._decided("what an array holds", self.backend.base.numpy)
         return found if dtype is None else found.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:

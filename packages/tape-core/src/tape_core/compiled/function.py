@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from threading import RLock
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 from tape_core import pytree
 from tape_core.backends.batched import OPEN
@@ -18,11 +18,10 @@ from tape_core.compiled.source import Source
 from tape_core.compiled.trace import Trace, outside, tracing
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
-from tape_core.tensor import NO_SLOTS, SCALARS, Tensor, wrap
+from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.user_code import warn_user
 from tape_core.variable import Variable
 
-F = TypeVar("F", bound=Callable[..., Any])
 Retrace = Literal["warn", "allow", "error"]
 
 _MANY = 5  # traces of one function that the same call site can hardly mean
@@ -100,7 +99,7 @@ class Function:
     """A compiled function; :func:`function` makes one.
 
     Attributes:
-        python: the function that it was made of.
+        python: the function that it was made of, which runs as it is.
     """
 
     def __init__(
@@ -212,7 +211,7 @@ class Function:
         arguments = {**kwargs, **{name: value for name, value, _ in static}}
         bound = inspect.BoundArguments(
             self._signature,
-            {name: arguments[name] for name in self._signature.parameters if name in arguments},  # type: ignore[arg-type]
+            {name: arguments[name] for name in self._signature.parameters if name in arguments},
         )
         return self.python(*bound.args, **bound.kwargs)
 
@@ -285,7 +284,7 @@ def _value(leaf: Any) -> Any:
 
 
 @overload
-def function(python: F, /) -> F: ...
+def function(python: Callable[..., Any], /) -> Function: ...
 @overload
 def function(
     *,
@@ -293,7 +292,7 @@ def function(
     fallback: bool = False,
     retrace: Retrace = "warn",
     passes: dict[str, bool] | None = None,
-) -> Callable[[F], F]: ...
+) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
     python: Any = None,
     /,
@@ -303,7 +302,44 @@ def function(
     retrace: Retrace = "warn",
     passes: dict[str, bool] | None = None,
 ) -> Any:
-    """Compile a function."""
+    """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
+
+    The first call runs `python` and notes the calls of kernels, also those of gradients, Jacobians, vmap and optimizers.
+    They become the source of one Python function, which runs from then on. Its results are those of `python`, to the
+    last bit.
+
+    >>> import tape_core as tc
+    >>> w = tc.Variable(2.0)
+    >>> @tc.function
+    ... def step(x):
+    ...     with tc.GradientTape() as tape:
+    ...         loss = (w * x - 1.0) ** 2
+    ...     w.assign_sub(0.1 * tape.gradient(loss, w))
+    ...     return loss
+    >>> [round(step(tc.asarray(1.0)).item(), 4) for _ in range(3)]
+    [1.0, 0.64, 0.4096]
+    >>> step.traces
+    1
+
+    A trace is for one structure of arguments, for the shapes, dtypes and devices of the Tensors in it, for the values
+    of everything else in it, and for the backend that is selected. Variables may have any value: they are read and
+    assigned in each call. Other Tensors and Python values that the function finds around it stay what they were. Random
+    numbers are drawn anew. Where a tape, an accumulator or vmap around the call is at work, `python` runs as it is.
+
+    Args:
+        python: the function. What it does besides computing, such as printing, it does while it is traced.
+        static_argnames: names of parameters whose values are constants of a trace. They must be hashable. Python
+            scalars, strings and other objects that are no arrays are so anyway.
+        fallback: where the function decides by a value, warn once and run it as it is from then on.
+        retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
+        passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`.
+
+    Raises:
+        TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from
+            inside is used after it has returned.
+        TypeError: in a call: an argument is neither an array nor hashable.
+        ValueError: an argument of this function is not what it must be; in a call: a Variable is made each time.
+    """
 
     def decorate(python: Any) -> Any:
         if not callable(python):
@@ -311,6 +347,3 @@ def function(
         return Function(python, static_argnames=static_argnames, fallback=fallback, retrace=retrace, passes=passes)
 
     return decorate if python is None else decorate(python)
-
-
-__all__ = ["SCALARS", "Function", "function"]

@@ -275,6 +275,7 @@ def _set_backend(self: Variable, backend: Any) -> None:
     _backend.__set__(self, backend.base if isinstance(backend, Traced) else backend)
 
 
+_SHOWN = {"_array": property(_get_array, _set_array), "backend": property(_get_backend, _set_backend)}
 _lock = Lock()
 _running = 0
 
@@ -285,10 +286,11 @@ def _hide(change: int) -> None:
     with _lock:
         _running += change
         if change == 1 and _running == 1:
-            Variable._array = property(_get_array, _set_array)  # type: ignore[assignment]
-            Variable.backend = property(_get_backend, _set_backend)  # type: ignore[assignment]
+            for name, shown in _SHOWN.items():
+                setattr(Variable, name, shown)
         elif _running == 0:
-            del Variable._array, Variable.backend
+            for name in _SHOWN:
+                delattr(Variable, name)
 
 
 @contextmanager
