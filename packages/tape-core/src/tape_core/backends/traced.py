@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.backends.kernels import Kernels
@@ -76,7 +76,7 @@ class TracedArray:
         if callable(found):
             return partial(self._method, name)
         if is_array(found):
-            return self.trace.call(name, operator.attrgetter(name), (self,), {}, self.backend)
+            return self.trace.call(name, _attribute(name), (self,), {}, self.backend)
         return found
 
     def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -141,6 +141,9 @@ class TracedArray:
 
     def __dlpack_device__(self) -> Any:
         return self.value.__dlpack_device__()
+
+
+_attribute = lru_cache(maxsize=64)(operator.attrgetter)  # the same function each time, so that calls are the same
 
 
 class Method:

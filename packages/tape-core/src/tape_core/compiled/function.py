@@ -18,7 +18,7 @@ from tape_core.compiled.source import Source
 from tape_core.compiled.trace import Trace, outside, tracing
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
-from tape_core.tensor import NO_SLOTS, Tensor, wrap
+from tape_core.tensor import Tensor, wrap
 from tape_core.user_code import warn_user
 from tape_core.variable import Variable
 
@@ -53,6 +53,8 @@ class Compiled:
         self.traced: Program = trace.program(arrays)
         self.program, self.effects = passes.run(self.traced, options)
         self.source = Source(self.program, name)
+        self.run = self.source.run
+        self.plain = all(kind == TENSOR for kind in self.kinds)
         self.simple = all(out[0] == TENSOR for out in self.outs)
 
     def fits(self) -> bool:
@@ -63,28 +65,35 @@ class Compiled:
         return all(get() == value for get, value in self.guards)
 
     def __call__(self, leaves: list[Any]) -> Any:
-        arrays: list[Any] = []
-        for leaf, kind in zip(leaves, self.kinds, strict=True):
-            if kind == TENSOR:
-                arrays.append(leaf._array)
-            elif kind == SLICES:
-                arrays += [leaf.values._array, leaf.indices._array]
-        for variable in self.variables:
-            arrays.append(variable._array)
-        found = self.source.run(arrays)
+        if self.plain:
+            arrays = [leaf._array for leaf in leaves]
+        else:
+            arrays = []
+            for leaf, kind in zip(leaves, self.kinds, strict=True):
+                if kind == TENSOR:
+                    arrays.append(leaf._array)
+                elif kind == SLICES:
+                    arrays += [leaf.values._array, leaf.indices._array]
+        arrays += [variable._array for variable in self.variables]
+        found = self.run(arrays)
         if self.assigned:
-            for variable, array in zip(self.assigned, found[-len(self.assigned) :], strict=True):
-                variable._array = array
+            at = len(found) - len(self.assigned)
+            for variable in self.assigned:
+                variable._array = found[at]
                 variable._slots = {}
+                at += 1
         return self.result(found)
 
     def result(self, found: tuple[Any, ...]) -> Any:
         """What the function returns, of raw arrays."""
-        made: list[Any] = []
+        if self.simple:
+            made = [wrap(found[at], out[1]) for at, out in enumerate(self.outs)]
+            return made[0] if self.structure is None else pytree.unflatten(self.structure, made)
+        made = []
         at = 0
         for out in self.outs:
             if out[0] == TENSOR:
-                made.append(wrap(found[at], out[1], NO_SLOTS))
+                made.append(wrap(found[at], out[1]))
                 at += 1
             elif out[0] == SLICES:
                 values, indices = (wrap(array, out[1]) for array in found[at : at + 2])
@@ -147,11 +156,13 @@ class Function:
         if ACTIVE.get() or OPEN.get() or TRACE.get() is not None:
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)
-        static: tuple[Any, ...] = ()
-        rest_args, rest_kwargs = args, kwargs
-        if self._signature is not None:
-            static, rest_args, rest_kwargs = self._apart(args, kwargs)
-        signature = Signature(rest_args, rest_kwargs, [key for _, _, key in static], self._name)
+        if self._signature is None:
+            static: tuple[Any, ...] = ()
+            rest_kwargs = kwargs
+            signature = Signature(args, kwargs, (), self._name)
+        else:
+            static, rest_kwargs = self._apart(args, kwargs)
+            signature = Signature((), rest_kwargs, [key for _, _, key in static], self._name)
         for compiled in self._compiled.get(signature.key, ()):
             if compiled.fits():
                 return compiled(signature.leaves)
@@ -160,7 +171,7 @@ class Function:
         with self._lock:
             return self._first_call(signature, static, bool(rest_kwargs))
 
-    def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Static arguments with their keys, and the others."""
         assert self._signature is not None
         bound = self._signature.bind(*args, **kwargs)
@@ -170,7 +181,7 @@ class Function:
             if name in self._static
         ]
         others = {name: value for name, value in bound.arguments.items() if name not in self._static}
-        return tuple(static), (), others
+        return tuple(static), others
 
     def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
         self._check_number(signature)
@@ -304,8 +315,8 @@ def function(
 ) -> Any:
     """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
 
-    The first call runs `python` and notes the calls of kernels, also those of gradients, Jacobians, vmap and optimizers.
-    They become the source of one Python function, which runs from then on. Its results are those of `python`, to the
+    The first call runs `python` and notes the calls of kernels, those of gradients, Jacobians and vmap among them. They
+    become the source of one Python function, which runs from then on. Its results are those of `python`, to the
     last bit.
 
     >>> import tape_core as tc

@@ -30,7 +30,7 @@ class Signature:
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: Sequence[Any], name: str) -> None:
         self.leaves, self.structure = pytree.flatten(args if not kwargs else (args, kwargs))
         self.kinds: list[int] = []
-        parts: list[Any] = [self.structure, bool(kwargs), tuple(static), *environment()]
+        parts: list[Any] = [self.structure, len(kwargs), *static, *environment()]
         for k, leaf in enumerate(self.leaves):
             kind = type(leaf)
             if kind is Tensor:

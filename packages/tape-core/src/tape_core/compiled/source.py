@@ -20,7 +20,7 @@ _INFIX: dict[Any, str] = {
     operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
 }  # fmt: skip
 _PREFIX: dict[Any, str] = {operator.neg: "-", operator.pos: "+", operator.invert: "~"}
-_LARGE = 1 << 12  # elements: arrays from this size on are let go of where they are needed last
+_LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
 
 _files = count()
 
