@@ -66,6 +66,18 @@ class Backend:
     def __repr__(self) -> str:
         return f"<backend {self.name} {self.version}>"
 
+    @property
+    def compiler(self) -> Any:
+        """What makes one call of several elementwise ones in compiled functions: see `compiled/passes/fusion.py`.
+
+        None where nothing does. It has three methods, of which the last may answer None:
+
+        - `takes(instruction, specs)`: whether it knows an elementwise instruction on arrays of such specs;
+        - `is_sum(instruction)`: whether an instruction is the sum of all elements of an array;
+        - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit.
+        """
+        return None
+
     @cached_property
     def batched(self) -> Backend:
         """The backend whose arrays are this one's with a hidden leading axis."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
 
 
 class Ref:
@@ -146,12 +149,14 @@ class Program:
         constants: dict[int, Any],
         outputs: list[int],
         specs: dict[int, Spec],
+        backend: Backend | None = None,
     ) -> None:
         self.instructions = instructions
         self.inputs = inputs
         self.constants = constants
         self.outputs = outputs
         self.specs = specs
+        self.backend = backend  # of all arrays; None where there are several
 
     def replaced(
         self,
@@ -166,6 +171,7 @@ class Program:
             self.constants if constants is None else constants,
             self.outputs if outputs is None else outputs,
             self.specs,
+            self.backend,
         )
 
     def __repr__(self) -> str:

@@ -61,6 +61,7 @@ class Trace:
         self.specs: dict[int, Spec] = {}
         self.held: dict[int, Held] = {}
         self.guards: list[tuple[Callable[[], Any], Any]] = []
+        self.backends: set[Backend] = set()
         self._constant_names: dict[int, int] = {}
         self._next = 0
 
@@ -123,6 +124,8 @@ class Trace:
         else:
             out = fn(*[raw for raw, _ in pairs])
             names = {}
+        if name in _VALUE_FREE and not any([type(ref) is Ref for _, ref in pairs[1:]]) and _size(out) <= _SMALL:
+            return out  # a constant
         if type(out) in SCALARS:
             fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
         elif not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
@@ -157,6 +160,7 @@ class Trace:
             return kind([traced for traced, _ in pairs]), tuple([name for _, name in pairs])
         if not is_array(out):
             return out, None
+        self.backends.add(backend.library)
         traced = TracedArray(out, self._number(out), self, backend)
         return traced, traced.id
 
@@ -231,7 +235,8 @@ class Trace:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.name is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
-        return Program(self.instructions, self.inputs, self.constants, outputs, self.specs)
+        backend = next(iter(self.backends)) if len(self.backends) == 1 else None
+        return Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
 
 
 class _AsArray:
@@ -244,6 +249,18 @@ class _AsArray:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.backend.asarray(self.function(*args, **kwargs))
+
+
+_VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
+"""Kernels of whose first argument only the shape and the like count."""
+_SMALL = 1 << 12  # elements of a constant that is kept rather than made again
+
+
+def _size(array: Any) -> int:
+    size = 1
+    for length in array.shape:
+        size *= int(length)
+    return size
 
 
 def _has_arrays(values: Any) -> bool:
