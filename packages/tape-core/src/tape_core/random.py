@@ -223,5 +223,9 @@ def global_rng() -> Generator:
     """The generator that :func:`set_seed` seeds."""
     global _global
     if _global is None:
-        _global = Generator()
+        token = TRACE.set(None)  # it is not made again in each call of what is compiled
+        try:
+            _global = Generator()
+        finally:
+            TRACE.reset(token)
     return _global

@@ -33,15 +33,27 @@ class TracingError(TypeError):
 class TracedArray:
     """What a Tensor inside a compiled function holds: a value, and the number by which the instructions know it."""
 
-    __slots__ = ("__weakref__", "backend", "id", "trace", "value")
+    __slots__ = ("__weakref__", "backend", "id", "made_in", "value")
     __array_ufunc__ = None
     __hash__ = object.__hash__
 
     def __init__(self, value: Any, name: int, trace: Trace, backend: Backend) -> None:
         self.value = value
         self.id = name
-        self.trace = trace
+        self.made_in = trace
         self.backend = backend
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that notes what is done with it: the one that it was made in, or one inside that.
+
+        Raises:
+            TracingError: that has ended.
+        """
+        now = TRACE.get()
+        if now is not self.made_in and (now is None or not now.is_inside(self.made_in)):
+            refuse_leak(self)
+        return now
 
     @property
     def shape(self) -> Any:
@@ -280,7 +292,7 @@ class Traced(Backend):
             return self.base.asarray(obj, dtype=dtype, device=device, copy=copy)
         if (dtype is None or dtype == obj.dtype) and device is None:
             # What is computed never writes into an array, so a copy is the same value by a name of its own.
-            return TracedArray(obj.value, obj.id, obj.trace, self) if copy else obj
+            return TracedArray(obj.value, obj.id, obj.made_in, self) if copy else obj
         return obj.trace.call("asarray", self.base.asarray, (obj,), {"dtype": dtype, "device": device}, self)
 
     def public(self, array: Any) -> Any:

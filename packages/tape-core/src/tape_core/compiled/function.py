@@ -33,7 +33,7 @@ class Compiled:
     def __init__(self, name: str, trace: Trace, signature: Signature, result: Any, options: dict[str, bool]) -> None:
         self.kinds = signature.kinds
         self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the key
-        held = [h for h in trace.held.values() if h.name is not None]
+        held = [h for h in trace.held.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
         self.trainable = [(h.variable, h.trainable) for h in held]
@@ -87,9 +87,9 @@ class Compiled:
     def result(self, found: tuple[Any, ...]) -> Any:
         """What the function returns, of raw arrays."""
         if self.simple:
-            made = [wrap(found[at], out[1]) for at, out in enumerate(self.outs)]
-            return made[0] if self.structure is None else pytree.unflatten(self.structure, made)
-        made = []
+            tensors = [wrap(found[at], out[1]) for at, out in enumerate(self.outs)]
+            return tensors[0] if self.structure is None else pytree.unflatten(self.structure, tensors)
+        made: list[Any] = []
         at = 0
         for out in self.outs:
             if out[0] == TENSOR:

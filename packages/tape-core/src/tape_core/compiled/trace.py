@@ -26,19 +26,24 @@ class Held:
     """What a Variable holds while a trace runs: the Variable itself keeps its value until the end.
 
     Attributes:
-        name: the number of the value it had at first; None if it was made in this run.
+        first: what it held at first; None if it was made in this run.
         now: what it holds now.
-        written: whether it was assigned.
     """
 
-    __slots__ = ("name", "now", "trainable", "variable", "written")
+    __slots__ = ("first", "now", "trainable", "variable")
 
-    def __init__(self, variable: Variable, name: int | None, now: Any) -> None:
+    def __init__(self, variable: Variable, first: Any, now: Any) -> None:
         self.variable = variable
-        self.name = name
+        self.first = first
         self.now = now
-        self.written = False
         self.trainable = getattr(variable, "trainable", True)
+
+    @property
+    def written(self) -> bool:
+        """Whether it holds something else than at first."""
+        if type(self.first) is TracedArray and type(self.now) is TracedArray:
+            return bool(self.first.id != self.now.id)
+        return self.first is not self.now
 
 
 class Trace:
@@ -47,9 +52,12 @@ class Trace:
     Args:
         name: what messages call the function.
         fallback: whether a decision that depends on a value is taken, so that the run goes on; `failed` says so then.
+        parent: the trace around this one, which is that of a branch or a loop.
     """
 
-    def __init__(self, name: str, *, fallback: bool) -> None:
+    def __init__(self, name: str, *, fallback: bool = False, parent: Trace | None = None) -> None:
+        self.parent = parent
+        self.captured: dict[tuple[Trace, int], TracedArray] = {}  # what is used of the traces around, by its name there
         self.name = name
         self.fallback = fallback
         self.failed: TracingError | None = None
@@ -61,6 +69,7 @@ class Trace:
         self.specs: dict[int, Spec] = {}
         self.held: dict[int, Held] = {}
         self.guards: list[tuple[Callable[[], Any], Any]] = []
+        self._inside: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
         self._constant_names: dict[int, int] = {}
         self._next = 0
@@ -79,6 +88,22 @@ class Trace:
         self.inputs.append(name)
         return TracedArray(value, name, self, backend)
 
+    def is_inside(self, other: Trace) -> bool:
+        """Whether this trace is that of a branch or a loop in another one."""
+        parent = self.parent
+        return parent is other or (parent is not None and parent.is_inside(other))
+
+    def _capture(self, array: TracedArray) -> TracedArray:
+        """An array of a trace around this one as an input."""
+        if not self.is_inside(array.made_in):
+            refuse_leak(array)
+        key = array.made_in, array.id
+        found = self._inside.get(key)
+        if found is None:
+            self.captured[key] = TracedArray(array.value, array.id, array.made_in, array.backend)
+            found = self._inside[key] = self.input(array.value, array.backend)
+        return found
+
     def _constant(self, value: Any) -> Ref:
         name = self._constant_names.get(id(value))
         if name is None:
@@ -89,18 +114,14 @@ class Trace:
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
         if type(array) is TracedArray:
-            if array.trace is not self:
-                refuse_leak(array)
-            return Ref(array.id)
+            return Ref((array if array.made_in is self else self._capture(array)).id)
         return self._constant(array)
 
     def _split(self, value: Any) -> tuple[Any, Any]:
         """An argument with raw arrays, and with the names of arrays."""
         kind = type(value)
         if kind is TracedArray:
-            if value.trace is not self or not self.open:
-                refuse_leak(value)
-            return value.value, Ref(value.id)
+            return value.value, Ref((value if value.made_in is self else self._capture(value)).id)
         if kind in SCALARS or value is None or kind is str:
             return value, value
         if kind is tuple or kind is list:
@@ -134,6 +155,11 @@ class Trace:
 
     def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
         """As `call`, of what must be called each time."""
+        if self.parent is not None:
+            raise TracingError(
+                f"{self.name} is compiled, and {name} is called in a branch or a loop of it, of which it is not known "
+                f"how often it runs: draw random numbers and update optimizers outside"
+            )
         pairs = [self._split(arg) for arg in args]
         out = fn(*[raw for raw, _ in pairs])
         return self._noted(name, fn, tuple([ref for _, ref in pairs]), {}, out, backend, effect=True)
@@ -196,9 +222,12 @@ class Trace:
         """What a Variable holds."""
         held = self.held.get(id(variable))
         if held is None:
-            value = _array.__get__(variable)
-            now = self.input(value, _backend.__get__(variable).traced)
-            held = self.held[id(variable)] = Held(variable, now.id, now)
+            if self.parent is None:
+                now = self.input(_array.__get__(variable), _backend.__get__(variable).traced)
+            else:
+                now = self.parent.read(variable)
+                now = self._capture(now) if type(now) is TracedArray else now
+            held = self.held[id(variable)] = Held(variable, now, now)
         now = held.now
         # An array of its own for each reader: an update in place is of nobody else's.
         return TracedArray(now.value, now.id, self, now.backend) if type(now) is TracedArray else now
@@ -210,19 +239,23 @@ class Trace:
             try:
                 _array.__get__(variable)
             except AttributeError:  # it is being made
+                if self.parent is not None:
+                    raise TracingError(
+                        f"{self.name} is compiled, and makes a Variable in a branch or a loop: make it outside"
+                    ) from None
                 held = self.held[id(variable)] = Held(variable, None, array)
                 # So that it is there even if this run fails later on.
                 _array.__set__(variable, array.value if type(array) is TracedArray else array)
             else:
                 self.read(variable)
                 held = self.held[id(variable)]
-        held.now = array
-        held.written = True
+        outer = type(array) is TracedArray and array.made_in is not self
+        held.now = self._capture(array) if outer else array
 
     @property
     def made(self) -> list[Variable]:
         """The Variables that were made in this run."""
-        return [held.variable for held in self.held.values() if held.name is None]
+        return [held.variable for held in self.held.values() if held.first is None]
 
     def commit(self) -> None:
         """Let the Variables have what they were given."""
@@ -233,7 +266,7 @@ class Trace:
 
     def program(self, results: Sequence[Any]) -> Program:
         """The instructions, for these results: then the new values of Variables."""
-        written = [held.now for held in self.held.values() if held.written and held.name is not None]
+        written = [held.now for held in self.held.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
         backend = next(iter(self.backends)) if len(self.backends) == 1 else None
         return Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
