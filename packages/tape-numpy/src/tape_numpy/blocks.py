@@ -17,6 +17,7 @@ from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
+from tape_core.compiled.program import Ref
 
 from tape_numpy.kernels import KERNELS
 
@@ -129,7 +130,7 @@ class _Blocks:
             elif array.size and not any(array.strides):
                 flat.append(array[(0,) * array.ndim])  # one number everywhere
             else:
-                flat.append(np.ascontiguousarray(array).reshape(-1))
+                return self._one_by_one(arrays)  # its sums go along memory
         cuts, tree = self.bounds
         results = [np.empty(len(cuts) if is_sum else self.size, dtype) for dtype, is_sum in self.outs]
         shares = min(_threads(), max(1, len(cuts) // 4))
@@ -150,6 +151,18 @@ class _Blocks:
             ]
         )
 
+    def _one_by_one(self, arrays: Any) -> tuple[Any, ...]:
+        """The instructions as they are."""
+        values = dict(zip(self.numbers, arrays, strict=True))
+
+        def value(arg: Any) -> Any:
+            return values[arg.id] if type(arg) is Ref else arg
+
+        for instruction in self.instructions:
+            kwargs = {name: value(arg) for name, arg in instruction.kwargs.items()}
+            values[instruction.out] = instruction.fn(*[value(arg) for arg in instruction.args], **kwargs)
+        return tuple([values[k] for k in self.out_numbers])
+
     def _run(self, flat: list[Any], results: list[Any], first: int, last: int) -> None:
         """Some of the blocks, on one thread."""
         cuts = self.bounds[0]
@@ -163,8 +176,6 @@ class _Blocks:
 
     def _source(self, group: Any) -> str:
         """`block(i, j, k, inputs, outputs, buffers)`: the elements from i to j, which are block k."""
-        from tape_core.compiled.program import Ref  # core's, and only here
-
         specs, sums = group.specs, group.sums
         lines = ["def block(i, j, k, inputs, outputs, buffers):"]
         place: dict[int, str] = {}
