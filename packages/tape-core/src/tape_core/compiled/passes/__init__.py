@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tape_core.compiled.passes.algebra import algebra
 from tape_core.compiled.passes.dead_code import dead_code
 from tape_core.compiled.passes.fusion import fusion
 from tape_core.compiled.passes.same_calls import same_calls
@@ -14,7 +15,12 @@ from tape_core.compiled.program import Program
 
 Pass = Callable[[Program], Program]
 
-ORDER: dict[str, Pass] = {"same_calls": same_calls, "dead_code": dead_code, "fusion": fusion}
+ORDER: dict[str, Pass] = {
+    "algebra": algebra,
+    "same_calls": same_calls,
+    "dead_code": dead_code,
+    "fusion": fusion,
+}
 """By name, in the order in which they run."""
 
 
