@@ -78,6 +78,19 @@ class Backend:
         """
         return None
 
+    def accelerated(self, run: Callable[..., Any], how: str, examples: list[Raw]) -> Callable[..., Any]:
+        """The code of a compiled function, made faster by a compiler of the library: `tape_core.function(compile=...)`.
+
+        Args:
+            run: a function of a list of arrays, which it empties, that returns a tuple of arrays.
+            how: which compiler.
+            examples: arrays as it will get them.
+
+        Raises:
+            ValueError: the library has none of this name.
+        """
+        raise ValueError(f"function: backend {self.name!r} has no compiler; compile must be None, got {how!r}")
+
     @cached_property
     def batched(self) -> Backend:
         """The backend whose arrays are this one's with a hidden leading axis."""

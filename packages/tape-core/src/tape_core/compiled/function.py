@@ -30,7 +30,15 @@ _MANY = 5  # traces of one function that the same call site can hardly mean
 class Compiled:
     """What one trace became: it runs for the leaves of arguments that have the trace's signature."""
 
-    def __init__(self, name: str, trace: Trace, signature: Signature, result: Any, options: dict[str, bool]) -> None:
+    def __init__(
+        self,
+        name: str,
+        trace: Trace,
+        signature: Signature,
+        result: Any,
+        options: dict[str, bool],
+        how: str | None,
+    ) -> None:
         self.kinds = signature.kinds
         self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the key
         held = [h for h in trace.held.values() if h.first is not None]
@@ -53,9 +61,21 @@ class Compiled:
         self.traced: Program = trace.program(arrays)
         self.program, self.effects = passes.run(self.traced, options)
         self.source = Source(self.program, name)
-        self.run = self.source.run
+        self.run = self.source.run if how is None else self._accelerated(name, how, trace)
         self.plain = all(kind == TENSOR for kind in self.kinds)
         self.simple = all(out[0] == TENSOR for out in self.outs)
+
+    def _accelerated(self, name: str, how: str, trace: Trace) -> Callable[..., Any]:
+        """By a compiler of the array library."""
+        if self.program.backend is None:
+            raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are several, or none")
+        effects = sorted({instruction.name for instruction in self.program.instructions if instruction.effect})
+        if effects:
+            raise ValueError(
+                f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
+                f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
+            )
+        return self.program.backend.accelerated(self.source.run, how, [trace.values[k] for k in self.program.inputs])
 
     def fits(self) -> bool:
         """Whether what it depends on is still so."""
@@ -118,8 +138,10 @@ class Function:
         static_argnames: Iterable[str] = (),
         fallback: bool = False,
         retrace: Retrace = "warn",
+        compile: str | None = None,
         passes: dict[str, bool] | None = None,
     ) -> None:
+        self._how = compile
         self.python = python
         self._name = getattr(python, "__name__", "function")
         self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
@@ -200,7 +222,9 @@ class Function:
         try:
             with tracing(trace):
                 result = self._called(args, kwargs, static)
-                compiled = None if trace.failed else Compiled(self._name, trace, signature, result, self._options)
+                compiled = (
+                    None if trace.failed else Compiled(self._name, trace, signature, result, self._options, self._how)
+                )
         finally:
             trace.open = False
         trace.commit()
@@ -302,6 +326,7 @@ def function(
     static_argnames: str | Iterable[str] = (),
     fallback: bool = False,
     retrace: Retrace = "warn",
+    compile: str | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
@@ -311,6 +336,7 @@ def function(
     static_argnames: Any = (),
     fallback: bool = False,
     retrace: Retrace = "warn",
+    compile: str | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Any:
     """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
@@ -343,6 +369,8 @@ def function(
             scalars, strings and other objects that are no arrays are so anyway.
         fallback: where the function decides by a value, warn once and run it as it is from then on.
         retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
+        compile: a compiler of the array library to hand the code to: on PyTorch `"torch"` for `torch.compile`, which
+            rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default none.
         passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`.
 
     Raises:
@@ -355,6 +383,13 @@ def function(
     def decorate(python: Any) -> Any:
         if not callable(python):
             raise TypeError(f"function: a function is compiled, got {python!r}")
-        return Function(python, static_argnames=static_argnames, fallback=fallback, retrace=retrace, passes=passes)
+        return Function(
+            python,
+            static_argnames=static_argnames,
+            fallback=fallback,
+            retrace=retrace,
+            compile=compile,
+            passes=passes,
+        )
 
     return decorate if python is None else decorate(python)

@@ -65,6 +65,7 @@ class Trace:
         self.in_rules = 0  # where a decision by a value makes the rule one instruction
         self.instructions: list[Instruction] = []
         self.inputs: list[int] = []
+        self.values: dict[int, Any] = {}  # of the inputs in this run
         self.constants: dict[int, Any] = {}
         self.specs: dict[int, Spec] = {}
         self.held: dict[int, Held] = {}
@@ -86,6 +87,7 @@ class Trace:
         """An array that is another one in each call."""
         name = self._number(value)
         self.inputs.append(name)
+        self.values[name] = value
         return TracedArray(value, name, self, backend)
 
     def is_inside(self, other: Trace) -> bool:
