@@ -61,6 +61,7 @@ class Compiled:
         self.traced: Program = trace.program(arrays)
         self.program, self.effects = passes.run(self.traced, options)
         self.source = Source(self.program, name)
+        self.options = options
         self.run = self.source.run if how is None else self._accelerated(name, how, trace)
         self.plain = all(kind == TENSOR for kind in self.kinds)
         self.simple = all(out[0] == TENSOR for out in self.outs)
@@ -76,6 +77,20 @@ class Compiled:
                 f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
             )
         return self.program.backend.accelerated(self.source.run, how, [trace.values[k] for k in self.program.inputs])
+
+    def exported(self, name: str) -> str:
+        """The source of a file with this function."""
+        from tape_core.compiled.export import exported
+
+        program, _ = passes.run(self.traced, {**self.options, "fusion": False})
+        shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
+        given = len(program.inputs) - len(self.variables)
+        inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:given])]
+        for variable, what in zip(self.variables, shown[given:], strict=True):
+            inputs.append((variable.name or "variable", f"a Variable, {what}"))
+        outputs = [f"result {k}" for k in range(len(program.outputs) - len(self.assigned))]
+        outputs += [f"the new value of {v.name or 'a Variable'} of shape {v.shape}" for v in self.assigned]
+        return exported(program, name, inputs, outputs)
 
     def fits(self) -> bool:
         """Whether what it depends on is still so."""
@@ -288,6 +303,24 @@ class Function:
         """What :meth:`show` prints."""
         found = [compiled for several in self._compiled.values() for compiled in several]
         return "\n".join([compiled.source.text for compiled in found]) or f"# {self._name} was not traced yet"
+
+    def export(self, path: Any) -> None:
+        """Write what the newest trace became to a Python file that needs the array library, and nothing of Tape.
+
+        The file has one function of raw arrays: the Tensors among the arguments, then the Variables that are read. It
+        returns a tuple: the Tensors of the result, then the new values of the Variables that are assigned. So gradients
+        are source code.
+
+        Raises:
+            RuntimeError: there is no trace yet.
+            ValueError: the function draws random numbers, calls an optimizer, or has something that is in no file.
+        """
+        from tape_core.compiled import export
+
+        if not self._compiled:
+            raise RuntimeError(f"export: {self._name} was not traced yet: call it with arguments like those it is for")
+        newest = list(self._compiled.values())[-1][0]
+        export.write(path, newest.exported(self._name))
 
     def stats(self) -> list[dict[str, Any]]:
         """For each trace the number of instructions: as traced, and after each pass."""

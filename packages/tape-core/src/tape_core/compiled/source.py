@@ -31,10 +31,11 @@ class Source:
     Attributes:
         text: its source.
         names: what the source refers to.
-        run: the function: it takes the list of the program's inputs and empties it, and returns a tuple.
+        run: the function: it takes the list of the program's inputs and empties it, and returns a tuple. With names for
+            the inputs it takes each of them.
     """
 
-    def __init__(self, program: Program, name: str) -> None:
+    def __init__(self, program: Program, name: str, parameters: list[str] | None = None) -> None:
         self.program = program
         self.names: dict[str, Any] = {"__name__": __name__}
         self._named: dict[Any, str] = {}  # by what the name is of
@@ -43,6 +44,9 @@ class Source:
         for k, constant in program.constants.items():
             self._values[k] = f"c{k}"
             self.names[f"c{k}"] = constant
+        self._parameters = parameters
+        if parameters is not None:
+            self._values.update(zip(program.inputs, parameters, strict=True))
         self.text = self._written(re.sub(r"\W", "_", name))
         file = f"<tape_core: {name} compiled, {next(_files)}>"
         exec(compile(self.text, file, "exec"), self.names)
@@ -53,8 +57,8 @@ class Source:
         program = self.program
         last = _last_uses(program)
         inputs = [self._value(k) for k in program.inputs]
-        lines = [f"def {name}(arrays):"]
-        if inputs:
+        lines = [f"def {name}({'arrays' if self._parameters is None else ', '.join(inputs)}):"]
+        if inputs and self._parameters is None:
             lines += [f"    {', '.join(inputs)}{',' * (len(inputs) == 1)} = arrays", "    arrays.clear()"]
         place: Place | None = None
         for at, instruction in enumerate(program.instructions):
