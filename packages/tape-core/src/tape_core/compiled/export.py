@@ -39,6 +39,7 @@ def exported(program: Program, name: str, inputs: list[tuple[str, str]], outputs
     function = linker.free(name)
     parameters = [linker.free(wanted) for wanted, _ in inputs]
     source = Source(program, function, parameters=parameters)
+    linker.taken.update(source.names)
     aliases: list[str] = []
     for own, thing in source.names.items():
         if own in (function, "__name__", "__builtins__"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import copy
 import importlib
 import inspect
 import keyword
@@ -11,11 +13,11 @@ import re
 import symtable
 import sys
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tape_core.backends.kernels import Kernels
+from tape_core.backends.kernels import DEFAULT_KERNELS, Kernels
 from tape_core.backends.traced import Method
 
 _OURS = re.compile(r"tape_\w+")
@@ -36,11 +38,12 @@ class Linker:
     def __init__(self) -> None:
         self.imports: set[str] = set()
         self.statements: list[str] = []
-        self.taken: set[str] = {"xp"}
+        self.taken: set[str] = {"xp", *dir(builtins)}
         self._names: dict[tuple[str, str], str] = {}  # by module and name there
         self._functions: dict[int, tuple[Any, str]] = {}
         self._kernels: Kernels | None = None
         self._used_of_xp: set[str] = set()
+        self._used_defaults: set[str] = set()  # of DEFAULT_KERNELS
 
     # -- what stands for an object
 
@@ -66,7 +69,8 @@ class Linker:
             return f"{type(thing).__name__}({str(thing)!r})"
         if isinstance(thing, tuple | list | frozenset):
             parts = "".join([f"{self.expression(part, wanted)}, " for part in thing])
-            return f"{type(thing).__name__}(({parts}))"
+            kind = next(kind for kind in (tuple, list, frozenset) if isinstance(thing, kind))
+            return f"{kind.__name__}(({parts}))"
         if isinstance(thing, FunctionType | type) and _is_ours(thing.__module__):
             return self._ours(thing, wanted)
         module = getattr(thing, "__module__", None) or type(thing).__module__
@@ -91,12 +95,18 @@ class Linker:
     def _ours(self, thing: Any, wanted: str) -> str:
         if id(thing) in self._functions:
             return self._functions[id(thing)][1]
-        module = sys.modules[thing.__module__]
+        globals_ = thing.__globals__ if isinstance(thing, FunctionType) else {"__name__": thing.__module__}
+        module = sys.modules[globals_["__name__"]]  # not that of a function which it wraps
         if thing.__name__ != "<lambda>" and vars(module).get(thing.__name__) is thing:
             name = self.link(module, thing.__name__)
         else:
             node = _node_of(thing, module)
+            if isinstance(node, ast.FunctionDef):
+                node.decorator_list = []
             if thing.__closure__:
+                self._used_defaults.update(
+                    [c.cell_contents for c in thing.__closure__ if str(c.cell_contents) in DEFAULT_KERNELS]
+                )
                 node = self._maker(thing, node, wanted)
             if isinstance(node, ast.Lambda):
                 name = self.free(wanted)
@@ -182,6 +192,8 @@ class Linker:
                 raise ExportError(f"{module.__name__} imports {part.module} inside a function")
             if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "xp":
                 self._used_of_xp.add(part.attr)
+            if isinstance(part, ast.Subscript) and ast.unparse(part.value) == "DEFAULT_KERNELS":
+                self._used_defaults.update([str(key.value) for key in [part.slice] if isinstance(key, ast.Constant)])
         modules = {
             part.value.id
             for part in ast.walk(node)
@@ -199,11 +211,17 @@ class Linker:
     def namespace(self) -> list[str]:
         """Statements that fill `xp`, the kernels that default kernels compute with."""
         done: set[str] = set()
+        done_defaults: set[str] = set()
         lines: list[str] = []
-        while self._kernels is not None and (rest := sorted(self._used_of_xp - done)):
-            for name in rest:
-                done.add(name)
-                lines.append(f"xp.{name} = {self.expression(getattr(self._kernels, name), name)}")
+        while self._kernels is not None:
+            used, defaults = sorted(self._used_of_xp - done), sorted(self._used_defaults - done_defaults)
+            if not used and not defaults:
+                break
+            done.update(used)
+            done_defaults.update(defaults)
+            lines += [f"xp.{name} = {self.expression(getattr(self._kernels, name), name)}" for name in used]
+            for name in defaults:
+                lines.append(f"DEFAULT_KERNELS[{name!r}] = {self.expression(DEFAULT_KERNELS[name], name)}")
         return lines
 
     @property
@@ -230,6 +248,7 @@ def _importable(module: str, path: str | None, thing: Any) -> tuple[str, str] | 
     return None
 
 
+@cache
 def _tree(module: ModuleType) -> ast.Module:
     return ast.parse(inspect.getsource(module))
 
@@ -244,23 +263,32 @@ def _defined(node: ast.stmt) -> list[str]:
 def _node_of(function: FunctionType, module: ModuleType) -> Any:
     """The definition of a function that no name leads to: by its place in the file."""
     code = function.__code__
-    start = next((p for p in code.co_positions() if p[0] is not None), (None,) * 4)
+    places = [(line, column) for line, _, column, _ in code.co_positions() if line is not None and column]
     found = [
         node
         for node in ast.walk(_tree(module))
-        if isinstance(node, ast.Lambda | ast.FunctionDef) and node.lineno == code.co_firstlineno
+        if isinstance(node, ast.Lambda | ast.FunctionDef) and _first_line(node) == code.co_firstlineno
     ]
-    if len(found) > 1:
-        # Several lambdas in a line: that whose body the code's positions are in.
-        inside = [p for p in code.co_positions() if p[2] is not None and p[3] not in (None, 0)]
-        found = [
-            node
-            for node in found
-            if inside and all(node.body.col_offset <= p[2] <= (node.end_col_offset or 0) for p in inside[1:])  # type: ignore[union-attr, operator]
-        ]
+    # Several in a line: the one that the code's places are in, and its arguments' names.
+    names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    found = [
+        node
+        for node in found
+        if [arg.arg for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]] == names
+        and (isinstance(node, ast.FunctionDef) or all(_within(node, *place) for place in places))
+    ]
     if len(found) != 1:
-        raise ExportError(f"the source of a function in {module.__name__}, line {start[0]}, is not found")
-    return found[0]
+        raise ExportError(f"the source of a function in {module.__name__}, line {code.co_firstlineno}, is not found")
+    return copy.deepcopy(found[0])
+
+
+def _within(node: Any, line: int, column: int) -> bool:
+    """Whether a place, whose column is in bytes, is in a lambda."""
+    return (node.lineno, node.col_offset) <= (line, column) <= (node.end_lineno, node.end_col_offset)
+
+
+def _first_line(node: Any) -> int:
+    return min([node.lineno, *[decorator.lineno for decorator in getattr(node, "decorator_list", [])]])
 
 
 def _global_names(node: ast.AST, module: ModuleType) -> Iterator[str]:
@@ -294,6 +322,8 @@ class _Plain(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        if ast.get_docstring(node) is not None and len(node.body) > 1:
+            del node.body[0]
         # The fields of a named tuple are annotations.
         node.body = [part if isinstance(part, ast.AnnAssign) else self.visit(part) for part in node.body]
         for part in node.body:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import linecache
 import math
@@ -149,7 +150,8 @@ class Source:
             if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|_", wanted):
                 wanted = f"{wanted}_"
             name, n = wanted, 2
-            while name in self.names:
+            alone = self._parameters is not None  # then what else is in the file uses the names of Python
+            while name in self.names or (alone and hasattr(builtins, name)):
                 name, n = f"{wanted}_{n}", n + 1
             self._named[key] = name
             self._keep.append(thing)
