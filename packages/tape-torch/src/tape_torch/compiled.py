@@ -61,7 +61,7 @@ def _by_cuda_graph(run: Run, examples: list[Any]) -> Run:
             f"{', '.join(sorted({str(example.device) for example in examples})) or 'none'}"
         )
     inputs = [example.clone() for example in examples]
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):  # as PyTorch asks for, so that libraries have what they allocate at first
         for _ in range(3):

@@ -95,8 +95,8 @@ class Linker:
     def _ours(self, thing: Any, wanted: str) -> str:
         if id(thing) in self._functions:
             return self._functions[id(thing)][1]
-        globals_ = thing.__globals__ if isinstance(thing, FunctionType) else {"__name__": thing.__module__}
-        module = sys.modules[globals_["__name__"]]  # not that of a function which it wraps
+        # Not the module of a function which it wraps.
+        module = sys.modules[str(getattr(thing, "__globals__", {"__name__": thing.__module__})["__name__"])]
         if thing.__name__ != "<lambda>" and vars(module).get(thing.__name__) is thing:
             name = self.link(module, thing.__name__)
         else:
@@ -288,7 +288,8 @@ def _within(node: Any, line: int, column: int) -> bool:
 
 
 def _first_line(node: Any) -> int:
-    return min([node.lineno, *[decorator.lineno for decorator in getattr(node, "decorator_list", [])]])
+    decorators = getattr(node, "decorator_list", [])
+    return int(min([node.lineno, *[decorator.lineno for decorator in decorators]]))
 
 
 def _global_names(node: ast.AST, module: ModuleType) -> Iterator[str]:
