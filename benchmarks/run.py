@@ -27,7 +27,7 @@ import training
 from workloads import PEERS, WORKLOADS, setup, start, workload_data
 
 # Read when NumPy is loaded or the process starts, hence the second process at the end of this file.
-ENVIRONMENT = {f"{lib}_NUM_THREADS": "1" for lib in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
+ENVIRONMENT = {f"{lib}_NUM_THREADS": "1" for lib in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "TAPE")}
 if allocator.is_glibc():
     ENVIRONMENT |= allocator.KEEPS  # for all peers; allocator.py measures the other conditions
 

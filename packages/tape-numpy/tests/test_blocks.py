@@ -91,6 +91,29 @@ def test_small_arrays_and_what_is_not_elementwise_are_left_alone() -> None:
     assert_same(lambda x: (tc.cumulative_sum(x), x[::-1]), draw(70_000), fused=False)
 
 
+def test_results_are_written_into_memory_that_nothing_needs() -> None:
+    b = draw(70)
+
+    def f(x: Any, w: Any) -> Any:
+        y = x @ w
+        h = tc.tanh(y * 2.0 + b) - y.mT.mT[0]  # y is seen through a view, and stays
+        z = tc.relu(h @ w[:70] + 1.0) / 3.0
+        return z * z, h
+
+    x, w = draw(100, 80), draw(80, 70)
+    compiled = assert_same(f, x, w, fused=False)
+    assert "out=" in compiled.text()
+    before = [x.numpy(), w.numpy(), b.numpy()]
+    first = [t.numpy() for t in compiled(x, w)]
+    for found, expected in zip(compiled(x, w), first, strict=True):
+        assert np.array_equal(found.numpy(), expected)
+    assert all(np.array_equal(t.numpy(), k) for t, k in zip((x, w, b), before, strict=True))
+    plain = tc.function(passes={"reuse": False})(f)
+    plain(x, w)
+    assert "out=" not in plain.text()
+    assert_same(f, tc.matrix_transpose(draw(80, 100)), tc.matrix_transpose(draw(70, 80)), fused=False)
+
+
 def test_the_number_of_threads_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPE_NUM_THREADS", "many")
     blocks._threads.cache_clear()

@@ -60,6 +60,27 @@ def is_sum(instruction: Any) -> bool:
     return instruction.fn is _SUM and len(instruction.args) == 1 and (not kwargs or kwargs == {"axis": None})
 
 
+def gives_new(instruction: Any, specs: Any) -> bool:
+    """Whether the result is an array with memory of its own, and none of the arguments is kept."""
+    if type(instruction.out) is not int or specs[instruction.out].kind is not np.ndarray or instruction.effect:
+        return False
+    if instruction.fn is operator.matmul or instruction.fn is _SUM:
+        return True
+    step = _step(instruction)
+    return step is not None and step[0] == "ufunc"
+
+
+def gives_rows(instruction: Any, specs: Any) -> bool:
+    """Whether the result lies row by row, however the arguments do: a stack of matrices need not."""
+    return instruction.fn is operator.matmul and len(specs[instruction.out].shape) <= 2
+
+
+def into(instruction: Any) -> tuple[Any, list[Any]] | None:
+    """A function that takes `out=`, and its arguments, to do what an elementwise instruction does."""
+    step = _step(instruction)
+    return None if step is None or step[0] != "ufunc" else (step[1], step[2])
+
+
 def _step(instruction: Any) -> tuple[str, Any, list[Any]] | None:
     """The call of NumPy that does what an instruction does, into an array it is given; None where none does."""
     fn, args = instruction.fn, list(instruction.args)
@@ -132,7 +153,8 @@ class _Blocks:
             else:
                 return self._one_by_one(arrays)  # its sums go along memory
         cuts, tree = self.bounds
-        results = [np.empty(len(cuts) if is_sum else self.size, dtype) for dtype, is_sum in self.outs]
+        whole = [np.empty(len(cuts) if is_sum else self.shape, dtype) for dtype, is_sum in self.outs]
+        results = [array.reshape(-1) for array in whole]
         shares = min(_threads(), max(1, len(cuts) // 4))
         if shares == 1:
             self._run(flat, results, 0, len(cuts))
@@ -145,10 +167,7 @@ class _Blocks:
             for job in jobs:
                 job.result()
         return tuple(
-            [
-                _total(tree, result) if is_sum else result.reshape(self.shape)
-                for result, (_, is_sum) in zip(results, self.outs, strict=True)
-            ]
+            [_total(tree, array) if is_sum else array for array, (_, is_sum) in zip(whole, self.outs, strict=True)]
         )
 
     def _one_by_one(self, arrays: Any) -> tuple[Any, ...]:

@@ -70,11 +70,14 @@ class Backend:
     def compiler(self) -> Any:
         """What makes one call of several elementwise ones in compiled functions: see `compiled/passes/fusion.py`.
 
-        None where nothing does. It has three methods, of which the last may answer None:
+        None where nothing does. It has these methods:
 
         - `takes(instruction, specs)`: whether it knows an elementwise instruction on arrays of such specs;
         - `is_sum(instruction)`: whether an instruction is the sum of all elements of an array;
-        - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit.
+        - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit; or None;
+        - `gives_new(instruction, specs)`: whether the result has memory of its own, and no argument is kept;
+        - `gives_rows(instruction, specs)`: whether the result lies row by row in memory, however the arguments do;
+        - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None.
         """
         return None
 

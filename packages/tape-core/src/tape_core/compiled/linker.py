@@ -96,13 +96,15 @@ class Linker:
         if id(thing) in self._functions:
             return self._functions[id(thing)][1]
         # Not the module of a function which it wraps.
-        module = sys.modules[str(getattr(thing, "__globals__", {"__name__": thing.__module__})["__name__"])]
-        if thing.__name__ != "<lambda>" and vars(module).get(thing.__name__) is thing:
-            name = self.link(module, thing.__name__)
+        module = sys.modules[thing.__globals__["__name__"] if isinstance(thing, FunctionType) else thing.__module__]
+        own = str(thing.__name__)
+        if own != "<lambda>" and vars(module).get(own) is thing:
+            name = self.link(module, own)
         else:
             node = _node_of(thing, module)
             if isinstance(node, ast.FunctionDef):
                 node.decorator_list = []
+            assert isinstance(thing, FunctionType)
             if thing.__closure__:
                 self._used_defaults.update(
                     [c.cell_contents for c in thing.__closure__ if str(c.cell_contents) in DEFAULT_KERNELS]

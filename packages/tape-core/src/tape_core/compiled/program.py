@@ -62,7 +62,7 @@ class Instruction:
         effect: whether it does something besides.
     """
 
-    __slots__ = ("args", "effect", "fn", "kwargs", "name", "out", "place")
+    __slots__ = ("_inputs", "args", "effect", "fn", "kwargs", "name", "out", "place")
 
     def __init__(
         self,
@@ -82,14 +82,17 @@ class Instruction:
         self.out = out
         self.place = place
         self.effect = effect
+        self._inputs: list[int] | None = None
 
     @property
     def inputs(self) -> list[int]:
         """The numbers of the values that it is given; as often as they are."""
-        found: list[int] = []
-        _collect(self.args, found)
-        if self.kwargs:
-            _collect(tuple(self.kwargs.values()), found)
+        found = self._inputs
+        if found is None:
+            found = self._inputs = []
+            _collect(self.args, found)
+            if self.kwargs:
+                _collect(tuple(self.kwargs.values()), found)
         return found
 
     @property

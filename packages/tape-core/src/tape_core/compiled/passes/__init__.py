@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tape_core.compiled.passes.algebra import algebra
 from tape_core.compiled.passes.dead_code import dead_code
 from tape_core.compiled.passes.fusion import fusion
+from tape_core.compiled.passes.reuse import reuse
 from tape_core.compiled.passes.same_calls import same_calls
 from tape_core.compiled.program import Program
 
@@ -20,6 +21,7 @@ ORDER: dict[str, Pass] = {
     "same_calls": same_calls,
     "dead_code": dead_code,
     "fusion": fusion,
+    "reuse": reuse,
 }
 """By name, in the order in which they run."""
 

@@ -44,7 +44,7 @@ class Group:
 def fusion(program: Program) -> Program:
     """The program with runs of elementwise calls as one call each, where the backend knows how."""
     compiler = None if program.backend is None else program.backend.compiler
-    if compiler is None:
+    if compiler is None or not any([_is_large(instruction, program) for instruction in program.instructions]):
         return program
     uses: dict[int, list[Instruction]] = {}
     for instruction in program.instructions:
@@ -89,6 +89,10 @@ def fusion(program: Program) -> Program:
     return program.replaced(kept)
 
 
+def _is_large(instruction: Instruction, program: Program) -> bool:
+    return type(instruction.out) is int and program.specs[instruction.out].size >= LARGE
+
+
 def _shape(instruction: Instruction, program: Program, compiler: Any) -> tuple[tuple[int, ...] | None, bool]:
     """The shape of the group that an instruction may join, and whether it is a sum of one of its results."""
     if instruction.effect or type(instruction.out) is not int:
@@ -98,6 +102,6 @@ def _shape(instruction: Instruction, program: Program, compiler: Any) -> tuple[t
         (k,) = instruction.inputs
         return (specs[k].shape, True) if specs[k].size >= LARGE else (None, False)
     spec = specs[instruction.out]
-    if spec.size >= LARGE and compiler.takes(instruction, specs):
+    if _is_large(instruction, program) and compiler.takes(instruction, specs):
         return spec.shape, False
     return None, False
