@@ -66,6 +66,9 @@ class Source:
             if instruction.place is not None and instruction.place != place:
                 place = instruction.place
                 lines.append(f"    # {_shown(place)}")
+            if hasattr(instruction.fn, "take_over"):
+                lines += self._handed_over(instruction, last.pop(at, []))
+                continue
             lines.append(f"    {self._line(instruction)}")
             if done := [self._value(k) for k in last.get(at, ()) if self._is_large(k)]:
                 lines.append(f"    del {', '.join(done)}")
@@ -84,6 +87,18 @@ class Source:
         call = self._call(instruction)
         out = self._target(instruction.out)
         return call if not out else f"{out} = {call}"
+
+    def _handed_over(self, instruction: Instruction, last: list[int]) -> list[str]:
+        """Lines that give arrays away: what nothing needs afterwards may be updated in place."""
+        given = [self._argument(arg) for arg in instruction.args]
+        outs = set(instruction.outputs)
+        dead = [self._value(k) for k in last if k not in outs]
+        function, out = self._name_of(instruction.fn, instruction.name), self._target(instruction.out)
+        return [
+            f"    given = [{', '.join(given)}]",
+            *([f"    del {', '.join(dead)}"] if dead else []),
+            f"    {f'{out} = ' if out else ''}{function}.take_over(given)",
+        ]
 
     def _target(self, out: Any) -> str:
         if out is None:
@@ -147,7 +162,7 @@ class Source:
         key = id(thing)
         if key not in self._named:
             wanted = re.sub(r"\W", "_", str(wanted)).strip("_") or "f"
-            if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|_", wanted):
+            if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|given|_", wanted):
                 wanted = f"{wanted}_"
             name, n = wanted, 2
             alone = self._parameters is not None  # then what else is in the file uses the names of Python

@@ -80,18 +80,23 @@ class _Call:
 
     def __call__(self, *arrays: Any) -> Any:
         """Run it on arrays: what it returns, and what the Variables hold then."""
-        leaves, at = list(self.leaves), 0
+        return self.take_over(list(arrays))
+
+    def take_over(self, arrays: list[Any]) -> Any:
+        """The same, and the list is empty then: an array that nobody else holds may be updated in place."""
+        arrays.reverse()
+        leaves = list(self.leaves)
         for k, backend in self.tensors:
             leaf = leaves[k]
             if isinstance(leaf, IndexedSlices):
-                values, indices = (wrap(value_of(a), backend) for a in arrays[at : at + 2])
-                leaves[k], at = IndexedSlices(values, indices, leaf.dense_shape), at + 2
+                values, indices = (wrap(value_of(arrays.pop()), backend) for _ in range(2))
+                leaves[k] = IndexedSlices(values, indices, leaf.dense_shape)
             else:
-                leaves[k], at = wrap(value_of(arrays[at]), backend), at + 1
-        for variable, array in zip(self.variables, arrays[at:], strict=True):
-            if variable._array is not array:
-                variable._array, variable._slots = array, {}
-        del arrays
+                leaves[k] = wrap(value_of(arrays.pop()), backend)
+        for variable in self.variables:
+            if variable._array is not arrays[-1]:
+                variable._array, variable._slots = arrays[-1], {}
+            arrays.pop()
         args, kwargs = pytree.unflatten(self.structure, leaves)
         result = self.function(*args, **kwargs)
         found, structure = pytree.flatten(result)

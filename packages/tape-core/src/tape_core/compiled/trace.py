@@ -178,11 +178,12 @@ class Trace:
         effect: bool = False,
     ) -> Any:
         traced, names = self._outputs(out, backend)
+        names = () if names is None else names
         self.instructions.append(Instruction(name, fn, args, kwargs, names, self._place(), effect=effect))
         return traced
 
     def _outputs(self, out: Any, backend: Backend) -> tuple[Any, Any]:
-        if isinstance(out, tuple | list):
+        if isinstance(out, tuple | list) and (_has_arrays(out) or not out):
             pairs = [self._outputs(part, backend) for part in out]
             kind = list if type(out) is list else tuple
             return kind([traced for traced, _ in pairs]), tuple([name for _, name in pairs])
