@@ -1,8 +1,8 @@
 """Compiled functions: what a Python function computes, noted once, and run again without Tensors, tapes and rules.
 
-`function.py` is what users call. Its first call with arguments of new shapes runs the Python function on real values,
-with Tensors of the tracing backend (`tape_core.backends.traced`). What is called underneath, kernels and operators on
-raw arrays, goes through `Trace.call` (`trace.py`) and becomes a `Program` (`program.py`):
+`function.py` is what users call. Its first call with arguments of new shapes runs the Python function on real values, with
+Tensors of the tracing backend (`tape_core.backends.traced`). What is called underneath, kernels and operators on raw arrays,
+goes through `Trace.call` (`trace.py`) and becomes a `Program` (`program.py`). Later calls run its code (`running.py`):
 
 - `Program.instructions` is a straight line. An `Instruction` calls a function of raw arrays, `fn(*args, **kwargs)`.
 - Values are numbers, each assigned once. In `args` and `kwargs`, also inside tuples and lists, `Ref(number)` stands for
@@ -17,5 +17,6 @@ raw arrays, goes through `Trace.call` (`trace.py`) and becomes a `Program` (`pro
 
 `passes/` has a file for each transformation of a program, from `Program` to `Program`; `passes/__init__.py` their order
 and names. `source.py` writes a program as Python source; `state.py` is what the rest of Tape and tape-nn tell a trace
-(Variables, random numbers, what runs eagerly in the middle); `signature.py` is what a trace is kept for.
+(Variables, random numbers, what runs eagerly in the middle); `signature.py` is what a trace is kept for. `control.py` and
+`loops.py` are decisions and loops by value; `export.py` and `linker.py` write files that stand alone.
 """

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree
 from tape_core.backends.batched import OPEN, BatchedArray
 from tape_core.backends.traced import TRACE, TracedArray, TracingError
-from tape_core.compiled import passes
-from tape_core.compiled.program import Program
-from tape_core.compiled.source import Source
-from tape_core.compiled.trace import Trace
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.elementwise import where
 from tape_core.ops.logic import logical_and
@@ -22,6 +18,10 @@ from tape_core.tensor import SCALARS, Tensor, read, wrap
 from tape_core.transforms.calls import Arguments, Results, guarded, standing_for
 from tape_core.transforms.custom import linear_transpose
 from tape_core.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_core.compiled.source import Source
+    from tape_core.compiled.trace import Trace
 
 Function = Callable[..., Any]
 
@@ -116,7 +116,7 @@ class _Part:
     """
 
     def __init__(self, around: Trace, function: Function, given: Sequence[Any] = ()) -> None:
-        self.trace = Trace(around.name, parent=around)
+        self.trace = type(around)(around.name, parent=around)
         # What it is given, of which the values are others in each round.
         args = [wrap(self.trace.input(_value(t), t.backend.library.traced), t.backend.library.traced) for t in given]
         with _inside(self.trace):
@@ -125,6 +125,10 @@ class _Part:
 
     def source(self, name: str, arrays: Sequence[Any]) -> Source:
         """What computes these arrays."""
+        from tape_core.compiled import passes
+        from tape_core.compiled.program import Program
+        from tape_core.compiled.source import Source
+
         program = self.trace.program([])
         outputs = [self.trace.ref(array).id for array in arrays]
         whole = Program(

@@ -6,137 +6,24 @@ import inspect
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from threading import RLock
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tape_core import pytree
 from tape_core.backends.batched import OPEN
 from tape_core.backends.traced import TRACE, TracedArray
-from tape_core.compiled import passes
-from tape_core.compiled.program import Program
-from tape_core.compiled.signature import SLICES, STATIC, TENSOR, Signature, static_key
-from tape_core.compiled.source import Source
-from tape_core.compiled.trace import Trace, outside, tracing
+from tape_core.compiled.signature import SLICES, TENSOR, Signature, static_key
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
 from tape_core.tensor import Tensor, wrap
 from tape_core.user_code import warn_user
-from tape_core.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_core.compiled.running import Compiled
+    from tape_core.compiled.trace import Trace
 
 Retrace = Literal["warn", "allow", "error"]
 
 _MANY = 5  # traces of one function that the same call site can hardly mean
-
-
-class Compiled:
-    """What one trace became: it runs for the leaves of arguments that have the trace's signature."""
-
-    def __init__(
-        self,
-        name: str,
-        trace: Trace,
-        signature: Signature,
-        result: Any,
-        options: dict[str, bool],
-        how: str | None,
-    ) -> None:
-        self.kinds = signature.kinds
-        self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the key
-        held = [h for h in trace.held.values() if h.first is not None]
-        self.variables = [h.variable for h in held]
-        self.assigned = [h.variable for h in held if h.written]
-        self.trainable = [(h.variable, h.trainable) for h in held]
-        self.guards = trace.guards
-        leaves, self.structure = pytree.flatten(result)
-        arrays: list[Any] = []
-        self.outs: list[tuple[Any, ...]] = []  # how to make each leaf of the result
-        for leaf in leaves:
-            if isinstance(leaf, Tensor) and not isinstance(leaf, Variable):
-                self.outs.append((TENSOR, leaf.backend.library))
-                arrays.append(leaf._array)
-            elif isinstance(leaf, IndexedSlices):
-                self.outs.append((SLICES, leaf.values.backend.library, leaf.dense_shape))
-                arrays += [leaf.values._array, leaf.indices._array]
-            else:
-                self.outs.append((STATIC, leaf))
-        self.traced: Program = trace.program(arrays)
-        self.program, self.effects = passes.run(self.traced, options)
-        self.source = Source(self.program, name)
-        self.options = options
-        self.run = self.source.run if how is None else self._accelerated(name, how, trace)
-        self.plain = all(kind == TENSOR for kind in self.kinds)
-        self.simple = all(out[0] == TENSOR for out in self.outs)
-
-    def _accelerated(self, name: str, how: str, trace: Trace) -> Callable[..., Any]:
-        """By a compiler of the array library."""
-        if self.program.backend is None:
-            raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are several, or none")
-        effects = sorted({instruction.name for instruction in self.program.instructions if instruction.effect})
-        if effects:
-            raise ValueError(
-                f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
-                f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
-            )
-        return self.program.backend.accelerated(self.source.run, how, [trace.values[k] for k in self.program.inputs])
-
-    def exported(self, name: str) -> str:
-        """The source of a file with this function."""
-        from tape_core.compiled.export import exported
-
-        program, _ = passes.run(self.traced, {**self.options, "fusion": False})
-        shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
-        given = len(program.inputs) - len(self.variables)
-        inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:given])]
-        for variable, what in zip(self.variables, shown[given:], strict=True):
-            inputs.append((variable.name or "variable", f"a Variable, {what}"))
-        outputs = [f"result {k}" for k in range(len(program.outputs) - len(self.assigned))]
-        outputs += [f"the new value of {v.name or 'a Variable'} of shape {v.shape}" for v in self.assigned]
-        return exported(program, name, inputs, outputs)
-
-    def fits(self) -> bool:
-        """Whether what it depends on is still so."""
-        for variable, trainable in self.trainable:
-            if variable.trainable is not trainable:
-                return False
-        return all(get() == value for get, value in self.guards)
-
-    def __call__(self, leaves: list[Any]) -> Any:
-        if self.plain:
-            arrays = [leaf._array for leaf in leaves]
-        else:
-            arrays = []
-            for leaf, kind in zip(leaves, self.kinds, strict=True):
-                if kind == TENSOR:
-                    arrays.append(leaf._array)
-                elif kind == SLICES:
-                    arrays += [leaf.values._array, leaf.indices._array]
-        arrays += [variable._array for variable in self.variables]
-        found = self.run(arrays)
-        if self.assigned:
-            at = len(found) - len(self.assigned)
-            for variable in self.assigned:
-                variable._array = found[at]
-                variable._slots = {}
-                at += 1
-        return self.result(found)
-
-    def result(self, found: tuple[Any, ...]) -> Any:
-        """What the function returns, of raw arrays."""
-        if self.simple:
-            tensors = [wrap(found[at], out[1]) for at, out in enumerate(self.outs)]
-            return tensors[0] if self.structure is None else pytree.unflatten(self.structure, tensors)
-        made: list[Any] = []
-        at = 0
-        for out in self.outs:
-            if out[0] == TENSOR:
-                made.append(wrap(found[at], out[1]))
-                at += 1
-            elif out[0] == SLICES:
-                values, indices = (wrap(array, out[1]) for array in found[at : at + 2])
-                made.append(IndexedSlices(values, indices, out[2]))
-                at += 2
-            else:
-                made.append(out[1])
-        return pytree.unflatten(self.structure, made)
 
 
 class Function:
@@ -222,6 +109,10 @@ class Function:
 
     def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
         self._check_number(signature)
+        # What traces is imported where it is needed first.
+        from tape_core.compiled.running import Compiled
+        from tape_core.compiled.trace import Trace, outside, tracing
+
         trace = Trace(self._name, fallback=self._fallback)
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
