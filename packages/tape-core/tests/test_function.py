@@ -402,6 +402,19 @@ def test_the_source_names_the_users_lines_and_tracebacks_show_it(capsys: pytest.
     assert any("f compiled" in str(entry.path) for entry in caught.traceback)
 
 
+def test_infinite_derivatives_are_not_warned_of() -> None:
+    @function
+    def f(x: Any) -> Any:
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            y = tc.sum(tc.where(x > 0, tc.sqrt(x), x))
+        return tape.gradient(y, x)
+
+    x = tc.asarray([0.0, 4.0])
+    for _ in range(2):
+        assert f(x).tolist() == [1.0, 0.25]
+
+
 def test_sparse_gradients_and_slices_go_in_and_out() -> None:
     def f(table: Any, k: Any) -> Any:
         with tc.GradientTape() as tape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from tape_core import pytree
@@ -52,6 +53,7 @@ class Compiled:
         self.source = Source(self.program, name)
         self.options = options
         self.run = self.source.run if how is None else self._accelerated(name, how, trace)
+        self.quiet: Callable[[], Any] = nullcontext if self.program.backend is None else self.program.backend.quiet
         self.plain = all(kind == TENSOR for kind in self.kinds)
         self.simple = all(out[0] == TENSOR for out in self.outs)
 
@@ -99,7 +101,9 @@ class Compiled:
                 elif kind == SLICES:
                     arrays += [leaf.values._array, leaf.indices._array]
         arrays += [variable._array for variable in self.variables]
-        found = self.run(arrays)
+        # What is infinite or NaN in a backward pass, tapes do not warn of either.
+        with self.quiet():
+            found = self.run(arrays)
         if self.assigned:
             at = len(found) - len(self.assigned)
             for variable in self.assigned:
