@@ -19,7 +19,10 @@ from typing import Any
 import numpy as np
 from tape_core.compiled.program import Ref
 
+from tape_numpy.expansion import DOT, expansion
 from tape_numpy.kernels import KERNELS
+
+__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "is_sum", "takes"]
 
 _UFUNCS: dict[Any, Any] = {
     operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide,
@@ -64,7 +67,7 @@ def gives_new(instruction: Any, specs: Any) -> bool:
     """Whether the result is an array with memory of its own, and none of the arguments is kept."""
     if type(instruction.out) is not int or specs[instruction.out].kind is not np.ndarray or instruction.effect:
         return False
-    if instruction.fn is operator.matmul or instruction.fn is _SUM:
+    if instruction.fn is operator.matmul or instruction.fn is _SUM or instruction.fn is DOT:
         return True
     step = _step(instruction)
     return step is not None and step[0] == "ufunc"
@@ -215,7 +218,12 @@ class _Blocks:
         for at, instruction in enumerate(group.instructions):
             for k in instruction.inputs:
                 last[k] = at
+        # The block of a result serves temporaries until the result is there.
+        until = {f"o{i.out}": at for at, i in enumerate(group.instructions) if i.out in outs and i.out not in sums}
         free: dict[Any, list[str]] = {}
+        for number in outs:
+            if number not in sums:
+                free.setdefault(specs[number].dtype, []).append(f"o{number}")
         body: list[str] = []
 
         def spelled(arg: Any) -> str:
@@ -229,42 +237,37 @@ class _Blocks:
 
         for at, instruction in enumerate(group.instructions):
             number = instruction.out
-            dying = {k for k in instruction.inputs if last[k] == at}
+            for k in {k for k in instruction.inputs if last[k] == at and k in group.made and k not in outs}:
+                if place[k][0] in "bo":  # it may be written to in the same call
+                    free.setdefault(specs[k].dtype, []).append(place[k])
             if number in sums:
                 body.append(f"    outputs[{outs[number]}][k] = add_reduce({spelled(instruction.args[0])})")
             elif instruction.fn is _BROADCAST:
                 place[number] = spelled(instruction.args[0])
                 if number in outs:
                     body.append(f"    o{number}[...] = {place[number]}")
-                dying = set()
             else:
                 step = _step(instruction)
                 assert step is not None
                 kind, function, args = step
                 given = [spelled(arg) for arg in args]
-                dtype = specs[number].dtype
+                slots = free.setdefault(specs[number].dtype, [])
                 if number in outs:
                     target = f"o{number}"
                 else:
-                    # In the place of what is not needed any more, if there is one.
-                    for k in list(dying):
-                        if place[k].startswith("b") and specs[k].dtype == dtype:
-                            free.setdefault(dtype, []).append(place[k])
-                            dying.discard(k)
-                    if free.get(dtype):
-                        target = free[dtype].pop()
-                    else:
+                    lasts = last.get(number, at)
+                    target = next((s for s in reversed(slots) if until.get(s, lasts) >= lasts), "")
+                    if not target:
                         target = f"b{len(self.buffers)}"
-                        self.buffers.append(dtype)
+                        self.buffers.append(specs[number].dtype)
+                if target in slots:
+                    slots.remove(target)
                 place[number] = target
                 if kind == "copy":
                     body.append(f'    copyto({target}, {given[0]}, casting="unsafe")')
                 else:
                     self.names[function.__name__] = function
                     body.append(f"    {function.__name__}({', '.join(given)}, out={target})")
-            for k in dying:
-                if place[k].startswith("b"):
-                    free.setdefault(specs[k].dtype, []).append(place[k])
         lines += [f"    b{n} = buffers[{n}][: j - i]" for n in range(len(self.buffers))]
         return "\n".join([*lines, *body]) + "\n"
 

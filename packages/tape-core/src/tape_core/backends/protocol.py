@@ -72,6 +72,7 @@ class Backend:
 
         None where nothing does. It has these methods:
 
+        - `expansion(fn)`: what writes a kernel as calls of the library to `passes.expansion.Steps`, or None;
         - `takes(instruction, specs)`: whether it knows an elementwise instruction on arrays of such specs;
         - `is_sum(instruction)`: whether an instruction is the sum of all elements of an array;
         - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit; or None;

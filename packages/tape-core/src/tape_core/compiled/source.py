@@ -12,6 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from tape_core.backends.traced import Method
 from tape_core.compiled.program import Instruction, Place, Program, Ref
 
 _INFIX: dict[Any, str] = {
@@ -123,7 +124,10 @@ class Source:
         if isinstance(fn, operator.attrgetter):
             return f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}"
         given = [self._argument(arg) for arg in args]
+        method = type(fn) is Method and type(args[0]) is Ref
         given += [f"{name}={self._argument(value)}" for name, value in instruction.kwargs.items()]
+        if method:
+            return f"{given[0]}.{fn.__name__}({', '.join(given[1:])})"
         return f"{self._name_of(fn, instruction.name)}({', '.join(given)})"
 
     def _operand(self, value: Any) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tape_core.compiled.passes.algebra import algebra
 from tape_core.compiled.passes.dead_code import dead_code
+from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
 from tape_core.compiled.passes.reuse import reuse
 from tape_core.compiled.passes.same_calls import same_calls
@@ -18,6 +19,7 @@ Pass = Callable[[Program], Program]
 
 ORDER: dict[str, Pass] = {
     "algebra": algebra,
+    "expansion": expansion,
     "same_calls": same_calls,
     "dead_code": dead_code,
     "fusion": fusion,
