@@ -24,7 +24,7 @@ class Ref:
         return type(other) is Ref and other.id == self.id
 
     def __hash__(self) -> int:
-        return hash((Ref, self.id))
+        return self.id
 
 
 class Place(NamedTuple):
@@ -102,7 +102,7 @@ class Instruction:
 
     def with_args(self, replaced: dict[int, int]) -> Instruction:
         """The same call with other values for some."""
-        if not any([k in replaced for k in self.inputs]):
+        if replaced.keys().isdisjoint(self.inputs):
             return self
         args = renamed(self.args, replaced)
         kwargs = {name: renamed(value, replaced) for name, value in self.kwargs.items()}

@@ -73,6 +73,7 @@ class Trace:
         self._inside: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
         self._constant_names: dict[int, int] = {}
+        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
         self._next = 0
 
     # -- values
@@ -139,7 +140,10 @@ class Trace:
         """Call a function of raw arrays, as an instruction; what it gives is traced."""
         if shaped_by_values(name, args):
             self.decided_by_value(f"the shape of the result of {name}")
-        pairs = [self._split(arg) for arg in args]
+        pairs = [
+            (arg.value, Ref(arg.id)) if type(arg) is TracedArray and arg.made_in is self else self._split(arg)
+            for arg in args
+        ]
         if kwargs:
             named = {k: self._split(v) for k, v in kwargs.items()}
             out = fn(*[raw for raw, _ in pairs], **{k: raw for k, (raw, _) in named.items()})
@@ -177,8 +181,11 @@ class Trace:
         *,
         effect: bool = False,
     ) -> Any:
-        traced, names = self._outputs(out, backend)
-        names = () if names is None else names
+        if type(out) is tuple or type(out) is list:
+            traced, names = self._outputs(out, backend)
+            names = () if names is None else names
+        else:
+            traced, names = self._output(out, backend)
         self.instructions.append(Instruction(name, fn, args, kwargs, names, self._place(), effect=effect))
         return traced
 
@@ -187,15 +194,21 @@ class Trace:
             pairs = [self._outputs(part, backend) for part in out]
             kind = list if type(out) is list else tuple
             return kind([traced for traced, _ in pairs]), tuple([name for _, name in pairs])
-        if not is_array(out):
-            return out, None
+        return self._output(out, backend) if is_array(out) else (out, None)
+
+    def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
         self.backends.add(backend.library)
-        traced = TracedArray(out, self._number(out), self, backend)
-        return traced, traced.id
+        name = self._number(out)
+        return TracedArray(out, name, self, backend), name
 
     def _place(self) -> Place:
         frame = user_frame(3)
-        return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+        code, line = frame.f_code, frame.f_lineno
+        key = id(code), line  # the hash of code itself goes through all of it
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = code, Place(code.co_filename, line, code.co_qualname)
+        return found[1]
 
     def decided_by_value(self, what: str) -> None:
         """A value is asked for: an error, or with `fallback` the end of compiling.

@@ -16,6 +16,8 @@ def reuse(program: Program) -> Program:
     if compiler is None:
         return program
     specs = program.specs
+    if not any([specs[k].size >= LARGE for instruction in program.instructions for k in instruction.outputs]):
+        return program
     last: dict[int, int] = {}
     shared = {*program.inputs, *program.constants, *program.outputs}
     for at, instruction in enumerate(program.instructions):
