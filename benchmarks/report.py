@@ -271,6 +271,7 @@ def markdown(results: Results, chart: str) -> str:
         parts += checkpoint_lines(results)
     for part, lines in (
         ("derivatives", partial(comparison_lines, "derivatives, on NumPy")),
+        ("compiled", partial(comparison_lines, "compiled functions, on NumPy")),
         ("training", partial(comparison_lines, "training")),
         ("memory", memory_lines),
         ("imports", import_lines),
