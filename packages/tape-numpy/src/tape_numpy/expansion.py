@@ -6,6 +6,7 @@ the kernel.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -61,6 +62,21 @@ def _ones(steps: Any, spec: Spec) -> Ref:
     rows, dtype = spec.shape[0], spec.dtype
     ones: Ref = steps.constant(("ones", rows, dtype), lambda: np.ones(rows, dtype))
     return ones
+
+
+def _as_method(name: str, largest: float = math.inf) -> Callable[..., bool]:
+    """What writes a kernel as the method of arrays that it calls, where the result has no more elements."""
+    method = Method(name)
+
+    def expand(steps: Any, x: Any, *args: Any, **kwargs: Any) -> bool:
+        if kwargs or type(x) is not Ref or steps.specs[x.id].kind is not np.ndarray:
+            return False
+        if steps.specs[x.id].size > largest:
+            return False
+        steps.last(name, method, x, *args)
+        return True
+
+    return expand
 
 
 def _mean(steps: Any, x: Any, *, axis: Any = None, keepdims: bool = False) -> bool:
@@ -136,4 +152,6 @@ _EXPANSIONS: dict[Any, Callable[..., bool]] = {
     KERNELS["cross_entropy"]: _cross_entropy,
     KERNELS["cross_entropy_vjp"]: _cross_entropy_vjp,
     _SUM: _sum,
+    KERNELS["reshape"]: _as_method("reshape"),
+    KERNELS["astype"]: _as_method("astype", 1 << 12),  # larger ones are in runs of elementwise calls
 }

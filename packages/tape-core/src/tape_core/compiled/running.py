@@ -88,7 +88,7 @@ class Compiled:
         for variable, trainable in self.trainable:
             if variable.trainable is not trainable:
                 return False
-        return all(get() == value for get, value in self.guards)
+        return not self.guards or all(get() == value for get, value in self.guards)
 
     def __call__(self, leaves: list[Any]) -> Any:
         if self.plain:

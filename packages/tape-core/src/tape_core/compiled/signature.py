@@ -28,7 +28,12 @@ class Signature:
     __slots__ = ("key", "kinds", "leaves", "structure")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: Sequence[Any], name: str) -> None:
-        self.leaves, self.structure = pytree.flatten(args if not kwargs else (args, kwargs))
+        self.leaves: list[Any]
+        self.structure: Any
+        if args or kwargs:
+            self.leaves, self.structure = pytree.flatten(args if not kwargs else (args, kwargs))
+        else:
+            self.leaves, self.structure = [], tuple
         self.kinds: list[int] = []
         parts: list[Any] = [self.structure, len(kwargs), *static, *environment()]
         for k, leaf in enumerate(self.leaves):
