@@ -73,7 +73,7 @@ class Compiled:
         """The source of a file with this function."""
         from tape_core.compiled.export import exported
 
-        program, _ = passes.run(self.traced, {**self.options, "fusion": False, "expansion": False})
+        program, _ = passes.run(self.traced, {**self.options, "fusion": False, "expansion": False, "broadcasts": False})
         shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
         given = len(program.inputs) - len(self.variables)
         inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:given])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tape_core.compiled.passes.algebra import algebra
+from tape_core.compiled.passes.broadcasts import broadcasts
 from tape_core.compiled.passes.dead_code import dead_code
 from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
@@ -22,6 +23,7 @@ ORDER: dict[str, Pass] = {
     "expansion": expansion,
     "same_calls": same_calls,
     "dead_code": dead_code,
+    "broadcasts": broadcasts,
     "fusion": fusion,
     "reuse": reuse,
 }
