@@ -28,6 +28,14 @@ TORCH_TARGETS = {
     "embed": 1.2,
     "convnet": 1.05,
 }
+# The time of compiled Tape divided by others', on one thread.
+COMPILED_TARGETS = {
+    "scalar_chain": {"numpy": 1.0},
+    "small_mlp": {"numpy": 1.0},
+    "mnist_mlp": {"numpy": 1.0},
+    "wide": {"numpy": 0.35, "numpy_out": 0.9},
+    "rnn": {"numpy": 0.9},
+}
 MEMORY_TARGET = 1.3  # times the hand-written peak
 TORCH_MEMORY_TARGET = 1.05  # times PyTorch's peak
 CHECKPOINT_MEMORY_TARGET = 0.3  # times the peak without
@@ -39,8 +47,10 @@ NAMES = {
     "numpy": "NumPy by hand",
     "numpy_out": "NumPy by hand, `out=`",
     "tape": "Tape",
+    "tape_compiled": "Tape, compiled",
     "tape_checkpoint": "Tape, checkpoint",
     "tape_torch": "Tape on PyTorch",
+    "tape_torch_compiled": "Tape on PyTorch, compiled",
     "autograd": "HIPS autograd",
     "mygrad": "MyGrad",
     "torch": "PyTorch eager",
@@ -102,6 +112,26 @@ def ratios_table(results: Results) -> str:
             cells.append(cell)
         rows.append(cells)
     return table(["Tape's time ÷", *(NAMES[p] for p in peers)], rows)
+
+
+def compiled_table(results: Results) -> str:
+    """Compiled functions against what is written by hand, and against the same steps as they are."""
+    pairs = (
+        ("numpy", "tape_compiled"), ("numpy_out", "tape_compiled"), ("tape", "tape_compiled"),
+        ("torch", "tape_torch_compiled"), ("tape_torch", "tape_torch_compiled"),
+    )  # fmt: skip
+    rows = []
+    for workload in results["workloads"]:
+        cells = [workload]
+        for peer, compiled in pairs:
+            both = ratios(results, workload, peer, compiled)
+            cell = "" if both is None else f"{number(both[0])} ({number(both[1])})"
+            target = COMPILED_TARGETS.get(workload, {}).get(peer)
+            if both is not None and target is not None:
+                cell += f" {verdict(both[0], target, str(target))}"
+            cells.append(cell)
+        rows.append(cells)
+    return table(["the time of compiled Tape ÷", *(NAMES[peer] for peer, _ in pairs)], rows)
 
 
 def torch_table(results: Results) -> str:
@@ -236,9 +266,12 @@ def markdown(results: Results, chart: str) -> str:
             ]
         if any("tape_torch" in w["times"] and "torch" in w["times"] for w in results["workloads"].values()):
             parts.append(torch_table(results))
+        if any("tape_compiled" in found["times"] for found in results["workloads"].values()):
+            parts.append(compiled_table(results))
         parts += checkpoint_lines(results)
     for part, lines in (
         ("derivatives", partial(comparison_lines, "derivatives, on NumPy")),
+        ("compiled", partial(comparison_lines, "compiled functions, on NumPy")),
         ("training", partial(comparison_lines, "training")),
         ("memory", memory_lines),
         ("imports", import_lines),

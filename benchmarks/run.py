@@ -18,6 +18,7 @@ from typing import Any
 import allocator
 import chart
 import comparison
+import compiled
 import derivatives
 import memory
 import report
@@ -27,12 +28,12 @@ import training
 from workloads import PEERS, WORKLOADS, setup, start, workload_data
 
 # Read when NumPy is loaded or the process starts, hence the second process at the end of this file.
-ENVIRONMENT = {f"{lib}_NUM_THREADS": "1" for lib in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
+ENVIRONMENT = {f"{lib}_NUM_THREADS": "1" for lib in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "TAPE")}
 if allocator.is_glibc():
     ENVIRONMENT |= allocator.KEEPS  # for all peers; allocator.py measures the other conditions
 
 ROOT = Path(__file__).resolve().parent
-PARTS = ("times", "derivatives", "training", "memory", "imports", "allocator")
+PARTS = ("times", "derivatives", "compiled", "training", "memory", "imports", "allocator")
 PROCESSES = 3  # where code and data happen to lie in memory changes a process's times by up to a fifth
 TOLERANCE = 1e-4  # float32, and a recurrent chain of 100 steps
 
@@ -180,7 +181,7 @@ def compare_in_processes(comparisons: comparison.Comparisons, peers: list[str], 
 
 
 # MyGrad is not here: its tensors keep the gradients of the step before.
-ON_NUMPY = dict.fromkeys(("numpy", "tape", "autograd"), memory.peak)
+ON_NUMPY = dict.fromkeys(("numpy", "tape", "tape_compiled", "autograd"), memory.peak)
 ON_TORCH = dict.fromkeys(("tape_torch", "torch"), memory.torch_peak)
 PEAKS = {
     "mnist_mlp": ON_NUMPY | ON_TORCH,
@@ -233,6 +234,7 @@ def main() -> int:
         results["workloads"] = measure_in_processes(options.workloads, peers, seconds)
     others: dict[str, Callable[[], Any]] = {
         "derivatives": lambda: compare_in_processes(derivatives.COMPARISONS, peers, seconds / 2),
+        "compiled": lambda: compare_in_processes(compiled.COMPARISONS, peers, seconds / 2),
         "training": lambda: compare_in_processes(training.COMPARISONS, peers, seconds),
         "memory": lambda: peak_memory(peers),
         "imports": lambda: import_times(peers, 3 * rounds),

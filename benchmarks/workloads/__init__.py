@@ -16,8 +16,18 @@ from typing import Any
 import numpy as np
 
 WORKLOADS = ("scalar_chain", "small_mlp", "mnist_mlp", "wide", "rnn", "embed", "convnet", "deep_mlp")
-PEERS = ("numpy", "numpy_out", "tape", "tape_checkpoint", "tape_torch", "autograd", "mygrad", "torch")
-BACKENDS = {"tape": "numpy", "tape_checkpoint": "numpy", "tape_torch": "torch:cpu"}  # of the peers that are Tape
+PEERS = (
+    "numpy", "numpy_out", "tape", "tape_compiled", "tape_checkpoint", "tape_torch", "tape_torch_compiled", "autograd",
+    "mygrad", "torch",
+)  # fmt: skip
+BACKENDS = {  # of the peers that are Tape
+    "tape": "numpy",
+    "tape_compiled": "numpy",
+    "tape_checkpoint": "numpy",
+    "tape_torch": "torch:cpu",
+    "tape_torch_compiled": "torch:cpu",
+}
+COMPILED = ("tape_compiled", "tape_torch_compiled")  # the step of `with_tape` in `tape_core.function`
 
 Data = dict[str, Any]
 Step = Callable[[], tuple[Any, list[Any]]]
@@ -43,14 +53,14 @@ def workload_data(workload: str) -> Data:
 def setup(workload: str, peer: str, data: Data) -> Step | None:
     """The peer's step, or None where the workload has no column for this peer."""
     backend = BACKENDS.get(peer)
-    name = "with_tape" if peer == "tape_torch" else f"with_{peer}"
+    name = "with_tape" if peer == "tape_torch" or peer in COMPILED else f"with_{peer}"
     make = getattr(importlib.import_module(f"workloads.{workload}"), name, None)
     if make is None:
         return None
-    return on_backend(make, data, backend) if backend else make(data)
+    return on_backend(make, data, backend, compiled=peer in COMPILED) if backend else make(data)
 
 
-def on_backend(make: Callable[[Data], Step], data: Data, backend: str) -> Step:
+def on_backend(make: Callable[[Data], Step], data: Data, backend: str, *, compiled: bool = False) -> Step:
     """Tape's step, which makes its arrays on a backend of its own: several backends take turns in one process."""
     import tape_core
 
@@ -65,6 +75,9 @@ def on_backend(make: Callable[[Data], Step], data: Data, backend: str) -> Step:
 
     with selected:
         step = make({name: converted(value) for name, value in data.items()})
+        if compiled:
+            step = tape_core.function(step)
+            step()  # it is traced
 
     def on_its_backend():
         with selected:
@@ -82,13 +95,13 @@ def start(peer: str) -> str:
 
         torch.set_num_threads(1)
         return str(torch.__version__)
-    if peer in ("tape", "tape_checkpoint"):
+    if peer in ("tape", "tape_compiled", "tape_checkpoint"):
         import tape_core
 
         tape_core.set_backend("numpy")
         tape_core.get_backend()
         return str(tape_core.__version__)
-    if peer == "tape_torch":
+    if peer in ("tape_torch", "tape_torch_compiled"):
         start("torch")
         importlib.import_module("tape_torch")
         return start("tape")

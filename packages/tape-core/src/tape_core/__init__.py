@@ -13,6 +13,9 @@ import math as _math
 from tape_core import extend, fft, linalg, special, testing
 from tape_core._version import __version__
 from tape_core.backends.selection import get_backend, set_backend, use_backend
+from tape_core.compiled.control import cond, while_loop
+from tape_core.compiled.function import function
+from tape_core.compiled.loops import map, scan
 from tape_core.dtypes import (
     DType,
     bfloat16,
@@ -272,6 +275,7 @@ __all__ = [
     "complex64",
     "complex128",
     "concat",
+    "cond",
     "conj",
     "conv",
     "conv_transpose",
@@ -321,6 +325,7 @@ __all__ = [
     "from_dlpack",
     "full",
     "full_like",
+    "function",
     "gamma",
     "gammaln",
     "gather",
@@ -383,6 +388,7 @@ __all__ = [
     "logical_xor",
     "logit",
     "logsumexp",
+    "map",
     "matmul",
     "matrix_transpose",
     "max",
@@ -427,6 +433,7 @@ __all__ = [
     "roll",
     "round",
     "scaled_dot_product_attention",
+    "scan",
     "scipy_objective",
     "searchsorted",
     "segment_max",
@@ -488,6 +495,7 @@ __all__ = [
     "vjp",
     "vmap",
     "where",
+    "while_loop",
     "xlog1py",
     "xlogy",
     "zeros",

@@ -74,9 +74,9 @@ def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
             f"gradient: output_gradients{path} has shape {seed.shape}, its target has shape {target.shape}; "
             f"they must be the same"
         )
-    if seed.backend is not target.backend and seed.backend.root is target.backend.root:
-        # Inside vmap one of them may be the same for all examples.
-        seed = seed if seed.backend.level > target.backend.level else lifted(seed, target.backend)
+    if seed.backend is not target.backend and seed.backend.library is target.backend.library:
+        # Inside vmap one of them may be the same for all examples, in a trace a constant.
+        seed = seed if seed.backend.height > target.backend.height else lifted(seed, target.backend)
     elif seed.backend is not target.backend:
         raise TypeError(
             f"gradient: output_gradients{path} is on backend {seed.backend.name!r}, its target on "

@@ -224,7 +224,7 @@ def _tangent(given: Any, primal: Any, path: str) -> Tensor:
         raise ValueError(
             f"ForwardAccumulator: tangents{path} has shape {tangent.shape}, its primal has shape {primal.shape}"
         )
-    if tangent.backend.root is not primal.backend.root:
+    if tangent.backend.library is not primal.backend.library:
         raise TypeError(
             f"ForwardAccumulator: tangents{path} is on backend {tangent.backend.name!r}, its primal on "
             f"{primal.backend.name!r}"

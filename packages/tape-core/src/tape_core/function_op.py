@@ -172,7 +172,7 @@ def recorded_as_one(
             forward mode goes by the transpose of `pull`.
         name: what debugging tapes call it.
     """
-    backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.level)
+    backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.height)
     given = [lifted(t, backend) for t in inputs]
     call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, push, name)
     found = _op.function(given, call=call)

@@ -184,12 +184,12 @@ class Op:
             first = next(k for k, v in enumerate(values) if v is not None)
             tensor = asarray(values[first])
             return (*values[:first], tensor, *values[first + 1 :])
-        backend = max([tensor.backend for tensor in tensors], key=_level)
+        backend = max([tensor.backend for tensor in tensors], key=_height)
         if any([tensor.backend is not backend for tensor in tensors]):
             from tape_core.backends.batched import lifted
 
             for k, value in enumerate(values):
-                if isinstance(value, Tensor) and value.backend.root is not backend.root:
+                if isinstance(value, Tensor) and value.backend.library is not backend.library:
                     raise TypeError(
                         f"{self.name}: {self._input_name(k)} is on backend {value.backend.name!r}, another operand on "
                         f"{backend.name!r}; convert one with tape_core.asarray(x, backend={backend.name!r})"
@@ -235,8 +235,8 @@ class Op:
         raise kind(f"{self.name}({given}{extra}): {text}") from error
 
 
-def _level(backend: Backend) -> int:
-    return backend.level
+def _height(backend: Backend) -> int:
+    return backend.height
 
 
 def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -301,6 +301,7 @@ class Registry(Mapping[str, Op]):
         op.compiled_for(backend, {**backend.rules.get(name, {}), **rules})
         backend.rules.setdefault(name, {}).update(rules)
         op.bindings.pop(backend, None)
+        op.bindings.pop(backend.traced, None)
 
 
 registry = Registry()

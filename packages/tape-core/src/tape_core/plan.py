@@ -271,6 +271,7 @@ def _lifted_source(rule: Rule) -> str:
 def _generate(plan: Plan, source: str) -> Callable[..., Any]:
     """The function that generated source defines; tracebacks show its lines."""
     names: dict[str, Any] = {
+        "__name__": __name__,  # it is ours: what looks for the user's lines passes over it
         "Parts": Parts,
         "Spec": Spec,
         "accumulate_each": accumulate_each,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import random as stdlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tape_core import dtypes
 from tape_core.backends.errors import BatchError
+from tape_core.backends.traced import TRACE
 
 Shape = int | tuple[int, ...]
 
@@ -31,6 +32,10 @@ class Generator:
         if seed is not None and type(seed) is not int:
             raise TypeError(f"default_rng: seed must be an int or None, got {seed!r}")
         self._bits = stdlib.Random(seed)
+        if (trace := TRACE.get()) is not None:
+            from tape_core.compiled.state import seeded
+
+            seeded(trace, self, seed)
 
     def get_state(self) -> tuple[int, ...]:
         """Where the stream has come to: plain integers, which a file of any kind can hold.
@@ -59,16 +64,22 @@ class Generator:
 
     def _fractions(self, n: int, backend: Any, device: Any) -> Any:
         """n float64 Tensors elements in [0, 1), multiples of 2**-31."""
-        from tape_core.ops.creation import asarray
-
-        _refuse_inside_vmap()
-
-        words = memoryview(self._bits.randbytes(4 * n)).cast("i")
-        integers = asarray(words, dtype="int32", backend=backend, device=device, copy=True)
+        integers = self._drawn(lambda bits: memoryview(bits.randbytes(4 * n)).cast("i"), "int32", backend, device)
         # 31 bits after the sign is dropped: exact in float64, and the same in every byte order that matters.
         from tape_core.ops.data_types import astype
 
         return astype(integers & 0x7FFFFFFF, "float64") * 2.0**-31
+
+    def _drawn(self, make: Callable[[stdlib.Random], Any], dtype: str, backend: Any, device: Any) -> Any:
+        """A Tensor of what `make` makes of the bits; in a compiled function, of those of each call."""
+        from tape_core.ops.creation import asarray
+
+        _refuse_inside_vmap()
+        if (trace := TRACE.get()) is not None:
+            from tape_core.compiled.state import draw
+
+            return draw(trace, self, make, dtype, backend, device)
+        return asarray(make(self._bits), dtype=dtype, backend=backend, device=device, copy=True)
 
     def uniform(
         self,
@@ -116,24 +127,24 @@ class Generator:
         self, low: int, high: int, shape: Shape = (), *, backend: Any = None, device: str | None = None
     ) -> Any:
         """Integers in [low, high), int64."""
-        from tape_core.ops.creation import asarray
         from tape_core.ops.manipulation import reshape
 
         if high <= low:
             raise ValueError(f"integers: high must be above low, got low={low}, high={high}")
-        _refuse_inside_vmap()
         shape = _tuple(shape)
-        values = [self._bits.randrange(low, high) for _ in range(math.prod(shape))]
-        return reshape(asarray(values, dtype="int64", backend=backend, device=device), shape)
+        n = math.prod(shape)
+        values = self._drawn(lambda bits: [bits.randrange(low, high) for _ in range(n)], "int64", backend, device)
+        return reshape(values, shape)
 
     def permutation(self, n: int, *, backend: Any = None, device: str | None = None) -> Any:
         """0 ... n - 1 in random order, int64."""
-        from tape_core.ops.creation import asarray
 
-        _refuse_inside_vmap()
-        order = list(range(n))
-        self._bits.shuffle(order)
-        return asarray(order, dtype="int64", backend=backend, device=device)
+        def shuffled(bits: stdlib.Random) -> list[int]:
+            order = list(range(n))
+            bits.shuffle(order)
+            return order
+
+        return self._drawn(shuffled, "int64", backend, device)
 
 
 def _refuse_inside_vmap() -> None:
@@ -169,6 +180,10 @@ def set_seed(seed: int | None) -> None:
 
 def get_state() -> tuple[int, ...]:
     """Where the generator that :func:`set_seed` seeds has come to, see :meth:`Generator.get_state`."""
+    if (trace := TRACE.get()) is not None:
+        from tape_core.compiled.state import random_state
+
+        return random_state(trace)  # type: ignore[no-any-return] # what set_state takes in that function
     return global_rng().get_state()
 
 
@@ -185,6 +200,11 @@ def set_state(state: Sequence[int]) -> None:
     Raises:
         ValueError: it is no such state. Nothing is changed.
     """
+    if (trace := TRACE.get()) is not None:
+        from tape_core.compiled.state import set_random_state
+
+        set_random_state(trace, state)
+        return
     global_rng().set_state(state)
 
 
@@ -203,5 +223,9 @@ def global_rng() -> Generator:
     """The generator that :func:`set_seed` seeds."""
     global _global
     if _global is None:
-        _global = Generator()
+        token = TRACE.set(None)  # it is not made again in each call of what is compiled
+        try:
+            _global = Generator()
+        finally:
+            TRACE.reset(token)
     return _global

@@ -211,6 +211,7 @@ class Shared:
 
 def parameter_names(fn: Callable[..., Any]) -> list[str]:
     """What a function's parameters are called; of a plain function without `inspect`, which is slow."""
+    fn = getattr(fn, "__wrapped__", fn)
     if not isinstance(fn, FunctionType):
         return list(inspect.signature(fn).parameters)
     code = fn.__code__

@@ -208,6 +208,7 @@ class Tensor:
         """
         self._array = result._array
         self._slots = result._slots
+        self.backend = result.backend  # another one where a constant becomes an example, or is traced
         return self
 
     def __copy__(self) -> Tensor:

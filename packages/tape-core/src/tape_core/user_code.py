@@ -32,9 +32,15 @@ def _package(frame: FrameType) -> str:
 def user_frame(depth: int = 1) -> FrameType:
     """The innermost frame of the user's code that led here; the outermost of all where none is the user's."""
     frame = sys._getframe(depth)
-    while frame.f_back is not None and is_ours(frame):
-        frame = frame.f_back
-    return frame
+    known = _known
+    while True:
+        ours = known.get(frame.f_globals.get("__name__", ""))  # without a call: traces ask for each instruction
+        if ours is None:
+            ours = is_ours(frame)
+        back = frame.f_back if ours else None
+        if back is None:
+            return frame
+        frame = back
 
 
 def warn_user(message: str) -> None:

@@ -103,7 +103,7 @@ class Variable(Tensor):
         exclusive = self.backend.is_exclusive(array, 2)
         if isinstance(delta, IndexedSlices):
             values, indices = delta.values._array, delta.indices._array
-            if delta.values.backend is not self.backend:
+            if delta.values.backend.library is not self.backend.library:
                 raise TypeError(self._complaint(method, f"slices on backend {delta.values.backend.name!r}"))
             if delta.dtype is not self.dtype:
                 raise TypeError(self._complaint(method, f"slices of dtype {delta.dtype}"))
@@ -136,7 +136,7 @@ class Variable(Tensor):
 
         own = self.dtype
         if isinstance(value, Tensor):
-            if value.backend is not self.backend:
+            if value.backend.library is not self.backend.library or value.backend.height > self.backend.height:
                 raise TypeError(
                     self._complaint(method, f"a value on backend {value.backend.name!r}")
                     + f"; convert it with tape_core.asarray(value, backend={self.backend.name!r})"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tape_core import Tensor, Variable
+from tape_core.compiled.state import runs_as_it_is
 from tape_core.tensor import wrap
 
 from tape_nn.module import Module
@@ -46,7 +47,11 @@ class ExponentialMovingAverage:
 
     def update(self) -> None:
         """Take in the values that the Variables have now."""
-        for _, variable in self._named():
+        self._take_in([variable for _, variable in self._named()])
+
+    @runs_as_it_is
+    def _take_in(self, variables: list[Variable]) -> None:
+        for variable in variables:
             backend = variable.backend
             if id(variable) not in self._averages:
                 self._averages[id(variable)] = (variable, backend.asarray(variable._array, copy=True))

@@ -15,6 +15,7 @@ from typing import Any
 
 import tape_core as tc
 from tape_core import Tensor
+from tape_core.compiled.state import runs_as_it_is
 
 
 class Metric:
@@ -35,6 +36,7 @@ class Metric:
         """A number for each example."""
         raise NotImplementedError
 
+    @runs_as_it_is
     def update(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in a batch.
 
@@ -96,6 +98,7 @@ class Mean(Metric):
 
     name = "mean"
 
+    @runs_as_it_is
     def update(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         """Take in numbers."""
         if isinstance(values, float) and isinstance(sample_weight, int | float):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
 from tape_core import Tensor, Variable
+from tape_core.compiled.state import asked
 from tape_core.tensor import wrap
 
 if TYPE_CHECKING:
@@ -39,9 +40,17 @@ class Module:
     ['slope', 'offset']
     """
 
-    training: bool = True
-    """The mode: :class:`BatchNorm`, :class:`Dropout` and the like do something else in training. It is set by
-    :meth:`train` and :meth:`eval`; a call's `training` goes before."""
+    _training: bool = True
+
+    @property
+    def training(self) -> bool:
+        """The mode: :class:`BatchNorm`, :class:`Dropout` and the like do something else in training. It is set by
+        :meth:`train` and :meth:`eval`; a call's `training` goes before."""
+        return bool(asked(lambda: self._training))
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._training = mode
 
     def named_variables(self) -> Iterator[tuple[str, Variable]]:
         """Each Variable after the first path that leads to it, such as `"layers.0.kernel"`."""

@@ -55,6 +55,13 @@ class NumPyBackend(Backend):
         """The array itself."""
         return np.asarray(array)
 
+    @property
+    def compiler(self) -> Any:
+        """Blocks that stay in the cache, divided among threads."""
+        from tape_numpy import blocks
+
+        return blocks
+
     def devices(self) -> tuple[str, ...]:
         """NumPy has one."""
         return ("cpu",)

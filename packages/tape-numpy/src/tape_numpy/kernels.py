@@ -58,22 +58,19 @@ def _log_softmax(x: Any, *, axis: int = -1) -> Any:
     return shifted
 
 
-_WIDE = np.dtype(np.int64)
-_SHORT = 32  # lines of so few classes are laid out the other way round: NumPy is slow along short lines
+WIDE = np.dtype(np.int64)
+SHORT = 32  # lines of so few classes are laid out the other way round: NumPy is slow along short lines
 
 
 def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
     labels = np.asarray(labels)
-    if axis not in (-1, logits.ndim - 1) or labels.shape != logits.shape[:-1] or labels.dtype is not _WIDE:
+    if axis not in (-1, logits.ndim - 1) or labels.shape != logits.shape[:-1] or labels.dtype is not WIDE:
         check_labels(logits, labels, axis, labels.dtype.kind in "iu")
-        return _cross_entropy(np.moveaxis(logits, axis, -1), labels.astype(_WIDE))
+        return _cross_entropy(np.moveaxis(logits, axis, -1), labels.astype(WIDE))
     n = logits.shape[-1]
     if labels.size:
-        # Read as unsigned, a negative label is a large one: one pass checks both bounds.
-        unsigned = labels.view(np.uint64)
-        if unsigned.item(unsigned.argmax()) >= n:
-            raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}")
-    if logits.ndim == 2 and n <= _SHORT:
+        checked_labels(labels, n)
+    if logits.ndim == 2 and n <= SHORT:
         shifted = logits.T.copy()
         shifted -= _maximum(shifted, axis=0)
         at_labels = shifted[labels, np.arange(len(labels))]
@@ -82,22 +79,40 @@ def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
     return np.log(_add(np.exp(shifted), axis=-1)) - shifted[_each(labels)]
 
 
+def checked_labels(labels: Any, n: int) -> Any:
+    """Labels that are classes.
+
+    Raises:
+        ValueError: one is none of `n`.
+    """
+    # Read as unsigned, a negative label is a large one: one pass checks both bounds.
+    unsigned = labels.view(np.uint64)
+    if unsigned.item(unsigned.argmax()) >= n:
+        raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}")
+    return labels
+
+
 def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
     labels = np.asarray(labels)
     if axis not in (-1, logits.ndim - 1):
         d = _cross_entropy_vjp(cotangent, np.moveaxis(logits, axis, -1), labels)
         return np.moveaxis(d, -1, axis)
-    if logits.ndim == 2 and logits.shape[-1] <= _SHORT:
+    if logits.ndim == 2 and logits.shape[-1] <= SHORT:
         d = logits.T.copy()
         d -= _maximum(d, axis=0)
         np.exp(d, out=d)
-        d *= cotangent / _sum(d, axis=0)
-        d[labels, np.arange(len(labels))] -= cotangent
-        return d.T
+        return cross_entropy_slope(cotangent, d, _sum(d, axis=0), labels, np.arange(len(labels)))
     d = _normalised_exp(logits, -1)
     d[_each(labels)] -= 1
     d *= cotangent[..., None]
     return d
+
+
+def cross_entropy_slope(cotangent: Any, exp: Any, total: Any, labels: Any, each: Any) -> Any:
+    """The cotangent of logits from their exponentials class by class, and the sums of these."""
+    d = exp * (cotangent / total)
+    d[labels, each] -= cotangent
+    return d.T
 
 
 def _each(labels: Any) -> tuple[Any, ...]:
@@ -128,14 +143,14 @@ def _ones_like(x: Any, **kwargs: Any) -> Any:
 
 
 def _sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    if axis is not None and dtype is None and x.ndim >= 2 and x.dtype in _FLOATS:
+    if axis is not None and dtype is None and x.ndim >= 2 and x.dtype in FLOATS:
         leading = 1 if axis == 0 else len(axis) if type(axis) is tuple and axis == _LEADING[: len(axis)] else 0
         if 0 < leading < x.ndim and (x.ndim == 2 or (x.flags.c_contiguous and x.size)):
             # Over the rows of a matrix, as for the gradient of a bias, BLAS is several times as fast.
             shape = x.shape
             flat = x if x.ndim == 2 else x.reshape(math.prod(shape[:leading]), -1)
             rows = len(flat)
-            total = (_ones if rows <= _FEW else np.ones)(rows, x.dtype).dot(flat)
+            total = (_ones if rows <= FEW else np.ones)(rows, x.dtype).dot(flat)
             if keepdims:
                 return total.reshape((1,) * leading + shape[leading:])
             return total if x.ndim == leading + 1 else total.reshape(shape[leading:])
@@ -143,8 +158,8 @@ def _sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False)
 
 
 _LEADING = tuple(range(8))
-_FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
-_FEW = 4096  # rows; longer vectors of ones are not kept
+FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+FEW = 4096  # rows; longer vectors of ones are not kept
 _ones = lru_cache(maxsize=32)(np.ones)
 
 

@@ -105,6 +105,12 @@ class TorchBackend(Backend):
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         return array.resolve_conj().resolve_neg().numpy()
 
+    def accelerated(self, run: Callable[..., Any], how: str, examples: list[Any]) -> Callable[..., Any]:
+        """By `torch.compile` or a CUDA graph."""
+        from tape_torch import compiled
+
+        return compiled.accelerated(run, how, examples)
+
     # -- memory of a backward pass
 
     def memory(self, array: Any) -> tuple[Any, int]:

@@ -16,6 +16,7 @@ from tape_core.sparsity.index_sets import identity
 
 from tape_conformance import calculus
 from tape_conformance.checking import Check, expect, expect_close, expect_equal
+from tape_conformance.checks.compiled import check_compiled
 from tape_conformance.samples import NOTHING, Case, Drawn, Replaced, here
 
 # Another order of the same sums.
@@ -28,6 +29,10 @@ def transform_checks(op: Op, samples: Drawn) -> Iterator[Check]:
     for case in samples.cases:
         if _arrays(case):
             yield Check(f"{op.name}/batch/{case.label}", lambda case=case: check_batch(case))  # type: ignore[misc]
+            yield Check(
+                f"{op.name}/compiled/{case.label}",
+                lambda case=case: check_compiled(case, _examples(case, _arrays(case))),  # type: ignore[misc]
+            )
         if op.differentiable and case.leaves:
             yield Check(f"{op.name}/compose/{case.label}", lambda case=case: check_compose(case))  # type: ignore[misc]
             yield Check(f"{op.name}/sparsity/{case.label}", lambda case=case: check_sparsity(case))  # type: ignore[misc]

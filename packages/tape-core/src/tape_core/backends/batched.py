@@ -153,11 +153,15 @@ _attach()
 class Batched(Backend):
     """A backend whose arrays are those of `base` with a hidden leading axis; there is one on each (`batched`)."""
 
+    base: Backend
+
     def __init__(self, base: Backend) -> None:
         super().__init__(f"vmap of {base.name}", base.namespace, version=base.version)
         self.base = base
         self.root = base.root
+        self.library = base.library
         self.level = base.level + 1
+        self.height = base.height + 1
         self.keeps = False
         self.xp = BatchedKernels(self)
 
@@ -306,8 +310,15 @@ class BatchedKernels(Kernels):
 
 
 def holds(condition: Any) -> bool:
-    """Whether a condition holds, inside vmap for all examples: for a rule that has a shorter way then."""
+    """Whether a condition holds, inside vmap for all examples: for a rule that has a shorter way then.
+
+    That it does is not known of Tensors in a compiled function; of raw arrays there the rule asks, and is not traced.
+    """
+    from tape_core.backends.traced import TracedArray
+
     array = condition._array if isinstance(condition, Tensor) else condition
+    if type(array) is TracedArray and isinstance(condition, Tensor):
+        return False
     if type(array) is not BatchedArray:
         return bool(condition)
     from tape_core.ops.searching import all as all_of
@@ -324,14 +335,16 @@ def detached(array: Any) -> Any:
 
 
 def lifted(tensor: Tensor, backend: Backend) -> Tensor:
-    """A Tensor of a backend below as one of `backend`, the same for all examples; tapes know it as they did.
+    """A Tensor of a backend below as one of `backend`: the same for all examples, a constant of a trace.
+
+    Tapes know it as they did.
 
     Raises:
         TypeError: its backend is none of those below.
     """
-    above: list[Batched] = []
+    above: list[Any] = []
     while backend is not tensor.backend:
-        if not isinstance(backend, Batched):
+        if backend.base is None:
             raise TypeError(f"one operand is on backend {tensor.backend.name!r}, another on {backend.name!r}")
         above.append(backend)
         backend = backend.base

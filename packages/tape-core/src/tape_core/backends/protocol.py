@@ -53,6 +53,10 @@ class Backend:
         self.array_class: Any = None
         self.level = 0  # how many hidden axes its arrays carry, see `tape_core.backends.batched`
         self.root: Backend = self
+        # Of a backend that wraps another one: that one, the array library's, and how many it wraps.
+        self.base: Any = None
+        self.library: Backend = self
+        self.height = 0
         self.keeps = True  # whether its kernels may keep something for rules
         self.version = version or str(getattr(namespace, "__version__", "unknown"))
         self.xp: Any = Kernels(self)
@@ -62,12 +66,48 @@ class Backend:
     def __repr__(self) -> str:
         return f"<backend {self.name} {self.version}>"
 
+    @property
+    def compiler(self) -> Any:
+        """What makes one call of several elementwise ones in compiled functions: see `compiled/passes/fusion.py`.
+
+        None where nothing does. It has these methods:
+
+        - `expansion(fn)`: what writes a kernel as calls of the library to `passes.expansion.Steps`, or None;
+        - `takes(instruction, specs)`: whether it knows an elementwise instruction on arrays of such specs;
+        - `is_sum(instruction)`: whether an instruction is the sum of all elements of an array;
+        - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit; or None;
+        - `gives_new(instruction, specs)`: whether the result has memory of its own, and no argument is kept;
+        - `gives_rows(instruction, specs)`: whether the result lies row by row in memory, however the arguments do;
+        - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None.
+        """
+        return None
+
+    def accelerated(self, run: Callable[..., Any], how: str, examples: list[Raw]) -> Callable[..., Any]:
+        """The code of a compiled function, made faster by a compiler of the library: `tape_core.function(compile=...)`.
+
+        Args:
+            run: a function of a list of arrays, which it empties, that returns a tuple of arrays.
+            how: which compiler.
+            examples: arrays as it will get them.
+
+        Raises:
+            ValueError: the library has none of this name.
+        """
+        raise ValueError(f"function: backend {self.name!r} has no compiler; compile must be None, got {how!r}")
+
     @cached_property
     def batched(self) -> Backend:
         """The backend whose arrays are this one's with a hidden leading axis."""
         from tape_core.backends.batched import Batched
 
         return Batched(self)
+
+    @cached_property
+    def traced(self) -> Backend:
+        """The backend whose arrays are this one's and note what is computed with them."""
+        from tape_core.backends.traced import Traced
+
+        return Traced(self)
 
     # -- dtypes
 

@@ -95,7 +95,7 @@ def _convert(backend: Backend, obj: Any, dtype: Any, device: str | None, copy: b
 
 
 def _from_tensor(x: Tensor, dtype: Any, device: str | None, copy: bool | None, backend: BackendLike) -> Tensor:
-    if backend is not None and (target := selection.select(backend, device).backend).root is not x.backend.root:
+    if backend is not None and (target := selection.select(backend, device).backend).library is not x.backend.library:
         raw = x.backend.numpy(x.array)
         return wrap(target.asarray(raw, dtype=target.raw_dtype(dtype or x.dtype), device=device), target)
     if dtype is not None and x.backend.dtype(x.backend.raw_dtype(dtype)) is not x.dtype:

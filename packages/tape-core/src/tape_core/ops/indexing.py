@@ -72,8 +72,8 @@ def scatter(values: ArrayLike, /, key: Any, shape: tuple[int, ...]) -> Tensor:
 
 def with_raw_key(x: Tensor, key: Any) -> tuple[Tensor, Any]:
     """An array and its key with raw index arrays in place of Tensors; inside vmap both as each other's examples."""
-    deepest = max([x, *_tensors_in(key)], key=lambda tensor: tensor.backend.level).backend
-    if deepest.level and deepest.root is x.backend.root:
+    deepest = max([x, *_tensors_in(key)], key=lambda tensor: tensor.backend.height).backend
+    if deepest.height and deepest.library is x.backend.library:
         from tape_core.backends.batched import lifted
 
         x = lifted(x, deepest)
@@ -90,7 +90,7 @@ def raw_key(key: Any, tensor: Tensor) -> Any:
         return tuple([raw_key(part, tensor) for part in key])
     if isinstance(key, Tensor):
         if key.backend is not tensor.backend:
-            if key.backend.root is tensor.backend.root and key.backend.level < tensor.backend.level:
+            if key.backend.library is tensor.backend.library and key.backend.height < tensor.backend.height:
                 from tape_core.backends.batched import lifted
 
                 return lifted(key, tensor.backend)._array

@@ -12,6 +12,7 @@ from tape_core import pytree
 from tape_core.backends.batched import OPEN, Axis, Batched, BatchedArray, lifted
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
+from tape_core.backends.traced import TRACE
 from tape_core.tensor import Tensor, read, wrap
 
 Axes = Any
@@ -116,7 +117,7 @@ def new_axis(size: int) -> Iterator[Axis]:
 
 def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
     """The backend of Tensors with this hidden axis and those around it."""
-    backend = tensor.backend.root
+    backend = tensor.backend.root if TRACE.get() is None else tensor.backend.library.traced
     for _ in range(OPEN.get().index(axis) + 1):
         backend = backend.batched
     return backend

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
+from tape_core.compiled.state import runs_as_it_is
 from tape_core.tensor import wrap
+from tape_core.user_code import warn_user
 
 from tape_nn import clipping
 from tape_nn.naming import like, named, unknown_names
@@ -105,6 +106,7 @@ class Optimizer:
             if id(variable) not in self._states:
                 self._start(variable)
 
+    @runs_as_it_is
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once.
 
@@ -146,10 +148,7 @@ class Optimizer:
             )
         if new := [variable for variable in missing if id(variable) not in self._warned]:
             self._warned.update(map(id, new))
-            warnings.warn(
-                f"Gradients do not exist for variables {_names(new)}: they are not updated",
-                stacklevel=2,
-            )
+            warn_user(f"Gradients do not exist for variables {_names(new)}: they are not updated")
         assert backend is not None
         rate = self.learning_rate
         with backend.quiet():

@@ -1,0 +1,444 @@
+"""The tracing backend: arrays of another backend that note what is computed with them.
+
+`tape_core.function` runs a function on Tensors of it, once and on real values: each call of a kernel, each operator on
+an array inside a derivative rule, becomes an instruction (see `tape_core.compiled`). A Tensor of this backend holds a
+:class:`TracedArray`, or an array of the library itself: that is a constant.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tape_core.backends.kernels import Kernels
+from tape_core.backends.protocol import Backend
+from tape_core.rules import fused, vjp
+from tape_core.tensor import SCALARS, Tensor
+
+if TYPE_CHECKING:
+    from tape_core.compiled.trace import Trace
+
+TRACE: ContextVar[Trace | None] = ContextVar("tape_core.trace", default=None)
+"""The trace that runs in this context."""
+
+
+class TracingError(TypeError):
+    """A function that is compiled does what depends on values; or uses one of them afterwards."""
+
+
+class TracedArray:
+    """What a Tensor inside a compiled function holds: a value, and the number by which the instructions know it."""
+
+    __slots__ = ("__weakref__", "backend", "id", "made_in", "value")
+    __array_ufunc__ = None
+    __hash__ = object.__hash__
+
+    def __init__(self, value: Any, name: int, trace: Trace, backend: Backend) -> None:
+        self.value = value
+        self.id = name
+        self.made_in = trace
+        self.backend = backend
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that notes what is done with it: the one that it was made in, or one inside that.
+
+        Raises:
+            TracingError: that has ended.
+        """
+        now = TRACE.get()
+        if now is not self.made_in and (now is None or not now.is_inside(self.made_in)):
+            refuse_leak(self)
+        return now
+
+    @property
+    def shape(self) -> Any:
+        """The value's."""
+        return self.value.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The value's, in the terms of the array library."""
+        return self.value.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The value's."""
+        return len(self.value.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        size = 1
+        for length in self.value.shape:
+            size *= int(length)
+        return size
+
+    @property
+    def device(self) -> Any:
+        """The value's, in the terms of the array library."""
+        return self.value.device
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.value, name)  # no attribute of the library's arrays is none of ours
+        if callable(found):
+            return partial(self._method, name)
+        if is_array(found):
+            return self.trace.call(name, _attribute(name), (self,), {}, self.backend)
+        return found
+
+    def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        return self.trace.call(name, Method(name), (self, *args), kwargs, self.backend)
+
+    def __repr__(self) -> str:
+        return f"TracedArray({self.id}, shape={self.shape}, dtype={self.dtype})"
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __iter__(self) -> Any:
+        return (self[k] for k in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.trace.call("getitem", operator.getitem, (self, key), {}, self.backend)
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        self._become(self.backend.xp.setitem(self, values, key))
+
+    def _become(self, other: TracedArray) -> TracedArray:
+        """Stand for another value from now on, as an array that is written to does."""
+        self.value, self.id = other.value, other.id
+        return self
+
+    def _in_place(self, function: Callable[..., Any], name: str, other: Any) -> Any:
+        result = self.trace.call(name, function, (self, other), {}, self.backend)
+        if result.value.dtype != self.value.dtype:
+            result = self.backend.xp.astype(result, self.value.dtype)
+        if tuple(result.value.shape) != tuple(self.value.shape):
+            raise ValueError(f"an array of shape {self.shape} cannot become one of shape {result.shape} in place")
+        immutable = type(self.value) in self.backend.root.scalar_types
+        return result if immutable else self._become(result)
+
+    # -- what would take the value out
+
+    def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
+        self.trace.decided_by_value(what)
+        return how(self.value)
+
+    def __bool__(self) -> bool:
+        return self._decided("whether a value is true", bool)  # type: ignore[no-any-return]
+
+    def __int__(self) -> int:
+        return self._decided("a value as an int", int)  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self._decided("a value as an int", operator.index)  # type: ignore[no-any-return]
+
+    def __float__(self) -> float:
+        return self._decided("a value as a float", float)  # type: ignore[no-any-return]
+
+    def __complex__(self) -> complex:
+        return self._decided("a value as a complex", complex)  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        found = self._decided("what an array holds", self.backend.base.numpy)
+        return found if dtype is None else found.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._decided("what an array holds", lambda value: value.__dlpack__(**options))
+
+    def __dlpack_device__(self) -> Any:
+        return self.value.__dlpack_device__()
+
+
+_attribute = lru_cache(maxsize=64)(operator.attrgetter)  # the same function each time, so that calls are the same
+
+
+class Method:
+    """A method of arrays as a function of them; two of one name are equal."""
+
+    __slots__ = ("__name__",)
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, array: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(array, self.__name__)(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Method and other.__name__ == self.__name__
+
+    def __hash__(self) -> int:
+        return hash(self.__name__)
+
+
+def is_array(value: Any) -> bool:
+    """Whether something is an array of any library, traced or not."""
+    return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
+
+
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "pow", "matmul": "matmul", "and_": "bitwise_and", "or_": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}  # fmt: skip
+_COMPARISONS = {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
+}  # fmt: skip
+_SIGNS = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+
+
+def _attach() -> None:
+    def takes(other: Any) -> bool:
+        return type(other) is TracedArray or type(other) in SCALARS or (is_array(other) and not _is_slices(other))
+
+    def binary(function: Callable[..., Any], name: str) -> Any:
+        def method(self: TracedArray, other: Any) -> Any:
+            return self.trace.call(name, function, (self, other), {}, self.backend) if takes(other) else NotImplemented
+
+        return method
+
+    def reflected(function: Callable[..., Any], name: str) -> Any:
+        def method(self: TracedArray, other: Any) -> Any:
+            return self.trace.call(name, function, (other, self), {}, self.backend) if takes(other) else NotImplemented
+
+        return method
+
+    def in_place(function: Callable[..., Any], name: str) -> Any:
+        def method(self: TracedArray, other: Any) -> Any:
+            return self._in_place(function, name, other) if takes(other) else NotImplemented
+
+        return method
+
+    def unary(function: Callable[..., Any], name: str) -> Any:
+        return lambda self: self.trace.call(name, function, (self,), {}, self.backend)
+
+    for symbol, name in {**_BINARY, **_COMPARISONS}.items():
+        setattr(TracedArray, f"__{symbol.rstrip('_')}__", binary(getattr(operator, symbol), name))
+    for symbol, name in _BINARY.items():
+        setattr(TracedArray, f"__r{symbol.rstrip('_')}__", reflected(getattr(operator, symbol), name))
+        setattr(TracedArray, f"__i{symbol.rstrip('_')}__", in_place(getattr(operator, symbol), name))
+    for symbol, name in _SIGNS.items():
+        setattr(TracedArray, f"__{symbol}__", unary(getattr(operator, symbol), name))
+
+
+def _is_slices(value: Any) -> bool:
+    from tape_core.indexed_slices import IndexedSlices
+
+    return isinstance(value, IndexedSlices)
+
+
+_attach()
+
+
+class Traced(Backend):
+    """A backend whose arrays are those of `base` and note what is done with them; there is one on each (`traced`)."""
+
+    base: Backend
+
+    def __init__(self, base: Backend) -> None:
+        super().__init__(base.name, base.namespace, kernels={}, version=base.version)
+        self.base = base
+        self.kernels = base.kernels
+        self.library = base.library
+        self.height = base.height + 1
+        self.keeps = base.keeps
+        self.xp = TracedKernels(self)
+
+    def __repr__(self) -> str:
+        return f"<traces of {self.base!r}>"
+
+    @property
+    def rules(self) -> Any:
+        """Those of the ops and of `base`, so that they may be traced."""
+        return _Rules(self)
+
+    @rules.setter
+    def rules(self, rules: Any) -> None:
+        """`base` has them."""
+
+    def raw_dtype(self, dtype: Any) -> Any:
+        """As in the array library."""
+        return self.base.raw_dtype(dtype)
+
+    def dtype(self, raw: Any) -> Any:
+        """As in the array library."""
+        return self.base.dtype(raw)
+
+    def devices(self) -> tuple[str, ...]:
+        """As in the array library."""
+        return self.base.devices()
+
+    @property
+    def default_device(self) -> str:
+        """As in the array library."""
+        return self.base.default_device
+
+    def raw_device(self, device: str | None) -> Any:
+        """As in the array library."""
+        return self.base.raw_device(device)
+
+    def device(self, array: Any) -> str:
+        """Where the value is."""
+        return self.base.device(value_of(array))
+
+    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+        """A traced array stays one; anything else is a constant."""
+        if type(obj) is not TracedArray:
+            return self.base.asarray(obj, dtype=dtype, device=device, copy=copy)
+        if (dtype is None or dtype == obj.dtype) and device is None:
+            # What is computed never writes into an array, so a copy is the same value by a name of its own.
+            return TracedArray(obj.value, obj.id, obj.made_in, self) if copy else obj
+        return obj.trace.call("asarray", self.base.asarray, (obj,), {"dtype": dtype, "device": device}, self)
+
+    def public(self, array: Any) -> Any:
+        """A constant as an array; what is traced as it is."""
+        return array if type(array) is TracedArray else self.base.public(array)
+
+    def numpy(self, array: Any) -> Any:
+        """Of a constant; of what is traced it is an error."""
+        if type(array) is TracedArray:
+            return array._decided("what a Tensor holds", self.base.numpy)
+        return self.base.numpy(array)
+
+    def format(self, array: Any) -> str:
+        """The value in this run, which is the only one that prints."""
+        return self.base.format(value_of(array))
+
+    def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
+        """As the array library; that a value decides is an error of its own."""
+        return None if isinstance(error, TracingError) else self.base.user_error(error)
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """As the array library."""
+        return self.base.quiet()
+
+    def nbytes(self, array: Any) -> int:
+        """Of the value."""
+        return self.base.nbytes(value_of(array))
+
+    def memory(self, array: Any) -> tuple[Any, int]:
+        """Of the value."""
+        return self.base.memory(value_of(array))
+
+    def shared(self, value: Tensor) -> Any:
+        """A value of `base` as a constant."""
+        return value._array
+
+
+def value_of(array: Any) -> Any:
+    """The value of a traced array; a constant as it is."""
+    return array.value if type(array) is TracedArray else array
+
+
+class _Rules:
+    """Derivative rules by op and input for traced arrays."""
+
+    def __init__(self, backend: Traced) -> None:
+        self.backend = backend
+
+    def get(self, name: str, default: Any = None) -> dict[str, Any]:
+        """Those of one op."""
+        from tape_core.op import registry
+
+        found = {**registry[name].rules, **self.backend.base.rules.get(name, {})}
+        return {k: self._traceable(rule, f"{name}_rule") for k, rule in found.items()}
+
+    def _traceable(self, rule: Any, name: str) -> Any:
+        if isinstance(rule, fused):
+            common = None if rule.common is None else _Opaque(rule.common, f"{name}_common", self.backend)
+            return fused(_Opaque(rule.fn, name, self.backend), common=common)
+        if isinstance(rule, vjp):
+            return type(rule)(_Rule(rule.fn, name, self.backend))
+        return _Rule(rule, name, self.backend) if callable(rule) else rule
+
+
+class _Opaque:
+    """A function of a namespace and raw arrays, such as a fused rule, that is one instruction."""
+
+    def __init__(self, fn: Callable[..., Any], name: str, backend: Traced) -> None:
+        self.__wrapped__ = fn
+        self.__code__ = getattr(fn, "__code__", None)
+        self.__name__ = name
+        self.on_base = partial(fn, backend.base.xp)
+        self.backend = backend
+
+    def __call__(self, xp: Any, *args: Any) -> Any:
+        trace = _trace_of(args)
+        if trace is None:
+            return self.on_base(*args)
+        return trace.call(self.__name__, self.on_base, args, {}, self.backend)
+
+
+class _Rule(_Opaque):
+    """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
+
+    def __call__(self, xp: Any, *args: Any) -> Any:
+        trace = _trace_of(args) if xp is self.backend.xp else None
+        if trace is None:
+            return self.__wrapped__(xp, *args)
+        before = len(trace.instructions)
+        trace.in_rules += 1
+        try:
+            return self.__wrapped__(xp, *args)
+        except TracingError:
+            del trace.instructions[before:]
+        finally:
+            trace.in_rules -= 1
+        return super().__call__(xp, *args)
+
+
+def _trace_of(values: Iterable[Any]) -> Trace | None:
+    for value in values:
+        kind = type(value)
+        if kind is TracedArray:
+            return value.trace  # type: ignore[no-any-return]
+        if (kind is tuple or kind is list) and (found := _trace_of(value)) is not None:
+            return found
+    return None
+
+
+_SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
+
+
+class TracedKernels(Kernels):
+    """Every op by name on traced arrays, and what else a rule may ask the array library for."""
+
+    _backend: Traced
+
+    def _resolve(self, name: str) -> Any:
+        backend = self._backend
+        function = getattr(backend.base.xp, name)
+        if not callable(function) or isinstance(function, type):
+            return function
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            trace = _trace_of(args) or (_trace_of(kwargs.values()) if kwargs else None)
+            if trace is None:
+                return function(*args, **kwargs)
+            return trace.call(name, function, args, kwargs, backend)
+
+        kernel.__name__ = name
+        return kernel
+
+
+def shaped_by_values(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether the shape of an instruction's result depends on values."""
+    if name in _SHAPED_BY_VALUES:
+        return True
+    if name == "getitem":
+        key = args[1]
+        return any([type(p) is TracedArray and "bool" in str(p.dtype) for p in (key if type(key) is tuple else (key,))])
+    return name == "repeat" and len(args) > 1 and type(args[1]) is TracedArray
+
+
+def refuse_leak(array: TracedArray) -> NoReturn:
+    """Raise for a traced array whose function has returned."""
+    raise TracingError(
+        f"a Tensor of shape {tuple(array.shape)} from inside a compiled function is used after that function has "
+        f"returned: return it from the function, or assign it to a Variable, in place of keeping it elsewhere"
+    )

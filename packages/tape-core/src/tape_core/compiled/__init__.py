@@ -1,0 +1,24 @@
+"""Compiled functions: what a Python function computes, noted once, and run again without Tensors, tapes and rules.
+
+`function.py` is what users call. Its first call with arguments of new shapes runs the Python function on real values,
+with Tensors of the tracing backend (`tape_core.backends.traced`). What is called underneath, kernels and operators on
+raw arrays, goes through `Trace.call` (`trace.py`) and becomes a `Program` (`program.py`). Later calls run its code
+(`running.py`):
+
+- `Program.instructions` is a straight line. An `Instruction` calls a function of raw arrays, `fn(*args, **kwargs)`.
+- Values are numbers, each assigned once. In `args` and `kwargs`, also inside tuples and lists, `Ref(number)` stands for
+  a value; all else is itself: Python scalars, axes, shapes, slices, dtypes.
+- `Instruction.out` is a number, or nested tuples of numbers and None, as `fn` returns them.
+- `Program.inputs` are the arrays of the arguments, then those of Variables; `Program.constants` the arrays that do not
+  change; `Program.outputs` the arrays of the result, then the new ones of Variables that are assigned.
+- `Program.specs` has what each value was while tracing: the class of its array, shape and dtype.
+- In-place updates are functional by then: `w -= step` is a subtraction with a result of its own.
+- An instruction with `effect` is called each time, in order, whatever becomes of its result: random numbers are drawn
+  so, and an optimizer updates its Variables.
+
+`passes/` has a file for each transformation of a program, from `Program` to `Program`; `passes/__init__.py` their order
+and names. What does not depend on inputs is computed while tracing, once: there is no pass for constants. `source.py`
+writes a program as Python source; `state.py` is what the rest of Tape and tape-nn tell a trace (random numbers, what
+runs eagerly in the middle, modes); `signature.py` is what a trace is kept for. `control.py` and `loops.py` are
+decisions and loops by value; `export.py` and `linker.py` write files that stand alone.
+"""

@@ -1,0 +1,319 @@
+"""`tape_core.function`: trace once, then run what was noted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import update_wrapper
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from tape_core import pytree
+from tape_core.backends.batched import OPEN
+from tape_core.backends.traced import TRACE, TracedArray
+from tape_core.compiled.signature import SLICES, TENSOR, Signature, static_key
+from tape_core.indexed_slices import IndexedSlices
+from tape_core.recording import ACTIVE
+from tape_core.tensor import Tensor, wrap
+from tape_core.user_code import warn_user
+
+if TYPE_CHECKING:
+    from tape_core.compiled.running import Compiled
+    from tape_core.compiled.trace import Trace
+
+Retrace = Literal["warn", "allow", "error"]
+
+_MANY = 5  # traces of one function that the same call site can hardly mean
+
+
+class Function:
+    """A compiled function; :func:`function` makes one.
+
+    Attributes:
+        python: the function that it was made of, which runs as it is.
+    """
+
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        *,
+        static_argnames: Iterable[str] = (),
+        fallback: bool = False,
+        retrace: Retrace = "warn",
+        compile: str | None = None,
+        passes: dict[str, bool] | None = None,
+    ) -> None:
+        self._how = compile
+        self.python = python
+        self._name = getattr(python, "__name__", "function")
+        self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        self._fallback = bool(fallback)
+        self._retrace = retrace
+        self._options = dict(passes or {})
+        self._signature = inspect.signature(python) if self._static else None
+        if self._signature is not None and (
+            unknown := [name for name in self._static if name not in self._signature.parameters]
+        ):
+            raise ValueError(
+                f"function: static_argnames has {unknown[0]!r}; the parameters of {self._name} are "
+                f"{', '.join(self._signature.parameters)}"
+            )
+        if retrace not in ("warn", "allow", "error"):
+            raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
+        # By signature, newest first: several where they depend on something besides, such as a mode.
+        self._compiled: dict[Any, list[Compiled]] = {}
+        self._eager: set[Any] = set()
+        self._traces = 0
+        self._made_variables = False
+        self._lock = RLock()
+        update_wrapper(self, python)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method: traces are kept for each instance, which is a static argument."""
+        if instance is None:
+            return self
+        from types import MethodType
+
+        return MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if ACTIVE.get() or OPEN.get() or TRACE.get() is not None:
+            # What records or traces around it sees each op.
+            return self.python(*args, **kwargs)
+        if self._signature is None:
+            static: tuple[Any, ...] = ()
+            rest_kwargs = kwargs
+            signature = Signature(args, kwargs, (), self._name)
+        else:
+            static, rest_kwargs = self._apart(args, kwargs)
+            signature = Signature((), rest_kwargs, [key for _, _, key in static], self._name)
+        for compiled in self._compiled.get(signature.key, ()):
+            if compiled.fits():
+                return compiled(signature.leaves)
+        if signature.key in self._eager:
+            return self.python(*args, **kwargs)
+        with self._lock:
+            return self._first_call(signature, static, bool(rest_kwargs))
+
+    def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Static arguments with their keys, and the others."""
+        assert self._signature is not None
+        bound = self._signature.bind(*args, **kwargs)
+        static = [
+            (name, value, static_key(value, lambda name=name: f"{self._name}: static argument {name!r}"))  # type: ignore[misc]
+            for name, value in bound.arguments.items()
+            if name in self._static
+        ]
+        others = {name: value for name, value in bound.arguments.items() if name not in self._static}
+        return tuple(static), others
+
+    def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
+        self._check_number(signature)
+        # What traces is imported where it is needed first.
+        from tape_core.compiled.running import Compiled
+        from tape_core.compiled.trace import Trace, outside, tracing
+
+        trace = Trace(self._name, fallback=self._fallback)
+        leaves: list[Any] = []
+        for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
+            if kind == TENSOR:
+                leaves.append(_traced(trace, leaf))
+            elif kind == SLICES:
+                leaves.append(
+                    IndexedSlices(_traced(trace, leaf.values), _traced(trace, leaf.indices), leaf.dense_shape)
+                )
+            else:
+                leaves.append(leaf)
+        args, kwargs = signature.arguments(leaves, with_kwargs)
+        try:
+            with tracing(trace):
+                result = self._called(args, kwargs, static)
+                compiled = (
+                    None if trace.failed else Compiled(self._name, trace, signature, result, self._options, self._how)
+                )
+        finally:
+            trace.open = False
+        trace.commit()
+        if trace.failed is not None:
+            self._eager.add(signature.key)
+            warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
+        elif trace.made:
+            self._check_made(trace)
+        else:
+            assert compiled is not None
+            self._compiled.setdefault(signature.key, []).insert(0, compiled)
+            self._traces += 1
+        with outside():
+            return _untraced(result)
+
+    def _called(self, args: Any, kwargs: Any, static: Any) -> Any:
+        if self._signature is None:
+            return self.python(*args, **kwargs)
+        arguments = {**kwargs, **{name: value for name, value, _ in static}}
+        bound = inspect.BoundArguments(
+            self._signature,
+            {name: arguments[name] for name in self._signature.parameters if name in arguments},
+        )
+        return self.python(*bound.args, **bound.kwargs)
+
+    def _check_number(self, signature: Signature) -> None:
+        if self._traces and self._retrace == "error":
+            raise RuntimeError(
+                f"{self._name} is compiled, and would have to be traced again: with retrace='error' it is traced once. "
+                f"Call it with arrays of the same shapes and dtypes, and the same Python values; known: "
+                f"{self._traces} trace"
+            )
+        if self._traces == _MANY and self._retrace == "warn":
+            warn_user(
+                f"{self._name} is compiled, and is traced for the {_MANY + 1}th time, which takes longer than a call "
+                f"as it is. Python numbers among its arguments are constants of a trace: give those that change as "
+                f"Tensors; pad arrays of many shapes to a few; make Tensors, not functions, in loops. If it is meant: "
+                f"tape_core.function(retrace='allow')"
+            )
+
+    def _check_made(self, trace: Trace) -> None:
+        if self._made_variables:
+            raise ValueError(
+                f"{self._name} is compiled, and makes a Variable again in a later call: {trace.made[0]!r}. Make it "
+                f"outside, or keep the one of the first call"
+            )
+        self._made_variables = True
+
+    # -- what it tells of itself
+
+    @property
+    def traces(self) -> int:
+        """How many traces are kept."""
+        return sum(map(len, self._compiled.values()))
+
+    def show(self) -> None:
+        """Print the source of what runs, for each trace; the newest comes last."""
+        print(self.text())  # noqa: T201 - what it is for
+
+    def text(self) -> str:
+        """What :meth:`show` prints."""
+        found = [compiled for several in self._compiled.values() for compiled in several]
+        return "\n".join([compiled.source.text for compiled in found]) or f"# {self._name} was not traced yet"
+
+    def export(self, path: Any) -> None:
+        """Write what the newest trace became to a Python file that needs the array library, and nothing of Tape.
+
+        The file has one function of raw arrays: the Tensors among the arguments, then the Variables that are read. It
+        returns a tuple: the Tensors of the result, then the new values of the Variables that are assigned. So gradients
+        are source code.
+
+        Raises:
+            RuntimeError: there is no trace yet.
+            ValueError: the function draws random numbers, calls an optimizer, or has something that is in no file.
+        """
+        from tape_core.compiled import export
+
+        if not self._compiled:
+            raise RuntimeError(f"export: {self._name} was not traced yet: call it with arguments like those it is for")
+        newest = list(self._compiled.values())[-1][0]
+        export.write(path, newest.exported(self._name))
+
+    def stats(self) -> list[dict[str, Any]]:
+        """For each trace the number of instructions: as traced, and after each pass."""
+        return [
+            {"traced": len(compiled.traced.instructions), **compiled.effects}
+            for several in self._compiled.values()
+            for compiled in several
+        ]
+
+
+def _traced(trace: Trace, tensor: Tensor) -> Tensor:
+    backend = tensor.backend.traced
+    return wrap(trace.input(tensor._array, backend), backend)
+
+
+def _untraced(result: Any) -> Any:
+    """What a traced run has returned, as values."""
+    leaves, structure = pytree.flatten(result)
+    return pytree.unflatten(structure, [_value(leaf) for leaf in leaves])
+
+
+def _value(leaf: Any) -> Any:
+    if isinstance(leaf, IndexedSlices):
+        return IndexedSlices(_value(leaf.values), _value(leaf.indices), leaf.dense_shape)
+    if type(leaf) is not Tensor:
+        return leaf
+    array = leaf._array
+    return wrap(array.value if type(array) is TracedArray else array, leaf.backend.library)
+
+
+@overload
+def function(python: Callable[..., Any], /) -> Function: ...
+@overload
+def function(
+    *,
+    static_argnames: str | Iterable[str] = (),
+    fallback: bool = False,
+    retrace: Retrace = "warn",
+    compile: str | None = None,
+    passes: dict[str, bool] | None = None,
+) -> Callable[[Callable[..., Any]], Function]: ...
+def function(
+    python: Any = None,
+    /,
+    *,
+    static_argnames: Any = (),
+    fallback: bool = False,
+    retrace: Retrace = "warn",
+    compile: str | None = None,
+    passes: dict[str, bool] | None = None,
+) -> Any:
+    """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
+
+    The first call runs `python` and notes the calls of kernels, those of gradients, Jacobians and vmap among them. They
+    become the source of one Python function, which runs from then on. Its results are those of `python`, to the
+    last bit.
+
+    >>> import tape_core as tc
+    >>> w = tc.Variable(2.0)
+    >>> @tc.function
+    ... def step(x):
+    ...     with tc.GradientTape() as tape:
+    ...         loss = (w * x - 1.0) ** 2
+    ...     w.assign_sub(0.1 * tape.gradient(loss, w))
+    ...     return loss
+    >>> [round(step(tc.asarray(1.0)).item(), 4) for _ in range(3)]
+    [1.0, 0.64, 0.4096]
+    >>> step.traces
+    1
+
+    A trace is for one structure of arguments, for the shapes, dtypes and devices of the Tensors in it, for the values
+    of everything else in it, and for the backend that is selected. Variables may have any value: they are read and
+    assigned in each call. Other Tensors and Python values that the function finds around it stay what they were. Random
+    numbers are drawn anew. Where a tape, an accumulator or vmap around the call is at work, `python` runs as it is.
+
+    Args:
+        python: the function. What it does besides computing, such as printing, it does while it is traced.
+        static_argnames: names of parameters whose values are constants of a trace. They must be hashable. Python
+            scalars, strings and other objects that are no arrays are so anyway.
+        fallback: where the function decides by a value, warn once and run it as it is from then on.
+        retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
+        compile: a compiler of the array library to hand the code to: on PyTorch `"torch"` for `torch.compile`, which
+            rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default none.
+        passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`.
+
+    Raises:
+        TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from
+            inside is used after it has returned.
+        TypeError: in a call: an argument is neither an array nor hashable.
+        ValueError: an argument of this function is not what it must be; in a call: a Variable is made each time.
+    """
+
+    def decorate(python: Any) -> Any:
+        if not callable(python):
+            raise TypeError(f"function: a function is compiled, got {python!r}")
+        return Function(
+            python,
+            static_argnames=static_argnames,
+            fallback=fallback,
+            retrace=retrace,
+            compile=compile,
+            passes=passes,
+        )
+
+    return decorate if python is None else decorate(python)

@@ -1,0 +1,46 @@
+"""Transformations of a program, each of which changes no bit of a result.
+
+A pass is a function from :class:`~tape_core.compiled.program.Program` to another one. `ORDER` has those that run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tape_core.compiled.passes.algebra import algebra
+from tape_core.compiled.passes.broadcasts import broadcasts
+from tape_core.compiled.passes.dead_code import dead_code
+from tape_core.compiled.passes.expansion import expansion
+from tape_core.compiled.passes.fusion import fusion
+from tape_core.compiled.passes.reuse import reuse
+from tape_core.compiled.passes.same_calls import same_calls
+from tape_core.compiled.program import Program
+
+Pass = Callable[[Program], Program]
+
+ORDER: dict[str, Pass] = {
+    "algebra": algebra,
+    "expansion": expansion,
+    "same_calls": same_calls,
+    "dead_code": dead_code,
+    "broadcasts": broadcasts,
+    "fusion": fusion,
+    "reuse": reuse,
+}
+"""By name, in the order in which they run."""
+
+
+def run(program: Program, options: dict[str, bool]) -> tuple[Program, dict[str, int]]:
+    """The program after all passes but those that `options` turn off, and how many instructions each left.
+
+    Raises:
+        ValueError: an option names no pass.
+    """
+    if unknown := [name for name in options if name not in ORDER]:
+        raise ValueError(f"function: there is no pass {unknown[0]!r}; they are {', '.join(ORDER)}")
+    left: dict[str, int] = {}
+    for name, transform in ORDER.items():
+        if options.get(name, True):
+            program = transform(program)
+            left[name] = len(program.instructions)
+    return program, left

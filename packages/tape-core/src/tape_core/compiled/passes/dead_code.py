@@ -1,0 +1,18 @@
+"""Dead code: calls whose results nothing needs are left out."""
+
+from __future__ import annotations
+
+from tape_core.compiled.program import Program
+
+
+def dead_code(program: Program) -> Program:
+    """The program without instructions that no result depends on; those with effects stay."""
+    needed = set(program.outputs)
+    kept = []
+    for instruction in reversed(program.instructions):
+        if instruction.effect or not needed.isdisjoint(instruction.outputs):
+            needed.update(instruction.inputs)
+            kept.append(instruction)
+    kept.reverse()
+    constants = {k: value for k, value in program.constants.items() if k in needed}
+    return program.replaced(kept, constants=constants)

@@ -1,0 +1,73 @@
+"""Expansion: a call of a kernel becomes the calls of the array library that it consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tape_core.compiled.program import Instruction, Program, Ref, Spec
+
+
+class Steps:
+    """The calls that stand for one instruction, as a backend's compiler writes them.
+
+    Attributes:
+        instruction: the one.
+        made: the calls so far.
+        specs, constants: those of the program; they grow with the calls.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.specs: dict[int, Spec] = dict(program.specs)
+        self.constants: dict[int, Any] = dict(program.constants)
+        self.made: list[Instruction] = []
+        self.instruction: Instruction
+        self._known: dict[Any, Ref] = {}
+        self._next = max(self.specs, default=-1) + 1
+
+    def constant(self, key: Any, make: Callable[[], Any]) -> Ref:
+        """An array that is the same in each call; one for each key."""
+        found = self._known.get(key)
+        if found is None:
+            value = make()
+            found = self._known[key] = Ref(self._new(type(value), tuple(value.shape), value.dtype))
+            self.constants[found.id] = value
+        return found
+
+    def call(self, name: str, fn: Any, *args: Any, spec: Spec, **kwargs: Any) -> Ref:
+        """One more call, of a result with this spec."""
+        out = self._new(*spec)
+        self.made.append(Instruction(name, fn, args, kwargs, out, self.instruction.place))
+        return Ref(out)
+
+    def last(self, name: str, fn: Any, *args: Any, **kwargs: Any) -> None:
+        """The call that gives what the instruction does."""
+        given = self.instruction
+        self.made.append(Instruction(name, fn, args, kwargs, given.out, given.place))
+
+    def _new(self, kind: type, shape: tuple[int, ...], dtype: Any) -> int:
+        number = self._next
+        self._next = number + 1
+        self.specs[number] = Spec(kind, shape, dtype)
+        return number
+
+
+def expansion(program: Program) -> Program:
+    """The program with calls of the array library for kernels of which the backend knows how.
+
+    So two kernels share what they have in common, and sums inside of them end runs of elementwise calls.
+    """
+    compiler = None if program.backend is None else program.backend.compiler
+    if compiler is None:
+        return program
+    steps = Steps(program)
+    kept: list[Instruction] = []
+    for instruction in program.instructions:
+        expand = None if instruction.effect or type(instruction.out) is not int else compiler.expansion(instruction.fn)
+        if expand is not None:
+            steps.instruction, steps.made = instruction, []
+            if expand(steps, *instruction.args, **instruction.kwargs):
+                kept += steps.made
+                continue
+        kept.append(instruction)
+    return Program(kept, program.inputs, steps.constants, program.outputs, steps.specs, program.backend)

@@ -1,0 +1,45 @@
+"""Reuse of memory: an elementwise call writes its result into an operand that nothing needs afterwards."""
+
+from __future__ import annotations
+
+from tape_core.compiled.program import Instruction, Program, Ref
+
+LARGE = 1 << 12  # elements: a smaller array is made faster than the call of a function with `out=` takes
+
+
+def reuse(program: Program) -> Program:
+    """The program with `out=` where an operand dies, has the result's shape and dtype, and shares its memory with none.
+
+    It is the last pass: from here on a value may be overwritten.
+    """
+    compiler = None if program.backend is None else program.backend.compiler
+    if compiler is None:
+        return program
+    specs = program.specs
+    if not any([specs[k].size >= LARGE for instruction in program.instructions for k in instruction.outputs]):
+        return program
+    last: dict[int, int] = {}
+    shared = {*program.inputs, *program.constants, *program.outputs}
+    for at, instruction in enumerate(program.instructions):
+        for k in instruction.inputs:
+            last[k] = at
+        if not compiler.gives_new(instruction, specs):
+            shared.update(instruction.inputs)  # the result may be a view
+    own: set[int] = set()  # values in memory of their own, row by row
+    kept: list[Instruction] = []
+    for at, instruction in enumerate(program.instructions):
+        out = instruction.out
+        if type(out) is int and compiler.gives_new(instruction, specs):
+            spec = specs[out]
+            alike = [k for k in instruction.inputs if k in own and specs[k] == spec]
+            if compiler.gives_rows(instruction, specs) or alike:
+                own.add(out)
+            dying = [k for k in alike if last[k] == at and k not in shared]
+            into = compiler.into(instruction) if dying and spec.size >= LARGE else None
+            if into is not None:
+                fn, args = into
+                instruction = Instruction(
+                    instruction.name, fn, tuple(args), {"out": Ref(dying[0])}, out, instruction.place
+                )
+        kept.append(instruction)
+    return program.replaced(kept)

@@ -1,0 +1,182 @@
+"""What a trace becomes: a straight line of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+
+
+class Ref:
+    """Stands for a value in the arguments of an instruction."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, name: int) -> None:
+        self.id = name
+
+    def __repr__(self) -> str:
+        return f"%{self.id}"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Ref and other.id == self.id
+
+    def __hash__(self) -> int:
+        return self.id
+
+
+class Place(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Spec(NamedTuple):
+    """What a value was while tracing: the class of its array, its shape and its dtype."""
+
+    kind: type
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+
+class Instruction:
+    """A call of a function of raw arrays; see `tape_core.compiled`.
+
+    Attributes:
+        name: of the op or operator.
+        fn, args, kwargs: the call, values as `Ref`.
+        out: the numbers of what it gives.
+        place: the user's line that led here.
+        effect: whether it does something besides.
+    """
+
+    __slots__ = ("_inputs", "args", "effect", "fn", "kwargs", "name", "out", "place")
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        place: Place | None,
+        *,
+        effect: bool = False,
+    ) -> None:
+        self.name = name
+        self.fn = fn
+        self.args = args
+        self.kwargs = kwargs
+        self.out = out
+        self.place = place
+        self.effect = effect
+        self._inputs: list[int] | None = None
+
+    @property
+    def inputs(self) -> list[int]:
+        """The numbers of the values that it is given; as often as they are."""
+        found = self._inputs
+        if found is None:
+            found = self._inputs = []
+            _collect(self.args, found)
+            if self.kwargs:
+                _collect(tuple(self.kwargs.values()), found)
+        return found
+
+    @property
+    def outputs(self) -> list[int]:
+        """The numbers of the values that it gives."""
+        return [self.out] if type(self.out) is int else list(_numbers(self.out))
+
+    def with_args(self, replaced: dict[int, int]) -> Instruction:
+        """The same call with other values for some."""
+        if replaced.keys().isdisjoint(self.inputs):
+            return self
+        args = renamed(self.args, replaced)
+        kwargs = {name: renamed(value, replaced) for name, value in self.kwargs.items()}
+        return Instruction(self.name, self.fn, args, kwargs, self.out, self.place, effect=self.effect)
+
+    def __repr__(self) -> str:
+        given = ", ".join([*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs.items())])
+        return f"{self.out} = {self.name}({given})"
+
+
+def _collect(values: Any, found: list[int]) -> None:
+    for value in values:
+        kind = type(value)
+        if kind is Ref:
+            found.append(value.id)
+        elif kind is tuple or kind is list:
+            _collect(value, found)
+
+
+def _numbers(out: Any) -> Iterator[int]:
+    for part in out:
+        if type(part) is tuple:
+            yield from _numbers(part)
+        elif part is not None:
+            yield part
+
+
+def renamed(value: Any, replaced: dict[int, int]) -> Any:
+    """An argument with other values for some."""
+    kind = type(value)
+    if kind is Ref:
+        return Ref(replaced[value.id]) if value.id in replaced else value
+    if kind is tuple:
+        return tuple([renamed(part, replaced) for part in value])
+    if kind is list:
+        return [renamed(part, replaced) for part in value]
+    return value
+
+
+class Program:
+    """A straight line of instructions; see `tape_core.compiled`."""
+
+    def __init__(
+        self,
+        instructions: list[Instruction],
+        inputs: list[int],
+        constants: dict[int, Any],
+        outputs: list[int],
+        specs: dict[int, Spec],
+        backend: Backend | None = None,
+    ) -> None:
+        self.instructions = instructions
+        self.inputs = inputs
+        self.constants = constants
+        self.outputs = outputs
+        self.specs = specs
+        self.backend = backend  # of all arrays; None where there are several
+
+    def replaced(
+        self,
+        instructions: list[Instruction],
+        outputs: list[int] | None = None,
+        constants: dict[int, Any] | None = None,
+    ) -> Program:
+        """The program with other instructions, and other numbers for its results."""
+        return Program(
+            instructions,
+            self.inputs,
+            self.constants if constants is None else constants,
+            self.outputs if outputs is None else outputs,
+            self.specs,
+            self.backend,
+        )
+
+    def __repr__(self) -> str:
+        lines = [f"inputs {self.inputs}", *map(repr, self.instructions), f"outputs {self.outputs}"]
+        return "\n".join(lines)

@@ -1,0 +1,132 @@
+"""A trace that has become code: what it takes from arguments and Variables, and what it makes of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from tape_core import pytree
+from tape_core.compiled import passes
+from tape_core.compiled.program import Program
+from tape_core.compiled.signature import SLICES, STATIC, TENSOR, Signature
+from tape_core.compiled.source import Source
+from tape_core.compiled.trace import Trace
+from tape_core.indexed_slices import IndexedSlices
+from tape_core.tensor import Tensor, wrap
+from tape_core.variable import Variable
+
+
+class Compiled:
+    """What one trace became: it runs for the leaves of arguments that have the trace's signature."""
+
+    def __init__(
+        self,
+        name: str,
+        trace: Trace,
+        signature: Signature,
+        result: Any,
+        options: dict[str, bool],
+        how: str | None,
+    ) -> None:
+        self.kinds = signature.kinds
+        self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the key
+        held = [h for h in trace.held.values() if h.first is not None]
+        self.variables = [h.variable for h in held]
+        self.assigned = [h.variable for h in held if h.written]
+        self.trainable = [(h.variable, h.trainable) for h in held]
+        self.guards = trace.guards
+        leaves, self.structure = pytree.flatten(result)
+        arrays: list[Any] = []
+        self.outs: list[tuple[Any, ...]] = []  # how to make each leaf of the result
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and not isinstance(leaf, Variable):
+                self.outs.append((TENSOR, leaf.backend.library))
+                arrays.append(leaf._array)
+            elif isinstance(leaf, IndexedSlices):
+                self.outs.append((SLICES, leaf.values.backend.library, leaf.dense_shape))
+                arrays += [leaf.values._array, leaf.indices._array]
+            else:
+                self.outs.append((STATIC, leaf))
+        self.traced: Program = trace.program(arrays)
+        self.program, self.effects = passes.run(self.traced, options)
+        self.source = Source(self.program, name)
+        self.options = options
+        self.run = self.source.run if how is None else self._accelerated(name, how, trace)
+        self.quiet: Callable[[], Any] = nullcontext if self.program.backend is None else self.program.backend.quiet
+        self.plain = all(kind == TENSOR for kind in self.kinds)
+        self.simple = all(out[0] == TENSOR for out in self.outs)
+
+    def _accelerated(self, name: str, how: str, trace: Trace) -> Callable[..., Any]:
+        """By a compiler of the array library."""
+        if self.program.backend is None:
+            raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are several, or none")
+        effects = sorted({instruction.name for instruction in self.program.instructions if instruction.effect})
+        if effects:
+            raise ValueError(
+                f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
+                f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
+            )
+        return self.program.backend.accelerated(self.source.run, how, [trace.values[k] for k in self.program.inputs])
+
+    def exported(self, name: str) -> str:
+        """The source of a file with this function."""
+        from tape_core.compiled.export import exported
+
+        program, _ = passes.run(self.traced, {**self.options, "fusion": False, "expansion": False, "broadcasts": False})
+        shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
+        given = len(program.inputs) - len(self.variables)
+        inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:given])]
+        for variable, what in zip(self.variables, shown[given:], strict=True):
+            inputs.append((variable.name or "variable", f"a Variable, {what}"))
+        outputs = [f"result {k}" for k in range(len(program.outputs) - len(self.assigned))]
+        outputs += [f"the new value of {v.name or 'a Variable'} of shape {v.shape}" for v in self.assigned]
+        return exported(program, name, inputs, outputs)
+
+    def fits(self) -> bool:
+        """Whether what it depends on is still so."""
+        for variable, trainable in self.trainable:
+            if variable.trainable is not trainable:
+                return False
+        return not self.guards or all(get() == value for get, value in self.guards)
+
+    def __call__(self, leaves: list[Any]) -> Any:
+        if self.plain:
+            arrays = [leaf._array for leaf in leaves]
+        else:
+            arrays = []
+            for leaf, kind in zip(leaves, self.kinds, strict=True):
+                if kind == TENSOR:
+                    arrays.append(leaf._array)
+                elif kind == SLICES:
+                    arrays += [leaf.values._array, leaf.indices._array]
+        arrays += [variable._array for variable in self.variables]
+        # What is infinite or NaN in a backward pass, tapes do not warn of either.
+        with self.quiet():
+            found = self.run(arrays)
+        if self.assigned:
+            at = len(found) - len(self.assigned)
+            for variable in self.assigned:
+                variable._array = found[at]
+                variable._slots = {}
+                at += 1
+        return self.result(found)
+
+    def result(self, found: tuple[Any, ...]) -> Any:
+        """What the function returns, of raw arrays."""
+        if self.simple:
+            tensors = [wrap(found[at], out[1]) for at, out in enumerate(self.outs)]
+            return tensors[0] if self.structure is None else pytree.unflatten(self.structure, tensors)
+        made: list[Any] = []
+        at = 0
+        for out in self.outs:
+            if out[0] == TENSOR:
+                made.append(wrap(found[at], out[1]))
+                at += 1
+            elif out[0] == SLICES:
+                values, indices = (wrap(array, out[1]) for array in found[at : at + 2])
+                made.append(IndexedSlices(values, indices, out[2]))
+                at += 2
+            else:
+                made.append(out[1])
+        return pytree.unflatten(self.structure, made)

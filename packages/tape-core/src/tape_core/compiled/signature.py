@@ -1,0 +1,98 @@
+"""What a trace is kept for: the structure of the arguments, and what each leaf is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tape_core import dtypes, pytree
+from tape_core.backends import selection
+from tape_core.backends.discovery import backend_of_type
+from tape_core.indexed_slices import IndexedSlices
+from tape_core.tensor import SCALARS, Tensor, wrap
+from tape_core.variable import Variable
+
+_KNOWN = frozenset({str, type(None), *SCALARS})
+STATIC, TENSOR, SLICES = 0, 1, 2
+
+
+class Signature:
+    """The arguments of a call, taken apart.
+
+    Attributes:
+        key: what calls have in common that one trace is for.
+        leaves, structure: the arguments; raw arrays as Tensors.
+        kinds: of each leaf, whether it is static, a Tensor or slices.
+    """
+
+    __slots__ = ("key", "kinds", "leaves", "structure")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: Sequence[Any], name: str) -> None:
+        self.leaves: list[Any]
+        self.structure: Any
+        if args or kwargs:
+            self.leaves, self.structure = pytree.flatten(args if not kwargs else (args, kwargs))
+        else:
+            self.leaves, self.structure = [], tuple
+        self.kinds: list[int] = []
+        parts: list[Any] = [self.structure, len(kwargs), *static, *environment()]
+        for k, leaf in enumerate(self.leaves):
+            kind = type(leaf)
+            if kind is Tensor:
+                array = leaf._array
+                self.kinds.append(TENSOR)
+                parts += [leaf.backend, array.shape, array.dtype, array.device]
+                continue
+            if kind is IndexedSlices:
+                self.kinds.append(SLICES)
+                for part in (leaf.values, leaf.indices):
+                    parts += [part.backend, part._array.shape, part._array.dtype, part._array.device]
+                parts.append(leaf.dense_shape)
+                continue
+            if kind not in _KNOWN and not isinstance(leaf, Variable):
+                backend = backend_of_type(kind)
+                if backend is not None:
+                    array = backend.asarray(leaf)
+                    self.leaves[k] = wrap(array, backend)
+                    self.kinds.append(TENSOR)
+                    parts += [backend, array.shape, array.dtype, array.device]
+                    continue
+            self.kinds.append(STATIC)
+            parts.append(static_key(leaf, lambda k=k: f"{name}: argument {self._path(k, bool(kwargs))}"))  # type: ignore[misc]
+        self.key = tuple(parts)
+
+    def arguments(self, leaves: list[Any], with_kwargs: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments with other leaves."""
+        tree = pytree.unflatten(self.structure, leaves)
+        return tree if with_kwargs else (tuple(tree), {})
+
+    def _path(self, k: int, with_kwargs: bool) -> str:
+        path = pytree.path(self.structure, k)
+        return path[path.index("]") + 1 :] if with_kwargs else path
+
+
+def environment() -> tuple[Any, ...]:
+    """What a function depends on besides its arguments: where new arrays are made, and of which dtype."""
+    chosen = selection.select()
+    return chosen.backend, chosen.device, dtypes.get_default_dtype()
+
+
+def static_key(value: Any, where: Callable[[], str]) -> Any:
+    """What makes a value that is no array the same as that of another call.
+
+    Raises:
+        TypeError: it cannot be told.
+    """
+    kind = type(value)
+    if isinstance(value, Variable):
+        return kind, id(value)
+    if kind is float or kind is complex:
+        return kind, repr(value)  # 0.0 is not -0.0, and NaN is NaN
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(
+            f"{where()} is a {kind.__name__}, which is neither an array nor hashable, so it cannot be told whether it "
+            f"is the same as in another call; give it as a Tensor, or as a tuple or frozen dataclass"
+        ) from None
+    return kind, value

@@ -1,0 +1,184 @@
+"""What the rest of Tape tells a trace: what is drawn, what runs as it is amid compiled code, what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tape_core import pytree
+from tape_core.backends import selection
+from tape_core.backends.traced import TRACE, value_of
+from tape_core.indexed_slices import IndexedSlices
+from tape_core.tensor import Tensor, wrap
+from tape_core.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_core.compiled.trace import Trace
+    from tape_core.random import Generator
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+# -- what runs as it is
+
+
+def runs_as_it_is(function: T) -> T:
+    """A decorator for what compiled code calls, in place of what it computes: it may change its own state.
+
+    In a compiled function the call is one instruction. The Tensors and Variables in its arguments are all that it may
+    compute with, Variables all that it may assign, and what it returns are Tensors or None. Whatever else is in its
+    arguments stays what it was when the function was traced.
+    """
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        trace = TRACE.get()
+        return function(*args, **kwargs) if trace is None else _Call(function, (args, kwargs)).traced(trace)
+
+    return run  # type: ignore[return-value]
+
+
+class _Call:
+    """A call with its arguments, without the values of those that are another in each run."""
+
+    def __init__(self, function: Callable[..., Any], arguments: Any) -> None:
+        self.function = function
+        self.__name__ = function.__name__
+        # A generator, such as a zip, is there once.
+        args, kwargs = arguments
+        args = tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
+        self.leaves, self.structure = pytree.flatten((args, kwargs))
+        self.variables = list({id(v): v for v in self.leaves if isinstance(v, Variable)}.values())
+        self.tensors: list[tuple[int, Any]] = []  # where the arrays go, and their backends
+        self.out: Any = None  # the structure of what it returns, and the backends of its leaves
+
+    def traced(self, trace: Trace) -> Any:
+        """Run it, and note that."""
+        from tape_core.compiled.trace import outside
+
+        arrays: list[Any] = []
+        for k, leaf in enumerate(self.leaves):
+            parts = (leaf.values, leaf.indices) if isinstance(leaf, IndexedSlices) else (leaf,)
+            if isinstance(leaf, Tensor | IndexedSlices) and not isinstance(leaf, Variable):
+                arrays += [part._array for part in parts]
+                self.tensors.append((k, parts[0].backend.library))
+        arrays += [v._array for v in self.variables]
+        backend: Any = self.variables[0].backend if self.variables else selection.select().backend
+
+        def now(*given: Any) -> Any:
+            with outside():
+                return self(*given)
+
+        results, news = trace.effect(self.__name__, now, arrays, backend)
+        trace.instructions[-1].fn = self
+        for variable, new in zip(self.variables, news, strict=True):
+            variable._array, variable._slots = new, {}
+        structure, backends = self.out
+        made = [None if b is None else wrap(r, b.traced) for r, b in zip(results, backends, strict=True)]
+        return pytree.unflatten(structure, made)
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run it on arrays: what it returns, and what the Variables hold then."""
+        return self.take_over(list(arrays))
+
+    def take_over(self, arrays: list[Any]) -> Any:
+        """The same, and the list is empty then: an array that nobody else holds may be updated in place."""
+        arrays.reverse()
+        leaves = list(self.leaves)
+        for k, backend in self.tensors:
+            leaf = leaves[k]
+            if isinstance(leaf, IndexedSlices):
+                values, indices = (wrap(value_of(arrays.pop()), backend) for _ in range(2))
+                leaves[k] = IndexedSlices(values, indices, leaf.dense_shape)
+            else:
+                leaves[k] = wrap(value_of(arrays.pop()), backend)
+        for variable in self.variables:
+            if variable._array is not arrays[-1]:
+                variable._array, variable._slots = arrays[-1], {}
+            arrays.pop()
+        args, kwargs = pytree.unflatten(self.structure, leaves)
+        result = self.function(*args, **kwargs)
+        found, structure = pytree.flatten(result)
+        self.out = structure, [None if leaf is None else leaf.backend for leaf in found]
+        return (
+            tuple([None if leaf is None else leaf._array for leaf in found]),
+            tuple([v._array for v in self.variables]),
+        )
+
+
+# -- random numbers
+
+
+def draw(
+    trace: Trace, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: Any, device: Any
+) -> Tensor:
+    """An array of what `make` makes of the generator's bits, drawn again in each call."""
+    chosen = selection.select(backend, device)
+    library = chosen.backend.library
+    from tape_core import random
+
+    # The one that set_seed seeds may be another by then.
+    which = None if generator is random.global_rng() else generator
+    raw_dtype = library.raw_dtype(dtype)
+
+    def random_bits() -> Any:
+        bits = (which or random.global_rng())._bits
+        return library.asarray(make(bits), dtype=raw_dtype, device=chosen.device, copy=True)
+
+    traced = library.traced
+    return wrap(trace.effect("random_bits", random_bits, (), traced), traced)
+
+
+def seeded(trace: Trace, generator: Generator, seed: int | None) -> None:
+    """A generator is made, which starts from its seed in each call."""
+    from random import Random
+
+    def seed_generator() -> tuple[()]:
+        generator._bits = Random(seed)
+        return ()
+
+    trace.effect("seed_generator", seed_generator, (), selection.select().backend)
+
+
+class _Noted:
+    """Where the generator had come to, in the call that runs."""
+
+    __slots__ = ("state",)
+    state: Sequence[int]
+
+
+def random_state(trace: Trace) -> Any:
+    """Where the generator has come to, in each call."""
+    from tape_core import random
+
+    noted = _Noted()
+
+    def note_random_state() -> tuple[()]:
+        noted.state = random.global_rng().get_state()
+        return ()
+
+    trace.effect("note_random_state", note_random_state, (), selection.select().backend)
+    return noted
+
+
+def set_random_state(trace: Trace, state: Any) -> None:
+    """Have the generator go on from there, or from a state that is the same in each call."""
+    from tape_core import random
+
+    def set_state() -> tuple[()]:
+        random.global_rng().set_state(state.state if type(state) is _Noted else state)
+        return ()
+
+    trace.effect("set_random_state", set_state, (), selection.select().backend)
+
+
+# -- what a trace depends on besides
+
+
+def asked(get: Callable[[], Any]) -> Any:
+    """What `get` gives, such as a mode; a trace is of use only while it gives the same."""
+    value, trace = get(), TRACE.get()
+    if trace is not None:
+        trace.guards.append((get, value))
+    return value

@@ -1,0 +1,385 @@
+"""A trace: what one run of a Python function computes, as it is told by kernels, operators and Variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from tape_core.backends import selection
+from tape_core.backends.traced import TRACE, Traced, TracedArray, TracingError, is_array, refuse_leak, shaped_by_values
+from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
+from tape_core.recording import ACTIVE
+from tape_core.tensor import SCALARS, Tensor
+from tape_core.user_code import user_frame
+from tape_core.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+
+_array: Any = Tensor.__dict__["_array"]  # the slots, which a trace hides
+_backend: Any = Tensor.__dict__["backend"]
+
+
+class Held:
+    """What a Variable holds while a trace runs: the Variable itself keeps its value until the end.
+
+    Attributes:
+        first: what it held at first; None if it was made in this run.
+        now: what it holds now.
+    """
+
+    __slots__ = ("first", "now", "trainable", "variable")
+
+    def __init__(self, variable: Variable, first: Any, now: Any) -> None:
+        self.variable = variable
+        self.first = first
+        self.now = now
+        self.trainable = getattr(variable, "trainable", True)
+
+    @property
+    def written(self) -> bool:
+        """Whether it holds something else than at first."""
+        if type(self.first) is TracedArray and type(self.now) is TracedArray:
+            return bool(self.first.id != self.now.id)
+        return self.first is not self.now
+
+
+class Trace:
+    """One run of a function that is being compiled.
+
+    Args:
+        name: what messages call the function.
+        fallback: whether a decision that depends on a value is taken, so that the run goes on; `failed` says so then.
+        parent: the trace around this one, which is that of a branch or a loop.
+    """
+
+    def __init__(self, name: str, *, fallback: bool = False, parent: Trace | None = None) -> None:
+        self.parent = parent
+        self.captured: dict[tuple[Trace, int], TracedArray] = {}  # what is used of the traces around, by its name there
+        self.name = name
+        self.fallback = fallback
+        self.failed: TracingError | None = None
+        self.open = True
+        self.in_rules = 0  # where a decision by a value makes the rule one instruction
+        self.instructions: list[Instruction] = []
+        self.inputs: list[int] = []
+        self.values: dict[int, Any] = {}  # of the inputs in this run
+        self.constants: dict[int, Any] = {}
+        self.specs: dict[int, Spec] = {}
+        self.held: dict[int, Held] = {}
+        self.guards: list[tuple[Callable[[], Any], Any]] = []
+        self._inside: dict[tuple[Trace, int], TracedArray] = {}
+        self.backends: set[Backend] = set()
+        self._constant_names: dict[int, int] = {}
+        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
+        self._next = 0
+
+    # -- values
+
+    def _number(self, value: Any) -> int:
+        name = self._next
+        self._next = name + 1
+        self.specs[name] = Spec(type(value), tuple(getattr(value, "shape", ())), getattr(value, "dtype", None))
+        return name
+
+    def input(self, value: Any, backend: Backend) -> TracedArray:
+        """An array that is another one in each call."""
+        name = self._number(value)
+        self.inputs.append(name)
+        self.values[name] = value
+        return TracedArray(value, name, self, backend)
+
+    def is_inside(self, other: Trace) -> bool:
+        """Whether this trace is that of a branch or a loop in another one."""
+        parent = self.parent
+        return parent is other or (parent is not None and parent.is_inside(other))
+
+    def _capture(self, array: TracedArray) -> TracedArray:
+        """An array of a trace around this one as an input."""
+        if not self.is_inside(array.made_in):
+            refuse_leak(array)
+        key = array.made_in, array.id
+        found = self._inside.get(key)
+        if found is None:
+            self.captured[key] = TracedArray(array.value, array.id, array.made_in, array.backend)
+            found = self._inside[key] = self.input(array.value, array.backend)
+        return found
+
+    def _constant(self, value: Any) -> Ref:
+        name = self._constant_names.get(id(value))
+        if name is None:
+            name = self._constant_names[id(value)] = self._number(value)
+            self.constants[name] = value
+        return Ref(name)
+
+    def ref(self, array: Any) -> Ref:
+        """How instructions name an array."""
+        if type(array) is TracedArray:
+            return Ref((array if array.made_in is self else self._capture(array)).id)
+        return self._constant(array)
+
+    def _split(self, value: Any) -> tuple[Any, Any]:
+        """An argument with raw arrays, and with the names of arrays."""
+        kind = type(value)
+        if kind is TracedArray:
+            return value.value, Ref((value if value.made_in is self else self._capture(value)).id)
+        if kind in SCALARS or value is None or kind is str:
+            return value, value
+        if kind is tuple or kind is list:
+            pairs = [self._split(part) for part in value]
+            return kind([raw for raw, _ in pairs]), kind([name for _, name in pairs])
+        if is_array(value):
+            return value, self._constant(value)
+        return value, value
+
+    # -- instructions
+
+    def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
+        """Call a function of raw arrays, as an instruction; what it gives is traced."""
+        if shaped_by_values(name, args):
+            self.decided_by_value(f"the shape of the result of {name}")
+        pairs = [
+            (arg.value, Ref(arg.id)) if type(arg) is TracedArray and arg.made_in is self else self._split(arg)
+            for arg in args
+        ]
+        if kwargs:
+            named = {k: self._split(v) for k, v in kwargs.items()}
+            out = fn(*[raw for raw, _ in pairs], **{k: raw for k, (raw, _) in named.items()})
+            names = {k: ref for k, (_, ref) in named.items()}
+        else:
+            out = fn(*[raw for raw, _ in pairs])
+            names = {}
+        if name in _VALUE_FREE and not any([type(ref) is Ref for _, ref in pairs[1:]]) and _size(out) <= _SMALL:
+            return out  # a constant
+        if type(out) in SCALARS:
+            fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
+        elif not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
+            return out  # a dtype, say
+        return self._noted(name, fn, tuple([ref for _, ref in pairs]), names, out, backend)
+
+    def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
+        """As `call`, of what must be called each time."""
+        if self.parent is not None:
+            raise TracingError(
+                f"{self.name} is compiled, and {name} is called in a branch or a loop of it, of which it is not known "
+                f"how often it runs: draw random numbers and update optimizers outside"
+            )
+        pairs = [self._split(arg) for arg in args]
+        out = fn(*[raw for raw, _ in pairs])
+        return self._noted(name, fn, tuple([ref for _, ref in pairs]), {}, out, backend, effect=True)
+
+    def _noted(
+        self,
+        name: str,
+        fn: Any,
+        args: tuple[Any, ...],
+        kwargs: Any,
+        out: Any,
+        backend: Backend,
+        *,
+        effect: bool = False,
+    ) -> Any:
+        if type(out) is tuple or type(out) is list:
+            traced, names = self._outputs(out, backend)
+            names = () if names is None else names
+        else:
+            traced, names = self._output(out, backend)
+        self.instructions.append(Instruction(name, fn, args, kwargs, names, self._place(), effect=effect))
+        return traced
+
+    def _outputs(self, out: Any, backend: Backend) -> tuple[Any, Any]:
+        if isinstance(out, tuple | list) and (_has_arrays(out) or not out):
+            pairs = [self._outputs(part, backend) for part in out]
+            kind = list if type(out) is list else tuple
+            return kind([traced for traced, _ in pairs]), tuple([name for _, name in pairs])
+        return self._output(out, backend) if is_array(out) else (out, None)
+
+    def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
+        self.backends.add(backend.library)
+        name = self._number(out)
+        return TracedArray(out, name, self, backend), name
+
+    def _place(self) -> Place:
+        frame = user_frame(3)
+        code, line = frame.f_code, frame.f_lineno
+        key = id(code), line  # the hash of code itself goes through all of it
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = code, Place(code.co_filename, line, code.co_qualname)
+        return found[1]
+
+    def decided_by_value(self, what: str) -> None:
+        """A value is asked for: an error, or with `fallback` the end of compiling.
+
+        Raises:
+            TracingError: naming the user's line, and what to do.
+        """
+        if not self.open:
+            raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
+        if self.in_rules:
+            raise TracingError("a derivative rule decides by a value")
+        place = self._place()
+        error = TracingError(
+            f"{self.name} is compiled, and here {what} is asked for: {place.file}:{place.line}, in {place.function}. "
+            f"It is another one in each call, so Python cannot decide by it. Use tape_core.where for a choice between "
+            f"values; give what decides as a Python value and name it in static_argnames; take values out after the "
+            f"call; or let the function run as it is, with tape_core.function(fallback=True)"
+        )
+        if not self.fallback:
+            raise error
+        if self.failed is None:
+            self.failed = error
+
+    # -- Variables
+
+    def read(self, variable: Variable) -> Any:
+        """What a Variable holds."""
+        held = self.held.get(id(variable))
+        if held is None:
+            if self.parent is None:
+                now = self.input(_array.__get__(variable), _backend.__get__(variable).traced)
+            else:
+                now = self.parent.read(variable)
+                now = self._capture(now) if type(now) is TracedArray else now
+            held = self.held[id(variable)] = Held(variable, now, now)
+        now = held.now
+        # An array of its own for each reader: an update in place is of nobody else's.
+        return TracedArray(now.value, now.id, self, now.backend) if type(now) is TracedArray else now
+
+    def write(self, variable: Variable, array: Any) -> None:
+        """It is given a value."""
+        held = self.held.get(id(variable))
+        if held is None:
+            try:
+                _array.__get__(variable)
+            except AttributeError:  # it is being made
+                if self.parent is not None:
+                    raise TracingError(
+                        f"{self.name} is compiled, and makes a Variable in a branch or a loop: make it outside"
+                    ) from None
+                held = self.held[id(variable)] = Held(variable, None, array)
+                # So that it is there even if this run fails later on.
+                _array.__set__(variable, array.value if type(array) is TracedArray else array)
+            else:
+                self.read(variable)
+                held = self.held[id(variable)]
+        outer = type(array) is TracedArray and array.made_in is not self
+        held.now = self._capture(array) if outer else array
+
+    @property
+    def made(self) -> list[Variable]:
+        """The Variables that were made in this run."""
+        return [held.variable for held in self.held.values() if held.first is None]
+
+    def commit(self) -> None:
+        """Let the Variables have what they were given."""
+        for held in self.held.values():
+            if held.written:
+                now = held.now
+                _array.__set__(held.variable, now.value if type(now) is TracedArray else now)
+
+    def program(self, results: Sequence[Any]) -> Program:
+        """The instructions, for these results: then the new values of Variables."""
+        written = [held.now for held in self.held.values() if held.written and held.first is not None]
+        outputs = [self.ref(array).id for array in (*results, *written)]
+        backend = next(iter(self.backends)) if len(self.backends) == 1 else None
+        return Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
+
+
+class _AsArray:
+    """A function that gives Python scalars, as one that gives arrays."""
+
+    def __init__(self, function: Callable[..., Any], backend: Backend) -> None:
+        self.function = function
+        self.backend = backend
+        self.__name__ = getattr(function, "__name__", "function")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backend.asarray(self.function(*args, **kwargs))
+
+
+_VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
+"""Kernels of whose first argument only the shape and the like count."""
+_SMALL = 1 << 12  # elements of a constant that is kept rather than made again
+
+
+def _size(array: Any) -> int:
+    size = 1
+    for length in array.shape:
+        size *= int(length)
+    return size
+
+
+def _has_arrays(values: Any) -> bool:
+    return any([_has_arrays(v) if isinstance(v, tuple | list) else is_array(v) for v in values])
+
+
+# -- Variables show a trace what it has noted of them
+
+
+def _get_array(self: Variable) -> Any:
+    trace = TRACE.get()
+    return _array.__get__(self) if trace is None else trace.read(self)
+
+
+def _set_array(self: Variable, array: Any) -> None:
+    trace = TRACE.get()
+    if trace is None:
+        _array.__set__(self, array)
+    else:
+        trace.write(self, array)
+
+
+def _get_backend(self: Variable) -> Any:
+    backend = _backend.__get__(self)
+    return backend if TRACE.get() is None else backend.traced
+
+
+def _set_backend(self: Variable, backend: Any) -> None:
+    _backend.__set__(self, backend.base if isinstance(backend, Traced) else backend)
+
+
+_SHOWN = {"_array": property(_get_array, _set_array), "backend": property(_get_backend, _set_backend)}
+_lock = Lock()
+_running = 0
+
+
+def _hide(change: int) -> None:
+    """While any trace runs, in any thread, Variables ask whether it is in theirs."""
+    global _running
+    with _lock:
+        _running += change
+        if change == 1 and _running == 1:
+            for name, shown in _SHOWN.items():
+                setattr(Variable, name, shown)
+        elif _running == 0:
+            for name in _SHOWN:
+                delattr(Variable, name)
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[None]:
+    """A context that is noted, in which new arrays are constants and nothing else records."""
+    chosen = selection.select()
+    token, tapes = TRACE.set(trace), ACTIVE.set(())
+    _hide(1)
+    try:
+        with selection.use_backend(chosen.backend.traced, chosen.device):
+            yield
+    finally:
+        _hide(-1)
+        ACTIVE.reset(tapes)
+        TRACE.reset(token)
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """A context in the middle of a trace that is not noted."""
+    token, tapes = TRACE.set(None), ACTIVE.set(())
+    try:
+        yield
+    finally:
+        ACTIVE.reset(tapes)
+        TRACE.reset(token)

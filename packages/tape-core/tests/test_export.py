@@ -1,0 +1,86 @@
+"""Compiled functions as files that need the array library, and nothing of Tape."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+
+ALONE = """\
+import importlib.util, sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0].startswith("tape_"):
+            raise ImportError(f"{name} must not be needed")
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+spec = importlib.util.spec_from_file_location("alone", sys.argv[1])
+alone = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(alone)
+given = np.load(sys.argv[2])
+arrays = [given[name] for name in given.files]
+if sys.argv[4] == "torch":
+    import torch
+    arrays = [torch.from_numpy(a) for a in arrays]
+np.savez(sys.argv[3], *[np.asarray(out) for out in getattr(alone, sys.argv[5])(*arrays)])
+"""
+
+
+def run_alone(folder: Path, name: str, *arrays: Any) -> list[Any]:
+    """What the function of the exported file gives in an interpreter that has no Tape."""
+    np.savez(folder / "in.npz", *[a.numpy() for a in arrays])
+    backend = tc.get_backend().name
+    command = [sys.executable, "-c", ALONE, *(str(folder / n) for n in ("f.py", "in.npz", "out.npz")), backend, name]
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert result.returncode == 0, result.stderr
+    found = np.load(folder / "out.npz")
+    return [found[n] for n in found.files]
+
+
+def test_a_training_step_runs_alone(tmp_path: Path) -> None:
+    w = tc.Variable(tc.default_rng(0).normal((3, 4)), name="kernel")
+    table = tc.linspace(0, 1, 4)
+    labels = tc.asarray([0, 3])
+    # With all the default kernels that it is made of; PyTorch's own go by a way that has no source.
+    special = tc.gelu if tc.get_backend().name == "numpy" else tc.tanh
+
+    @tc.function
+    def train(x: Any) -> Any:
+        with tc.GradientTape() as tape:
+            z = special(tc.softmax(x @ w) * table) + tc.sin(x[:, :1])
+            loss = tc.mean(tc.cross_entropy(z, labels)) + tc.sum(tc.softplus(w * w))
+        w.assign_sub(0.5 * tape.gradient(loss, w))
+        return loss, {"z": z}
+
+    x = tc.default_rng(1).normal((2, 3))
+    train(x)
+    before = w.value
+    train.export(tmp_path / "f.py")
+    loss, more = train(x)
+    found = run_alone(tmp_path, "train", x, before)
+    for array, expected in zip(found, (loss, more["z"], w.value), strict=True):
+        assert array.tobytes() == expected.numpy().tobytes()
+    text = (tmp_path / "f.py").read_text(encoding="utf-8")
+    assert "tape_" not in text.replace("Written by tape_core", "").partition("def train(")[0]
+    assert "kernel: a Variable, " in text
+    assert "the new value of kernel of shape (3, 4)" in text
+    assert "# test_export.py:" in text
+
+
+def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
+    f = tc.function(lambda x: tc.dropout(x, 0.5))
+    with pytest.raises(RuntimeError, match="was not traced yet"):
+        f.export(tmp_path / "f.py")
+    f(tc.ones(3))
+    with pytest.raises(ValueError, match=r"calls random_bits.*draw random numbers outside"):
+        f.export(tmp_path / "f.py")
+    g = tc.function(lambda x: tc.cond(x > 0, lambda: x, lambda: -x))
+    g(tc.asarray(1.0))
+    with pytest.raises(ValueError, match="no source that stands alone"):
+        g.export(tmp_path / "f.py")
+    assert not (tmp_path / "f.py").exists()

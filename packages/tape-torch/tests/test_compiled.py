@@ -1,0 +1,51 @@
+"""Compiled functions that are handed to PyTorch's compilers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+import torch
+
+
+def on_torch(values: Any) -> Any:
+    return tc.asarray(np.asarray(values, dtype="float32"), backend="torch", device="cpu")
+
+
+def slope(x: Any) -> Any:
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = tc.sum(tc.tanh(x) * x)
+    return tape.gradient(y, x)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler warns of PyTorch
+def test_torch_compile_gives_what_an_eager_call_gives() -> None:
+    torch.compiler.reset()
+    f = tc.function(compile="torch")(slope)
+    for values in ([0.5, -1.0], [0.25, 2.0]):
+        x = on_torch(values)
+        found = f(x)
+        assert found.backend.name == "torch"
+        assert np.allclose(found.numpy(), slope(x).numpy(), rtol=1e-6)
+    assert f.traces == 1
+
+
+def test_without_a_compiler_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(RuntimeError, match=r"needs a C\+\+ compiler.*install g\+\+ or clang\+\+, or set CXX"):
+        tc.function(compile="torch")(slope)(on_torch([1.0]))
+
+
+def test_what_cannot_be_compiled_is_said() -> None:
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="CUDA device, and the arrays are on cpu"):
+            tc.function(compile="cudagraph")(slope)(on_torch([1.0]))
+    with pytest.raises(ValueError, match="compile must be None, 'torch' or 'cudagraph'"):
+        tc.function(compile="xla")(slope)(on_torch([1.0]))
+    with pytest.raises(ValueError, match="has no compiler"):
+        tc.function(compile="torch")(slope)(tc.asarray(np.ones(2), backend="numpy"))
+    with pytest.raises(ValueError, match="calls random_bits: draw random numbers outside"):
+        tc.function(compile="torch")(lambda x: tc.dropout(x, 0.5))(on_torch([1.0]))
