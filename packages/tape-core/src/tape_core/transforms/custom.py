@@ -174,7 +174,11 @@ def custom_jvp(f: Function) -> Function:
 
 
 def linear_transpose(
-    f: Callable[[list[Tensor]], Sequence[Tensor]], at: Sequence[Tensor], gs: Sequence[Any], watched: Sequence[bool]
+    f: Callable[[list[Tensor]], Sequence[Tensor]],
+    at: Sequence[Tensor],
+    gs: Sequence[Any],
+    watched: Sequence[bool],
+    around: Sequence[Tensor] = (),
 ) -> list[Any]:
     """The transpose of the derivative of `f` at `at`, which is that of a linear `f`, applied to cotangents `gs`.
 
@@ -183,9 +187,10 @@ def linear_transpose(
         at: its argument.
         gs: a cotangent for each of its results, None where nothing flows.
         watched: which of the cotangents of its arguments are wanted; the others are None.
+        around: Tensors that `f` finds around it, whose cotangents come after those of its arguments.
     """
     fresh = [t.__copy__() for t in at]
-    wanted = [t for t, w in zip(fresh, watched, strict=True) if w]
+    wanted = [t for t, w in zip([*fresh, *around], watched, strict=True) if w]
     with GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(wanted)
         outs = f(fresh)
