@@ -213,3 +213,44 @@ def test_gradients_go_through_vmap(f: Callable[..., Any]) -> None:
     assert_bits(found, tc.function(tc.grad(loss, argnums=(0, 1)))(x, s))
     tangents = tc.jvp(tc.vmap(f), (x, s), (tc.cos(x), s))
     assert_close(tc.stack([tc.jvp(f, (a, b), (tc.cos(a), b))[1] for a, b in zip(x, s, strict=True)]), tangents[1])
+
+
+def test_in_vmap_of_vmap_each_example_finds_what_is_around_it() -> None:
+    def each(a: Any, b: Any) -> Any:
+        y = tc.sum(a, axis=0)
+        return tc.while_loop(lambda c: tc.sum(c**2) < 3, lambda c: tc.tanh(c @ W) + 0.5 * y + c * 1.2 + 0.1, b)
+
+    def mapped(x: Any) -> Any:
+        return tc.vmap(lambda a: tc.vmap(lambda b: each(a, b))(a))(x)
+
+    def one_by_one(x: Any) -> Any:
+        return tc.stack([tc.stack([each(a, b) for b in a]) for a in x])
+
+    x = values(2, 4, 3)
+    slope = tc.grad(lambda x: tc.sum(mapped(x) ** 2))
+    assert_close(one_by_one(x), mapped(x))
+    assert_close(tc.grad(lambda x: tc.sum(one_by_one(x) ** 2))(x), slope(x))
+    assert_bits(slope(x), tc.function(slope)(x))
+
+
+def test_complex_values_and_rows_of_a_table() -> None:
+    z = tc.asarray([1 + 2j, 0.5 - 1j])
+    table = values(9, 3)
+
+    def rows(table: Any) -> Any:
+        return tc.scan(lambda c, i: (tc.tanh(c + tc.gather(table, i)), None), table[0], tc.asarray([1, 3, 3]))[0]
+
+    def rows_python(table: Any) -> Any:
+        c = table[0]
+        for i in (1, 3, 3):
+            c = tc.tanh(c + table[i])
+        return c
+
+    for f, python, x in (
+        (lambda z: tc.scan(lambda c, e: (tc.sin(c) * e, None), z, z)[0], lambda z: tc.sin(tc.sin(z) * z[0]) * z[1], z),
+        (rows, rows_python, table),
+    ):
+        slope = tc.grad(lambda x, f=f: tc.real(tc.sum(f(x) ** 2)))
+        expected = tc.grad(lambda x, python=python: tc.real(tc.sum(python(x) ** 2)))(x)
+        assert tc.all(tc.abs(expected - slope(x)) <= 1e-5 * (1 + tc.abs(expected)))
+        assert_bits(slope(x), tc.function(slope)(x))

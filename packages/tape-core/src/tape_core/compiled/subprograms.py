@@ -46,11 +46,10 @@ class SubTrace(Trace):
     def read(self, variable: Variable) -> Any:
         """A Variable is what it is around, in an input of its own: it may be another in each step."""
         if id(variable) not in self.held:
-            now = self.parent.read(variable)
-            if type(now) is not TracedArray:
-                return now
-            own = self.input(now.value, now.backend)
-            self.captured[self, own.id] = now
+            now = own = self.parent.read(variable)
+            if type(now) is TracedArray:
+                own = self.input(now.value, now.backend)
+                self.captured[self, own.id] = now
             self.held[id(variable)] = Held(variable, own, own)
         return super().read(variable)
 
@@ -114,8 +113,15 @@ class SubTrace(Trace):
 
     @property
     def assigned(self) -> list[Variable]:
-        """The Variables that hold something else than at first."""
-        return [held.variable for held in self.held.values() if held.written]
+        """The Variables that hold something else than at first.
+
+        Raises:
+            TracingError: one was made in this call, so that it is no input.
+        """
+        found = [held for held in self.held.values() if held.written]
+        if any([type(held.first) is not TracedArray for held in found]):
+            raise TracingError(f"{self.name} is compiled, and a branch or a loop makes a Variable and assigns to it")
+        return [held.variable for held in found]
 
     def finished(self, results: Sequence[Any], variables: Sequence[Variable]) -> Program:
         """The program; its outputs are the results, and what Variables hold then."""
