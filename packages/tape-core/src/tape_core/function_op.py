@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tape_core.backends.batched import OPEN, Axis, Batched, BatchedArray, lifted
@@ -21,6 +22,35 @@ Pull = Callable[[list[Any], list[bool], list[Tensor]], Sequence[Any]]
 Push = Callable[[list[Any], list[Tensor]], Sequence[Any]]
 
 
+_level: ContextVar[int] = ContextVar("tape_core.level_of_derivative", default=0)
+
+
+@contextmanager
+def asked_on(backend: Backend) -> Iterator[None]:
+    """A context of a derivative that what records on a backend asks for."""
+    token = _level.set(backend.level)
+    try:
+        yield
+    finally:
+        _level.reset(token)
+
+
+def lowered(out: Tensor, g: Any) -> tuple[Tensor, Any]:
+    """A result and its cotangent, of all examples of those vmaps that are inside of what asks for the derivative."""
+    while out.backend.level > _level.get():
+        out, g = out._array.value, None if g is None else _below(g, out._array)
+    return out, g
+
+
+def raised(tangent: Any, out: Tensor) -> Any:
+    """A tangent of what :func:`lowered` gives, as one of the result."""
+    if out.backend.level <= _level.get():
+        return tangent
+    array = out._array
+    below = raised(tangent, array.value)
+    return below if below is None else wrap(BatchedArray(below, array.backend, array.axis), out.backend)
+
+
 class FunctionCall:
     """What a call gave, and the functions that map cotangents of it to those of its inputs, and tangents forward."""
 
@@ -36,10 +66,11 @@ class FunctionCall:
     def cotangents(self, g: Any, out: Any, watched: list[bool]) -> list[Any]:
         """Those of the inputs that are watched, raw where `g` is."""
         gs, outs = _listed(g), _listed(out)
-        if any([isinstance(one, Tensor) for one in gs]):
-            return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
-        outs = [wrap(one, self.backend) for one in outs]
-        found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
+        with asked_on(self.backend):
+            if any([isinstance(one, Tensor) for one in gs]):
+                return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
+            outs = [wrap(one, self.backend) for one in outs]
+            found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
         return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
 
 
@@ -63,7 +94,8 @@ class _FunctionOp(Op):
             return NotImplemented
         _, lift = lifting(plan.backend)
         outs = _listed(lift(rec[at], tuple(rec[at + 1]) if type(rec[at + 1]) is list else rec[at + 1]))
-        found = tuple(call.push(list(rec[slot_at(0)]), outs))
+        with asked_on(plan.backend):
+            found = tuple(call.push(list(rec[slot_at(0)]), outs))
         return found if len(outs) > 1 else found[0]
 
 
@@ -83,7 +115,7 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
         with _again(axis):
             found = call.pull(above(gs, call.outs), watched, above(outs, call.outs))
-            return [None if d is None else _below(dense(d), a) for d, a in zip(found, arrays, strict=True)]
+            return [None if d is None else _below(d, a) for d, a in zip(found, arrays, strict=True)]
 
     def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
         assert call.push is not None
@@ -100,19 +132,20 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
                 for t, out in zip(found, call.outs, strict=True)
             ]
 
-    def _below(d: Tensor, array: Any) -> Tensor:
-        """A cotangent of what an input has below: summed over the examples that share it."""
-        from tape_core.ops.statistical import sum as total
-
-        own = lifted(_lowered(d, backend), backend)._array
-        if array.axis is not None:
-            return spread(own, array.axis.size)
-        return own.value if own.axis is None else total(own.value, axis=0)
-
     forward = push if call.push else None
     found = recorded_as_one([a.value for a in arrays], [o.value for o in call.outs], pull, forward, call.name)
     outs = tuple([BatchedArray(o, backend, out.axis) for o, out in zip(found, call.outs, strict=True)])
     return outs if len(outs) > 1 else outs[0]
+
+
+def _below(d: Any, array: BatchedArray) -> Tensor:
+    """A cotangent of what an array has below: summed over the examples that share it."""
+    from tape_core.ops.statistical import sum as total
+
+    own = lifted(_lowered(dense(d), array.backend), array.backend)._array
+    if array.axis is not None:
+        return spread(own, array.axis.size)
+    return own.value if own.axis is None else total(own.value, axis=0)  # type: ignore[no-any-return]
 
 
 def _lowered(tensor: Tensor, backend: Backend) -> Tensor:

@@ -20,8 +20,8 @@ from tape_core.compiled.source import Source
 from tape_core.compiled.trace import Held, Trace
 from tape_core.ops.creation import asarray
 from tape_core.tensor import Tensor, wrap
-from tape_core.transforms.closures import is_noted, refuse_assignment
-from tape_core.variable import Variable
+from tape_core.transforms.closures import is_noted
+from tape_core.variable import Variable, check_assignable
 
 Tensors = list[Any]
 Layers = tuple[tuple[Any, Any], ...]
@@ -193,7 +193,7 @@ class Flow:
         """Call it, as an instruction of the trace: arrays of these backends. Variables are assigned."""
         variables = self.parts[-1].variables
         for variable in variables:
-            refuse_assignment(variable, self.__name__)
+            check_assignable(variable)
         backends = [*backends, *[variable.backend for variable in variables]]
         if not backends:
             return []

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from threading import Lock
 from typing import Any
 
-from tape_core.backends.batched import BatchedArray
-from tape_core.backends.traced import value_of
-from tape_core.recording import ACTIVE
-from tape_core.tensor import Tensor, own_slots
-from tape_core.transforms.calls import reading
+from tape_core.backends.batched import detached
+from tape_core.plan import Part
+from tape_core.recording import ACTIVE, ASSIGNING
+from tape_core.rules import slot_at
+from tape_core.tensor import Tensor, wrap
+from tape_core.transforms.calls import Readers, reading
 from tape_core.variable import Variable
-
-_array: Any = Tensor.__dict__["_array"]  # the slot, which `_Noting` hides
 
 
 class Closure:
@@ -26,107 +23,75 @@ class Closure:
         variables: Variables with a derivative.
     """
 
-    def __init__(self, keys: frozenset[int]) -> None:
-        self.around = _closure.get()
-        self.keys = keys
+    def __init__(self) -> None:
         self.tensors: list[Tensor] = []
         self.variables: list[Variable] = []
-        self._seen: dict[int, Tensor] = {}  # by the id of their slots; what keeps those
-        self._before: dict[int, tuple[Variable, Any]] = {}  # what Variables held that were assigned
+        self._found: dict[int, Tensor] = {}  # by the id of their slots; what keeps those
 
-    def read(self, tensor: Tensor) -> None:
-        """A Tensor is read."""
-        if self.around is not None:
-            self.around.read(tensor)
-        if id(tensor._slots) in self._seen or type(tensor) is Variable:
+    def note(self, array: Any, slots: dict[int, int], backend: Any) -> None:
+        """A value has been computed with, which has these slots; below a vmap, too, if it is the same there."""
+        known = self._found.get(id(slots))
+        if known is None or backend.height < known.backend.height:
+            self._found[id(slots)] = wrap(detached(array), backend, slots)
+
+
+class Capture:
+    """Where a tape or an accumulator was, under its key: what would be recorded there is noted.
+
+    What is computed gets no slot, so only values from around the function come here.
+    """
+
+    __slots__ = ("_closure", "_key", "_parts")
+
+    _forward = _complex = True  # its records say all
+    _masked = _sparse = False
+
+    def __init__(self, key: int, closure: Closure) -> None:
+        self._key = key
+        self._closure = closure
+        self._parts: list[dict[int, int]] = []  # the slots of an op's several results
+
+    @property
+    def _records(self) -> Any:
+        return self
+
+    def _on_read(self, variable: Variable) -> None:
+        """Variables are another's matter."""
+
+    def _meet(self, op: Any, backend: Any, out: Any) -> None:
+        """Before a record."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, slot: Any) -> None:
+        """What recorded a slot: it is not known here."""
+
+    def append(self, rec: tuple[Any, ...]) -> None:
+        """An op has computed with what the recorder knows."""
+        plan = rec[0]
+        if type(plan) is Part:
+            del self._parts[plan.k][self._key]
             return
-        if self._knows(tensor):
-            self.tensors.append(tensor)
-            self._seen[id(own_slots(tensor))] = tensor
-            while type(array := _array.__get__(tensor)) is BatchedArray:
-                tensor = array.value  # what is below is this one's matter
-                self._seen[id(own_slots(tensor))] = tensor
+        end = slot_at(plan.n)
+        if type(rec[end + 1]) is list:
+            self._parts = rec[end + 1]
+        else:
+            del rec[end + 1][self._key]
+        inputs = zip(*rec[2:5], strict=True) if plan.op.sequence else [rec[k : k + 3] for k in range(2, end, 3)]
+        for slot, array, slots in inputs:
+            if slot is not None:
+                self._closure.note(array, slots, plan.backend)
 
-    def _knows(self, tensor: Tensor) -> bool:
-        while self.keys.isdisjoint(tensor._slots):
-            array = _array.__get__(tensor)
-            if type(array) is not BatchedArray:
-                return False
-            tensor = array.value
-        return True
 
-    def written(self, variable: Variable) -> None:
-        """A Variable is about to be assigned."""
-        if self.around is not None:
-            self.around.written(variable)
-        if id(variable) not in self._before and hasattr(variable, "_slots"):
-            self._before[id(variable)] = variable, value_of(variable._array)
-
-    def finish(self, variables: Iterable[Variable], what: str) -> None:
-        """Settle what was found.
-
-        Raises:
-            RuntimeError: a Variable is another than before.
-        """
-        for variable, before in self._before.values():
-            if value_of(variable._array) is not before:
-                raise _refused(variable, what)
-        self.variables = [v for v in variables if v.dtype.inexact]
-        known = {id(v._slots) for v in self.variables}
-        self.tensors = [t for t in self.tensors if id(t._slots) not in known and t.dtype.inexact]
+def is_recorded() -> bool:
+    """Whether anything records that needs a derivative."""
+    return any([type(recorder) not in (Readers, Capture) for recorder in ACTIVE.get()])
 
 
 def is_noted() -> bool:
     """Whether a function is looked at here, which is run again for its derivative."""
-    return _closure.get() is not None
-
-
-def refuse_assignment(variable: Variable, what: str) -> None:
-    """For an assignment that is about to be made: it must not be where a closure is noted.
-
-    Raises:
-        RuntimeError: it is.
-    """
-    if _closure.get() is not None:
-        raise _refused(variable, what)
-
-
-def _refused(variable: Variable, what: str) -> RuntimeError:
-    return RuntimeError(
-        f"{what}: the function assigns to {variable.name or 'a Variable'} of shape {variable.shape} where a tape or "
-        f"accumulator records, and would do so again for the derivative; return the new value as part of the result or "
-        f"of the carry, and assign it afterwards"
-    )
-
-
-_closure: ContextVar[Closure | None] = ContextVar("tape_core.closure", default=None)
-
-
-def _get_array(self: Tensor) -> Any:
-    if (closure := _closure.get()) is not None:
-        closure.read(self)
-    return _array.__get__(self)
-
-
-def _set_array(self: Tensor, array: Any) -> None:
-    if (closure := _closure.get()) is not None and type(self) is Variable:
-        closure.written(self)
-    _array.__set__(self, array)
-
-
-_lock = Lock()
-_open = 0
-
-
-def _note(change: int) -> None:
-    """While any function is looked at, in any thread, Tensors say that they are read."""
-    global _open
-    with _lock:
-        _open += change
-        if change == 1 and _open == 1:
-            type.__setattr__(Tensor, "_array", property(_get_array, _set_array))
-        elif _open == 0:
-            type.__setattr__(Tensor, "_array", _array)
+    return ASSIGNING.get() is not None
 
 
 @contextmanager
@@ -136,13 +101,26 @@ def closure_of(what: str) -> Iterator[Closure]:
     Raises:
         RuntimeError: a Variable is assigned in it.
     """
-    closure = Closure(frozenset([recorder._key for recorder in ACTIVE.get()]))
-    token = _closure.set(closure)
-    _note(1)
+
+    def refuse(variable: Variable) -> None:
+        raise RuntimeError(
+            f"{what}: the function assigns to {variable.name or 'a Variable'} of shape {variable.shape} where a tape "
+            f"or accumulator records, and would do so again for the derivative; return the new value as part of the "
+            f"result or of the carry, and assign it afterwards"
+        )
+
+    closure = Closure()
+    captures = [Capture(recorder._key, closure) for recorder in ACTIVE.get()]
+    assigning = ASSIGNING.set(refuse)
     try:
         with reading(alone=True) as readers:
-            yield closure
+            token = ACTIVE.set((readers, *captures))
+            try:
+                yield closure
+            finally:
+                ACTIVE.reset(token)
     finally:
-        _note(-1)
-        _closure.reset(token)
-    closure.finish(readers.found, what)
+        ASSIGNING.reset(assigning)
+    closure.variables = [v for v in readers.found if v.dtype.inexact]
+    known = {id(v._slots) for v in closure.variables}
+    closure.tensors = [t for s, t in closure._found.items() if s not in known]

@@ -14,15 +14,14 @@ from typing import Any
 from tape_core import random
 from tape_core.backends.traced import TRACE
 from tape_core.forward import ForwardAccumulator
-from tape_core.function_op import recorded_as_one
+from tape_core.function_op import lowered, raised, recorded_as_one
 from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
-from tape_core.recording import ACTIVE
 from tape_core.tensor import Tensor
-from tape_core.transforms.calls import Readers, standing_for
-from tape_core.transforms.closures import Closure, closure_of
-from tape_core.transforms.custom import linear_transpose
+from tape_core.transforms.calls import standing_for
+from tape_core.transforms.closures import Closure, closure_of, is_recorded
+from tape_core.transforms.custom import apart, linear_transpose
 
 Tensors = list[Any]
 Step = Callable[[Tensors, Tensors], tuple[Tensors, Tensors]]  # what is carried and an element, to the same
@@ -93,7 +92,7 @@ def _stacked(rows: list[Tensors], like: Tensors, reverse: bool) -> Tensors:
 
 def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
     """What the first branch gives where the predicate, a scalar, holds, else the second."""
-    if not _recorded():
+    if not is_recorded():
         return _run_cond(predicate, branches, operands)
     draws = _Draws()
 
@@ -170,7 +169,7 @@ def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, revers
 def _loop(
     what: str, run: Callable[..., Any], step: Step, carry: Tensors, xs: Tensors, reverse: bool
 ) -> tuple[Tensors, Tensors]:
-    if not _recorded():
+    if not is_recorded():
         carry, ys, _ = run(step, carry, xs, False)
         return carry, ys
     draws = _Draws()
@@ -289,12 +288,15 @@ class _Again:
 
     def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any]) -> Tensors:
         """The tangents of the results, for tangents of the inputs or None."""
-        at = [t.__copy__() for t in [*[arguments[k] for k in self.places], *self.read]]
-        pairs = [(x, t) for x, t in zip([*at, *self.tensors], ts, strict=True) if t is not None]
-        with ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs]) as accumulator:
+        at = [apart(arguments[k]) for k in self.places] + [apart(t) for t in self.read]
+        n = len(at)
+        around = [(x, t) for x, t in zip(self.tensors, ts[n:], strict=True) if t is not None]
+        own = [(x, t) for x, t in zip(at, ts[:n], strict=True) if t is not None]
+        with _accumulator(own) as by_own, _accumulator(around) as by_others:
             outs = self._at(f, arguments, at)
-        found: Tensors = accumulator.jvp(outs, unconnected_gradients="zero")
-        return found
+        found: Tensors = by_own.jvp(outs)
+        others = [raised(by_others.jvp(lowered(out, None)[0]), out) for out in outs]
+        return [_sum(out, a, b) for out, a, b in zip(outs, found, others, strict=True)]
 
 
 class _Draws:
@@ -357,9 +359,15 @@ def _zero_beside(tensors: Tensors) -> Tensor:
     return asarray(0, backend=tensors[0].backend.root, device=tensors[0].device)
 
 
-def _recorded() -> bool:
-    """Whether anything records that needs a derivative."""
-    return any([type(recorder) is not Readers for recorder in ACTIVE.get()])
+def _accumulator(pairs: Sequence[tuple[Tensor, Any]]) -> ForwardAccumulator:
+    return ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs])
+
+
+def _sum(out: Tensor, a: Any, b: Any) -> Any:
+    """The sum of two tangents of a result, each of which may be none."""
+    if a is None and b is None:
+        return zeros_like(stop_gradient(out))
+    return b if a is None else a if b is None else a + b
 
 
 def _inexact(tensors: Tensors) -> list[int]:
