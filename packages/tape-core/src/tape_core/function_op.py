@@ -35,20 +35,42 @@ def asked_on(backend: Backend) -> Iterator[None]:
         _level.reset(token)
 
 
-def lowered(out: Tensor, g: Any) -> tuple[Tensor, Any]:
-    """A result and its cotangent, of all examples of those vmaps that are inside of what asks for the derivative."""
-    while out.backend.level > _level.get():
-        out, g = out._array.value, None if g is None else _below(g, out._array)
+def asked_level() -> int:
+    """The level of the backend on which something asks for the derivative that is being computed."""
+    return _level.get()
+
+
+def below(tensor: Tensor, level: int | None) -> Tensor:
+    """A Tensor as it is on a level: there it is of all examples of the vmaps above."""
+    while level is not None and tensor.backend.level > level:
+        tensor = tensor._array.value
+    return tensor
+
+
+def lowered(out: Tensor, g: Tensor, level: int | None) -> tuple[Tensor, Tensor]:
+    """A result and its cotangent, as they are on a level."""
+    while level is not None and out.backend.level > level:
+        array = out._array
+        out, g = array.value, _below(g, array, getattr(g._array, "axis", None))
     return out, g
 
 
-def raised(tangent: Any, out: Tensor) -> Any:
-    """A tangent of what :func:`lowered` gives, as one of the result."""
-    if out.backend.level <= _level.get():
-        return tangent
-    array = out._array
-    below = raised(tangent, array.value)
-    return below if below is None else wrap(BatchedArray(below, array.backend, array.axis), out.backend)
+def lowered_tangent(x: Tensor, t: Tensor, level: int) -> tuple[Tensor, Tensor]:
+    """A value and its tangent, as they are on a level."""
+    while x.backend.level > level:
+        array = x._array
+        own = lifted(lower(t, array.backend), array.backend)._array
+        x, t = array.value, own.value if array.axis is None else spread(own, array.axis.size)
+    return x, lower(t, x.backend)
+
+
+def raised(derivative: Any, x: Tensor, level: int | None) -> Any:
+    """A derivative that is as :func:`below` gives a value, as one of the value."""
+    if derivative is None or level is None or x.backend.level <= level:
+        return derivative
+    array = x._array
+    value = raised(derivative, array.value, level)
+    return wrap(BatchedArray(value, array.backend, array.axis), x.backend)
 
 
 class FunctionCall:
@@ -115,14 +137,13 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
         with _again(axis):
             found = call.pull(above(gs, call.outs), watched, above(outs, call.outs))
-            return [None if d is None else _below(d, a) for d, a in zip(found, arrays, strict=True)]
+            return [None if d is None else _below(d, a, axis) for d, a in zip(found, arrays, strict=True)]
 
     def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
         assert call.push is not None
         with _again(axis):
             found = [
-                lifted(_lowered(t, backend), backend)._array
-                for t in call.push(above(ts, arrays), above(outs, call.outs))
+                lifted(lower(t, backend), backend)._array for t in call.push(above(ts, arrays), above(outs, call.outs))
             ]
             for t, out in zip(found, call.outs, strict=True):
                 if t.axis is not None and out.axis is None:
@@ -138,17 +159,20 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     return outs if len(outs) > 1 else outs[0]
 
 
-def _below(d: Any, array: BatchedArray) -> Tensor:
-    """A cotangent of what an array has below: summed over the examples that share it."""
+def _below(d: Any, array: BatchedArray, axis: Axis | None) -> Tensor:
+    """A cotangent of what an array has below: summed over the examples of the axis that share it."""
     from tape_core.ops.statistical import sum as total
 
-    own = lifted(_lowered(dense(d), array.backend), array.backend)._array
+    own = lifted(lower(dense(d), array.backend), array.backend)._array
     if array.axis is not None:
         return spread(own, array.axis.size)
-    return own.value if own.axis is None else total(own.value, axis=0)  # type: ignore[no-any-return]
+    if own.axis is None:
+        return own.value  # type: ignore[no-any-return]
+    # With the axis of another vmap it is what is below, and all examples of that.
+    return total(own.value, axis=0) if own.axis is axis else d
 
 
-def _lowered(tensor: Tensor, backend: Backend) -> Tensor:
+def lower(tensor: Tensor, backend: Backend) -> Tensor:
     """A Tensor on a backend above, where all examples share it, as one of `backend`."""
     while tensor.backend.level > backend.level and tensor._array.axis is None:
         tensor = tensor._array.value

@@ -10,7 +10,7 @@ from typing import Any
 from tape_core import pytree
 from tape_core.backends.batched import BatchedArray
 from tape_core.cotangents import conj
-from tape_core.function_op import lowered
+from tape_core.function_op import below, lowered, raised
 from tape_core.indexed_slices import dense
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import stop_gradient
@@ -181,6 +181,7 @@ def linear_transpose(
     gs: Sequence[Any],
     watched: Sequence[bool],
     around: Sequence[Tensor] = (),
+    level: int | None = None,
 ) -> list[Any]:
     """The transpose of the derivative of `f` at `at`, which is that of a linear `f`, applied to cotangents `gs`.
 
@@ -190,29 +191,20 @@ def linear_transpose(
         gs: a cotangent for each of its results, None where nothing flows.
         watched: which of the cotangents of its arguments are wanted; the others are None.
         around: Tensors that `f` finds around it, whose cotangents come after those of its arguments.
+        level: of the backend on which the derivative is asked for; None for that of the function.
     """
     fresh = [apart(t) for t in at]
-    n = len(fresh)
-    own = [t for t, w in zip(fresh, watched[:n], strict=True) if w]
-    others = [t for t, w in zip(around, watched[n:], strict=True) if w]
-    with GradientTape(watch_accessed_variables=False, persistent=bool(others)) as tape:
-        tape.watch([own, others])
+    # Where the derivative is asked for below vmaps that the function is in, the tape knows values as they are there.
+    known = [below(t, level) for t in [*fresh, *around]]
+    wanted = [t for t, w in zip(known, watched, strict=True) if w]
+    with GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(wanted)
         outs = f(fresh)
-    used = [(out, g) for out, g in zip(outs, gs, strict=True) if g is not None]
-
-    def gradient(pairs: list[tuple[Tensor, Any]], sources: list[Tensor]) -> list[Any]:
-        # The tape conjugates, a transpose does not.
-        found = tape.gradient([out for out, _ in pairs], sources, output_gradients=[conj(g) for _, g in pairs])
-        return [None if d is None else conj(dense(d)) for d in found]
-
-    # What is around is known where the derivative is asked for: perhaps below the vmaps that the function is in.
-    below = [lowered(out, g) for out, g in used] if others else used
-    if all([low is out for (low, _), (out, _) in zip(below, used, strict=True)]):
-        found = gradient(used, [*own, *others])
-    else:
-        found = [*gradient(used, own), *gradient(below, others)]
-    each = iter(found)
-    return [next(each) if w else None for w in watched]
+    used = [lowered(out, g, level) for out, g in zip(outs, gs, strict=True) if g is not None]
+    # The tape conjugates, a transpose does not.
+    found = tape.gradient([out for out, _ in used], wanted, output_gradients=[conj(g) for _, g in used])
+    each = iter([None if d is None else conj(dense(d)) for d in found])
+    return [raised(next(each), t, level) if w else None for t, w in zip([*fresh, *around], watched, strict=True)]
 
 
 def apart(tensor: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 from tape_core import random
 from tape_core.backends.traced import TRACE
 from tape_core.forward import ForwardAccumulator
-from tape_core.function_op import lowered, raised, recorded_as_one
+from tape_core.function_op import asked_level, below, lowered_tangent, raised, recorded_as_one
 from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
@@ -111,6 +111,7 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
     flowing = _inexact(outs)
 
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
+        level = asked_level()
         given = [k for k, g in zip(flowing, gs, strict=True) if g is not None]
 
         def results(branch: Branch, values: Tensors) -> Tensors:
@@ -125,6 +126,7 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
                         values[: len(operands)],
                         values[len(operands) :],
                         watched,
+                        level,
                     )
                 return [d for d, w in zip(found, watched, strict=True) if w]
 
@@ -135,10 +137,14 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
         return [next(found) if w else None for w in watched]
 
     def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
+        level = asked_level()
+
         def forward(branch: Branch) -> Branch:
             def run(values: Tensors) -> Tensors:
                 with draws.replayed(zero):
-                    return again.pushed(lambda values: [t for t in branch(values) if t.dtype.inexact], values, ts)
+                    return again.pushed(
+                        lambda values: [t for t in branch(values) if t.dtype.inexact], values, ts, level
+                    )
 
             return run
 
@@ -202,6 +208,7 @@ def _loop(
         return [*stacks, *xs, numbers]
 
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
+        level = asked_level()
         gys, gsaved = gs[m : m + len(given)], gs[m + len(given) :]
         by_step = [g for g in [*gys, *gsaved] if g is not None]
         # A step must give on what comes to its carry; what comes to elements and to the closure, where it is wanted.
@@ -214,7 +221,7 @@ def _loop(
             each = iter(row[n + len(xs) + 1 :])
             cotangents = [*totals[:m], *[None if g is None else next(each) for g in gys]]
             with draws.replayed(number):
-                found = again.transposed(results, values, cotangents, wanted)
+                found = again.transposed(results, values, cotangents, wanted, level)
             new = [d if g is None else d + next(each) for d, g in zip(found[:m], gsaved, strict=True)]
             new += [t + found[k] for t, k in zip(totals[m:], around, strict=True)]
             return new, [found[k] for k in elements]
@@ -226,6 +233,7 @@ def _loop(
         return [found[k] if w else None for k, w in enumerate(watched)]
 
     def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
+        level = asked_level()
         moving = [k for k in range(m, len(again.places)) if ts[k] is not None]
 
         def forward(tangents: Tensors, row: Tensors) -> tuple[Tensors, Tensors]:
@@ -234,7 +242,7 @@ def _loop(
             for k, t in zip(moving, row[n + len(xs) + 1 :], strict=True):
                 own[k] = t
             with draws.replayed(number):
-                found = again.pushed(results, values, own)
+                found = again.pushed(results, values, own, level)
             return found[:m], [*found[m:], *tangents]
 
         start = [_zeros_like(carry[k]) if t is None else t for k, t in zip(carried, ts[:m], strict=True)]
@@ -277,26 +285,26 @@ class _Again:
         with standing_for(self.variables, given[n:]):
             return f(arguments)
 
-    def transposed(self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool]) -> Tensors:
+    def transposed(
+        self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], level: int
+    ) -> Tensors:
         """The cotangents of those inputs that are wanted, None for others, for cotangents of the results."""
         at = [*[arguments[k] for k in self.places], *self.read]
-        found = linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.tensors)
+        found = linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.tensors, level)
         return [
             _zeros_like(x) if w and d is None else d
             for d, w, x in zip(found, wanted, [*at, *self.tensors], strict=True)
         ]
 
-    def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any]) -> Tensors:
+    def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any], level: int) -> Tensors:
         """The tangents of the results, for tangents of the inputs or None."""
-        at = [apart(arguments[k]) for k in self.places] + [apart(t) for t in self.read]
-        n = len(at)
-        around = [(x, t) for x, t in zip(self.tensors, ts[n:], strict=True) if t is not None]
-        own = [(x, t) for x, t in zip(at, ts[:n], strict=True) if t is not None]
-        with _accumulator(own) as by_own, _accumulator(around) as by_others:
+        at = [apart(t) for t in [*[arguments[k] for k in self.places], *self.read]]
+        known = zip([*at, *self.tensors], ts, strict=True)
+        pairs = [lowered_tangent(x, t, level) for x, t in known if t is not None]
+        with ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs]) as accumulator:
             outs = self._at(f, arguments, at)
-        found: Tensors = by_own.jvp(outs)
-        others = [raised(by_others.jvp(lowered(out, None)[0]), out) for out in outs]
-        return [_sum(out, a, b) for out, a, b in zip(outs, found, others, strict=True)]
+        found = accumulator.jvp([below(out, level) for out in outs], unconnected_gradients="zero")
+        return [raised(t, out, level) for t, out in zip(found, outs, strict=True)]
 
 
 class _Draws:
@@ -357,17 +365,6 @@ def _zero_beside(tensors: Tensors) -> Tensor:
     if not tensors:
         return asarray(0)
     return asarray(0, backend=tensors[0].backend.root, device=tensors[0].device)
-
-
-def _accumulator(pairs: Sequence[tuple[Tensor, Any]]) -> ForwardAccumulator:
-    return ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs])
-
-
-def _sum(out: Tensor, a: Any, b: Any) -> Any:
-    """The sum of two tangents of a result, each of which may be none."""
-    if a is None and b is None:
-        return zeros_like(stop_gradient(out))
-    return b if a is None else a if b is None else a + b
 
 
 def _inexact(tensors: Tensors) -> list[int]:
