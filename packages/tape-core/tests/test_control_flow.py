@@ -254,3 +254,67 @@ def test_complex_values_and_rows_of_a_table() -> None:
         expected = tc.grad(lambda x, python=python: tc.real(tc.sum(python(x) ** 2)))(x)
         assert tc.all(tc.abs(expected - slope(x)) <= 1e-5 * (1 + tc.abs(expected)))
         assert_bits(slope(x), tc.function(slope)(x))
+
+
+def examples_beside_all_of_them(x: Any, scan: Callable[..., Any]) -> Any:
+    """The functions find around them an example, what it is an example of, and what is computed from either."""
+
+    def each(q: Any) -> Any:
+        def step(c: Any, k: Any) -> Any:
+            return tc.tanh(c * k + q * tc.sum(x, axis=0)) + tc.sum(x * 2) * 0.1 * q, tc.sum(q * x)
+
+        c, sums = scan(step, tc.ones(3, dtype="float64"), x)
+        return tc.sum(c**2) + tc.sum(sums)
+
+    return tc.sum(tc.vmap(each)(x) ** 2)
+
+
+def derivatives_inside_and_outside(s: Any, scan: Callable[..., Any]) -> Any:
+    """What the functions find around them has derivatives for each example, and for all."""
+    x = values(4, 3) * 0.5
+
+    def each(q: Any) -> Any:
+        def inner(t: Any) -> Any:
+            return tc.sum(scan(lambda c, k: (tc.sin(c * k + q * t) * s + tc.sum(t * 2 * q), k), q, x)[0])
+
+        return tc.grad(inner)(s) + tc.jvp(inner, (s,), (s * 2,))[1]
+
+    return tc.sum(tc.vmap(each)(x) ** 2)
+
+
+def scan_python(step: Callable[..., Any], c: Any, xs: Any) -> Any:
+    rows = []
+    for x in xs:
+        c, y = step(c, x)
+        rows.append(y)
+    return c, tc.stack(rows)
+
+
+@pytest.mark.parametrize(
+    ("f", "at"),
+    [(examples_beside_all_of_them, values(4, 3) * 0.5), (derivatives_inside_and_outside, values()[()] + 0.7)],
+    ids=["examples beside all", "inside and outside"],
+)
+@pytest.mark.parametrize("derivative", ["gradient", "forward", "jacrev of gradient"])
+def test_what_is_around_a_loop_is_known_inside_and_outside_of_vmap(
+    f: Callable[..., Any], at: tc.Tensor, derivative: str
+) -> None:
+    of = {
+        "gradient": tc.grad,
+        "forward": lambda f: lambda x: tc.jvp(f, (x,), (tc.cos(x),))[1],
+        "jacrev of gradient": lambda f: tc.jacrev(tc.grad(f)),
+    }[derivative]
+    found = of(lambda x: f(x, tc.scan))(at)
+    assert_close(of(lambda x: f(x, scan_python))(at), found)
+    assert_bits(found, tc.function(of(lambda x: f(x, tc.scan)))(at))
+
+
+def test_what_is_made_inside_is_not_known_to_tapes_around() -> None:
+    kept: list[Any] = []
+    x = tc.asarray(0.7)
+    with tc.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = tc.sin(x)
+        last, _ = tc.scan(lambda c, _: (kept.append(c * y) or c * y, None), tc.asarray(1.0), length=2)
+    assert tc.abs(tape.gradient(last, x) - 2 * tc.sin(x) * tc.cos(x)) < 1e-6
+    assert tape.gradient(kept[0], x) is None

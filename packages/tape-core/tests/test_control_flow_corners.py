@@ -277,6 +277,18 @@ def test_an_assignment_inside_that_a_derivative_would_repeat_is_refused() -> Non
         tc.function(tc.grad(f))(tc.ones(3))
 
 
+def test_an_assignment_is_refused_before_anything_is_written() -> None:
+    v = tc.Variable(tc.zeros(3))
+
+    def f(x: Any) -> Any:
+        return tc.sum(tc.scan(lambda c, e: (v.assign_add(e) * c, None), tc.ones(3), x)[0])
+
+    for assigning in (tc.grad(f), tc.function(tc.grad(f))):
+        with pytest.raises(RuntimeError, match="the function assigns to a Variable of shape"):
+            assigning(tc.ones((2, 3)))
+        assert v.tolist() == [0.0, 0.0, 0.0]
+
+
 def test_branches_and_loops_assign_variables() -> None:
     v, n = tc.Variable(0.0), tc.Variable(1.0)
 

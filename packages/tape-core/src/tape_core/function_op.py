@@ -52,7 +52,7 @@ def lowered(out: Tensor, g: Tensor, level: int | None) -> tuple[Tensor, Tensor]:
     while level is not None and out.backend.level > level:
         array = out._array
         out, g = array.value, _below(g, array, getattr(g._array, "axis", None))
-    return out, g
+    return out, g if level is None else lower(g, out.backend)
 
 
 def lowered_tangent(x: Tensor, t: Tensor, level: int) -> tuple[Tensor, Tensor]:
