@@ -94,3 +94,24 @@ def test_sparse_gradients_and_averages() -> None:
         return [*losses, table.tolist(), average.state_dict()["table"].tolist()]
 
     assert run(True) == run(False)
+
+
+def test_a_layer_that_is_built_inside_a_loop_trains_compiled_as_it_does_eagerly() -> None:
+    def losses(*, compiled: bool) -> list[float]:
+        tc.set_seed(0)
+        cell, optimizer = nn.Dense(4, activation="tanh"), nn.Adam(0.1)
+
+        def step(xs: Any) -> Any:
+            with tc.GradientTape() as tape:
+                last, _ = tc.scan(lambda h, x: (cell(tc.concat([h, x])[None])[0], None), tc.zeros(4), xs)
+                loss = tc.sum((last - 1) ** 2)
+            variables = cell.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            return loss
+
+        run = tc.function(step) if compiled else step
+        return [run(tc.ones((3, 2))).item() for _ in range(4)]
+
+    found = losses(compiled=True)
+    assert found == losses(compiled=False)
+    assert found[-1] < found[0] / 2

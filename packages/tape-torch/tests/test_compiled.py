@@ -49,3 +49,19 @@ def test_what_cannot_be_compiled_is_said() -> None:
         tc.function(compile="torch")(slope)(tc.asarray(np.ones(2), backend="numpy"))
     with pytest.raises(ValueError, match="calls random_bits: draw random numbers outside"):
         tc.function(compile="torch")(lambda x: tc.dropout(x, 0.5))(on_torch([1.0]))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler warns of PyTorch
+def test_torch_compile_takes_loops_of_one_length_and_refuses_decisions() -> None:
+    torch.compiler.reset()
+    x = on_torch([[0.5, -1.0], [0.25, 2.0]])
+
+    def total(x: Any) -> Any:
+        return tc.sum(tc.scan(lambda h, e: (tc.tanh(h + e), h), tc.zeros(2, backend="torch"), x)[1])
+
+    f = tc.function(compile="torch")(tc.grad(total))
+    assert np.allclose(f(x).numpy(), tc.grad(total)(x).numpy(), rtol=1e-6)
+    with pytest.raises(ValueError, match="cond decide by values: leave out compile"):
+        tc.function(compile="torch")(lambda x: tc.map(lambda e: tc.cond(e[0] > 0, tc.sin, tc.cos, e), x))(x)
+    with pytest.raises(ValueError, match="while_loop decide by values"):
+        tc.function(compile="torch")(lambda x: tc.while_loop(lambda y: tc.sum(y) < 9, lambda y: y + 1, x))(x)

@@ -13,9 +13,7 @@ import math as _math
 from tape_core import extend, fft, linalg, special, testing
 from tape_core._version import __version__
 from tape_core.backends.selection import get_backend, set_backend, use_backend
-from tape_core.compiled.control import cond, while_loop
 from tape_core.compiled.function import function
-from tape_core.compiled.loops import map, scan
 from tape_core.dtypes import (
     DType,
     bfloat16,
@@ -200,6 +198,7 @@ from tape_core.random import Generator, default_rng, set_seed
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor
 from tape_core.transforms.checkpoint import checkpoint
+from tape_core.transforms.control_flow import cond, map, scan, while_loop
 from tape_core.transforms.custom import custom_gradient, custom_jvp
 from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
 from tape_core.transforms.implicit import custom_root, fixed_point

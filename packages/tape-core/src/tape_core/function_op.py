@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tape_core.backends.batched import OPEN, Axis, Batched, BatchedArray, lifted
@@ -21,6 +22,57 @@ Pull = Callable[[list[Any], list[bool], list[Tensor]], Sequence[Any]]
 Push = Callable[[list[Any], list[Tensor]], Sequence[Any]]
 
 
+_level: ContextVar[int] = ContextVar("tape_core.level_of_derivative", default=0)
+
+
+@contextmanager
+def asked_on(backend: Backend) -> Iterator[None]:
+    """A context of a derivative that what records on a backend asks for."""
+    token = _level.set(backend.level)
+    try:
+        yield
+    finally:
+        _level.reset(token)
+
+
+def asked_level() -> int:
+    """The level of the backend on which something asks for the derivative that is being computed."""
+    return _level.get()
+
+
+def below(tensor: Tensor, level: int | None) -> Tensor:
+    """A Tensor as it is on a level: there it is of all examples of the vmaps above."""
+    while level is not None and tensor.backend.level > level:
+        tensor = tensor._array.value
+    return tensor
+
+
+def lowered(out: Tensor, g: Tensor, level: int | None) -> tuple[Tensor, Tensor]:
+    """A result and its cotangent, as they are on a level."""
+    while level is not None and out.backend.level > level:
+        array = out._array
+        out, g = array.value, _below(g, array, getattr(g._array, "axis", None))
+    return out, g if level is None else lower(g, out.backend)
+
+
+def lowered_tangent(x: Tensor, t: Tensor, level: int) -> tuple[Tensor, Tensor]:
+    """A value and its tangent, as they are on a level."""
+    while x.backend.level > level:
+        array = x._array
+        own = lifted(lower(t, array.backend), array.backend)._array
+        x, t = array.value, own.value if array.axis is None else spread(own, array.axis.size)
+    return x, lower(t, x.backend)
+
+
+def raised(derivative: Any, x: Tensor, level: int | None) -> Any:
+    """A derivative that is as :func:`below` gives a value, as one of the value."""
+    if derivative is None or level is None or x.backend.level <= level:
+        return derivative
+    array = x._array
+    value = raised(derivative, array.value, level)
+    return wrap(BatchedArray(value, array.backend, array.axis), x.backend)
+
+
 class FunctionCall:
     """What a call gave, and the functions that map cotangents of it to those of its inputs, and tangents forward."""
 
@@ -36,10 +88,11 @@ class FunctionCall:
     def cotangents(self, g: Any, out: Any, watched: list[bool]) -> list[Any]:
         """Those of the inputs that are watched, raw where `g` is."""
         gs, outs = _listed(g), _listed(out)
-        if any([isinstance(one, Tensor) for one in gs]):
-            return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
-        outs = [wrap(one, self.backend) for one in outs]
-        found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
+        with asked_on(self.backend):
+            if any([isinstance(one, Tensor) for one in gs]):
+                return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
+            outs = [wrap(one, self.backend) for one in outs]
+            found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
         return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
 
 
@@ -63,7 +116,8 @@ class _FunctionOp(Op):
             return NotImplemented
         _, lift = lifting(plan.backend)
         outs = _listed(lift(rec[at], tuple(rec[at + 1]) if type(rec[at + 1]) is list else rec[at + 1]))
-        found = tuple(call.push(list(rec[slot_at(0)]), outs))
+        with asked_on(plan.backend):
+            found = tuple(call.push(list(rec[slot_at(0)]), outs))
         return found if len(outs) > 1 else found[0]
 
 
@@ -83,14 +137,13 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
         with _again(axis):
             found = call.pull(above(gs, call.outs), watched, above(outs, call.outs))
-            return [None if d is None else _below(dense(d), a) for d, a in zip(found, arrays, strict=True)]
+            return [None if d is None else _below(d, a, axis) for d, a in zip(found, arrays, strict=True)]
 
     def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
         assert call.push is not None
         with _again(axis):
             found = [
-                lifted(_lowered(t, backend), backend)._array
-                for t in call.push(above(ts, arrays), above(outs, call.outs))
+                lifted(lower(t, backend), backend)._array for t in call.push(above(ts, arrays), above(outs, call.outs))
             ]
             for t, out in zip(found, call.outs, strict=True):
                 if t.axis is not None and out.axis is None:
@@ -100,22 +153,26 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
                 for t, out in zip(found, call.outs, strict=True)
             ]
 
-    def _below(d: Tensor, array: Any) -> Tensor:
-        """A cotangent of what an input has below: summed over the examples that share it."""
-        from tape_core.ops.statistical import sum as total
-
-        own = lifted(_lowered(d, backend), backend)._array
-        if array.axis is not None:
-            return spread(own, array.axis.size)
-        return own.value if own.axis is None else total(own.value, axis=0)
-
     forward = push if call.push else None
     found = recorded_as_one([a.value for a in arrays], [o.value for o in call.outs], pull, forward, call.name)
     outs = tuple([BatchedArray(o, backend, out.axis) for o, out in zip(found, call.outs, strict=True)])
     return outs if len(outs) > 1 else outs[0]
 
 
-def _lowered(tensor: Tensor, backend: Backend) -> Tensor:
+def _below(d: Any, array: BatchedArray, axis: Axis | None) -> Tensor:
+    """A cotangent of what an array has below: summed over the examples of the axis that share it."""
+    from tape_core.ops.statistical import sum as total
+
+    own = lifted(lower(dense(d), array.backend), array.backend)._array
+    if array.axis is not None:
+        return spread(own, array.axis.size)
+    if own.axis is None:
+        return own.value  # type: ignore[no-any-return]
+    # With the axis of another vmap it is what is below, and all examples of that.
+    return total(own.value, axis=0) if own.axis is axis else d
+
+
+def lower(tensor: Tensor, backend: Backend) -> Tensor:
     """A Tensor on a backend above, where all examples share it, as one of `backend`."""
     while tensor.backend.level > backend.level and tensor._array.axis is None:
         tensor = tensor._array.value

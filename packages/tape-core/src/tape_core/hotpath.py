@@ -89,7 +89,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
                         plan,
                         specs,
                         i,
-                        a if plan.keep1 else None,
+                        a if plan.keep1 or tape._forward else None,
                         s,
                         out if plan.keep_out or tape._forward else None,
                         slots,
@@ -153,7 +153,8 @@ def single_call(op: Op) -> Callable[..., Any]:
                 if out.dtype is not a.dtype:
                     tape._meet(op, backend, out)
                 specs = ((a.shape, a.dtype),) if not elementwise or tape._complex else None
-                kept, out_kept = a if plan.keep1 else None, out if plan.keep_out or tape._forward else None
+                kept = a if plan.keep1 or tape._forward else None
+                out_kept = out if plan.keep_out or tape._forward else None
                 records.append((plan, specs, i, kept, s, out_kept, slots, params, kwargs))
         return result
 
@@ -292,10 +293,11 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 slots[key] = len(records)
             if mixed:
                 tape._meet(op, backend, out)
-            keep1 = a1 if plan.keep1 else None
-            keep2 = a2 if plan.keep2 else None
+            everything = tape._forward
+            keep1 = a1 if plan.keep1 or everything else None
+            keep2 = a2 if plan.keep2 or everything else None
             records.append(
-                (plan, specs, i1, keep1, s1, i2, keep2, s2, out if plan.keep_out or tape._forward else None, slots)
+                (plan, specs, i1, keep1, s1, i2, keep2, s2, out if plan.keep_out or everything else None, slots)
             )
         return result
 

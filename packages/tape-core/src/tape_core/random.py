@@ -6,6 +6,7 @@ import math
 import random as stdlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tape_core import dtypes
@@ -15,6 +16,9 @@ from tape_core.backends.traced import TRACE
 Shape = int | tuple[int, ...]
 
 _global: Generator | None = None
+
+BEFORE_DRAWING: ContextVar[Callable[[Generator], None] | None] = ContextVar("tape_core.before_drawing", default=None)
+"""What is told of a generator before numbers are drawn from it, so that they can be drawn again."""
 
 
 class Generator:
@@ -79,6 +83,8 @@ class Generator:
             from tape_core.compiled.state import draw
 
             return draw(trace, self, make, dtype, backend, device)
+        if (before := BEFORE_DRAWING.get()) is not None:
+            before(self)
         return asarray(make(self._bits), dtype=dtype, backend=backend, device=device, copy=True)
 
     def uniform(

@@ -28,7 +28,7 @@ class Recorder(Protocol):
 
     @property
     def _forward(self) -> bool:
-        """Whether records must have the result: tangents are pushed forward at once."""
+        """Whether records must have all inputs and the result: they are used at once."""
 
     @property
     def _records(self) -> Any:
@@ -47,6 +47,9 @@ ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", defaul
 
 LISTENERS: list[Any] = []
 """What debugging tapes have here while they record, one for all of them; see `tape_core.debugging.trace`."""
+
+ASSIGNING: ContextVar[Any] = ContextVar("tape_core.assigning", default=None)
+"""What is called with a Variable that is about to be assigned, in a function that is run again for its derivative."""
 
 _keys = count()
 LIVE: set[int] = set()

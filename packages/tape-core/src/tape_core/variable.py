@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.indexed_slices import IndexedSlices
-from tape_core.recording import ACTIVE, LISTENERS
+from tape_core.recording import ACTIVE, ASSIGNING, LISTENERS
 from tape_core.tensor import ArrayLike, Tensor, wrap
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ class Variable(Tensor):
 
     def assign(self, value: ArrayLike) -> Variable:
         """Replace the value. Shape and dtype must be the variable's; nothing flows through an assignment."""
-        self._replace(self._operand(value, "assign"), "assign", value)
+        operand = self._operand(value, "assign")
+        check_assignable(self)
+        self._replace(operand, "assign", value)
         return self
 
     def assign_add(self, delta: ArrayLike | IndexedSlices) -> Variable:
@@ -97,6 +99,7 @@ class Variable(Tensor):
         return self._update(delta, "assign_sub", -1)
 
     def _update(self, delta: Any, method: str, sign: int) -> Variable:
+        check_assignable(self)
         xp = self.backend.xp
         # 2: this frame's local and the variable itself. In place only if no record or caller sees the old value.
         array = self._array
@@ -188,6 +191,12 @@ class Variable(Tensor):
             "`variable[key] = value` is not an assignment that tapes see; make the new value and assign it: "
             "new = variable.value; new[key] = value; variable.assign(new)"
         )
+
+
+def check_assignable(variable: Variable) -> None:
+    """Before an assignment: raises where it must not be."""
+    if (check := ASSIGNING.get()) is not None:
+        check(variable)
 
 
 def _unpickled(value: Tensor, trainable: bool, name: str | None) -> Variable:

@@ -11,7 +11,7 @@ from tape_core import Tensor, Variable
 from tape_core.backends.discovery import backend_of_type
 from tape_core.recording import LISTENERS
 from tape_core.tensor import ArrayLike
-from tape_core.variable import _serial
+from tape_core.variable import _serial, check_assignable
 
 from tape_torch.inside import SIDE, refuse_inside
 
@@ -66,6 +66,7 @@ class ParameterVariable(Variable):
 
     def assign(self, value: ArrayLike) -> Variable:
         """Replace the value, and the parameter's. Shape and dtype must be the variable's."""
+        check_assignable(self)
         # PyTorch may write to its parameters: the memory must be nobody else's.
         self._replace(self._operand(value, "assign").to(self._held.device, copy=True), "assign", value)
         return self

@@ -111,6 +111,10 @@ class TracedArray:
 
     def _become(self, other: TracedArray) -> TracedArray:
         """Stand for another value from now on, as an array that is written to does."""
+        if other.made_in is not self.made_in:
+            raise TracingError(
+                "a function inside a branch or loop writes into an array from around it; return the new one"
+            )
         self.value, self.id = other.value, other.id
         return self
 

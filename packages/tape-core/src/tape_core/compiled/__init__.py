@@ -19,6 +19,10 @@ raw arrays, goes through `Trace.call` (`trace.py`) and becomes a `Program` (`pro
 `passes/` has a file for each transformation of a program, from `Program` to `Program`; `passes/__init__.py` their order
 and names. What does not depend on inputs is computed while tracing, once: there is no pass for constants. `source.py`
 writes a program as Python source; `state.py` is what the rest of Tape and tape-nn tell a trace (random numbers, what
-runs eagerly in the middle, modes); `signature.py` is what a trace is kept for. `control.py` and `loops.py` are
-decisions and loops by value; `export.py` and `linker.py` write files that stand alone.
+runs eagerly in the middle, modes); `signature.py` is what a trace is kept for. `export.py`
+and `linker.py` write files that stand alone.
+
+A branch or a loop (`tape_core.cond` and its like) is one instruction, whose `fn` is a `Flow` (`subprograms.py`): the
+functions that it is given are traced as programs of their own, with what they find around them as further inputs. Their
+derivatives are no matter of this package: `tape_core.transforms.loops` makes them of branches and loops.
 """

@@ -193,25 +193,69 @@ class Function:
     def text(self) -> str:
         """What :meth:`show` prints."""
         found = [compiled for several in self._compiled.values() for compiled in several]
-        return "\n".join([compiled.source.text for compiled in found]) or f"# {self._name} was not traced yet"
+        return "\n".join([compiled.source.whole for compiled in found]) or f"# {self._name} was not traced yet"
 
-    def export(self, path: Any) -> None:
-        """Write what the newest trace became to a Python file that needs the array library, and nothing of Tape.
+    def export(
+        self,
+        path: Any,
+        /,
+        *args: Any,
+        constants: Literal["inline", "npz"] = "inline",
+        variables: Literal["arguments", "constants"] = "arguments",
+        **kwargs: Any,
+    ) -> None:
+        """Write what a trace became to a Python file that needs the array library, and nothing of Tape.
 
         The file has one function of raw arrays: the Tensors among the arguments, then the Variables that are read. It
         returns a tuple: the Tensors of the result, then the new values of the Variables that are assigned. So gradients
-        are source code.
+        are source code, and so are branches and loops.
+
+        Args:
+            path: the file.
+            *args, **kwargs: arguments as in a call, to choose their trace; where there is none yet, the function is
+                called with them. By default it is the newest trace.
+            constants: where arrays go that are the same in each call: into the file, or with `"npz"` those of more than
+                64 elements into a file of NumPy's beside it, of the same name.
+            variables: whether Variables are arguments, or constants of the values that they have now.
 
         Raises:
             RuntimeError: there is no trace yet.
-            ValueError: the function draws random numbers, calls an optimizer, or has something that is in no file.
+            ValueError: the function draws random numbers, calls an optimizer, assigns Variables that are constants, or
+                has something that is in no file; or an argument of this method is not what it must be.
         """
         from tape_core.compiled import export
 
-        if not self._compiled:
+        for name, given, known in (
+            ("constants", constants, ("inline", "npz")), ("variables", variables, ("arguments", "constants"))
+        ):  # fmt: skip
+            if given not in known:
+                raise ValueError(f"export: {name} must be {known[0]!r} or {known[1]!r}, got {given!r}")
+        if args or kwargs:
+            chosen = self._compiled_for(args, kwargs)
+        elif self._compiled:
+            chosen = list(self._compiled.values())[-1][0]
+        else:
             raise RuntimeError(f"export: {self._name} was not traced yet: call it with arguments like those it is for")
-        newest = list(self._compiled.values())[-1][0]
-        export.write(path, newest.exported(self._name))
+        beside: dict[str, Any] | None = {} if constants == "npz" else None
+        export.write(path, chosen.exported(self._name, variables, beside), beside)
+
+    def _compiled_for(self, args: Any, kwargs: Any) -> Compiled:
+        """What runs for these arguments; it is called with them where it is not there yet.
+
+        Raises:
+            ValueError: the function runs as it is.
+        """
+        if self._signature is None:
+            signature = Signature(args, kwargs, (), self._name)
+        else:
+            static, rest = self._apart(args, kwargs)
+            signature = Signature((), rest, [key for _, _, key in static], self._name)
+        for _ in range(3):  # a call that makes Variables is not one that is kept
+            for compiled in self._compiled.get(signature.key, ()):
+                if compiled.fits():
+                    return compiled
+            self(*args, **kwargs)
+        raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as it is")
 
     def stats(self) -> list[dict[str, Any]]:
         """For each trace the number of instructions: as traced, and after each pass."""

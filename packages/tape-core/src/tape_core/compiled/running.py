@@ -67,21 +67,39 @@ class Compiled:
                 f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
                 f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
             )
+        deciding = sorted(_deciding(self.program))
+        if deciding:
+            raise ValueError(
+                f"{name}: compile={how!r} is for what runs in the same way in each call, and {' and '.join(deciding)} "
+                f"decide by values: leave out compile, or use tape_core.where and scan"
+            )
         return self.program.backend.accelerated(self.source.run, how, [trace.values[k] for k in self.program.inputs])
 
-    def exported(self, name: str) -> str:
+    def exported(self, name: str, variables: str, beside: dict[str, Any] | None) -> str:
         """The source of a file with this function."""
         from tape_core.compiled.export import exported
+        from tape_core.compiled.linker import ExportError
 
-        program, _ = passes.run(self.traced, {**self.options, "fusion": False, "expansion": False, "broadcasts": False})
+        traced, held = self.traced, self.variables
+        n = len(traced.inputs) - len(held)
+        if variables == "constants":
+            if self.assigned:
+                v = self.assigned[0]
+                raise ExportError(
+                    f"export: {name} assigns to {v.name or 'a Variable'} of shape {v.shape}, which cannot be a constant"
+                )
+            arrays = [v.backend.library.asarray(v._array, copy=True) for v in held]
+            values = dict(zip(traced.inputs[n:], arrays, strict=True))
+            traced, held = traced.replaced(traced.instructions, constants={**traced.constants, **values}), []
+            traced.inputs = traced.inputs[:n]
+        program, _ = passes.run(traced, {**self.options, "fusion": False, "expansion": False, "broadcasts": False})
         shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
-        given = len(program.inputs) - len(self.variables)
-        inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:given])]
-        for variable, what in zip(self.variables, shown[given:], strict=True):
+        inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:n])]
+        for variable, what in zip(held, shown[n:], strict=True):
             inputs.append((variable.name or "variable", f"a Variable, {what}"))
         outputs = [f"result {k}" for k in range(len(program.outputs) - len(self.assigned))]
         outputs += [f"the new value of {v.name or 'a Variable'} of shape {v.shape}" for v in self.assigned]
-        return exported(program, name, inputs, outputs)
+        return exported(program, name, inputs, outputs, beside)
 
     def fits(self) -> bool:
         """Whether what it depends on is still so."""
@@ -130,3 +148,12 @@ class Compiled:
             else:
                 made.append(out[1])
         return pytree.unflatten(self.structure, made)
+
+
+def _deciding(program: Program) -> set[str]:
+    """The instructions, also those inside loops, that decide by values in each call."""
+    found: set[str] = set()
+    for instruction in program.instructions:
+        if parts := getattr(instruction.fn, "parts", None):
+            found.update({instruction.name} - {"scan"}, *[_deciding(part.traced) for part in parts])
+    return found

@@ -55,6 +55,12 @@ class Source:
         linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
         self.run: Callable[[list[Any]], tuple[Any, ...]] = self.names[re.sub(r"\W", "_", name)]
 
+    @property
+    def whole(self) -> str:
+        """The source, after that of the branches and loops in it."""
+        parts = [part for instruction in self.program.instructions for part in getattr(instruction.fn, "parts", ())]
+        return "\n".join([*[part.source.whole for part in parts], self.text])
+
     def _written(self, name: str) -> str:
         program = self.program
         last = _last_uses(program)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -116,6 +117,7 @@ def draw(
     """An array of what `make` makes of the generator's bits, drawn again in each call."""
     chosen = selection.select(backend, device)
     library = chosen.backend.library
+    trace.drawn(generator)
     from tape_core import random
 
     # The one that set_seed seeds may be another by then.
@@ -138,6 +140,7 @@ def seeded(trace: Trace, generator: Generator, seed: int | None) -> None:
         generator._bits = Random(seed)
         return ()
 
+    trace.makes(generator)
     trace.effect("seed_generator", seed_generator, (), selection.select().backend)
 
 
@@ -171,6 +174,41 @@ def set_random_state(trace: Trace, state: Any) -> None:
         return ()
 
     trace.effect("set_random_state", set_state, (), selection.select().backend)
+
+
+def note_states(trace: Trace, states: dict[int, Any], number: Tensor) -> None:
+    """Where the generator has come to at the step with this number, in each call."""
+    from tape_core import random
+
+    def note_state_of_step(k: Any) -> tuple[()]:
+        states[int(k)] = random.global_rng()._bits.getstate()
+        return ()
+
+    trace.effect("note_state_of_step", note_state_of_step, (number._array,), number.backend)
+
+
+@contextmanager
+def states_replayed(trace: Trace, states: dict[int, Any], number: Tensor) -> Iterator[None]:
+    """A context in which the generator goes on from there."""
+    from tape_core import random
+
+    before: list[Any] = []
+
+    def set_state_of_step(k: Any) -> tuple[()]:
+        bits = random.global_rng()._bits
+        if k is None:
+            bits.setstate(before.pop())
+        else:
+            before.append(bits.getstate())
+            if (state := states.get(int(k))) is not None:
+                bits.setstate(state)
+        return ()
+
+    trace.effect("set_state_of_step", set_state_of_step, (number._array,), number.backend)
+    try:
+        yield
+    finally:
+        trace.effect("set_state_of_step", set_state_of_step, (None,), number.backend)
 
 
 # -- what a trace depends on besides

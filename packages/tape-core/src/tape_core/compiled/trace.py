@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,7 @@ class Trace:
         self.values: dict[int, Any] = {}  # of the inputs in this run
         self.constants: dict[int, Any] = {}
         self.specs: dict[int, Spec] = {}
+        self.of_any_length: set[int] = set()  # values that have another length in another call
         self.held: dict[int, Held] = {}
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self._inside: dict[tuple[Trace, int], TracedArray] = {}
@@ -134,6 +135,14 @@ class Trace:
             return value, self._constant(value)
         return value, value
 
+    def is_of_any_length(self, numbers: Iterable[int]) -> None:
+        """Note values that may have another length in another call: nothing is to rely on their shapes."""
+        for k in numbers:
+            self.of_any_length.add(k)
+            spec = self.specs[k]
+            if spec.shape:
+                self.specs[k] = Spec(spec.kind, (-1, *spec.shape[1:]), spec.dtype)
+
     # -- instructions
 
     def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
@@ -152,7 +161,9 @@ class Trace:
             out = fn(*[raw for raw, _ in pairs])
             names = {}
         if name in _VALUE_FREE and not any([type(ref) is Ref for _, ref in pairs[1:]]) and _size(out) <= _SMALL:
-            return out  # a constant
+            first = pairs[0][1]
+            if type(first) is not Ref or first.id not in self.of_any_length:
+                return out  # a constant
         if type(out) in SCALARS:
             fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
         elif not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
@@ -161,11 +172,6 @@ class Trace:
 
     def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
         """As `call`, of what must be called each time."""
-        if self.parent is not None:
-            raise TracingError(
-                f"{self.name} is compiled, and {name} is called in a branch or a loop of it, of which it is not known "
-                f"how often it runs: draw random numbers and update optimizers outside"
-            )
         pairs = [self._split(arg) for arg in args]
         out = fn(*[raw for raw, _ in pairs])
         return self._noted(name, fn, tuple([ref for _, ref in pairs]), {}, out, backend, effect=True)
@@ -186,7 +192,10 @@ class Trace:
             names = () if names is None else names
         else:
             traced, names = self._output(out, backend)
-        self.instructions.append(Instruction(name, fn, args, kwargs, names, self._place(), effect=effect))
+        instruction = Instruction(name, fn, args, kwargs, names, self._place(), effect=effect)
+        self.instructions.append(instruction)
+        if self.of_any_length and not self.of_any_length.isdisjoint(instruction.inputs):
+            self.is_of_any_length(instruction.outputs)
         return traced
 
     def _outputs(self, out: Any, backend: Backend) -> tuple[Any, Any]:
@@ -224,8 +233,9 @@ class Trace:
         error = TracingError(
             f"{self.name} is compiled, and here {what} is asked for: {place.file}:{place.line}, in {place.function}. "
             f"It is another one in each call, so Python cannot decide by it. Use tape_core.where for a choice between "
-            f"values; give what decides as a Python value and name it in static_argnames; take values out after the "
-            f"call; or let the function run as it is, with tape_core.function(fallback=True)"
+            f"values, tape_core.cond, while_loop and scan for branches and loops; give what decides as a Python value "
+            f"and name it in static_argnames; take values out after the call; or let the function run as it is, with "
+            f"tape_core.function(fallback=True)"
         )
         if not self.fallback:
             raise error
@@ -238,11 +248,7 @@ class Trace:
         """What a Variable holds."""
         held = self.held.get(id(variable))
         if held is None:
-            if self.parent is None:
-                now = self.input(_array.__get__(variable), _backend.__get__(variable).traced)
-            else:
-                now = self.parent.read(variable)
-                now = self._capture(now) if type(now) is TracedArray else now
+            now = self.input(_array.__get__(variable), _backend.__get__(variable).traced)
             held = self.held[id(variable)] = Held(variable, now, now)
         now = held.now
         # An array of its own for each reader: an update in place is of nobody else's.
@@ -255,18 +261,29 @@ class Trace:
             try:
                 _array.__get__(variable)
             except AttributeError:  # it is being made
-                if self.parent is not None:
-                    raise TracingError(
-                        f"{self.name} is compiled, and makes a Variable in a branch or a loop: make it outside"
-                    ) from None
                 held = self.held[id(variable)] = Held(variable, None, array)
                 # So that it is there even if this run fails later on.
                 _array.__set__(variable, array.value if type(array) is TracedArray else array)
             else:
                 self.read(variable)
                 held = self.held[id(variable)]
-        outer = type(array) is TracedArray and array.made_in is not self
-        held.now = self._capture(array) if outer else array
+        held.now = array
+
+    def holds(self, variable: Variable) -> bool:
+        """Whether a Variable is there, and not being made."""
+        if id(variable) in self.held:
+            return True
+        try:
+            _array.__get__(variable)
+        except AttributeError:
+            return False
+        return True
+
+    def drawn(self, generator: Any) -> None:
+        """Random numbers are drawn."""
+
+    def makes(self, generator: Any) -> None:
+        """A generator is made."""
 
     @property
     def made(self) -> list[Variable]:

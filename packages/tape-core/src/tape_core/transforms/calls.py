@@ -155,7 +155,7 @@ def name_of(f: Function) -> str:
 # -- what a function reads
 
 
-class _Readers:
+class Readers:
     """Where tapes are: it notes the Variables that are read, and gives nothing a slot."""
 
     __slots__ = ("_key", "_masked", "_records", "_sparse", "found")
@@ -178,9 +178,9 @@ class _Readers:
 
 
 @contextmanager
-def reading(*, alone: bool = False) -> Iterator[_Readers]:
+def reading(*, alone: bool = False) -> Iterator[Readers]:
     """A context that notes the Variables that are read; with `alone` nothing else records in it."""
-    readers = _Readers()
+    readers = Readers()
     token = ACTIVE.set((readers,) if alone else ACTIVE.get())
     if not alone:
         recording.activate(readers)
@@ -225,7 +225,7 @@ class CapturedError(TypeError):
 
 
 @contextmanager
-def guarded(what: str) -> Iterator[_Readers]:
+def guarded(what: str) -> Iterator[Readers]:
     """As :func:`reading` alone, and what is computed from a Tensor that is watched around it is an error.
 
     Arguments must come into it by :func:`~tape_core.stop_gradient`.

@@ -8,7 +8,9 @@ from functools import wraps
 from typing import Any
 
 from tape_core import pytree
+from tape_core.backends.batched import BatchedArray
 from tape_core.cotangents import conj
+from tape_core.function_op import below, lowered, raised
 from tape_core.indexed_slices import dense
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import stop_gradient
@@ -174,7 +176,12 @@ def custom_jvp(f: Function) -> Function:
 
 
 def linear_transpose(
-    f: Callable[[list[Tensor]], Sequence[Tensor]], at: Sequence[Tensor], gs: Sequence[Any], watched: Sequence[bool]
+    f: Callable[[list[Tensor]], Sequence[Tensor]],
+    at: Sequence[Tensor],
+    gs: Sequence[Any],
+    watched: Sequence[bool],
+    around: Sequence[Tensor] = (),
+    level: int | None = None,
 ) -> list[Any]:
     """The transpose of the derivative of `f` at `at`, which is that of a linear `f`, applied to cotangents `gs`.
 
@@ -183,17 +190,29 @@ def linear_transpose(
         at: its argument.
         gs: a cotangent for each of its results, None where nothing flows.
         watched: which of the cotangents of its arguments are wanted; the others are None.
+        around: Tensors that `f` finds around it, whose cotangents come after those of its arguments.
+        level: of the backend on which the derivative is asked for; None for that of the function.
     """
-    fresh = [t.__copy__() for t in at]
-    wanted = [t for t, w in zip(fresh, watched, strict=True) if w]
+    fresh = [apart(t) for t in at]
+    # Where the derivative is asked for below vmaps that the function is in, the tape knows values as they are there.
+    known = [below(t, level) for t in [*fresh, *around]]
+    wanted = [t for t, w in zip(known, watched, strict=True) if w]
     with GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(wanted)
         outs = f(fresh)
-    used = [(out, g) for out, g in zip(outs, gs, strict=True) if g is not None]
+    used = [lowered(out, g, level) for out, g in zip(outs, gs, strict=True) if g is not None]
     # The tape conjugates, a transpose does not.
     found = tape.gradient([out for out, _ in used], wanted, output_gradients=[conj(g) for _, g in used])
     each = iter([None if d is None else conj(dense(d)) for d in found])
-    return [next(each) if w else None for w in watched]
+    return [raised(next(each), t, level) if w else None for t, w in zip([*fresh, *around], watched, strict=True)]
+
+
+def apart(tensor: Tensor) -> Tensor:
+    """A copy that a tape can watch on its own; tapes that know the Tensor know the copy."""
+    array = tensor._array
+    if type(array) is BatchedArray:
+        array = BatchedArray(apart(array.value), array.backend, array.axis)
+    return wrap(array, tensor.backend, dict(tensor._slots))
 
 
 # -- arguments and results

@@ -1,0 +1,376 @@
+"""Branches and loops of flat lists of Tensors, and their derivatives.
+
+Where nothing records they run as they are, or become an instruction of a compiled function. Where something does, each
+is one record. It keeps what the loop carried into each step; the derivative is a loop as well, over what was kept, that
+runs each step again. So all derivatives are made of the same functions, eager and compiled, and have the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tape_core import random
+from tape_core.backends.traced import TRACE
+from tape_core.forward import ForwardAccumulator
+from tape_core.function_op import asked_level, below, lowered_tangent, raised, recorded_as_one
+from tape_core.ops.creation import asarray, zeros, zeros_like
+from tape_core.ops.data_types import stop_gradient
+from tape_core.ops.manipulation import stack, unstack
+from tape_core.tensor import Tensor
+from tape_core.transforms.calls import standing_for
+from tape_core.transforms.closures import Closure, closure_of, is_recorded
+from tape_core.transforms.custom import apart, linear_transpose
+
+Tensors = list[Any]
+Step = Callable[[Tensors, Tensors], tuple[Tensors, Tensors]]  # what is carried and an element, to the same
+Test = Callable[[Tensors], Any]
+Branch = Callable[[Tensors], Tensors]
+
+
+# -- as they are
+
+
+def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
+    if (trace := TRACE.get()) is not None and isinstance(predicate, Tensor):
+        from tape_core.compiled.subprograms import traced_cond
+
+        if (found := traced_cond(trace, predicate, branches, operands)) is not None:
+            return found
+    return branches[0 if bool(predicate) else 1](operands)
+
+
+def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
+    if (trace := TRACE.get()) is not None:
+        from tape_core.compiled.subprograms import traced_while
+
+        if (found := traced_while(trace, test, step, carry, keep)) is not None:
+            return found
+    first, saved = carry, []
+    while bool(test(carry)):
+        if keep:
+            saved.append(carry)
+        carry, _ = step(carry, [])
+    return carry, [], _stacked(saved, first, reverse=False) if keep else []
+
+
+def _run_scan(
+    step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+) -> tuple[Tensors, Tensors, Tensors]:
+    if (trace := TRACE.get()) is not None:
+        from tape_core.compiled.subprograms import traced_scan
+
+        if (found := traced_scan(trace, step, carry, xs, length, reverse, keep)) is not None:
+            return found
+    first, saved, results = carry, [], []
+    columns = [unstack(x) for x in xs]
+    for k in range(length - 1, -1, -1) if reverse else range(length):
+        if keep:
+            saved.append(carry)
+        carry, ys = step(carry, [column[k] for column in columns])
+        results.append(ys)
+    # Without a step, one on zeros says what the results would be.
+    like = results[0] if results else step(carry, [_element(x) for x in xs])[1]
+    return carry, _stacked(results, like, reverse), _stacked(saved, first, reverse) if keep else []
+
+
+def _element(x: Tensor) -> Tensor:
+    """An element of zeros."""
+    return zeros(x.shape[1:], dtype=x.dtype, backend=x.backend.root, device=x.device)
+
+
+def _stacked(rows: list[Tensors], like: Tensors, reverse: bool) -> Tensors:
+    """Columns of Tensors, in the order of the elements; without rows arrays of none."""
+    if not rows:
+        return [t[None][:0] for t in like]
+    return [stack(list(column)[::-1] if reverse else list(column)) for column in zip(*rows, strict=True)]
+
+
+# -- with derivatives
+
+
+def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
+    """What the first branch gives where the predicate, a scalar, holds, else the second."""
+    if not is_recorded():
+        return _run_cond(predicate, branches, operands)
+    draws = _Draws()
+
+    def drawing(branch: Branch) -> Branch:
+        def run(operands: Tensors) -> Tensors:
+            draws.note(zero)
+            return branch(operands)
+
+        return run
+
+    zero = _zero_beside(operands)
+    values = list(map(stop_gradient, operands))
+    with closure_of(what) as closure, draws.noted():
+        outs = _run_cond(predicate, [drawing(branch) for branch in branches], values)
+    again = _Again(closure, operands)
+    flowing = _inexact(outs)
+
+    def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
+        level = asked_level()
+        given = [k for k, g in zip(flowing, gs, strict=True) if g is not None]
+
+        def results(branch: Branch, values: Tensors) -> Tensors:
+            outs = branch(values)
+            return [outs[k] for k in given]
+
+        def back(branch: Branch) -> Branch:
+            def run(values: Tensors) -> Tensors:
+                with draws.replayed(zero):
+                    found = again.transposed(
+                        lambda values: results(branch, values),
+                        values[: len(operands)],
+                        values[len(operands) :],
+                        watched,
+                        level,
+                    )
+                return [d for d, w in zip(found, watched, strict=True) if w]
+
+            return run
+
+        values = [*operands, *[g for g in gs if g is not None]]
+        found = iter(cond(what, predicate, [back(branch) for branch in branches], values))
+        return [next(found) if w else None for w in watched]
+
+    def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
+        level = asked_level()
+
+        def forward(branch: Branch) -> Branch:
+            def run(values: Tensors) -> Tensors:
+                with draws.replayed(zero):
+                    return again.pushed(
+                        lambda values: [t for t in branch(values) if t.dtype.inexact], values, ts, level
+                    )
+
+            return run
+
+        return cond(what, predicate, [forward(branch) for branch in branches], operands)
+
+    return again.recorded(what, outs, flowing, pull, push)
+
+
+def while_loop(what: str, test: Test, step: Branch, carry: Tensors) -> Tensors:
+    """What is carried after as many steps as the test of it holds for."""
+
+    def run(step: Step, carry: Tensors, xs: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
+        return _run_while(lambda carry: test(carry[:n]), step, carry, keep)
+
+    n = len(carry)
+    return _loop(what, run, lambda carry, _: (step(carry), []), carry, [], reverse=False)[0]
+
+
+def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool) -> tuple[Tensors, Tensors]:
+    """What is carried after a step for each element of `xs`, along axis 0, and the steps' results, stacked."""
+
+    def run(step: Step, carry: Tensors, xs: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
+        return _run_scan(step, carry, xs, length, reverse, keep)
+
+    return _loop(what, run, step, carry, xs, reverse)
+
+
+def _loop(
+    what: str, run: Callable[..., Any], step: Step, carry: Tensors, xs: Tensors, reverse: bool
+) -> tuple[Tensors, Tensors]:
+    if not is_recorded():
+        carry, ys, _ = run(step, carry, xs, False)
+        return carry, ys
+    draws = _Draws()
+
+    def counted(carry: Tensors, xs: Tensors) -> tuple[Tensors, Tensors]:
+        *carry, number = carry
+        draws.note(number)
+        carry, ys = step(carry, xs)
+        return [*carry, number + 1], ys
+
+    start, elements = [*map(stop_gradient, carry), _zero_beside([*carry, *xs])], list(map(stop_gradient, xs))
+    with closure_of(what) as closure, draws.noted():
+        (*last, _), ys, (*saved, numbers) = run(counted, start, elements, True)
+    length = numbers.shape[0]
+    again = _Again(closure, [*carry, *xs])
+    carried, given = _inexact(carry), _inexact(ys)
+    n, m = len(carry), len(carried)
+    outs = [*last, *ys, *saved]
+    flowing = [*carried, *[n + k for k in given], *[n + len(ys) + k for k in carried]]
+
+    def results(values: Tensors) -> Tensors:
+        new, ys = step(values[:n], values[n:])
+        return [*[new[k] for k in carried], *[ys[k] for k in given]]
+
+    def kept(known: list[Tensor]) -> Tensors:
+        """What each step was given, as far as the tapes around know it, and its number."""
+        stacks = list(saved)
+        for k, tensor in zip(carried, known[m + len(given) :], strict=True):
+            stacks[k] = tensor
+        return [*stacks, *xs, numbers]
+
+    def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
+        level = asked_level()
+        gys, gsaved = gs[m : m + len(given)], gs[m + len(given) :]
+        by_step = [g for g in [*gys, *gsaved] if g is not None]
+        # A step must give on what comes to its carry; what comes to elements and to the closure, where it is wanted.
+        wanted = [k < m or w for k, w in enumerate(watched)]
+        elements = [k for k in range(m, len(again.places)) if wanted[k]]
+        around = [k for k in range(len(again.places), len(wanted)) if wanted[k]]
+
+        def back(totals: Tensors, row: Tensors) -> tuple[Tensors, Tensors]:
+            *values, number = row[: n + len(xs) + 1]
+            each = iter(row[n + len(xs) + 1 :])
+            cotangents = [*totals[:m], *[None if g is None else next(each) for g in gys]]
+            with draws.replayed(number):
+                found = again.transposed(results, values, cotangents, wanted, level)
+            new = [d if g is None else d + next(each) for d, g in zip(found[:m], gsaved, strict=True)]
+            new += [t + found[k] for t, k in zip(totals[m:], around, strict=True)]
+            return new, [found[k] for k in elements]
+
+        start = [_zeros_like(carry[k]) if g is None else g for k, g in zip(carried, gs[:m], strict=True)]
+        start += [_zeros_like(again.inputs[k]) for k in around]
+        ends, stacks = scan(what, back, start, [*kept(known), *by_step], length, not reverse)
+        found = dict(zip([*range(m), *around, *elements], [*ends, *stacks], strict=True))
+        return [found[k] if w else None for k, w in enumerate(watched)]
+
+    def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
+        level = asked_level()
+        moving = [k for k in range(m, len(again.places)) if ts[k] is not None]
+
+        def forward(tangents: Tensors, row: Tensors) -> tuple[Tensors, Tensors]:
+            *values, number = row[: n + len(xs) + 1]
+            own = [*tangents, *ts[m:]]
+            for k, t in zip(moving, row[n + len(xs) + 1 :], strict=True):
+                own[k] = t
+            with draws.replayed(number):
+                found = again.pushed(results, values, own, level)
+            return found[:m], [*found[m:], *tangents]
+
+        start = [_zeros_like(carry[k]) if t is None else t for k, t in zip(carried, ts[:m], strict=True)]
+        rows = [*kept(known), *[ts[k] for k in moving]]
+        last, others = scan(what, forward, start, rows, length, reverse)
+        return [*last, *others]
+
+    outs = again.recorded(what, outs, flowing, pull, push)
+    return outs[:n], outs[n : n + len(ys)]
+
+
+class _Again:
+    """A function that is run again for derivatives: of some Tensors, and of what it reads around it.
+
+    Attributes:
+        places: which of its arguments have derivatives.
+        inputs: those, then the Variables and the Tensors of its closure.
+    """
+
+    def __init__(self, closure: Closure, arguments: Tensors) -> None:
+        self.places = _inexact(arguments)
+        self.tensors = closure.tensors
+        self.variables = closure.variables
+        self.read = [v._read() for v in self.variables]
+        self.inputs = [*[arguments[k] for k in self.places], *self.read, *self.tensors]
+
+    def recorded(self, what: str, outs: Tensors, flowing: list[int], pull: Any, push: Any) -> Tensors:
+        """The results, of which some flow, as those of the inputs."""
+        if self.inputs and flowing:
+            outs = list(outs)
+            found = recorded_as_one(self.inputs, [outs[k] for k in flowing], pull, push, what)
+            for k, tensor in zip(flowing, found, strict=True):
+                outs[k] = tensor
+        return outs
+
+    def _at(self, f: Branch, arguments: Tensors, given: Tensors) -> Tensors:
+        arguments, n = list(arguments), len(self.places)
+        for k, value in zip(self.places, given[:n], strict=True):
+            arguments[k] = value
+        with standing_for(self.variables, given[n:]):
+            return f(arguments)
+
+    def transposed(
+        self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], level: int
+    ) -> Tensors:
+        """The cotangents of those inputs that are wanted, None for others, for cotangents of the results."""
+        at = [*[arguments[k] for k in self.places], *self.read]
+        found = linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.tensors, level)
+        return [
+            _zeros_like(x) if w and d is None else d
+            for d, w, x in zip(found, wanted, [*at, *self.tensors], strict=True)
+        ]
+
+    def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any], level: int) -> Tensors:
+        """The tangents of the results, for tangents of the inputs or None."""
+        at = [apart(t) for t in [*[arguments[k] for k in self.places], *self.read]]
+        known = zip([*at, *self.tensors], ts, strict=True)
+        pairs = [lowered_tangent(x, t, level) for x, t in known if t is not None]
+        with ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs]) as accumulator:
+            outs = self._at(f, arguments, at)
+        found = accumulator.jvp([below(out, level) for out in outs], unconnected_gradients="zero")
+        return [raised(t, out, level) for t, out in zip(found, outs, strict=True)]
+
+
+class _Draws:
+    """Where generators of random numbers were when each step began to draw, so that the step can be run again."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, Any] = {}
+        self._now: dict[Any, Any] = {}  # by generator, in the step that runs
+
+    def note(self, number: Tensor) -> None:
+        """A step begins."""
+        if (trace := TRACE.get()) is not None:
+            from tape_core.compiled.state import note_states
+
+            note_states(trace, self.states, number)
+        else:
+            self._now = self.states[int(number)] = {}
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """A context of steps."""
+        around = random.BEFORE_DRAWING.get()
+
+        def before(generator: random.Generator) -> None:
+            if around is not None:
+                around(generator)
+            if generator not in self._now:
+                self._now[generator] = generator.get_state()
+
+        token = random.BEFORE_DRAWING.set(before)
+        try:
+            yield
+        finally:
+            random.BEFORE_DRAWING.reset(token)
+
+    @contextmanager
+    def replayed(self, number: Tensor) -> Iterator[None]:
+        """A context in which the numbers of a step are drawn again."""
+        if (trace := TRACE.get()) is not None:
+            from tape_core.compiled.state import states_replayed
+
+            with states_replayed(trace, self.states, number):
+                yield
+            return
+        states = self.states.get(int(number), {})
+        now = [(generator, generator.get_state()) for generator in states]
+        try:
+            for generator, state in states.items():
+                generator.set_state(state)
+            yield
+        finally:
+            for generator, state in now:
+                generator.set_state(state)
+
+
+def _zero_beside(tensors: Tensors) -> Tensor:
+    """The number 0 where the Tensors are."""
+    if not tensors:
+        return asarray(0)
+    return asarray(0, backend=tensors[0].backend.root, device=tensors[0].device)
+
+
+def _inexact(tensors: Tensors) -> list[int]:
+    return [k for k, t in enumerate(tensors) if t.dtype.inexact]
+
+
+def _zeros_like(x: Tensor) -> Tensor:
+    """Zeros that change nothing they are added to: they are negative, since 0.0 + -0.0 is 0.0."""
+    return -zeros_like(stop_gradient(x))
