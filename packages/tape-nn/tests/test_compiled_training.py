@@ -115,3 +115,24 @@ def test_a_layer_that_is_built_inside_a_loop_trains_compiled_as_it_does_eagerly(
     found = losses(compiled=True)
     assert found == losses(compiled=False)
     assert found[-1] < found[0] / 2
+
+
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered")  # NumPy's
+def test_the_scale_of_a_loss_is_that_of_each_call() -> None:
+    def train(compiled: bool) -> tuple[list[float], float, int]:
+        w = tc.Variable([1.0, 2.0])
+        optimizer = nn.LossScaler(nn.SGD(0.1), initial_scale=2.0**126, growth_interval=2)
+
+        def step(x: Any) -> Any:
+            with tc.GradientTape() as tape:
+                scaled = optimizer.scale_loss(tc.sum((w * x - 1.0) ** 2))
+            optimizer.apply_gradients([(tape.gradient(scaled, w), w)])
+
+        run = tc.function(step) if compiled else step
+        for _ in range(7):
+            run(tc.asarray([0.5, 9.0]))
+        return w.tolist(), optimizer.scale, optimizer.skipped
+
+    found = train(compiled=True)
+    assert found == train(compiled=False)
+    assert found[2] >= 2  # the scale has gone up and down

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import torch
+from tape_torch.optim import Optimizer
 
 
 def on_torch(values: Any) -> Any:
@@ -65,3 +66,22 @@ def test_torch_compile_takes_loops_of_one_length_and_refuses_decisions() -> None
         tc.function(compile="torch")(lambda x: tc.map(lambda e: tc.cond(e[0] > 0, tc.sin, tc.cos, e), x))(x)
     with pytest.raises(ValueError, match="while_loop decide by values"):
         tc.function(compile="torch")(lambda x: tc.while_loop(lambda y: tc.sum(y) < 9, lambda y: y + 1, x))(x)
+
+
+def test_an_optimizer_of_pytorch_takes_steps_in_a_compiled_function() -> None:
+    def train(compiled: bool) -> list[float]:
+        w = tc.Variable(on_torch([1.0, 2.0, 3.0]))
+        optimizer = Optimizer(torch.optim.Adam, [w], lr=0.1)
+
+        def step(x: Any) -> None:
+            with tc.GradientTape() as tape:
+                loss = tc.sum((w * x - 1.0) ** 2)
+            optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+
+        run = tc.function(step) if compiled else step
+        for _ in range(5):
+            run(on_torch([0.5, 0.3, 0.1]))
+        values: list[float] = w.tolist()
+        return values
+
+    assert train(compiled=True) == train(compiled=False)

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from tape_core import IndexedSlices, Tensor, Variable, asarray
+from tape_core.compiled.state import runs_as_it_is
+from tape_core.variable import check_assignable
 
 
 class Optimizer:
@@ -112,6 +114,7 @@ class Optimizer:
         """What to differentiate in place of the loss: the loss itself, as for every optimizer but `nn.LossScaler`."""
         return loss
 
+    @runs_as_it_is
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once.
 
@@ -134,6 +137,7 @@ class Optimizer:
                 continue
             if id(variable) in updates:
                 raise ValueError(f"{_names([variable])} is there twice; add its gradients up")
+            check_assignable(variable)
             if not self._open and id(variable) not in self._parameters:
                 raise ValueError(f"{_names([variable])} is none of the variables that this Optimizer was made for")
             known = id(variable) in self._parameters

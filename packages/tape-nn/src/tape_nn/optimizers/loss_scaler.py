@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
+from tape_core.compiled.state import runs_as_it_is
 from tape_core.tensor import wrap
 
 from tape_nn.clipping import positive
@@ -101,10 +102,17 @@ class LossScaler:
 
     def scale_loss(self, loss: Any) -> Any:
         """The loss times the scale, in float32 if it is of half precision; this is what to differentiate."""
-        if isinstance(loss, Tensor) and loss.dtype.inexact and tc.finfo(loss.dtype).bits < 32:
+        loss = _tensors(loss)
+        if loss.dtype.inexact and tc.finfo(loss.dtype).bits < 32:
             loss = tc.astype(loss, tc.float32)
-        return loss * self._scale
+        return loss * self._scale_like(tc.stop_gradient(loss))
 
+    @runs_as_it_is
+    def _scale_like(self, loss: Tensor) -> Tensor:
+        """A Tensor, so that a compiled function asks for it in each call."""
+        return tc.asarray(self._scale, dtype=loss.dtype, backend=loss.backend, device=loss.device)
+
+    @runs_as_it_is
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once, or not at all if a gradient is not finite.
 
