@@ -447,3 +447,20 @@ def test_passes_leave_out_what_is_the_same_and_what_nothing_needs() -> None:
     assert plain.stats() == [{"traced": 4}]
     with pytest.raises(ValueError, match="there is no pass 'wrong'"):
         function(passes={"wrong": True})(f)(values(3))
+
+
+def test_what_depends_on_constants_alone_is_computed_once() -> None:
+    table = tc.asarray([[2.0, 1.0], [1.0, 3.0]])
+
+    @tc.function
+    def f(x: tc.Tensor) -> tc.Tensor:
+        values, vectors = tc.linalg.eigh(table)
+        scale = tc.sum(tc.exp(values)) if tc.sum(values).item() > 0 else values[0]
+        return scale * (vectors @ x)
+
+    values, vectors = tc.linalg.eigh(table)
+    x = tc.asarray([0.5, -1.0])
+    for _ in range(2):
+        assert f(x).tolist() == (tc.sum(tc.exp(values)) * (vectors @ x)).tolist()
+    assert "exp" not in f.text()
+    assert "eigh" not in f.text()

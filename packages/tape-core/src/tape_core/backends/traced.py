@@ -130,7 +130,8 @@ class TracedArray:
     # -- what would take the value out
 
     def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
-        self.trace.decided_by_value(what)
+        if self.id not in self.made_in.constants:
+            self.trace.decided_by_value(what)
         return how(self.value)
 
     def __bool__(self) -> bool:
@@ -293,7 +294,7 @@ class Traced(Backend):
     def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         """A traced array stays one; anything else is a constant."""
         if type(obj) is not TracedArray:
-            return self.base.asarray(obj, dtype=dtype, device=device, copy=copy)
+            return self._constant(self.base.asarray(obj, dtype=dtype, device=device, copy=copy))
         if (dtype is None or dtype == obj.dtype) and device is None:
             # What is computed never writes into an array, so a copy is the same value by a name of its own.
             return TracedArray(obj.value, obj.id, obj.made_in, self) if copy else obj
@@ -331,7 +332,11 @@ class Traced(Backend):
 
     def shared(self, value: Tensor) -> Any:
         """A value of `base` as a constant."""
-        return value._array
+        return self._constant(value._array)
+
+    def _constant(self, value: Any) -> Any:
+        trace = TRACE.get()
+        return value if trace is None else trace.constant(value, self)
 
 
 def value_of(array: Any) -> Any:

@@ -115,6 +115,15 @@ class Trace:
             self.constants[name] = value
         return Ref(name)
 
+    def constant(self, value: Any, backend: Backend) -> TracedArray:
+        """An array that stays what it is, as one that a library's arrays can meet on either side of an operator."""
+        return TracedArray(value, self._constant(value).id, self, backend)
+
+    def _constants(self, value: Any, backend: Backend) -> Any:
+        if isinstance(value, tuple | list):
+            return (list if type(value) is list else tuple)([self._constants(part, backend) for part in value])
+        return self.constant(value, backend) if is_array(value) else value
+
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
         if type(array) is TracedArray:
@@ -146,7 +155,10 @@ class Trace:
     # -- instructions
 
     def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
-        """Call a function of raw arrays, as an instruction; what it gives is traced."""
+        """Call a function of raw arrays, as an instruction. What it gives is traced; of constants alone, a constant."""
+        if _are_constant(args) and (not kwargs or _are_constant(kwargs.values())):
+            raw = fn(*map(_value, args), **{k: _value(v) for k, v in kwargs.items()})
+            return self._constants(raw, backend)
         if shaped_by_values(name, args):
             self.decided_by_value(f"the shape of the result of {name}")
         pairs = [
@@ -163,7 +175,7 @@ class Trace:
         if name in _VALUE_FREE and not any([type(ref) is Ref for _, ref in pairs[1:]]) and _size(out) <= _SMALL:
             first = pairs[0][1]
             if type(first) is not Ref or first.id not in self.of_any_length:
-                return out  # a constant
+                return self.constant(out, backend)
         if type(out) in SCALARS:
             fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
         elif not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
@@ -303,6 +315,25 @@ class Trace:
         outputs = [self.ref(array).id for array in (*results, *written)]
         backend = next(iter(self.backends)) if len(self.backends) == 1 else None
         return Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
+
+
+def _are_constant(args: Iterable[Any]) -> bool:
+    """Whether no argument is an array that may be another in another call."""
+    for arg in args:
+        kind = type(arg)
+        if kind is TracedArray:
+            if arg.id not in arg.made_in.constants:
+                return False
+        elif (kind is tuple or kind is list) and not _are_constant(arg):
+            return False
+    return True
+
+
+def _value(arg: Any) -> Any:
+    kind = type(arg)
+    if kind is TracedArray:
+        return arg.value
+    return kind(map(_value, arg)) if kind is tuple or kind is list else arg
 
 
 class _AsArray:

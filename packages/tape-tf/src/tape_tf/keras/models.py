@@ -125,7 +125,7 @@ class Model(Trainer, Layer):
     @property
     def layers(self) -> list[Layer]:
         """The layers held as attributes."""
-        return [layer for layer in self._sublayers() if not isinstance(layer, Operation)]
+        return [layer for layer in self._sublayers() if isinstance(layer, Layer) and not isinstance(layer, Operation)]
 
     @property
     def inputs(self) -> Any:
