@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import linecache
 import threading
 import warnings
 from collections.abc import Callable
@@ -464,3 +466,17 @@ def test_what_depends_on_constants_alone_is_computed_once() -> None:
         assert f(x).tolist() == (tc.sum(tc.exp(values)) * (vectors @ x)).tolist()
     assert "exp" not in f.text()
     assert "eigh" not in f.text()
+
+
+def test_the_source_of_a_trace_goes_with_it() -> None:
+    def made() -> str:
+        f = tc.function(lambda x: x * 2.0 + 1.0)
+        f(tc.ones(3))
+        (compiled,) = next(iter(f._compiled.values()))
+        file = compiled.source.run.__code__.co_filename
+        assert "* 2.0" in "".join(linecache.getlines(file))
+        return file
+
+    file = made()
+    gc.collect()
+    assert linecache.getlines(file) == []

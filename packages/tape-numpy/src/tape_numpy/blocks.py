@@ -6,7 +6,6 @@ the order of that, has the same bits as `np.add.reduce` of the whole. Which thre
 
 from __future__ import annotations
 
-import linecache
 import math
 import operator
 import os
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from tape_core.compiled.program import Ref
+from tape_core.generated import generated
 
 from tape_numpy.expansion import DOT, expansion
 from tape_numpy.kernels import KERNELS
@@ -138,9 +138,7 @@ class _Blocks:
         self.names: dict[str, Any] = {"__name__": __name__, "add_reduce": np.add.reduce, "copyto": np.copyto}
         self.text = self._source(group)
         file = f"<tape_numpy: fused, {next(_files)}>"
-        exec(compile(self.text, file, "exec"), self.names)
-        linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
-        self.on_block = self.names["block"]
+        self.on_block = generated(self.text, "block", file, self.names)
         dtypes = [s.dtype for s in inputs if s.shape] + [dtype for dtype, _ in self.outs] + self.buffers
         self.bounds = _bounds(size, _block_length(sum([dtype.itemsize for dtype in dtypes])))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tape_core.backends.traced import Method
 from tape_core.compiled.program import Instruction, Place, Program, Ref
+from tape_core.generated import generated
 
 _INFIX: dict[Any, str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
@@ -49,11 +50,10 @@ class Source:
         self._parameters = parameters
         if parameters is not None:
             self._values.update(zip(program.inputs, parameters, strict=True))
-        self.text = self._written(re.sub(r"\W", "_", name))
+        function = re.sub(r"\W", "_", name)
+        self.text = self._written(function)
         file = f"<tape_core: {name} compiled, {next(_files)}>"
-        exec(compile(self.text, file, "exec"), self.names)
-        linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
-        self.run: Callable[[list[Any]], tuple[Any, ...]] = self.names[re.sub(r"\W", "_", name)]
+        self.run: Callable[[list[Any]], tuple[Any, ...]] = generated(self.text, function, file, self.names)
 
     @property
     def whole(self) -> str:
