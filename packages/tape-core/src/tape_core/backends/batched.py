@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.errors import BatchError
-from tape_core.backends.kernels import Kernels
+from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
 from tape_core.backends.protocol import Backend
 from tape_core.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 
@@ -127,23 +127,12 @@ class BatchedArray:
     __hash__ = object.__hash__
 
 
-_OPERATORS = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
-    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
-}  # fmt: skip
-_COMPARISONS = {
-    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
-}  # fmt: skip
-_SIGNS = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
-
-
 def _attach() -> None:
-    for name, op in {**_OPERATORS, **_COMPARISONS}.items():
+    for name, op in {**OPERATORS, **COMPARISONS}.items():
         setattr(BatchedArray, f"__{name}__", lambda x, y, op=op: getattr(x.backend.xp, op)(x, y))
-    for name, op in _OPERATORS.items():
+    for name, op in OPERATORS.items():
         setattr(BatchedArray, f"__r{name}__", lambda x, y, op=op: getattr(x.backend.xp, op)(y, x))
-    for name, op in _SIGNS.items():
+    for name, op in SIGNS.items():
         setattr(BatchedArray, f"__{name}__", lambda x, op=op: getattr(x.backend.xp, op)(x))
 
 

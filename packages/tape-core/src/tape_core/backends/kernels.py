@@ -20,6 +20,18 @@ EXTENSIONS: dict[str, str] = {}
 """For each op of an extension of the standard, which one: the library has `fftn` as `fft.fftn`."""
 
 
+# Python's operators of arrays, and the functions of the standard that they are.
+OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}  # fmt: skip
+COMPARISONS = {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
+}  # fmt: skip
+SIGNS = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+
+
 class Kernels:
     """Resolves a name once: the backend's own kernel, else the op's default kernel, else the array library."""
 

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tape_core.backends.kernels import Kernels
+from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
 from tape_core.backends.protocol import Backend
 from tape_core.rules import fused, vjp
 from tape_core.tensor import SCALARS, Tensor
@@ -186,17 +186,6 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
 
 
-_BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "pow", "matmul": "matmul", "and_": "bitwise_and", "or_": "bitwise_or",
-    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
-}  # fmt: skip
-_COMPARISONS = {
-    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
-}  # fmt: skip
-_SIGNS = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
-
-
 def _attach() -> None:
     def takes(other: Any) -> bool:
         return type(other) is TracedArray or type(other) in SCALARS or (is_array(other) and not _is_slices(other))
@@ -222,13 +211,13 @@ def _attach() -> None:
     def unary(function: Callable[..., Any], name: str) -> Any:
         return lambda self: self.trace.call(name, function, (self,), {}, self.backend)
 
-    for symbol, name in {**_BINARY, **_COMPARISONS}.items():
-        setattr(TracedArray, f"__{symbol.rstrip('_')}__", binary(getattr(operator, symbol), name))
-    for symbol, name in _BINARY.items():
-        setattr(TracedArray, f"__r{symbol.rstrip('_')}__", reflected(getattr(operator, symbol), name))
-        setattr(TracedArray, f"__i{symbol.rstrip('_')}__", in_place(getattr(operator, symbol), name))
-    for symbol, name in _SIGNS.items():
-        setattr(TracedArray, f"__{symbol}__", unary(getattr(operator, symbol), name))
+    for symbol, name in {**OPERATORS, **COMPARISONS}.items():
+        setattr(TracedArray, f"__{symbol}__", binary(getattr(operator, f"__{symbol}__"), name))
+    for symbol, name in OPERATORS.items():
+        setattr(TracedArray, f"__r{symbol}__", reflected(getattr(operator, f"__{symbol}__"), name))
+        setattr(TracedArray, f"__i{symbol}__", in_place(getattr(operator, f"__{symbol}__"), name))
+    for symbol, name in SIGNS.items():
+        setattr(TracedArray, f"__{symbol}__", unary(getattr(operator, f"__{symbol}__"), name))
 
 
 def _is_slices(value: Any) -> bool:
