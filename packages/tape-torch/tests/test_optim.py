@@ -189,8 +189,9 @@ def test_mistakes() -> None:
         with pytest.raises(error, match=match):
             optimizer.apply_gradients(pairs)
     assert w.tolist() == [1.0, 2.0]
-    with pytest.warns(UserWarning, match="do not exist for variables 'v'"):
+    with pytest.warns(UserWarning, match="do not exist for variables 'v'") as record:
         optimizer.apply_gradients([(g, w), (None, tc.Variable(1.0, name="v"))])
+    assert record[0].filename == __file__
     with pytest.raises(TypeError, match="LBFGS calls the loss itself"):
         Optimizer(torch.optim.LBFGS)
     with pytest.raises(ValueError, match="variables is empty"):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.compiled.state import runs_as_it_is
+from tape_core.user_code import warn_user
 from tape_core.variable import check_assignable
 
 
@@ -153,7 +153,7 @@ class Optimizer:
             )
         if new := [variable for variable in missing if id(variable) not in self._warned]:
             self._warned.update(map(id, new))
-            warnings.warn(f"Gradients do not exist for variables {_names(new)}: they are not updated", stacklevel=2)
+            warn_user(f"Gradients do not exist for variables {_names(new)}: they are not updated")
         self._step(list(updates.values()))
         self.iterations += 1
 
