@@ -38,10 +38,12 @@ class ExponentialDecay:
         positive("decay_rate", self.decay_rate)
 
     def __call__(self, step: int) -> float:
-        exponent = step / self.decay_steps
-        if self.staircase:
-            exponent = math.floor(exponent)
+        exponent = _quotient(step, self.decay_steps, self.staircase)
         return float(self.initial_learning_rate * self.decay_rate**exponent)
+
+
+def _quotient(step: int, decay_steps: float, staircase: bool) -> float:
+    return math.floor(step / decay_steps) if staircase else step / decay_steps
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,7 @@ class InverseTimeDecay:
         positive("decay_rate", self.decay_rate)
 
     def __call__(self, step: int) -> float:
-        time = step / self.decay_steps
-        if self.staircase:
-            time = math.floor(time)
+        time = _quotient(step, self.decay_steps, self.staircase)
         return float(self.initial_learning_rate / (1 + self.decay_rate * time))
 
 

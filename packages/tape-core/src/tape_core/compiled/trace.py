@@ -8,7 +8,16 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import selection
-from tape_core.backends.traced import TRACE, Traced, TracedArray, TracingError, is_array, refuse_leak, shaped_by_values
+from tape_core.backends.traced import (
+    TRACE,
+    Traced,
+    TracedArray,
+    TracingError,
+    is_array,
+    refuse_leak,
+    shaped_by_values,
+    value_of,
+)
 from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
 from tape_core.recording import ACTIVE
 from tape_core.tensor import SCALARS, Tensor
@@ -331,9 +340,7 @@ def _are_constant(args: Iterable[Any]) -> bool:
 
 def _value(arg: Any) -> Any:
     kind = type(arg)
-    if kind is TracedArray:
-        return arg.value
-    return kind(map(_value, arg)) if kind is tuple or kind is list else arg
+    return kind(map(_value, arg)) if kind is tuple or kind is list else value_of(arg)
 
 
 class _AsArray:
