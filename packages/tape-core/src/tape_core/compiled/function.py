@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from threading import RLock
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tape_core import pytree
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 Retrace = Literal["warn", "allow", "error"]
 
 _MANY = 5  # traces of one function that the same call site can hardly mean
+_METHODS = "_compiled_methods"  # the attribute in which an instance has them
+
+
+class _Methods(dict[Any, "Function"]):
+    """The compiled methods of one instance; copies and pickles of the instance make their own."""
+
+    def __reduce__(self) -> Any:
+        return _Methods, ()
 
 
 class Function:
@@ -43,8 +53,15 @@ class Function:
         compile: str | None = None,
         passes: dict[str, bool] | None = None,
     ) -> None:
-        self._how = compile
         self.python = python
+        self._settings: dict[str, Any] = {
+            "static_argnames": static_argnames,
+            "fallback": fallback,
+            "retrace": retrace,
+            "compile": compile,
+            "passes": passes,
+        }
+        self._how = compile
         self._name = getattr(python, "__name__", "function")
         self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self._fallback = bool(fallback)
@@ -69,12 +86,27 @@ class Function:
         update_wrapper(self, python)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """A method: traces are kept for each instance, which is a static argument."""
+        """A method: each instance has its own, whose traces go with it."""
         if instance is None:
             return self
-        from types import MethodType
+        bound = MethodType(self.python, instance)
+        try:
+            kept = vars(instance).setdefault(_METHODS, _Methods())
+        except TypeError:  # it has slots alone, and is a static argument
+            return MethodType(self, instance)
+        # A shallow copy of an instance has the same dict.
+        found = kept.get((self, id(instance)))
+        if found is None:
+            found = kept[self, id(instance)] = Function(bound, **self._settings)
+        return found
 
-        return MethodType(self, instance)
+    def __reduce__(self) -> Any:
+        """Copies and pickles have no traces: they are made of the function, or found by its name."""
+        name = getattr(self.python, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self.python, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (_made, (self.python, self._settings))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if ACTIVE.get() or OPEN.get() or TRACE.get() is not None:
@@ -99,6 +131,7 @@ class Function:
         """Static arguments with their keys, and the others."""
         assert self._signature is not None
         bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
         static = [
             (name, value, static_key(value, lambda name=name: f"{self._name}: static argument {name!r}"))  # type: ignore[misc]
             for name, value in bound.arguments.items()
@@ -264,6 +297,10 @@ class Function:
             for several in self._compiled.values()
             for compiled in several
         ]
+
+
+def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
+    return Function(python, **settings)
 
 
 def _traced(trace: Trace, tensor: Tensor) -> Tensor:
