@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tape_core import pytree
 from tape_core.backends.batched import OPEN
-from tape_core.backends.traced import TRACE, TracedArray
+from tape_core.backends.traced import TRACE, TracedArray, value_of
 from tape_core.compiled.signature import SLICES, TENSOR, Signature, static_key
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
-from tape_core.tensor import Tensor, wrap
+from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.user_code import warn_user
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Function:
         passes: dict[str, bool] | None = None,
     ) -> None:
         self.python = python
+        self._name = getattr(python, "__name__", "function")
         self._settings: dict[str, Any] = {
             "static_argnames": static_argnames,
             "fallback": fallback,
@@ -61,8 +62,9 @@ class Function:
             "compile": compile,
             "passes": passes,
         }
+        if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
+            raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
         self._how = compile
-        self._name = getattr(python, "__name__", "function")
         self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self._fallback = bool(fallback)
         self._retrace = retrace
@@ -143,7 +145,7 @@ class Function:
     def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
         self._check_number(signature)
         # What traces is imported where it is needed first.
-        from tape_core.compiled.running import Compiled
+        from tape_core.compiled.running import Compiled, check_apart
         from tape_core.compiled.trace import Trace, outside, tracing
 
         trace = Trace(self._name, fallback=self._fallback)
@@ -157,16 +159,24 @@ class Function:
                 )
             else:
                 leaves.append(leaf)
+        given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
         args, kwargs = signature.arguments(leaves, with_kwargs)
         try:
             with tracing(trace):
                 result = self._called(args, kwargs, static)
+                # x += y assigns to the caller's Tensor.
+                changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
+                check_apart(self._name, signature.leaves, changed)
                 compiled = (
-                    None if trace.failed else Compiled(self._name, trace, signature, result, self._options, self._how)
+                    None
+                    if trace.failed
+                    else Compiled(self._name, trace, signature, changed, result, self._options, self._how)
                 )
         finally:
             trace.open = False
         trace.commit()
+        for k, array in changed.items():
+            signature.leaves[k]._array, signature.leaves[k]._slots = value_of(array), NO_SLOTS
         if trace.failed is not None:
             self._eager.add(signature.key)
             warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
