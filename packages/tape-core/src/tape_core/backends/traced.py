@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
 from tape_core.backends.protocol import Backend
 from tape_core.rules import fused, vjp
@@ -160,6 +161,46 @@ class TracedArray:
         return self.value.__dlpack_device__()
 
 
+class TracedNumber:
+    """A Python number that is another one in each call, such as a learning rate; what is computed of it is noted.
+
+    With arrays and Tensors it is weak, as Python's numbers are.
+    """
+
+    __slots__ = ("__weakref__", "backend", "id", "made_in", "value")
+    __array_ufunc__ = None
+    __hash__ = object.__hash__
+    shape = ()
+    trace = TracedArray.trace
+
+    def __init__(self, value: Any, name: int, trace: Trace, backend: Any = None) -> None:
+        self.value = value
+        self.id = name
+        self.made_in = trace
+        self.backend = backend  # of none
+
+    def __repr__(self) -> str:
+        return f"TracedNumber({self.id})"
+
+    def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
+        self.trace.decided_by_value(what)
+        return how(self.value)
+
+    def __bool__(self) -> bool:
+        return self._decided("whether a number is 0", bool)  # type: ignore[no-any-return]
+
+    def __int__(self) -> int:
+        return self._decided("a number as an int", int)  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self._decided("a number as an int", operator.index)  # type: ignore[no-any-return]
+
+    def __float__(self) -> float:
+        return self._decided("a number as a float", float)  # type: ignore[no-any-return]
+
+
+TRACED = (TracedArray, TracedNumber)
+
 _attribute = lru_cache(maxsize=64)(operator.attrgetter)  # the same function each time, so that calls are the same
 
 
@@ -188,7 +229,7 @@ def is_array(value: Any) -> bool:
 
 def _attach() -> None:
     def takes(other: Any) -> bool:
-        return type(other) is TracedArray or type(other) in SCALARS or (is_array(other) and not _is_slices(other))
+        return type(other) in TRACED or type(other) in SCALARS or (is_array(other) and not _is_slices(other))
 
     def binary(function: Callable[..., Any], name: str) -> Any:
         def method(self: TracedArray, other: Any) -> Any:
@@ -211,13 +252,49 @@ def _attach() -> None:
     def unary(function: Callable[..., Any], name: str) -> Any:
         return lambda self: self.trace.call(name, function, (self,), {}, self.backend)
 
+    def sign(function: Callable[..., Any], name: str) -> Any:
+        return lambda self: self.trace.number(name, function, (self,))
+
+    def of_number(function: Callable[..., Any], name: str, *, swapped: bool = False) -> Any:
+        def method(self: TracedNumber, other: Any) -> Any:
+            if isinstance(other, Tensor):
+                number = _beside(self, other)
+                return function(other, number) if swapped else function(number, other)
+            given = (other, self) if swapped else (self, other)
+            if type(other) is TracedNumber or type(other) in SCALARS:
+                return self.trace.number(name, function, given)
+            if type(other) is TracedArray or not is_array(other) or _is_slices(other):
+                return NotImplemented
+            return self.trace.call(name, function, given, {}, backend_of_type(type(other)).traced)  # type: ignore[union-attr]
+
+        return method
+
+    def compared(function: Callable[..., Any]) -> Any:
+        def method(self: TracedNumber, other: Any) -> Any:
+            return self._decided("a comparison with a number", lambda value: function(value, value_of(other)))
+
+        return method
+
     for symbol, name in {**OPERATORS, **COMPARISONS}.items():
         setattr(TracedArray, f"__{symbol}__", binary(getattr(operator, f"__{symbol}__"), name))
+    for symbol in COMPARISONS:
+        setattr(TracedNumber, f"__{symbol}__", compared(getattr(operator, f"__{symbol}__")))
     for symbol, name in OPERATORS.items():
+        setattr(TracedNumber, f"__{symbol}__", of_number(getattr(operator, f"__{symbol}__"), name))
+        setattr(TracedNumber, f"__r{symbol}__", of_number(getattr(operator, f"__{symbol}__"), name, swapped=True))
         setattr(TracedArray, f"__r{symbol}__", reflected(getattr(operator, f"__{symbol}__"), name))
         setattr(TracedArray, f"__i{symbol}__", in_place(getattr(operator, f"__{symbol}__"), name))
     for symbol, name in SIGNS.items():
         setattr(TracedArray, f"__{symbol}__", unary(getattr(operator, f"__{symbol}__"), name))
+        setattr(TracedNumber, f"__{symbol}__", sign(getattr(operator, f"__{symbol}__"), name))
+
+
+def _beside(number: TracedNumber, tensor: Tensor) -> Tensor:
+    """A number as a Tensor for arithmetic with one: of its dtype, where that takes a Python number of this kind."""
+    from tape_core.ops.creation import asarray
+
+    dtype = tensor.dtype if tensor.dtype.inexact or type(number.value) is int else None
+    return asarray(number, dtype=dtype, backend=tensor.backend, device=tensor.device)
 
 
 def _is_slices(value: Any) -> bool:
@@ -282,6 +359,9 @@ class Traced(Backend):
 
     def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         """A traced array stays one; anything else is a constant."""
+        if type(obj) is TracedNumber:
+            options = {"dtype": dtype, "device": device}
+            return obj.trace.call("asarray", self.base.asarray, (obj,), options, self)
         if type(obj) is not TracedArray:
             return self._constant(self.base.asarray(obj, dtype=dtype, device=device, copy=copy))
         if (dtype is None or dtype == obj.dtype) and device is None:
@@ -329,8 +409,8 @@ class Traced(Backend):
 
 
 def value_of(array: Any) -> Any:
-    """The value of a traced array; a constant as it is."""
-    return array.value if type(array) is TracedArray else array
+    """The value of what is traced; a constant as it is."""
+    return array.value if type(array) in TRACED else array
 
 
 class _Rules:
@@ -380,20 +460,20 @@ class _Rule(_Opaque):
         if trace is None:
             return self.__wrapped__(xp, *args)
         before = len(trace.instructions)
-        trace.in_rules += 1
+        trace.trying += 1
         try:
             return self.__wrapped__(xp, *args)
         except TracingError:
             del trace.instructions[before:]
         finally:
-            trace.in_rules -= 1
+            trace.trying -= 1
         return super().__call__(xp, *args)
 
 
 def _trace_of(values: Iterable[Any]) -> Trace | None:
     for value in values:
         kind = type(value)
-        if kind is TracedArray:
+        if kind in TRACED:
             return value.trace  # type: ignore[no-any-return]
         if (kind is tuple or kind is list) and (found := _trace_of(value)) is not None:
             return found

@@ -35,7 +35,7 @@ class Compiled:
         held = [h for h in trace.held.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
-        self.trainable = [(h.variable, h.trainable) for h in held]
+        self.trainable = [(h.variable, h.trainable) for h in held if isinstance(h.variable, Variable)]
         self.guards = trace.guards
         leaves, self.structure = pytree.flatten(result)
         arrays: list[Any] = []

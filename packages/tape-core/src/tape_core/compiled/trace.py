@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 from tape_core.backends import selection
 from tape_core.backends.traced import (
     TRACE,
+    TRACED,
     Traced,
     TracedArray,
+    TracedNumber,
     TracingError,
     is_array,
     refuse_leak,
     shaped_by_values,
     value_of,
 )
+from tape_core.compiled.numbers import Number
 from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
 from tape_core.recording import ACTIVE
 from tape_core.tensor import SCALARS, Tensor
@@ -29,6 +32,22 @@ if TYPE_CHECKING:
 
 _array: Any = Tensor.__dict__["_array"]  # the slots, which a trace hides
 _backend: Any = Tensor.__dict__["backend"]
+
+
+def _kept(variable: Variable | Number) -> Any:
+    """What it holds outside of traces."""
+    return variable.kept if type(variable) is Number else _array.__get__(variable)
+
+
+def _keep(variable: Variable | Number, value: Any) -> None:
+    if type(variable) is Number:
+        variable.kept = value
+    else:
+        _array.__set__(variable, value)
+
+
+def _traced_backend(variable: Variable | Number) -> Any:
+    return None if type(variable) is Number else _backend.__get__(variable).traced
 
 
 class Held:
@@ -71,7 +90,7 @@ class Trace:
         self.fallback = fallback
         self.failed: TracingError | None = None
         self.open = True
-        self.in_rules = 0  # where a decision by a value makes the rule one instruction
+        self.trying = 0  # where a decision by a value makes what does so one instruction
         self.instructions: list[Instruction] = []
         self.inputs: list[int] = []
         self.values: dict[int, Any] = {}  # of the inputs in this run
@@ -94,12 +113,18 @@ class Trace:
         self.specs[name] = Spec(type(value), tuple(getattr(value, "shape", ())), getattr(value, "dtype", None))
         return name
 
-    def input(self, value: Any, backend: Backend) -> TracedArray:
-        """An array that is another one in each call."""
-        name = self._number(value)
+    def _new(self, spec: Spec) -> int:
+        name = self._next
+        self._next = name + 1
+        self.specs[name] = spec
+        return name
+
+    def input(self, value: Any, backend: Any) -> Any:
+        """An array that is another one in each call; without a backend a Python number."""
+        name = self._number(value) if backend is not None else self._new(Spec(type(value), (), None))
         self.inputs.append(name)
         self.values[name] = value
-        return TracedArray(value, name, self, backend)
+        return (TracedArray if backend is not None else TracedNumber)(value, name, self, backend)
 
     def is_inside(self, other: Trace) -> bool:
         """Whether this trace is that of a branch or a loop in another one."""
@@ -113,7 +138,7 @@ class Trace:
         key = array.made_in, array.id
         found = self._inside.get(key)
         if found is None:
-            self.captured[key] = TracedArray(array.value, array.id, array.made_in, array.backend)
+            self.captured[key] = type(array)(array.value, array.id, array.made_in, array.backend)
             found = self._inside[key] = self.input(array.value, array.backend)
         return found
 
@@ -135,14 +160,14 @@ class Trace:
 
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
-        if type(array) is TracedArray:
+        if type(array) in TRACED:
             return Ref((array if array.made_in is self else self._capture(array)).id)
         return self._constant(array)
 
     def _split(self, value: Any) -> tuple[Any, Any]:
         """An argument with raw arrays, and with the names of arrays."""
         kind = type(value)
-        if kind is TracedArray:
+        if kind in TRACED:
             return value.value, Ref((value if value.made_in is self else self._capture(value)).id)
         if kind in SCALARS or value is None or kind is str:
             return value, value
@@ -191,6 +216,18 @@ class Trace:
             return out  # a dtype, say
         return self._noted(name, fn, tuple([ref for _, ref in pairs]), names, out, backend)
 
+    def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:
+        """Call a function that gives a Python number, as an instruction: of numbers, arrays and what stays as it is."""
+        pairs = [self._split(arg) for arg in args]
+        with outside():
+            out = fn(*[raw for raw, _ in pairs])
+        made = self._as_number(out)
+        self.instructions.append(Instruction(name, fn, tuple([ref for _, ref in pairs]), {}, made.id, self._place()))
+        return made
+
+    def _as_number(self, value: Any) -> TracedNumber:
+        return TracedNumber(value, self._new(Spec(type(value), (), None)), self)
+
     def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
         """As `call`, of what must be called each time."""
         pairs = [self._split(arg) for arg in args]
@@ -209,7 +246,8 @@ class Trace:
         effect: bool = False,
     ) -> Any:
         if type(out) is tuple or type(out) is list:
-            traced, names = self._outputs(out, backend)
+            numbers = effect or hasattr(fn, "parts")  # a branch or loop, or a call that runs as it is: state of Python's
+            traced, names = self._outputs(out, backend, numbers)
             names = () if names is None else names
         else:
             traced, names = self._output(out, backend)
@@ -219,11 +257,14 @@ class Trace:
             self.is_of_any_length(instruction.outputs)
         return traced
 
-    def _outputs(self, out: Any, backend: Backend) -> tuple[Any, Any]:
-        if isinstance(out, tuple | list) and (_has_arrays(out) or not out):
-            pairs = [self._outputs(part, backend) for part in out]
+    def _outputs(self, out: Any, backend: Backend, numbers: bool) -> tuple[Any, Any]:
+        if isinstance(out, tuple | list) and (numbers or _has_arrays(out) or not out):
+            pairs = [self._outputs(part, backend, numbers) for part in out]
             kind = list if type(out) is list else tuple
             return kind([traced for traced, _ in pairs]), tuple([name for _, name in pairs])
+        if numbers and type(out) in _NUMBERS:
+            made = self._as_number(out)
+            return made, made.id
         return self._output(out, backend) if is_array(out) else (out, None)
 
     def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
@@ -248,8 +289,8 @@ class Trace:
         """
         if not self.open:
             raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
-        if self.in_rules:
-            raise TracingError("a derivative rule decides by a value")
+        if self.trying:
+            raise TracingError("what is tried decides by a value")
         place = self._place()
         error = TracingError(
             f"{self.name} is compiled, and here {what} is asked for: {place.file}:{place.line}, in {place.function}. "
@@ -263,13 +304,13 @@ class Trace:
         if self.failed is None:
             self.failed = error
 
-    # -- Variables
+    # -- Variables, and numbers that are kept as they are
 
     def read(self, variable: Variable) -> Any:
         """What a Variable holds."""
         held = self.held.get(id(variable))
         if held is None:
-            now = self.input(_array.__get__(variable), _backend.__get__(variable).traced)
+            now = self.input(_kept(variable), _traced_backend(variable))
             held = self.held[id(variable)] = Held(variable, now, now)
         now = held.now
         # An array of its own for each reader: an update in place is of nobody else's.
@@ -280,7 +321,7 @@ class Trace:
         held = self.held.get(id(variable))
         if held is None:
             try:
-                _array.__get__(variable)
+                _kept(variable)
             except AttributeError:  # it is being made
                 held = self.held[id(variable)] = Held(variable, None, array)
                 # So that it is there even if this run fails later on.
@@ -295,7 +336,7 @@ class Trace:
         if id(variable) in self.held:
             return True
         try:
-            _array.__get__(variable)
+            _kept(variable)
         except AttributeError:
             return False
         return True
@@ -306,6 +347,18 @@ class Trace:
     def makes(self, generator: Any) -> None:
         """A generator is made."""
 
+    def state(self) -> Any:
+        """What has been noted so far, for `go_back`."""
+        return len(self.instructions), len(self.guards), {key: held.now for key, held in self.held.items()}
+
+    def go_back(self, state: Any) -> None:
+        """Forget what was noted since."""
+        instructions, guards, nows = state
+        del self.instructions[instructions:]
+        del self.guards[guards:]
+        for key, held in self.held.items():
+            held.now = nows.get(key, held.first)
+
     @property
     def made(self) -> list[Variable]:
         """The Variables that were made in this run."""
@@ -315,8 +368,7 @@ class Trace:
         """Let the Variables have what they were given."""
         for held in self.held.values():
             if held.written:
-                now = held.now
-                _array.__set__(held.variable, now.value if type(now) is TracedArray else now)
+                _keep(held.variable, value_of(held.now))
 
     def program(self, results: Sequence[Any]) -> Program:
         """The instructions, for these results: then the new values of Variables."""
@@ -330,7 +382,7 @@ def _are_constant(args: Iterable[Any]) -> bool:
     """Whether no argument is an array that may be another in another call."""
     for arg in args:
         kind = type(arg)
-        if kind is TracedArray:
+        if kind in TRACED:
             if arg.id not in arg.made_in.constants:
                 return False
         elif (kind is tuple or kind is list) and not _are_constant(arg):
@@ -354,6 +406,8 @@ class _AsArray:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.backend.asarray(self.function(*args, **kwargs))
 
+
+_NUMBERS = frozenset({int, float})
 
 _VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
 """Kernels of whose first argument only the shape and the like count."""
