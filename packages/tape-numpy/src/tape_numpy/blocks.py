@@ -49,7 +49,7 @@ def takes(instruction: Any, specs: Any) -> bool:
     if spec.kind is not np.ndarray or spec.dtype not in _DTYPES:
         return False
     arrays = [specs[k] for k in instruction.inputs]
-    if any([a.dtype not in _DTYPES for a in arrays]):
+    if any([a.dtype not in _DTYPES and a.kind not in (float, int) for a in arrays]):
         return False
     if instruction.fn is _BROADCAST:
         return len(arrays) == 1 and arrays[0].shape == () and not instruction.kwargs
@@ -124,8 +124,10 @@ def fused(group: Any) -> Callable[..., Any] | None:
 class _Blocks:
     """The instructions of a group on one block, as source; and the blocks."""
 
-    def __init__(self, group: Any, inputs: list[Any], size: int) -> None:
+    def __init__(self, group: Any, inputs: list[Any], size: int, overwritten: Any = None) -> None:
         self.__name__ = "fused"
+        self.group = group
+        self.overwritten: dict[int, int] = overwritten or {}  # by result the input whose memory it may have
         self.shape = group.shape
         self.size = size
         self.inputs = inputs
@@ -142,7 +144,22 @@ class _Blocks:
         dtypes = [s.dtype for s in inputs if s.shape] + [dtype for dtype, _ in self.outs] + self.buffers
         self.bounds = _bounds(size, _block_length(sum([dtype.itemsize for dtype in dtypes])))
 
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+    def may_overwrite(self, given: int, out: int) -> bool:
+        """Whether an input is not needed any more where a result is made."""
+        if out in self.group.sums:
+            return False
+        for instruction in reversed(self.instructions):
+            if instruction.out == out:
+                return True
+            if given in instruction.inputs:
+                return False
+        return False
+
+    def overwriting(self, chosen: dict[int, int]) -> _Blocks:
+        """The same for calls with `out=`, where results may have the memory of these inputs."""
+        return _Blocks(self.group, self.inputs, self.size, chosen)
+
+    def __call__(self, *arrays: Any, out: Any = None) -> tuple[Any, ...]:
         flat = []
         for array, spec in zip(arrays, self.inputs, strict=True):
             if spec.shape == ():
@@ -154,7 +171,10 @@ class _Blocks:
             else:
                 return self._one_by_one(arrays)  # its sums go along memory
         cuts, tree = self.bounds
-        whole = [np.empty(len(cuts) if is_sum else self.shape, dtype) for dtype, is_sum in self.outs]
+        whole = [
+            np.empty(len(cuts) if is_sum else self.shape, dtype) if target is None else target
+            for (dtype, is_sum), target in zip(self.outs, out or [None] * len(self.outs), strict=True)
+        ]
         results = [array.reshape(-1) for array in whole]
         shares = min(_threads(), max(1, len(cuts) // 4))
         if shares == 1:
@@ -220,7 +240,7 @@ class _Blocks:
         until = {f"o{i.out}": at for at, i in enumerate(group.instructions) if i.out in outs and i.out not in sums}
         free: dict[Any, list[str]] = {}
         for number in outs:
-            if number not in sums:
+            if number not in sums and number not in self.overwritten:
                 free.setdefault(specs[number].dtype, []).append(f"o{number}")
         body: list[str] = []
 

@@ -27,6 +27,18 @@ class Ref:
         return self.id
 
 
+class Own:
+    """Stands for an array in `out=` that may be overwritten if nobody else holds it, which only a run can tell."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, name: int) -> None:
+        self.id = name
+
+    def __repr__(self) -> str:
+        return f"own %{self.id}"
+
+
 class Place(NamedTuple):
     """A line of the user's code."""
 
@@ -160,6 +172,7 @@ class Program:
         self.outputs = outputs
         self.specs = specs
         self.backend = backend  # of all arrays; None where there are several
+        self.owned: frozenset[int] = frozenset()  # inputs that nothing needs after the run: old values of Variables
 
     def replaced(
         self,

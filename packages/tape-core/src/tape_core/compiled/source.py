@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from tape_core.backends.traced import Method
-from tape_core.compiled.program import Instruction, Place, Program, Ref
+from tape_core.compiled.program import Instruction, Own, Place, Program, Ref
 from tape_core.generated import generated
 
 _INFIX: dict[Any, str] = {
@@ -76,6 +76,10 @@ class Source:
             if hasattr(instruction.fn, "take_over"):
                 lines += self._handed_over(instruction, last.pop(at, []))
                 continue
+            targets = instruction.kwargs.get("out")
+            if type(targets) is Own or (type(targets) is tuple and any([type(target) is Own for target in targets])):
+                # Before the call, which holds its arguments itself.
+                lines.append(f"    own = {self._owned(targets)}")
             lines.append(f"    {self._line(instruction)}")
             if done := [self._value(k) for k in last.get(at, ()) if self._is_large(k)]:
                 lines.append(f"    del {', '.join(done)}")
@@ -136,6 +140,15 @@ class Source:
             return f"{given[0]}.{fn.__name__}({', '.join(given[1:])})"
         return f"{self._name_of(fn, instruction.name)}({', '.join(given)})"
 
+    def _owned(self, target: Any) -> str:
+        if type(target) is tuple:
+            return f"({', '.join(map(self._owned, target))},)"
+        if target is None:
+            return "None"
+        array = self._value(target.id)
+        self.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
+        return f"{array} if is_exclusive({array}, 2) else None"  # 2: this name and the Variable
+
     def _operand(self, value: Any) -> str:
         text = self._argument(value)
         return f"({text})" if text.startswith("-") else text
@@ -155,6 +168,8 @@ class Source:
         kind = type(value)
         if kind is Ref:
             return self._value(value.id)
+        if kind is Own or (kind is tuple and any([type(part) is Own for part in value])):
+            return "own"
         if kind is bool or kind is int or kind is str or value is None or value is ...:
             return "..." if value is ... else repr(value)
         if kind is float and math.isfinite(value):
@@ -172,7 +187,7 @@ class Source:
         key = id(thing)
         if key not in self._named:
             wanted = re.sub(r"\W", "_", str(wanted)).strip("_") or "f"
-            if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|given|_", wanted):
+            if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|given|own|is_exclusive|_", wanted):
                 wanted = f"{wanted}_"
             name, n = wanted, 2
             alone = self._parameters is not None  # then what else is in the file uses the names of Python

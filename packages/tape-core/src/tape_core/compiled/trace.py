@@ -375,7 +375,11 @@ class Trace:
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
         backend = next(iter(self.backends)) if len(self.backends) == 1 else None
-        return Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
+        program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
+        program.owned = frozenset(
+            [held.first.id for held in self.held.values() if held.written and type(held.first) is TracedArray]
+        )
+        return program
 
 
 def _are_constant(args: Iterable[Any]) -> bool:

@@ -39,8 +39,10 @@ def run(program: Program, options: dict[str, bool]) -> tuple[Program, dict[str, 
     if unknown := [name for name in options if name not in ORDER]:
         raise ValueError(f"function: there is no pass {unknown[0]!r}; they are {', '.join(ORDER)}")
     left: dict[str, int] = {}
+    owned = program.owned
     for name, transform in ORDER.items():
         if options.get(name, True):
             program = transform(program)
+            program.owned = owned
             left[name] = len(program.instructions)
     return program, left

@@ -1,8 +1,12 @@
-"""Reuse of memory: an elementwise call writes its result into an operand that nothing needs afterwards."""
+"""Reuse of memory: an elementwise call writes its result into an operand that nothing needs afterwards.
+
+That is a result of the program's own, or the old value of a Variable that is assigned. Whether a caller or a view holds
+that one, too, is looked up in each run.
+"""
 
 from __future__ import annotations
 
-from tape_core.compiled.program import Instruction, Program, Ref
+from tape_core.compiled.program import Instruction, Own, Program, Ref
 
 LARGE = 1 << 12  # elements: a smaller array is made faster than the call of a function with `out=` takes
 
@@ -27,19 +31,38 @@ def reuse(program: Program) -> Program:
             shared.update(instruction.inputs)  # the result may be a view
     own: set[int] = set()  # values in memory of their own, row by row
     kept: list[Instruction] = []
+    free = program.owned.difference(program.outputs)
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
+        dead = [k for k in dict.fromkeys(instruction.inputs) if k in free and last[k] == at]
+        if type(out) is tuple and dead and hasattr(instruction.fn, "overwriting"):
+            instruction = _group_in_place(instruction, dead, program)
         if type(out) is int and compiler.gives_new(instruction, specs):
             spec = specs[out]
             alike = [k for k in instruction.inputs if k in own and specs[k] == spec]
             if compiler.gives_rows(instruction, specs) or alike:
                 own.add(out)
-            dying = [k for k in alike if last[k] == at and k not in shared]
-            into = compiler.into(instruction) if dying and spec.size >= LARGE else None
+            targets = [Own(k) for k in dead if specs[k] == spec]
+            targets += [Ref(k) for k in alike if last[k] == at and k not in shared]
+            into = compiler.into(instruction) if targets and spec.size >= LARGE else None
             if into is not None:
                 fn, args = into
-                instruction = Instruction(
-                    instruction.name, fn, tuple(args), {"out": Ref(dying[0])}, out, instruction.place
-                )
+                own.add(out)
+                instruction = Instruction(instruction.name, fn, tuple(args), {"out": targets[0]}, out, instruction.place)
         kept.append(instruction)
     return program.replaced(kept)
+
+
+def _group_in_place(instruction: Instruction, dead: list[int], program: Program) -> Instruction:
+    """A run of elementwise calls that has the memory of these inputs for its results, as far as it can."""
+    specs, fn = program.specs, instruction.fn
+    chosen: dict[int, int] = {}
+    for out in instruction.out:
+        alike = [k for k in dead if specs[k] == specs[out] and k not in chosen.values() and fn.may_overwrite(k, out)]
+        if alike:
+            chosen[out] = alike[0]
+    if not chosen:
+        return instruction
+    targets = tuple([Own(chosen[out]) if out in chosen else None for out in instruction.out])
+    fn = fn.overwriting(chosen)
+    return Instruction(instruction.name, fn, instruction.args, {"out": targets}, instruction.out, instruction.place)
