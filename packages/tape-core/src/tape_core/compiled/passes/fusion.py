@@ -7,6 +7,7 @@ from typing import Any
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
 LARGE = 1 << 16  # elements: smaller arrays stay in the cache by themselves
+MANY = 4  # operands: beyond that, what has nothing to do with a run is the beginning of another one
 FEW = 2  # a run of fewer calls is no run
 
 
@@ -81,6 +82,10 @@ def fusion(program: Program) -> Program:
         if shape is None or (is_sum and shape not in open_groups):
             kept.append(instruction)
             continue
+        if shape in open_groups and not is_sum:
+            group = open_groups[shape]
+            if len(group.inputs) >= MANY and group.made.isdisjoint(needed) and not needed & set(group.inputs):
+                close(group)
         if shape not in open_groups:
             open_groups[shape] = Group(shape, program)
         open_groups[shape].add(instruction, is_sum=is_sum)
