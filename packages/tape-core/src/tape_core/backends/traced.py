@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
 from tape_core.backends.protocol import Backend
-from tape_core.rules import fused, vjp
 from tape_core.tensor import SCALARS, Tensor
 
 if TYPE_CHECKING:
@@ -326,7 +325,9 @@ class Traced(Backend):
     @property
     def rules(self) -> Any:
         """Those of the ops and of `base`, so that they may be traced."""
-        return _Rules(self)
+        from tape_core.backends.traced_rules import Rules
+
+        return Rules(self)
 
     @rules.setter
     def rules(self, rules: Any) -> None:
@@ -413,69 +414,12 @@ def value_of(array: Any) -> Any:
     return array.value if type(array) in TRACED else array
 
 
-class _Rules:
-    """Derivative rules by op and input for traced arrays."""
-
-    def __init__(self, backend: Traced) -> None:
-        self.backend = backend
-
-    def get(self, name: str, default: Any = None) -> dict[str, Any]:
-        """Those of one op."""
-        from tape_core.op import registry
-
-        found = {**registry[name].rules, **self.backend.base.rules.get(name, {})}
-        return {k: self._traceable(rule, f"{name}_rule") for k, rule in found.items()}
-
-    def _traceable(self, rule: Any, name: str) -> Any:
-        if isinstance(rule, fused):
-            common = None if rule.common is None else _Opaque(rule.common, f"{name}_common", self.backend)
-            return fused(_Opaque(rule.fn, name, self.backend), common=common)
-        if isinstance(rule, vjp):
-            return type(rule)(_Rule(rule.fn, name, self.backend))
-        return _Rule(rule, name, self.backend) if callable(rule) else rule
-
-
-class _Opaque:
-    """A function of a namespace and raw arrays, such as a fused rule, that is one instruction."""
-
-    def __init__(self, fn: Callable[..., Any], name: str, backend: Traced) -> None:
-        self.__wrapped__ = fn
-        self.__code__ = getattr(fn, "__code__", None)
-        self.__name__ = name
-        self.on_base = partial(fn, backend.base.xp)
-        self.backend = backend
-
-    def __call__(self, xp: Any, *args: Any) -> Any:
-        trace = _trace_of(args)
-        if trace is None:
-            return self.on_base(*args)
-        return trace.call(self.__name__, self.on_base, args, {}, self.backend)
-
-
-class _Rule(_Opaque):
-    """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
-
-    def __call__(self, xp: Any, *args: Any) -> Any:
-        trace = _trace_of(args) if xp is self.backend.xp else None
-        if trace is None:
-            return self.__wrapped__(xp, *args)
-        before = len(trace.instructions)
-        trace.trying += 1
-        try:
-            return self.__wrapped__(xp, *args)
-        except TracingError:
-            del trace.instructions[before:]
-        finally:
-            trace.trying -= 1
-        return super().__call__(xp, *args)
-
-
-def _trace_of(values: Iterable[Any]) -> Trace | None:
+def trace_of(values: Iterable[Any]) -> Trace | None:
     for value in values:
         kind = type(value)
         if kind in TRACED:
             return value.trace  # type: ignore[no-any-return]
-        if (kind is tuple or kind is list) and (found := _trace_of(value)) is not None:
+        if (kind is tuple or kind is list) and (found := trace_of(value)) is not None:
             return found
     return None
 
@@ -495,7 +439,7 @@ class TracedKernels(Kernels):
             return function
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            trace = _trace_of(args) or (_trace_of(kwargs.values()) if kwargs else None)
+            trace = trace_of(args) or (trace_of(kwargs.values()) if kwargs else None)
             if trace is None:
                 return function(*args, **kwargs)
             return trace.call(name, function, args, kwargs, backend)

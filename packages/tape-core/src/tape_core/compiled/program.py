@@ -30,10 +30,11 @@ class Ref:
 class Own:
     """Stands for an array in `out=` that may be overwritten if nobody else holds it, which only a run can tell."""
 
-    __slots__ = ("id",)
+    __slots__ = ("id", "references")
 
-    def __init__(self, name: int) -> None:
+    def __init__(self, name: int, references: int) -> None:
         self.id = name
+        self.references = references
 
     def __repr__(self) -> str:
         return f"own %{self.id}"
@@ -172,7 +173,8 @@ class Program:
         self.outputs = outputs
         self.specs = specs
         self.backend = backend  # of all arrays; None where there are several
-        self.owned: frozenset[int] = frozenset()  # inputs that nothing needs after the run: old values of Variables
+        # Inputs that nothing needs after the run, old values of Variables, say, and how many references each has.
+        self.owned: dict[int, int] = {}
 
     def replaced(
         self,

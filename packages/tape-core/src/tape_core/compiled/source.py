@@ -25,6 +25,8 @@ _INFIX: dict[Any, str] = {
 _PREFIX: dict[Any, str] = {operator.neg: "-", operator.pos: "+", operator.invert: "~"}
 _LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
 
+_TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
+
 _files = count()
 
 
@@ -147,7 +149,7 @@ class Source:
             return "None"
         array = self._value(target.id)
         self.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
-        return f"{array} if is_exclusive({array}, 2) else None"  # 2: this name and the Variable
+        return f"{array} if is_exclusive({array}, {target.references}) else None"
 
     def _operand(self, value: Any) -> str:
         text = self._argument(value)
@@ -187,7 +189,7 @@ class Source:
         key = id(thing)
         if key not in self._named:
             wanted = re.sub(r"\W", "_", str(wanted)).strip("_") or "f"
-            if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|given|own|is_exclusive|_", wanted):
+            if wanted[0].isdigit() or keyword.iskeyword(wanted) or _TAKEN.fullmatch(wanted):
                 wanted = f"{wanted}_"
             name, n = wanted, 2
             alone = self._parameters is not None  # then what else is in the file uses the names of Python

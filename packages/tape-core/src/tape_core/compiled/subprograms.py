@@ -131,7 +131,7 @@ class SubTrace(Trace):
         outputs = [*results, *map(self.read, variables)]
         program = self.program(outputs)
         del program.outputs[len(outputs) :]
-        program.owned = frozenset()  # the next step may need them
+        program.owned = {}  # the next step may need them
         self.open = False
         return program
 

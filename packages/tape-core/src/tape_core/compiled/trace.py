@@ -98,6 +98,7 @@ class Trace:
         self.specs: dict[int, Spec] = {}
         self.of_any_length: set[int] = set()  # values that have another length in another call
         self.held: dict[int, Held] = {}
+        self.donated: dict[int, int] = {}  # arguments that may be overwritten: by their places the values' numbers
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self._inside: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
@@ -246,7 +247,7 @@ class Trace:
         effect: bool = False,
     ) -> Any:
         if type(out) is tuple or type(out) is list:
-            numbers = effect or hasattr(fn, "parts")  # a branch or loop, or a call that runs as it is: state of Python's
+            numbers = effect or hasattr(fn, "parts")  # of what runs as it is, of a branch or a loop: state
             traced, names = self._outputs(out, backend, numbers)
             names = () if names is None else names
         else:
@@ -376,9 +377,9 @@ class Trace:
         outputs = [self.ref(array).id for array in (*results, *written)]
         backend = next(iter(self.backends)) if len(self.backends) == 1 else None
         program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
-        program.owned = frozenset(
-            [held.first.id for held in self.held.values() if held.written and type(held.first) is TracedArray]
-        )
+        # By the references there are: the Variable and a name; of what is donated a name alone.
+        program.owned = {h.first.id: 2 for h in self.held.values() if h.written and type(h.first) is TracedArray}
+        program.owned |= dict.fromkeys(self.donated.values(), 1)
         return program
 
 

@@ -399,9 +399,7 @@ class _State:
         self.variable = variable
         self.started = started
         self.slots = {
-            name: Variable(
-                wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}"
-            )
+            name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
             for name, array in slots.items()
         }
 

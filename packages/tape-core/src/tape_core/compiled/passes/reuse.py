@@ -1,6 +1,6 @@
 """Reuse of memory: an elementwise call writes its result into an operand that nothing needs afterwards.
 
-That is a result of the program's own, or the old value of a Variable that is assigned. Whether a caller or a view holds
+That is a result of the program's own, or the old value of a Variable that is assigned, or a donated argument. Whether a caller or a view holds
 that one, too, is looked up in each run.
 """
 
@@ -31,29 +31,31 @@ def reuse(program: Program) -> Program:
             shared.update(instruction.inputs)  # the result may be a view
     own: set[int] = set()  # values in memory of their own, row by row
     kept: list[Instruction] = []
-    free = program.owned.difference(program.outputs)
+    free = {k: references for k, references in program.owned.items() if k not in program.outputs}
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
         dead = [k for k in dict.fromkeys(instruction.inputs) if k in free and last[k] == at]
         if type(out) is tuple and dead and hasattr(instruction.fn, "overwriting"):
-            instruction = _group_in_place(instruction, dead, program)
+            instruction = _group_in_place(instruction, {k: free[k] for k in dead}, program)
         if type(out) is int and compiler.gives_new(instruction, specs):
             spec = specs[out]
             alike = [k for k in instruction.inputs if k in own and specs[k] == spec]
             if compiler.gives_rows(instruction, specs) or alike:
                 own.add(out)
-            targets = [Own(k) for k in dead if specs[k] == spec]
+            targets: list[Own | Ref] = [Own(k, free[k]) for k in dead if specs[k] == spec]
             targets += [Ref(k) for k in alike if last[k] == at and k not in shared]
             into = compiler.into(instruction) if targets and spec.size >= LARGE else None
             if into is not None:
                 fn, args = into
                 own.add(out)
-                instruction = Instruction(instruction.name, fn, tuple(args), {"out": targets[0]}, out, instruction.place)
+                instruction = Instruction(
+                    instruction.name, fn, tuple(args), {"out": targets[0]}, out, instruction.place
+                )
         kept.append(instruction)
     return program.replaced(kept)
 
 
-def _group_in_place(instruction: Instruction, dead: list[int], program: Program) -> Instruction:
+def _group_in_place(instruction: Instruction, dead: dict[int, int], program: Program) -> Instruction:
     """A run of elementwise calls that has the memory of these inputs for its results, as far as it can."""
     specs, fn = program.specs, instruction.fn
     chosen: dict[int, int] = {}
@@ -63,6 +65,6 @@ def _group_in_place(instruction: Instruction, dead: list[int], program: Program)
             chosen[out] = alike[0]
     if not chosen:
         return instruction
-    targets = tuple([Own(chosen[out]) if out in chosen else None for out in instruction.out])
+    targets = tuple([Own(chosen[out], dead[chosen[out]]) if out in chosen else None for out in instruction.out])
     fn = fn.overwriting(chosen)
     return Instruction(instruction.name, fn, instruction.args, {"out": targets}, instruction.out, instruction.place)
