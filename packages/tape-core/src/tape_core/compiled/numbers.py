@@ -42,7 +42,7 @@ class Number:
             trace.write(self, value)
 
 
-class number:  # noqa: N801 - a property
+class number:
     """An attribute that is a Python number, which compiled functions read and assign in each call."""
 
     def __set_name__(self, owner: type, name: str) -> None:

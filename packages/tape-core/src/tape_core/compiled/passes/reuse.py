@@ -1,7 +1,7 @@
 """Reuse of memory: an elementwise call writes its result into an operand that nothing needs afterwards.
 
-That is a result of the program's own, or the old value of a Variable that is assigned, or a donated argument. Whether a caller or a view holds
-that one, too, is looked up in each run.
+That is a result of the program's own; or the old value of a Variable that is assigned, or an argument that is donated.
+Whether a caller or a view holds one of these, too, is looked up in each run.
 """
 
 from __future__ import annotations
