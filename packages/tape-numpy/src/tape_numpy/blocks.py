@@ -144,17 +144,6 @@ class _Blocks:
         dtypes = [s.dtype for s in inputs if s.shape] + [dtype for dtype, _ in self.outs] + self.buffers
         self.bounds = _bounds(size, _block_length(sum([dtype.itemsize for dtype in dtypes])))
 
-    def may_overwrite(self, given: int, out: int) -> bool:
-        """Whether an input is not needed any more where a result is made."""
-        if out in self.group.sums:
-            return False
-        for instruction in reversed(self.instructions):
-            if instruction.out == out:
-                return True
-            if given in instruction.inputs:
-                return False
-        return False
-
     def overwriting(self, chosen: dict[int, int]) -> _Blocks:
         """The same for calls with `out=`, where results may have the memory of these inputs."""
         return _Blocks(self.group, self.inputs, self.size, chosen)

@@ -75,7 +75,9 @@ class Backend:
         - `expansion(fn)`: what writes a kernel as calls of the library to `passes.expansion.Steps`, or None;
         - `takes(instruction, specs)`: whether it knows an elementwise instruction on arrays of such specs;
         - `is_sum(instruction)`: whether an instruction is the sum of all elements of an array;
-        - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit; or None;
+        - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit; or None.
+          With an attribute `group` and a method `overwriting(chosen)`, which gives a function that takes `out=`,
+          results may have the memory of inputs that nothing else needs;
         - `gives_new(instruction, specs)`: whether the result has memory of its own, and no argument is kept;
         - `gives_rows(instruction, specs)`: whether the result lies row by row in memory, however the arguments do;
         - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None.

@@ -57,7 +57,8 @@ class Compiled:
         self.name = name
         self.changed = list(changed)  # Tensors among the arguments that the function assigns to
         self.traced: Program = trace.program([*arrays, *changed.values()])
-        self.program, self.effects = passes.run(self.traced, options)
+        # What an array library compiles sees arrays of its own, so nothing of ours is to overwrite any.
+        self.program, self.effects = passes.run(self.traced, options if how is None else {**options, "reuse": False})
         self.source = Source(self.program, name)
         self.options = options
         self.run = self.source.run if how is None else self._accelerated(name, how, trace)
@@ -74,6 +75,12 @@ class Compiled:
             raise ValueError(
                 f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
                 f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
+            )
+        numbers = sorted({v.name for v in self.variables if v.backend is None})
+        if numbers:
+            raise ValueError(
+                f"{name}: compile={how!r} is for arrays, and the function has Python numbers that change, "
+                f"{', '.join(numbers)}, as optimizers and metrics do: return the gradients to the optimizer"
             )
         deciding = sorted(_deciding(self.program))
         if deciding:

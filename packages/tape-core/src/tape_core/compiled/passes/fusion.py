@@ -41,6 +41,17 @@ class Group:
         if is_sum:
             self.sums.update(instruction.outputs)
 
+    def may_overwrite(self, given: int, out: int) -> bool:
+        """Whether an input is not needed any more where a result is made."""
+        if out in self.sums:
+            return False
+        for instruction in reversed(self.instructions):
+            if instruction.out == out:
+                return True
+            if given in instruction.inputs:
+                return False
+        return False
+
 
 def fusion(program: Program) -> Program:
     """The program with runs of elementwise calls as one call each, where the backend knows how."""

@@ -60,7 +60,9 @@ def _group_in_place(instruction: Instruction, dead: dict[int, int], program: Pro
     specs, fn = program.specs, instruction.fn
     chosen: dict[int, int] = {}
     for out in instruction.out:
-        alike = [k for k in dead if specs[k] == specs[out] and k not in chosen.values() and fn.may_overwrite(k, out)]
+        alike = [
+            k for k in dead if specs[k] == specs[out] and k not in chosen.values() and fn.group.may_overwrite(k, out)
+        ]
         if alike:
             chosen[out] = alike[0]
     if not chosen:
