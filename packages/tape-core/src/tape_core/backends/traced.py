@@ -130,7 +130,7 @@ class TracedArray:
     # -- what would take the value out
 
     def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
-        if self.id not in self.made_in.constants:
+        if self.id not in self.made_in.known:
             self.trace.decided_by_value(what)
         return how(self.value)
 
@@ -401,6 +401,7 @@ def _trace_of(values: Iterable[Any]) -> Trace | None:
 
 
 _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
+MAYBE_SHAPED_BY_VALUES = _SHAPED_BY_VALUES | {"getitem", "repeat"}
 
 
 class TracedKernels(Kernels):
