@@ -229,7 +229,7 @@ class Trace:
         *,
         effect: bool = False,
     ) -> Any:
-        if type(out) is tuple or type(out) is list:
+        if isinstance(out, tuple | list):
             traced, names = self._outputs(out, backend)
             names = () if names is None else names
         else:
@@ -243,8 +243,11 @@ class Trace:
     def _outputs(self, out: Any, backend: Backend) -> tuple[Any, Any]:
         if isinstance(out, tuple | list) and (_has_arrays(out) or not out):
             pairs = [self._outputs(part, backend) for part in out]
-            kind = list if type(out) is list else tuple
-            return kind([traced for traced, _ in pairs]), tuple([name for _, name in pairs])
+            names, kind = tuple([name for _, name in pairs]), type(out)
+            parts = [traced for traced, _ in pairs]
+            if hasattr(kind, "_fields"):
+                return kind(*parts), names
+            return parts if kind is list else tuple(parts), names
         return self._output(out, backend) if is_array(out) else (out, None)
 
     def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
