@@ -98,7 +98,8 @@ class Instruction:
     @property
     def outputs(self) -> list[int]:
         """The numbers of the values that it gives."""
-        return [self.out] if type(self.out) is int else list(_numbers(self.out))
+        out = self.out
+        return [out] if type(out) is int else list(_numbers(out))
 
     def with_args(self, replaced: dict[int, int]) -> Instruction:
         """The same call with other values for some."""
@@ -160,6 +161,11 @@ class Program:
         self.outputs = outputs
         self.specs = specs
         self.backend = backend  # of all arrays; None where there are several
+
+    @property
+    def largest(self) -> int:
+        """How many elements the largest value has, or had; many values share one spec."""
+        return max([spec.size for spec in {id(spec): spec for spec in self.specs.values()}.values()], default=0)
 
     def replaced(
         self,

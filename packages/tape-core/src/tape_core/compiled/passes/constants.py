@@ -15,10 +15,15 @@ def constants(program: Program) -> Program:
     # What is infinite or NaN was warned of while tracing.
     with nullcontext() if program.backend is None else program.backend.quiet():
         for instruction in program.instructions:
-            if instruction.effect or not all([k in found for k in instruction.inputs]):
-                kept.append(instruction)
+            for k in instruction.inputs:
+                if k not in found:
+                    kept.append(instruction)
+                    break
             else:
-                _store(instruction.out, _value(instruction, found), found)
+                if instruction.effect:
+                    kept.append(instruction)
+                else:
+                    _store(instruction.out, _value(instruction, found), found)
     return program if len(kept) == len(program.instructions) else program.replaced(kept, constants=found)
 
 
