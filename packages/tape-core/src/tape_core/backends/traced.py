@@ -188,7 +188,8 @@ def is_array(value: Any) -> bool:
 
 def _attach() -> None:
     def takes(other: Any) -> bool:
-        return type(other) is TracedArray or type(other) in SCALARS or (is_array(other) and not _is_slices(other))
+        kind = type(other)
+        return kind is TracedArray or kind in SCALARS or (is_array(other) and not _is_slices(other))
 
     def binary(function: Callable[..., Any], name: str) -> Any:
         def method(self: TracedArray, other: Any) -> Any:
@@ -391,8 +392,11 @@ class _Rule(_Opaque):
 
 
 def _trace_of(values: Iterable[Any]) -> Trace | None:
+    now = TRACE.get()
     for value in values:
         kind = type(value)
+        if kind is TracedArray and value.made_in is now:
+            return now
         if kind is TracedArray:
             return value.trace  # type: ignore[no-any-return]
         if (kind is tuple or kind is list) and (found := _trace_of(value)) is not None:

@@ -60,9 +60,10 @@ class Instruction:
         out: the numbers of what it gives.
         place: the user's line that led here.
         effect: whether it does something besides.
+        inputs: the numbers of the values that it is given; as often as they are.
     """
 
-    __slots__ = ("_inputs", "args", "effect", "fn", "kwargs", "name", "out", "place")
+    __slots__ = ("args", "effect", "fn", "inputs", "kwargs", "name", "out", "place")
 
     def __init__(
         self,
@@ -82,18 +83,10 @@ class Instruction:
         self.out = out
         self.place = place
         self.effect = effect
-        self._inputs: list[int] | None = None
-
-    @property
-    def inputs(self) -> list[int]:
-        """The numbers of the values that it is given; as often as they are."""
-        found = self._inputs
-        if found is None:
-            found = self._inputs = []
-            _collect(self.args, found)
-            if self.kwargs:
-                _collect(tuple(self.kwargs.values()), found)
-        return found
+        self.inputs: list[int] = []
+        _collect(args, self.inputs)
+        if kwargs:
+            _collect(kwargs.values(), self.inputs)
 
     @property
     def outputs(self) -> list[int]:

@@ -72,7 +72,8 @@ class Source:
 
     def _written(self, name: str) -> str:
         program = self.program
-        uses = Uses(program)
+        uses, waiting = Uses(program), self._waiting
+        any_large = program.largest >= _LARGE
         inputs = [self._value(k) for k in program.inputs]
         lines = [f"def {name}({'arrays' if self._parameters is None else ', '.join(inputs)}):"]
         if inputs and self._parameters is None:
@@ -83,17 +84,18 @@ class Source:
                 self._flush(lines)
                 place = instruction.place
                 lines.append(f"    # {_shown(place)}")
-            if hasattr(instruction.fn, "take_over"):
+            if instruction.effect and hasattr(instruction.fn, "take_over"):
                 self._flush(lines)
                 lines += self._handed_over(instruction, uses.last(at))
                 continue
-            large = [self._value(k) for k in uses.last(at, _LARGE) if k not in self._waiting]
+            large = [self._value(k) for k in uses.last(at, _LARGE) if k not in waiting] if any_large else []
             text, closeness = self._nested(instruction, lines)
             out = instruction.out
-            if not large and uses.is_once(out) and not instruction.effect:
-                self._waiting[out] = text, closeness
+            if type(out) is int and uses.counts.get(out) == 1 and not large and not instruction.effect:
+                waiting[out] = text, closeness
                 continue
-            self._flush(lines)
+            if waiting:
+                self._flush(lines)
             target = self._target(out)
             lines.append(f"    {target} = {text}" if target else f"    {text}")
             if large:
@@ -254,27 +256,24 @@ def _shown(place: Place) -> str:
 
 
 class Uses:
-    """Where the values of a program are used, other than constants and results."""
+    """Where the values of a program are used.
+
+    Attributes:
+        counts: how often each is, by all instructions; 0 for constants and results.
+    """
 
     def __init__(self, program: Program) -> None:
         self.instructions = program.instructions
         self.specs = program.specs
-        self.largest = program.largest
         given = [instruction.inputs for instruction in program.instructions]
-        self._counts = Counter(chain.from_iterable(given))
+        self.counts = Counter(chain.from_iterable(given))
         self._last = {k: at for at, inputs in enumerate(given) for k in inputs}
         for k in chain(program.constants, program.outputs):
             self._last[k] = -1
-            self._counts[k] = 0
-
-    def is_once(self, out: Any) -> bool:
-        """Whether what an instruction gives is one value, which is used once."""
-        return type(out) is int and self._counts.get(out) == 1
+            self.counts[k] = 0
 
     def last(self, at: int, least: int = 0) -> list[int]:
-        """The values of so many elements that no instruction after this one needs."""
-        if self.largest < least:
-            return []
+        """The values of so many elements that no instruction after this one needs; not constants, nor results."""
         instruction, last, specs = self.instructions[at], self._last, self.specs
         found = [k for k in dict.fromkeys(instruction.inputs) if last[k] == at]
         found += [k for k in instruction.outputs if k not in last]

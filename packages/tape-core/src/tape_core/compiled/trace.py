@@ -86,6 +86,7 @@ class Trace:
         self._constant_names: dict[int, int] = {}
         self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
         self._shared: dict[Any, Spec] = {}
+        self._arrays: set[type] = set()  # classes of arrays that instructions gave
         self._next = 0
 
     # -- values
@@ -171,12 +172,18 @@ class Trace:
         raws, refs = [], []
         fixed = True  # whether nothing that it is given may be another in another call
         for arg in args:
-            if type(arg) is TracedArray:
+            kind = type(arg)
+            if kind is TracedArray:
                 if arg.made_in is not self:
                     arg = self._capture(arg)
+                k = arg.id
                 raws.append(arg.value)
-                refs.append(Ref(arg.id))
-                fixed = fixed and arg.id in known
+                refs.append(Ref(k))
+                if fixed and k not in known:
+                    fixed = False
+            elif kind in SCALARS:
+                raws.append(arg)
+                refs.append(arg)
             else:
                 raw, ref = self._split(arg)
                 raws.append(raw)
@@ -195,7 +202,10 @@ class Trace:
             first = refs[0]
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
-        if type(out) in SCALARS:
+        kind = type(out)
+        if kind in self._arrays:
+            pass
+        elif kind in SCALARS:
             fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
         elif not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
             return out  # a dtype, say
@@ -229,7 +239,7 @@ class Trace:
         *,
         effect: bool = False,
     ) -> Any:
-        if isinstance(out, tuple | list):
+        if type(out) not in self._arrays and isinstance(out, tuple | list):
             traced, names = self._outputs(out, backend)
             names = () if names is None else names
         else:
@@ -252,6 +262,7 @@ class Trace:
 
     def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
         self.backends.add(backend.library)
+        self._arrays.add(type(out))
         name = self._number(out)
         return TracedArray(out, name, self, backend), name
 
