@@ -26,6 +26,7 @@ _INFIX: dict[Any, tuple[str, int]] = {
 }  # fmt: skip
 """Operators, and how closely they bind; those of 1 get parentheses wherever they are an operand."""
 _PREFIX: dict[Any, str] = {operator.neg: "-", operator.pos: "+", operator.invert: "~"}
+_OPERATORS = frozenset({*_INFIX, *_PREFIX})
 _CLOSE = 4  # how closely a sign binds
 _WHOLE = 9  # a name, a call
 _LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
@@ -109,12 +110,12 @@ class Source:
         """A call as an expression, with those in it that wait and are evaluated last before it, in their order."""
         waiting = self._waiting
         if waiting and (used := [k for k in instruction.inputs if k in waiting]):
-            n = len(used)
-            nested = list(waiting)[-n:]
-            while [k for k in used if k in nested] != nested:
-                del nested[0]
-            if sum([len(waiting[k][0]) for k in nested]) > _WIDTH:
-                nested = []
+            if len(used) == 1:
+                nested = used if used[0] == next(reversed(waiting)) else []
+            else:
+                nested = list(waiting)[-len(used) :]
+                while [k for k in used if k in nested] != nested:
+                    del nested[0]
             for k in used:
                 if k not in nested:
                     self._flush(lines, k)
@@ -161,13 +162,12 @@ class Source:
     def _call(self, instruction: Instruction) -> tuple[str, int]:
         """A call as an expression, and how closely it binds."""
         fn, args, kwargs = instruction.fn, instruction.args, instruction.kwargs
-        spelling = None if kwargs else self._spelling(fn, len(args))
-        if type(spelling) is tuple:
-            symbol, close = spelling
+        if not kwargs and _is_operator(fn):
+            if len(args) == 1:
+                return f"{_PREFIX[fn]}{self._operand(args[0], _CLOSE)}", _CLOSE
+            symbol, close = _INFIX[fn]
             return f"{self._operand(args[0], close)} {symbol} {self._operand(args[1], close + 1)}", close
-        if spelling is not None:
-            return f"{spelling}{self._operand(args[0], _CLOSE)}", _CLOSE
-        if fn is operator.getitem and not kwargs:
+        if fn is operator.getitem:
             return f"{self._operand(args[0])}[{self._key(args[1])}]", _WHOLE
         if isinstance(fn, operator.attrgetter):
             return f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}", _WHOLE
@@ -179,13 +179,6 @@ class Source:
         if kwargs:
             given += [f"{name}={self._argument(value)}" for name, value in kwargs.items()]
         return f"{function}({', '.join(given)})", _WHOLE
-
-    def _spelling(self, fn: Any, n: int) -> Any:
-        """The operator that a function of n arguments is; None for most."""
-        try:
-            return _INFIX.get(fn) if n == 2 else _PREFIX.get(fn) if n == 1 else None
-        except TypeError:  # not hashable
-            return None
 
     def _operand(self, value: Any, close: int = _WHOLE) -> str:
         """An argument beside an operator that binds so closely."""
@@ -248,6 +241,13 @@ def instruction_outputs(out: Any) -> list[int]:
     if type(out) is int:
         return [out]
     return [] if out is None else [k for part in out for k in instruction_outputs(part)]
+
+
+def _is_operator(fn: Any) -> bool:
+    try:
+        return fn in _OPERATORS
+    except TypeError:  # not hashable
+        return False
 
 
 def _shown(place: Place) -> str:

@@ -202,12 +202,11 @@ class Trace:
             first = refs[0]
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
-        kind = type(out)
-        if kind in self._arrays:
-            pass
-        elif kind in SCALARS:
+        if type(out) in SCALARS:
             fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
-        elif not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
+        elif type(out) not in self._arrays and not (
+            is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))
+        ):
             return out  # a dtype, say
         before = self._next
         traced = self._noted(name, fn, tuple(refs), names, out, backend)
