@@ -15,9 +15,10 @@ from tape_core.backends.traced import TRACE, TRACED, TracingError, value_of
 from tape_core.batching import spread
 from tape_core.compiled import passes
 from tape_core.compiled.flows import cond, scan, while_loop
+from tape_core.compiled.held import Held
 from tape_core.compiled.program import Program
 from tape_core.compiled.source import Source
-from tape_core.compiled.trace import Held, Trace
+from tape_core.compiled.trace import Trace
 from tape_core.ops.creation import asarray
 from tape_core.tensor import Tensor, wrap
 from tape_core.transforms.closures import is_noted

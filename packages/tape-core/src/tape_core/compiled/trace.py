@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import selection
 from tape_core.backends.traced import (
+    MAYBE_SHAPED_BY_VALUES,
     TRACE,
     TRACED,
     Traced,
@@ -20,58 +21,15 @@ from tape_core.backends.traced import (
     shaped_by_values,
     value_of,
 )
-from tape_core.compiled.numbers import Number
+from tape_core.compiled.held import ARRAY, BACKEND, Held, keep, kept_by, traced_backend
 from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
 from tape_core.recording import ACTIVE
-from tape_core.tensor import SCALARS, Tensor
+from tape_core.tensor import SCALARS
 from tape_core.user_code import user_frame
 from tape_core.variable import Variable
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
-
-_array: Any = Tensor.__dict__["_array"]  # the slots, which a trace hides
-_backend: Any = Tensor.__dict__["backend"]
-
-
-def _kept(variable: Variable | Number) -> Any:
-    """What it holds outside of traces."""
-    return variable.kept if type(variable) is Number else _array.__get__(variable)
-
-
-def _keep(variable: Variable | Number, value: Any) -> None:
-    if type(variable) is Number:
-        variable.kept = value
-    else:
-        _array.__set__(variable, value)
-
-
-def _traced_backend(variable: Variable | Number) -> Any:
-    return None if type(variable) is Number else _backend.__get__(variable).traced
-
-
-class Held:
-    """What a Variable holds while a trace runs: the Variable itself keeps its value until the end.
-
-    Attributes:
-        first: what it held at first; None if it was made in this run.
-        now: what it holds now.
-    """
-
-    __slots__ = ("first", "now", "trainable", "variable")
-
-    def __init__(self, variable: Variable, first: Any, now: Any) -> None:
-        self.variable = variable
-        self.first = first
-        self.now = now
-        self.trainable = getattr(variable, "trainable", True)
-
-    @property
-    def written(self) -> bool:
-        """Whether it holds something else than at first."""
-        if type(self.first) is TracedArray and type(self.now) is TracedArray:
-            return bool(self.first.id != self.now.id)
-        return self.first is not self.now
 
 
 class Trace:
@@ -95,6 +53,7 @@ class Trace:
         self.inputs: list[int] = []
         self.values: dict[int, Any] = {}  # of the inputs in this run
         self.constants: dict[int, Any] = {}
+        self.known: set[int] = set()  # constants, and what is computed of them alone: Python may decide by these
         self.specs: dict[int, Spec] = {}
         self.of_any_length: set[int] = set()  # values that have another length in another call
         self.held: dict[int, Held] = {}
@@ -104,6 +63,8 @@ class Trace:
         self.backends: set[Backend] = set()
         self._constant_names: dict[int, int] = {}
         self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
+        self._shared: dict[Any, Spec] = {}
+        self._arrays: set[type] = set()  # classes of arrays that instructions gave
         self._next = 0
 
     # -- values
@@ -111,7 +72,9 @@ class Trace:
     def _number(self, value: Any) -> int:
         name = self._next
         self._next = name + 1
-        self.specs[name] = Spec(type(value), tuple(getattr(value, "shape", ())), getattr(value, "dtype", None))
+        key = type(value), tuple(getattr(value, "shape", ())), getattr(value, "dtype", None)
+        spec = self._shared.get(key)
+        self.specs[name] = self._shared.setdefault(key, Spec(*key)) if spec is None else spec
         return name
 
     def _new(self, spec: Spec) -> int:
@@ -136,6 +99,8 @@ class Trace:
         """An array of a trace around this one as an input."""
         if not self.is_inside(array.made_in):
             refuse_leak(array)
+        if array.id in array.made_in.known:
+            return self.constant(array.value, array.backend)
         key = array.made_in, array.id
         found = self._inside.get(key)
         if found is None:
@@ -148,16 +113,12 @@ class Trace:
         if name is None:
             name = self._constant_names[id(value)] = self._number(value)
             self.constants[name] = value
+            self.known.add(name)
         return Ref(name)
 
     def constant(self, value: Any, backend: Backend) -> TracedArray:
         """An array that stays what it is, as one that a library's arrays can meet on either side of an operator."""
         return TracedArray(value, self._constant(value).id, self, backend)
-
-    def _constants(self, value: Any, backend: Backend) -> Any:
-        if isinstance(value, tuple | list):
-            return (list if type(value) is list else tuple)([self._constants(part, backend) for part in value])
-        return self.constant(value, backend) if is_array(value) else value
 
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
@@ -190,32 +151,59 @@ class Trace:
     # -- instructions
 
     def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
-        """Call a function of raw arrays, as an instruction. What it gives is traced; of constants alone, a constant."""
-        if _are_constant(args) and (not kwargs or _are_constant(kwargs.values())):
-            raw = fn(*map(_value, args), **{k: _value(v) for k, v in kwargs.items()})
-            return self._constants(raw, backend)
-        if shaped_by_values(name, args):
-            self.decided_by_value(f"the shape of the result of {name}")
-        pairs = [
-            (arg.value, Ref(arg.id)) if type(arg) is TracedArray and arg.made_in is self else self._split(arg)
-            for arg in args
-        ]
+        """Call a function of raw arrays, as an instruction: what it gives is traced."""
+        known = self.known
+        raws, refs = [], []
+        fixed = True  # whether nothing that it is given may be another in another call
+        for arg in args:
+            kind = type(arg)
+            if kind is TracedArray:
+                if arg.made_in is not self:
+                    arg = self._capture(arg)
+                k = arg.id
+                raws.append(arg.value)
+                refs.append(Ref(k))
+                if fixed and k not in known:
+                    fixed = False
+            elif kind in SCALARS:
+                raws.append(arg)
+                refs.append(arg)
+            else:
+                raw, ref = self._split(arg)
+                raws.append(raw)
+                refs.append(ref)
+                fixed = fixed and self._is_known(ref)
+        names = {}
         if kwargs:
-            named = {k: self._split(v) for k, v in kwargs.items()}
-            out = fn(*[raw for raw, _ in pairs], **{k: raw for k, (raw, _) in named.items()})
-            names = {k: ref for k, (_, ref) in named.items()}
-        else:
-            out = fn(*[raw for raw, _ in pairs])
-            names = {}
-        if name in _VALUE_FREE and not any([type(ref) is Ref for _, ref in pairs[1:]]) and _size(out) <= _SMALL:
-            first = pairs[0][1]
+            given = {}
+            for k, arg in kwargs.items():
+                given[k], names[k] = self._split(arg)
+                fixed = fixed and self._is_known(names[k])
+        if not fixed and name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args):
+            self.decided_by_value(f"the shape of the result of {name}")
+        out = fn(*raws, **given) if kwargs else fn(*raws)
+        if name in _VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
+            first = refs[0]
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
         if type(out) in SCALARS:
             fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
-        elif not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
+        elif type(out) not in self._arrays and not (
+            is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))
+        ):
             return out  # a dtype, say
-        return self._noted(name, fn, tuple([ref for _, ref in pairs]), names, out, backend)
+        before = self._next
+        traced = self._noted(name, fn, tuple(refs), names, out, backend)
+        if fixed:
+            known.update(range(before, self._next))
+        return traced
+
+    def _is_known(self, ref: Any) -> bool:
+        """Whether an argument is the same in each call."""
+        kind = type(ref)
+        if kind is Ref:
+            return ref.id in self.known
+        return not (kind is tuple or kind is list) or all(map(self._is_known, ref))
 
     def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:
         """Call a function that gives a Python number, as an instruction: of numbers, arrays and what stays as it is."""
@@ -246,7 +234,7 @@ class Trace:
         *,
         effect: bool = False,
     ) -> Any:
-        if type(out) is tuple or type(out) is list:
+        if type(out) not in self._arrays and isinstance(out, tuple | list):
             numbers = effect or hasattr(fn, "parts")  # of what runs as it is, of a branch or a loop: state
             traced, names = self._outputs(out, backend, numbers)
             names = () if names is None else names
@@ -261,8 +249,11 @@ class Trace:
     def _outputs(self, out: Any, backend: Backend, numbers: bool) -> tuple[Any, Any]:
         if isinstance(out, tuple | list) and (numbers or _has_arrays(out) or not out):
             pairs = [self._outputs(part, backend, numbers) for part in out]
-            kind = list if type(out) is list else tuple
-            return kind([traced for traced, _ in pairs]), tuple([name for _, name in pairs])
+            names, kind = tuple([name for _, name in pairs]), type(out)
+            parts = [traced for traced, _ in pairs]
+            if hasattr(kind, "_fields"):
+                return kind(*parts), names
+            return parts if kind is list else tuple(parts), names
         if numbers and type(out) in _NUMBERS:
             made = self._as_number(out)
             return made, made.id
@@ -270,6 +261,7 @@ class Trace:
 
     def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
         self.backends.add(backend.library)
+        self._arrays.add(type(out))
         name = self._number(out)
         return TracedArray(out, name, self, backend), name
 
@@ -311,7 +303,7 @@ class Trace:
         """What a Variable holds."""
         held = self.held.get(id(variable))
         if held is None:
-            now = self.input(_kept(variable), _traced_backend(variable))
+            now = self.input(kept_by(variable), traced_backend(variable))
             held = self.held[id(variable)] = Held(variable, now, now)
         now = held.now
         # An array of its own for each reader: an update in place is of nobody else's.
@@ -322,11 +314,11 @@ class Trace:
         held = self.held.get(id(variable))
         if held is None:
             try:
-                _kept(variable)
+                kept_by(variable)
             except AttributeError:  # it is being made
                 held = self.held[id(variable)] = Held(variable, None, array)
                 # So that it is there even if this run fails later on.
-                _array.__set__(variable, array.value if type(array) is TracedArray else array)
+                ARRAY.__set__(variable, array.value if type(array) is TracedArray else array)
             else:
                 self.read(variable)
                 held = self.held[id(variable)]
@@ -337,7 +329,7 @@ class Trace:
         if id(variable) in self.held:
             return True
         try:
-            _kept(variable)
+            kept_by(variable)
         except AttributeError:
             return False
         return True
@@ -369,7 +361,7 @@ class Trace:
         """Let the Variables have what they were given."""
         for held in self.held.values():
             if held.written:
-                _keep(held.variable, value_of(held.now))
+                keep(held.variable, value_of(held.now))
 
     def program(self, results: Sequence[Any]) -> Program:
         """The instructions, for these results: then the new values of Variables."""
@@ -381,23 +373,6 @@ class Trace:
         program.owned = {h.first.id: 2 for h in self.held.values() if h.written and type(h.first) is TracedArray}
         program.owned |= dict.fromkeys(self.donated.values(), 1)
         return program
-
-
-def _are_constant(args: Iterable[Any]) -> bool:
-    """Whether no argument is an array that may be another in another call."""
-    for arg in args:
-        kind = type(arg)
-        if kind in TRACED:
-            if arg.id not in arg.made_in.constants:
-                return False
-        elif (kind is tuple or kind is list) and not _are_constant(arg):
-            return False
-    return True
-
-
-def _value(arg: Any) -> Any:
-    kind = type(arg)
-    return kind(map(_value, arg)) if kind is tuple or kind is list else value_of(arg)
 
 
 class _AsArray:
@@ -435,24 +410,24 @@ def _has_arrays(values: Any) -> bool:
 
 def _get_array(self: Variable) -> Any:
     trace = TRACE.get()
-    return _array.__get__(self) if trace is None else trace.read(self)
+    return ARRAY.__get__(self) if trace is None else trace.read(self)
 
 
 def _set_array(self: Variable, array: Any) -> None:
     trace = TRACE.get()
     if trace is None:
-        _array.__set__(self, array)
+        ARRAY.__set__(self, array)
     else:
         trace.write(self, array)
 
 
 def _get_backend(self: Variable) -> Any:
-    backend = _backend.__get__(self)
+    backend = BACKEND.__get__(self)
     return backend if TRACE.get() is None else backend.traced
 
 
 def _set_backend(self: Variable, backend: Any) -> None:
-    _backend.__set__(self, backend.base if isinstance(backend, Traced) else backend)
+    BACKEND.__set__(self, backend.base if isinstance(backend, Traced) else backend)
 
 
 _SHOWN = {"_array": property(_get_array, _set_array), "backend": property(_get_backend, _set_backend)}
