@@ -11,6 +11,7 @@ from tape_core.compiled.passes.algebra import algebra
 from tape_core.compiled.passes.broadcasts import broadcasts
 from tape_core.compiled.passes.constants import constants
 from tape_core.compiled.passes.dead_code import dead_code
+from tape_core.compiled.passes.early import early
 from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
 from tape_core.compiled.passes.reuse import reuse
@@ -26,6 +27,7 @@ ORDER: dict[str, Pass] = {
     "same_calls": same_calls,
     "dead_code": dead_code,
     "broadcasts": broadcasts,
+    "early": early,
     "fusion": fusion,
     "reuse": reuse,
 }

@@ -91,6 +91,11 @@ def fusion(program: Program) -> Program:
             if needed & group.made and not own:
                 close(group)
         if shape is None or (is_sum and shape not in open_groups):
+            if program.owned and _is_large(instruction, program):
+                # A gradient that new values of Variables were made of is let go before there is more.
+                for group in list(open_groups.values()):
+                    if not group.made.isdisjoint(results):
+                        close(group)
             kept.append(instruction)
             continue
         if shape in open_groups and not is_sum:
