@@ -20,7 +20,7 @@ from tape_core.compiled.program import Ref
 from tape_core.generated import generated
 
 from tape_numpy.expansion import DOT, expansion
-from tape_numpy.kernels import KERNELS
+from tape_numpy.kernels import KERNELS, diagonal_matmul
 
 __all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "is_sum", "takes"]
 
@@ -67,7 +67,7 @@ def gives_new(instruction: Any, specs: Any) -> bool:
     """Whether the result is an array with memory of its own, and none of the arguments is kept."""
     if type(instruction.out) is not int or specs[instruction.out].kind is not np.ndarray or instruction.effect:
         return False
-    if instruction.fn is operator.matmul or instruction.fn is _SUM or instruction.fn is DOT:
+    if instruction.fn in (operator.matmul, diagonal_matmul, _SUM, DOT):
         return True
     step = _step(instruction)
     return step is not None and step[0] == "ufunc"
@@ -75,7 +75,7 @@ def gives_new(instruction: Any, specs: Any) -> bool:
 
 def gives_rows(instruction: Any, specs: Any) -> bool:
     """Whether the result lies row by row, however the arguments do: a stack of matrices need not."""
-    return instruction.fn is operator.matmul and len(specs[instruction.out].shape) <= 2
+    return instruction.fn in (operator.matmul, diagonal_matmul) and len(specs[instruction.out].shape) <= 2
 
 
 def into(instruction: Any) -> tuple[Any, list[Any]] | None:

@@ -102,6 +102,27 @@ def _shifted_exp(steps: Any, logits: Any) -> tuple[Ref, Ref, Ref]:
     return shifted, exp, steps.call("sum", DOT, _ones(steps, turned), exp, spec=line)
 
 
+def _matmul(steps: Any, a: Any, b: Any) -> bool:
+    """`(eye * d) @ b`, as the cotangents of a Jacobian come, by the rows of `b`."""
+    maker = steps.makers.get(a.id) if type(a) is Ref else None
+    if maker is None or maker.fn is not operator.mul or type(b) is not Ref:
+        return False
+    spec, given = steps.specs[a.id], steps.specs[b.id]
+    if len(spec.shape) != 2 or len(given.shape) != 2 or not _is_float_array(steps, a) or given.dtype != spec.dtype:
+        return False
+    for eye, d in (maker.args, maker.args[::-1]):
+        if (
+            type(eye) is not Ref
+            or type(d) is not Ref
+            or steps.specs[d.id] != Spec(np.ndarray, spec.shape[1:], spec.dtype)
+        ):
+            continue
+        if kernels.is_identity(steps.constants.get(eye.id)) and kernels.adds_to_zero():
+            steps.last("diagonal_matmul", kernels.diagonal_matmul, d, b)
+            return True
+    return False
+
+
 def _takes_logits(steps: Any, logits: Any, labels: Any, axis: int) -> bool:
     if not _is_float_array(steps, logits) or type(labels) is not Ref:
         return False
@@ -152,6 +173,7 @@ _EXPANSIONS: dict[Any, Callable[..., bool]] = {
     KERNELS["cross_entropy"]: _cross_entropy,
     KERNELS["cross_entropy_vjp"]: _cross_entropy_vjp,
     _SUM: _sum,
+    operator.matmul: _matmul,
     KERNELS["reshape"]: _as_method("reshape"),
     KERNELS["astype"]: _as_method("astype", 1 << 12),  # larger ones are in runs of elementwise calls
 }

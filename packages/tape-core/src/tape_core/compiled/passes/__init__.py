@@ -14,12 +14,14 @@ from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
 from tape_core.compiled.passes.reuse import reuse
 from tape_core.compiled.passes.same_calls import same_calls
+from tape_core.compiled.passes.views import views
 from tape_core.compiled.program import Program
 
 Pass = Callable[[Program], Program]
 
 ORDER: dict[str, Pass] = {
     "algebra": algebra,
+    "views": views,
     "expansion": expansion,
     "same_calls": same_calls,
     "dead_code": dead_code,
