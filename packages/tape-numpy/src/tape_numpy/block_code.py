@@ -21,16 +21,21 @@ class BlockCode:
 
     Args:
         group: the run.
+        tiling: its axes.
         free: the numbers of inputs that results may be written over.
 
     Attributes:
         buffers: the dtypes of temporaries.
         names: what the source refers to.
         over: for results the inputs that they are written over.
+        repeated: the numbers of inputs that are given a second time, at the end, as `Tiling.repeated` makes them.
     """
 
-    def __init__(self, group: Any, free: Sequence[int]) -> None:
+    def __init__(self, group: Any, tiling: Tiling, free: Sequence[int]) -> None:
         self.group = group
+        self.tiling = tiling
+        self.repeated: list[int] = []
+        self._wide: dict[str, None] = {}  # blocks that are needed with several lines as one
         self.buffers: list[Any] = []
         self.names: dict[str, Any] = {
             "__name__": __name__, "copyto": np.copyto, "where": np.where, "line_sums": line_sums,
@@ -74,6 +79,9 @@ class BlockCode:
             ]
             step = step_of(instruction)
             at_once = step is None or step[0] != "where"  # then it may be written to in the same call
+            for k, given in self.over.items():
+                if last[given] == at and k != number:
+                    free.setdefault(specs[k].dtype, []).append(f"o{k}")
             if at_once:
                 self._give_back(done, free)
             if role in ("sum", "line", "short", "view"):
@@ -94,15 +102,43 @@ class BlockCode:
                         self.buffers.append(specs[number].dtype)
                 if target in slots:
                     slots.remove(target)
-                given = [self._spelled(arg) for arg in step[2]]
+                given = self._repeated(step[2]) if role == "mixed" else None
+                if given is not None:
+                    self._elementwise(step, given, self._in_wide(target))
+                else:
+                    self._elementwise(step, [self._spelled(arg) for arg in step[2]], target)
                 self._place[number] = target
-                self._elementwise(step, given, target)
             if not at_once:
                 self._give_back(done, free)
 
     def _give_back(self, done: list[int], free: dict[Any, list[str]]) -> None:
         for k in done:
             free.setdefault(self.group.specs[k].dtype, []).append(self._place[k])
+
+    def _repeated(self, args: list[Any]) -> list[str] | None:
+        """Arguments with several lines as one, where smaller ones are short lines that several have in common."""
+        numbers = [arg.id for arg in args if type(arg) is Ref and self.group.specs[arg.id].shape != ()]
+        small = [k for k in numbers if self.group.specs[k].shape != self.group.shape]
+        if any([k in self.group.made or not self.tiling.is_repeated(self._seen(k)) for k in small]):
+            return None
+        if not self.group.spread.isdisjoint(numbers):
+            return None
+        self.repeated += [k for k in dict.fromkeys(small) if k not in self.repeated]
+        return [
+            f"t{arg.id}"
+            if type(arg) is Ref and arg.id in small
+            else self._in_wide(self._place[arg.id])
+            if type(arg) is Ref and arg.id in numbers
+            else self._spelled(arg)
+            for arg in args
+        ]
+
+    def _seen(self, k: int) -> tuple[int, ...]:
+        return self.tiling.seen(self.group.seen[k])
+
+    def _in_wide(self, name: str) -> str:
+        self._wide[name] = None
+        return f"w{name}"
 
     def _elementwise(self, step: Any, given: list[str], target: str) -> None:
         kind, function, _ = step
@@ -155,9 +191,9 @@ class BlockCode:
         self.names[name] = arg
         return name
 
-    def text(self, tiling: Tiling) -> str:
-        """The source, for these blocks."""
-        group, specs = self.group, self.group.specs
+    def text(self) -> str:
+        """The source, for the blocks of the tiling."""
+        group, specs, tiling = self.group, self.group.specs, self.tiling
         lines = ["def block(places, i, j, k, inputs, outputs, buffers):"]
         for n, number in enumerate(group.inputs):
             shape = specs[number].shape
@@ -165,7 +201,7 @@ class BlockCode:
             if shape == group.shape:  # an array of one number everywhere comes as that number
                 cut = f"{cut}{_key(tiling, tiling.lengths)} if {cut}.shape else {cut}"
             elif shape:
-                cut += _key(tiling, tiling.seen(group.seen[number]))
+                cut += _key(tiling, self._seen(number))
             lines.append(f"x{number} = {cut}")
         for number, n in self._outs.items():
             if number not in group.sums:
@@ -178,6 +214,9 @@ class BlockCode:
             if after:
                 cut = f"buffers[{n}][: (j - i) * {tiling.inner}].reshape({shape})"
             lines.append(f"b{n} = {cut}")
+        for n, number in enumerate(self.repeated):
+            lines.append(f"t{number} = inputs[{len(group.inputs) + n}]{_key(tiling, self._seen(number))}")
+        lines += [f"w{name} = {name}.reshape({tiling.wide}) if {name}.shape else {name}" for name in self._wide]
         if group.lines:
             lines.append(f"line = ({', '.join(['j - i', *map(str, after[:-1])])}, 1)")
         return "\n    ".join([*lines, *self._body]) + "\n"

@@ -136,24 +136,21 @@ class _Blocks:
         self.group = group
         specs = group.specs
         self.inputs = [specs[k] for k in group.inputs]
-        code = BlockCode(group, free)
+        self.tiling = Tiling(group.shape, list(group.seen.values()), in_lines=bool(group.lines))
+        code = BlockCode(group, self.tiling, free)
         self.over_inputs = [group.inputs.index(code.over[k]) if k in code.over else None for k in group.outputs]
         self.own = [i.out for i in group.instructions if i.out in group.outputs and gives_new(i, specs)]
         self.buffers = code.buffers
         given = [s.dtype for s in self.inputs if s.shape == group.shape]
         made = [specs[k].dtype for k in group.outputs if specs[k].shape == group.shape]
-        self.tiling = Tiling(
-            group.shape,
-            list(group.seen.values()),
-            in_lines=bool(group.lines),
-            nbytes=sum([dtype.itemsize for dtype in given + made + self.buffers]),
-        )
+        self.tiling.cut(sum([dtype.itemsize for dtype in given + made + self.buffers]))
         self.seen = [
             None if s.shape in ((), group.shape) else self.tiling.seen(group.seen[k])
             for k, s in zip(group.inputs, self.inputs, strict=True)
         ]
         self.outs = [(specs[k], k in group.sums) for k in group.outputs]
-        self.text = code.text(self.tiling)
+        self.repeated = [group.inputs.index(k) for k in code.repeated]
+        self.text = code.text()
         self.on_block = generated(self.text, "block", f"<tape_numpy: fused, {next(_files)}>", code.names)
 
     def over(self, free: Sequence[int]) -> _Blocks:
@@ -175,6 +172,7 @@ class _Blocks:
                 given.append(array[(0,) * array.ndim])  # one number everywhere
             else:
                 return self._one_by_one(arrays)  # its sums go along memory
+        given += [tiling.repeated(given[n]) for n in self.repeated]
         cuts, shape = tiling.cuts, self.group.shape
         whole = [
             np.empty(len(cuts) if is_sum else spec.shape, spec.dtype) if k is None else arrays[k]
@@ -184,7 +182,7 @@ class _Blocks:
             array if is_sum else array.reshape(lengths if spec.shape == shape else (*lengths[:-1], 1))
             for array, (spec, is_sum) in zip(whole, self.outs, strict=True)
         ]
-        shares = min(_threads(), max(1, len(cuts) // 4))
+        shares = min(_threads(), max(1, len(cuts) // 2))
         if shares == 1:
             self._run(given, results, 0, len(cuts))
         else:
@@ -196,7 +194,10 @@ class _Blocks:
             for job in jobs:
                 job.result()
         return tuple(
-            [total(tiling.tree, array) if is_sum else array for array, (_, is_sum) in zip(whole, self.outs, strict=True)]
+            [
+                total(tiling.tree, array) if is_sum else array
+                for array, (_, is_sum) in zip(whole, self.outs, strict=True)
+            ]
         )
 
     def _one_by_one(self, arrays: Any) -> tuple[Any, ...]:

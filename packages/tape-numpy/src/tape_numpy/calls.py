@@ -6,7 +6,6 @@ import operator
 from typing import Any
 
 import numpy as np
-from tape_core.compiled.program import Ref
 
 from tape_numpy.expansion import DOT
 from tape_numpy.kernels import KERNELS, diagonal_matmul
