@@ -79,9 +79,7 @@ class BlockCode:
             ]
             step = step_of(instruction)
             at_once = step is None or step[0] != "where"  # then it may be written to in the same call
-            for k, given in self.over.items():
-                if last[given] == at and k != number:
-                    free.setdefault(specs[k].dtype, []).append(f"o{k}")
+            done += [k for k, given in self.over.items() if last[given] == at and k != number]
             if at_once:
                 self._give_back(done, free)
             if role in ("sum", "line", "short", "view"):
@@ -112,8 +110,9 @@ class BlockCode:
                 self._give_back(done, free)
 
     def _give_back(self, done: list[int], free: dict[Any, list[str]]) -> None:
+        """Let others have the blocks of results that are needed no more, or of those to come."""
         for k in done:
-            free.setdefault(self.group.specs[k].dtype, []).append(self._place[k])
+            free.setdefault(self.group.specs[k].dtype, []).append(self._place.get(k, f"o{k}"))
 
     def _repeated(self, args: list[Any]) -> list[str] | None:
         """Arguments with several lines as one, where smaller ones are short lines that several have in common."""

@@ -61,7 +61,9 @@ def role(instruction: Any, specs: Any, group: Any) -> str | None:
     if group is not None and any([not group.sees(k, specs[k].shape) for k in small]):
         return None
     if instruction.fn is _BROADCAST:
-        return None if instruction.kwargs or len(arrays) != 1 else "spread" if small else "number"
+        if instruction.kwargs or len(arrays) != 1 or arrays[0].shape == spec.shape:
+            return None
+        return "spread" if small else "number"
     if step_of(instruction) is None:
         return None
     if not small:
