@@ -47,11 +47,10 @@ def role(instruction: Any, specs: Any, group: Any) -> str | None:
     spec = specs[instruction.out]
     if spec.kind is not np.ndarray and spec.shape != ():
         return None
-    if group is not None and not group.made.isdisjoint(instruction.inputs):
-        if instruction.fn is _SUM or instruction.fn is _MAX or instruction.fn is _MIN:
-            return _reduction(instruction, specs, group)
-        if spec.shape != group.shape and not group.lines.isdisjoint(instruction.inputs):
-            return _short(instruction, specs, group)
+    if instruction.fn is _SUM or instruction.fn is _MAX or instruction.fn is _MIN:
+        return _reduction(instruction, specs, group)
+    if group is not None and spec.shape != group.shape and not group.lines.isdisjoint(instruction.inputs):
+        return _short(instruction, specs, group)
     if spec.dtype not in _DTYPES or (group is not None and spec.shape != group.shape):
         return None
     arrays = [specs[k] for k in instruction.inputs]
@@ -80,19 +79,20 @@ def _only_spread(numbers: list[int], group: Any) -> bool:
 def _reduction(instruction: Any, specs: Any, group: Any) -> str | None:
     if len(instruction.args) != 1 or type(instruction.args[0]) is not Ref:
         return None
-    x = instruction.args[0].id
-    kwargs = instruction.kwargs
-    if x in group.lines or x in group.spread or specs[x].dtype not in _FLOATS:
+    x, kwargs = instruction.args[0].id, instruction.kwargs
+    shape = specs[x].shape
+    if specs[x].dtype not in _FLOATS or kwargs.keys() - {"axis", "keepdims"}:
+        return None
+    if group is not None and (shape != group.shape or x in group.lines or x in group.spread):
         return None
     axis, keepdims = kwargs.get("axis"), kwargs.get("keepdims", False)
-    if kwargs.keys() - {"axis", "keepdims"}:
-        return None
     if axis is None:
-        return "sum" if instruction.fn is _SUM and not keepdims and _sums_are_pairwise() else None
-    n = len(group.shape)
-    if axis not in (-1, n - 1, (-1,), (n - 1,)) or n < 2 or group.shape[-1] == 1:
+        made = group is not None and x in group.made
+        return "sum" if made and instruction.fn is _SUM and not keepdims and _sums_are_pairwise() else None
+    n = len(shape)
+    if axis not in (-1, n - 1, (-1,), (n - 1,)) or n < 2 or shape[-1] == 1 or specs[x].kind is not np.ndarray:
         return None
-    return "line" if instruction.fn is not _SUM or group.shape[-1] > SHORT_SUM or lines_are_alike() else None
+    return "line" if instruction.fn is not _SUM or shape[-1] > SHORT_SUM or lines_are_alike() else None
 
 
 def _short(instruction: Any, specs: Any, group: Any) -> str | None:
@@ -146,6 +146,7 @@ class _Blocks:
         given = [s.dtype for s in self.inputs if s.shape == group.shape]
         made = [specs[k].dtype for k in group.outputs if specs[k].shape == group.shape]
         self.tiling.cut(sum([dtype.itemsize for dtype in given + made + self.buffers]))
+        self.reduced = [k in group.reduced for k in group.inputs]
         self.seen = [
             None if s.shape in ((), group.shape) else self.tiling.seen(group.seen[k])
             for k, s in zip(group.inputs, self.inputs, strict=True)
@@ -163,14 +164,14 @@ class _Blocks:
         tiling = self.tiling
         lengths = tiling.lengths
         given = []
-        for array, spec, seen in zip(arrays, self.inputs, self.seen, strict=True):
+        for array, spec, seen, reduced in zip(arrays, self.inputs, self.seen, self.reduced, strict=True):
             if spec.shape == ():
                 given.append(array)
             elif seen is not None:
                 given.append(array.reshape(seen))
             elif array.flags.c_contiguous:
                 given.append(array.reshape(lengths))
-            elif array.size and not any(array.strides):
+            elif not reduced and not any(array.strides):
                 given.append(array[(0,) * array.ndim])  # one number everywhere
             else:
                 return self._one_by_one(arrays)  # its sums go along memory

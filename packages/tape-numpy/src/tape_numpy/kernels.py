@@ -47,14 +47,14 @@ def _softmax(x: Any, *, axis: int = -1) -> Any:
 
 def _normalised_exp(x: Any, axis: int) -> Any:
     e = np.exp(x - _maximum(x, axis=axis, keepdims=True))
-    e /= _add(e, axis=axis, keepdims=True)
+    e /= _sum(e, axis=axis, keepdims=True)
     return e
 
 
 def _log_softmax(x: Any, *, axis: int = -1) -> Any:
     normalize_axis_index(axis, np.ndim(x))
     shifted = x - _maximum(x, axis=axis, keepdims=True)
-    shifted -= np.log(_add(np.exp(shifted), axis=axis, keepdims=True))
+    shifted -= np.log(_sum(np.exp(shifted), axis=axis, keepdims=True))
     return shifted
 
 
@@ -76,7 +76,7 @@ def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
         at_labels = shifted[labels, np.arange(len(labels))]
         return np.log(_sum(np.exp(shifted, out=shifted), axis=0)) - at_labels
     shifted = logits - _maximum(logits, axis=-1, keepdims=True)
-    return np.log(_add(np.exp(shifted), axis=-1)) - shifted[_each(labels)]
+    return np.log(_sum(np.exp(shifted), axis=-1)) - shifted[_each(labels)]
 
 
 def checked_labels(labels: Any, n: int) -> Any:

@@ -19,6 +19,7 @@ class Group:
         inputs: the numbers of what they need from outside; outputs: of what is needed of them outside.
         made: the results; among them sums of all elements, lines, which have one element for each line along the last
             axis, and what is spread, numbers and smaller arrays that are broadcast.
+        reduced: the inputs of which lines are made.
         seen: the shapes of smaller inputs, with as many axes at the end as the group's shape.
         specs, constants: those of the program.
     """
@@ -33,6 +34,7 @@ class Group:
         self.spread: set[int] = set()
         self.inputs: list[int] = []
         self.outputs: list[int] = []
+        self.reduced: set[int] = set()
         self.seen: dict[int, tuple[int, ...]] = {}
         self.specs: dict[int, Spec] = program.specs
         self.constants = program.constants
@@ -67,6 +69,8 @@ class Group:
             self.sums.add(out)
         elif role in ("line", "short", "view"):
             self.lines.add(out)
+            if role == "line":
+                self.reduced.update({*instruction.inputs} - self.made)
         elif role in ("number", "spread"):
             self.spread.add(out)
 
@@ -111,7 +115,7 @@ def fusion(program: Program) -> Program:
             kept.append(instruction)
             continue
         if own is None:
-            shape = program.specs[instruction.out].shape
+            shape = program.specs[instruction.inputs[0] if role == "line" else instruction.out].shape
             if shape in open_groups:
                 close(open_groups[shape])
             own = open_groups[shape] = Group(shape, program)
@@ -127,14 +131,15 @@ def _place(
     """The group that an instruction joins, and what it is there; a new group where there is none."""
     if instruction.effect or type(instruction.out) is not int:
         return None, None
-    shape = program.specs[instruction.out].shape
-    needed = instruction.inputs
+    needed, specs = instruction.inputs, program.specs
     for group in groups.values():
-        if group.sums.isdisjoint(needed) and (group.shape == shape or not group.made.isdisjoint(needed)):
-            role = compiler.role(instruction, program.specs, group)
+        if group.sums.isdisjoint(needed):
+            role = compiler.role(instruction, specs, group)
             if role is not None and group.takes(role):
                 return group, role
-    return (None, compiler.role(instruction, program.specs, None)) if _is_large(instruction, program) else (None, None)
+    if max([specs[k].size for k in (instruction.out, *needed)]) < LARGE:
+        return None, None
+    return None, compiler.role(instruction, specs, None)
 
 
 def _is_large(instruction: Instruction, program: Program) -> bool:
