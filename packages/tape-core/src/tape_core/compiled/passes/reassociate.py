@@ -220,11 +220,14 @@ def _add(r: _Rewriting, a: Any, b: Any) -> bool:
     maker = r.maker(a, "multiply") if a == b else None
     if maker is None or r.uses.get(a.id) != 2:
         return False
-    factors = [x for x in maker.args if type(x) is Ref]
-    if len(factors) != 2:
+    factors = []
+    for x in maker.args:
+        spread = r.maker(x, "broadcast_to")
+        factors.append(x if spread is None else spread.args[0])
+    if type(factors[0]) is not Ref or type(factors[1]) is not Ref:
         return False
     small, large = sorted(factors, key=lambda x: r.spec(x).size)
-    if r.spec(small).size == r.spec(large).size or r.spec(small).dtype != _own(r).dtype:
+    if r.spec(small).size == r.spec(large).size or r.spec(large) != _own(r) or r.spec(small).dtype != _own(r).dtype:
         return False
     inner, factor = _scale(r, small) if r.uses.get(small.id) == 1 else (small, 1.0)
     twice = r.steps.call("multiply", operator.mul, inner, 2 * factor, spec=r.spec(small))
