@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from tape_core.backends.traced import TracingError
-from tape_core.compiled.function import function
+from tape_core.compiled import passes
+from tape_core.compiled.function import Function, function
+from tape_core.compiled.program import Program
+from tape_core.compiled.source import Source
 from tape_core.indexed_slices import dense
 
 from tape_conformance import calculus
@@ -15,6 +21,9 @@ from tape_conformance.samples import Case
 
 SHAPED_BY_VALUES = frozenset({"nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 """Ops whose results have a shape that depends on values: compiled functions refuse them."""
+
+AT_ANY_SIZE = {"fusion": {"LARGE": 2, "FEW": 1}, "reuse": {"LARGE": 2}, "broadcasts": {"OFTEN": 1}}
+"""Settings of passes that are for large arrays, or for what happens often, with which they take samples, too."""
 
 
 def check_compiled(case: Case, examples: list[dict[int, Any]]) -> None:
@@ -40,12 +49,63 @@ def check_compiled(case: Case, examples: list[dict[int, Any]]) -> None:
 
 def _expect_same_bits(eager: Callable[..., list[Any]], examples: list[dict[int, Any]], what: str) -> None:
     compiled = function(eager)
-    for example in [*examples, *examples]:
-        pairs = zip(compiled(*example.values()), eager(*example.values()), strict=True)
-        for k, (found, expected) in enumerate(pairs):
-            label = f"{what} {k} of a compiled function"
-            expect_equal(found.dtype, expected.dtype, f"the dtype of {label}")
-            expect_equal(found.shape, expected.shape, f"the shape of {label}")
-            a, b = found.numpy(), expected.numpy()
-            expect(a.tobytes() == b.tobytes(), f"{label} has other bits than an eager one: {a} and {b}")
+    expected = [eager(*example.values()) for example in examples]
+    for _ in range(2):
+        for example, tensors in zip(examples, expected, strict=True):
+            for k, (found, tensor) in enumerate(zip(compiled(*example.values()), tensors, strict=True)):
+                label = f"{what} {k} of a compiled function"
+                expect_equal(found.dtype, tensor.dtype, f"the dtype of {label}")
+                expect_equal(found.shape, tensor.shape, f"the shape of {label}")
+                a, b = found.numpy(), tensor.numpy()
+                expect(a.tobytes() == b.tobytes(), f"{label} has other bits than an eager one: {a} and {b}")
     expect_equal(compiled.traces, 1, "the number of traces")
+    _expect_exact_passes(compiled, examples, expected, what)
+
+
+def _expect_exact_passes(
+    compiled: Function, examples: list[dict[int, Any]], expected: list[list[Any]], what: str
+) -> None:
+    """Each pass alone, and all but each, leave every bit as it is, and the arguments, too."""
+    (trace,) = next(iter(compiled._compiled.values()))
+    given = [[tensor._array for tensor in example.values()] for example in examples]
+    before = [[tensor.numpy().tobytes() for tensor in example.values()] for example in examples]
+    with _at_any_size():
+        sources = [(label, Source(program, "sample")) for label, program in _programs(trace.traced)]
+    for label, source in sources:
+        for arrays, tensors in zip(given, expected, strict=True):
+            with trace.quiet():
+                found = source.run(list(arrays))
+            for k, (array, tensor) in enumerate(zip(found, tensors, strict=True)):
+                a, b = tensor.backend.numpy(array), tensor.numpy()
+                expect_equal((a.shape, a.dtype), (b.shape, b.dtype), f"shape and dtype of {what} {k} with {label}")
+                expect(a.tobytes() == b.tobytes(), f"{what} {k} has other bits with {label}: {a} and {b}")
+        after = [[tensor.numpy().tobytes() for tensor in example.values()] for example in examples]
+        expect(after == before, f"an argument of a compiled function is written to with {label}")
+
+
+def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
+    """What each choice of passes makes of a trace, and how to call it; each program once."""
+    known: list[Program] = []
+    choices = {"no passes": dict.fromkeys(passes.ORDER, False), "all passes": {}}
+    for name in passes.ORDER:
+        choices[f"{name} alone"] = {other: other == name for other in passes.ORDER}
+        choices[f"all passes but {name}"] = {name: False}
+    for label, options in choices.items():
+        program, _ = passes.run(traced, options)
+        if not any([_same(program, other) for other in known]):
+            known.append(program)
+            yield label, program
+
+
+def _same(a: Program, b: Program) -> bool:
+    """Whether two programs consist of the same calls, which are compared as objects."""
+    return a.instructions == b.instructions and a.outputs == b.outputs
+
+
+@contextmanager
+def _at_any_size() -> Iterator[None]:
+    with ExitStack() as stack:
+        for name, settings in AT_ANY_SIZE.items():
+            module = sys.modules[f"{passes.__name__}.{name}"]
+            stack.enter_context(patch.multiple(module, **settings))
+        yield

@@ -130,7 +130,7 @@ class TracedArray:
     # -- what would take the value out
 
     def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
-        if self.id not in self.made_in.constants:
+        if self.id not in self.made_in.known:
             self.trace.decided_by_value(what)
         return how(self.value)
 
@@ -188,7 +188,8 @@ def is_array(value: Any) -> bool:
 
 def _attach() -> None:
     def takes(other: Any) -> bool:
-        return type(other) is TracedArray or type(other) in SCALARS or (is_array(other) and not _is_slices(other))
+        kind = type(other)
+        return kind is TracedArray or kind in SCALARS or (is_array(other) and not _is_slices(other))
 
     def binary(function: Callable[..., Any], name: str) -> Any:
         def method(self: TracedArray, other: Any) -> Any:
@@ -391,8 +392,11 @@ class _Rule(_Opaque):
 
 
 def _trace_of(values: Iterable[Any]) -> Trace | None:
+    now = TRACE.get()
     for value in values:
         kind = type(value)
+        if kind is TracedArray and value.made_in is now:
+            return now
         if kind is TracedArray:
             return value.trace  # type: ignore[no-any-return]
         if (kind is tuple or kind is list) and (found := _trace_of(value)) is not None:
@@ -401,6 +405,7 @@ def _trace_of(values: Iterable[Any]) -> Trace | None:
 
 
 _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
+MAYBE_SHAPED_BY_VALUES = _SHAPED_BY_VALUES | {"getitem", "repeat"}
 
 
 class TracedKernels(Kernels):

@@ -60,9 +60,10 @@ class Instruction:
         out: the numbers of what it gives.
         place: the user's line that led here.
         effect: whether it does something besides.
+        inputs: the numbers of the values that it is given; as often as they are.
     """
 
-    __slots__ = ("_inputs", "args", "effect", "fn", "kwargs", "name", "out", "place")
+    __slots__ = ("args", "effect", "fn", "inputs", "kwargs", "name", "out", "place")
 
     def __init__(
         self,
@@ -82,23 +83,16 @@ class Instruction:
         self.out = out
         self.place = place
         self.effect = effect
-        self._inputs: list[int] | None = None
-
-    @property
-    def inputs(self) -> list[int]:
-        """The numbers of the values that it is given; as often as they are."""
-        found = self._inputs
-        if found is None:
-            found = self._inputs = []
-            _collect(self.args, found)
-            if self.kwargs:
-                _collect(tuple(self.kwargs.values()), found)
-        return found
+        self.inputs: list[int] = []
+        _collect(args, self.inputs)
+        if kwargs:
+            _collect(kwargs.values(), self.inputs)
 
     @property
     def outputs(self) -> list[int]:
         """The numbers of the values that it gives."""
-        return [self.out] if type(self.out) is int else list(_numbers(self.out))
+        out = self.out
+        return [out] if type(out) is int else list(_numbers(out))
 
     def with_args(self, replaced: dict[int, int]) -> Instruction:
         """The same call with other values for some."""
@@ -160,6 +154,11 @@ class Program:
         self.outputs = outputs
         self.specs = specs
         self.backend = backend  # of all arrays; None where there are several
+
+    @property
+    def largest(self) -> int:
+        """How many elements the largest value has, or had; many values share one spec."""
+        return max([spec.size for spec in {id(spec): spec for spec in self.specs.values()}.values()], default=0)
 
     def replaced(
         self,

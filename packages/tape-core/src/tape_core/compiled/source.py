@@ -8,22 +8,30 @@ import linecache
 import math
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from tape_core.backends.traced import Method
 from tape_core.compiled.program import Instruction, Place, Program, Ref
 from tape_core.generated import generated
 
-_INFIX: dict[Any, str] = {
-    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
-    operator.mod: "%", operator.pow: "**", operator.matmul: "@", operator.and_: "&", operator.or_: "|",
-    operator.xor: "^", operator.lshift: "<<", operator.rshift: ">>", operator.lt: "<", operator.le: "<=",
-    operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
+_INFIX: dict[Any, tuple[str, int]] = {
+    operator.add: ("+", 2), operator.sub: ("-", 2), operator.mul: ("*", 3), operator.truediv: ("/", 3),
+    operator.floordiv: ("//", 3), operator.mod: ("%", 3), operator.matmul: ("@", 3), operator.pow: ("**", 5),
+    operator.and_: ("&", 1), operator.or_: ("|", 1), operator.xor: ("^", 1), operator.lshift: ("<<", 1),
+    operator.rshift: (">>", 1), operator.lt: ("<", 1), operator.le: ("<=", 1), operator.gt: (">", 1),
+    operator.ge: (">=", 1), operator.eq: ("==", 1), operator.ne: ("!=", 1),
 }  # fmt: skip
+"""Operators, and how closely they bind; those of 1 get parentheses wherever they are an operand."""
 _PREFIX: dict[Any, str] = {operator.neg: "-", operator.pos: "+", operator.invert: "~"}
+_OPERATORS = frozenset({*_INFIX, *_PREFIX})
+_CLOSE = 4  # how closely a sign binds
+_WHOLE = 9  # a name, a call
 _LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
+
+_WIDTH = 96  # of a line in which an expression stands in another one
 
 _files = count()
 
@@ -44,6 +52,8 @@ class Source:
         self._named: dict[Any, str] = {}  # by what the name is of
         self._values: dict[int, str] = {}
         self._keep: list[Any] = []
+        # Values that are used once, as expressions that are not written yet, and how closely they bind; in order.
+        self._waiting: dict[int, tuple[str, int]] = {}
         for k, constant in program.constants.items():
             self._values[k] = f"c{k}"
             self.names[f"c{k}"] = constant
@@ -63,37 +73,70 @@ class Source:
 
     def _written(self, name: str) -> str:
         program = self.program
-        last = _last_uses(program)
+        uses, waiting = Uses(program), self._waiting
+        any_large = program.largest >= _LARGE
         inputs = [self._value(k) for k in program.inputs]
         lines = [f"def {name}({'arrays' if self._parameters is None else ', '.join(inputs)}):"]
         if inputs and self._parameters is None:
             lines += [f"    {', '.join(inputs)}{',' * (len(inputs) == 1)} = arrays", "    arrays.clear()"]
         place: Place | None = None
         for at, instruction in enumerate(program.instructions):
-            if instruction.place is not None and instruction.place != place:
+            if instruction.place is not place and instruction.place is not None:
+                self._flush(lines)
                 place = instruction.place
                 lines.append(f"    # {_shown(place)}")
-            if hasattr(instruction.fn, "take_over"):
-                lines += self._handed_over(instruction, last.pop(at, []))
+            if instruction.effect and hasattr(instruction.fn, "take_over"):
+                self._flush(lines)
+                lines += self._handed_over(instruction, uses.last(at))
                 continue
-            lines.append(f"    {self._line(instruction)}")
-            if done := [self._value(k) for k in last.get(at, ()) if self._is_large(k)]:
-                lines.append(f"    del {', '.join(done)}")
-        outputs = "".join(f"{self._value(k)}, " for k in program.outputs)
+            large = [self._value(k) for k in uses.last(at, _LARGE) if k not in waiting] if any_large else []
+            text, closeness = self._nested(instruction, lines)
+            out = instruction.out
+            if type(out) is int and uses.counts.get(out) == 1 and not large and not instruction.effect:
+                waiting[out] = text, closeness
+                continue
+            if waiting:
+                self._flush(lines)
+            target = self._target(out)
+            lines.append(f"    {target} = {text}" if target else f"    {text}")
+            if large:
+                lines.append(f"    del {', '.join(large)}")
+        self._flush(lines)
+        outputs = "".join([f"{self._value(k)}, " for k in program.outputs])
         lines.append(f"    return ({outputs})" if outputs else "    return ()")
         return "\n".join(lines) + "\n"
 
-    def _is_large(self, k: int) -> bool:
-        spec = self.program.specs.get(k)
-        return spec is not None and spec.size >= _LARGE
+    def _nested(self, instruction: Instruction, lines: list[str]) -> tuple[str, int]:
+        """A call as an expression, with those in it that wait and are evaluated last before it, in their order."""
+        waiting = self._waiting
+        if waiting and (used := [k for k in instruction.inputs if k in waiting]):
+            if len(used) == 1:
+                nested = used if used[0] == next(reversed(waiting)) else []
+            else:
+                nested = list(waiting)[-len(used) :]
+                while [k for k in used if k in nested] != nested:
+                    del nested[0]
+            for k in used:
+                if k not in nested:
+                    self._flush(lines, k)
+            if nested:
+                found = self._call(instruction)
+                if len(found[0]) <= _WIDTH:
+                    for k in nested:
+                        del waiting[k]
+                    return found
+                self._flush(lines)
+        return self._call(instruction)
+
+    def _flush(self, lines: list[str], until: int | None = None) -> None:
+        """Lines for what waits; only up to one of them."""
+        waiting = self._waiting
+        while waiting and (until is None or until in waiting):
+            k = next(iter(waiting))
+            lines.append(f"    {self._value(k)} = {waiting.pop(k)[0]}")
 
     def _value(self, k: int) -> str:
-        return self._values.setdefault(k, f"x{k}")
-
-    def _line(self, instruction: Instruction) -> str:
-        call = self._call(instruction)
-        out = self._target(instruction.out)
-        return call if not out else f"{out} = {call}"
+        return self._values.get(k) or self._values.setdefault(k, f"x{k}")
 
     def _handed_over(self, instruction: Instruction, last: list[int]) -> list[str]:
         """Lines that give arrays away: what nothing needs afterwards may be updated in place."""
@@ -116,27 +159,35 @@ class Source:
             return ""
         return f"({', '.join([self._target(part) or '_' for part in out])},)"
 
-    def _call(self, instruction: Instruction) -> str:
-        fn, args = instruction.fn, instruction.args
-        if not instruction.kwargs and _hashable(fn):
-            if fn in _INFIX and len(args) == 2:
-                return f"{self._operand(args[0])} {_INFIX[fn]} {self._operand(args[1])}"
-            if fn in _PREFIX and len(args) == 1:
-                return f"{_PREFIX[fn]}{self._operand(args[0])}"
-            if fn is operator.abs:
-                return f"abs({self._argument(args[0])})"
-            if fn is operator.getitem and len(args) == 2:
-                return f"{self._operand(args[0])}[{self._key(args[1])}]"
+    def _call(self, instruction: Instruction) -> tuple[str, int]:
+        """A call as an expression, and how closely it binds."""
+        fn, args, kwargs = instruction.fn, instruction.args, instruction.kwargs
+        if not kwargs and _is_operator(fn):
+            if len(args) == 1:
+                return f"{_PREFIX[fn]}{self._operand(args[0], _CLOSE)}", _CLOSE
+            symbol, close = _INFIX[fn]
+            return f"{self._operand(args[0], close)} {symbol} {self._operand(args[1], close + 1)}", close
+        if fn is operator.getitem:
+            return f"{self._operand(args[0])}[{self._key(args[1])}]", _WHOLE
         if isinstance(fn, operator.attrgetter):
-            return f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}"
+            return f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}", _WHOLE
+        if type(fn) is Method and type(args[0]) is Ref:
+            function, args = f"{self._operand(args[0])}.{fn.__name__}", args[1:]
+        else:
+            function = "abs" if fn is operator.abs else self._name_of(fn, instruction.name)
         given = [self._argument(arg) for arg in args]
-        method = type(fn) is Method and type(args[0]) is Ref
-        given += [f"{name}={self._argument(value)}" for name, value in instruction.kwargs.items()]
-        if method:
-            return f"{given[0]}.{fn.__name__}({', '.join(given[1:])})"
-        return f"{self._name_of(fn, instruction.name)}({', '.join(given)})"
+        if kwargs:
+            given += [f"{name}={self._argument(value)}" for name, value in kwargs.items()]
+        return f"{function}({', '.join(given)})", _WHOLE
 
-    def _operand(self, value: Any) -> str:
+    def _operand(self, value: Any, close: int = _WHOLE) -> str:
+        """An argument beside an operator that binds so closely."""
+        if type(value) is Ref:
+            found = self._waiting.get(value.id)
+            if found is None:
+                return self._values.get(value.id) or self._value(value.id)
+            text, own = found
+            return text if own >= close and own > 1 else f"({text})"
         text = self._argument(value)
         return f"({text})" if text.startswith("-") else text
 
@@ -154,7 +205,8 @@ class Source:
     def _argument(self, value: Any) -> str:
         kind = type(value)
         if kind is Ref:
-            return self._value(value.id)
+            found = self._waiting.get(value.id)
+            return self._value(value.id) if found is None else found[0]
         if kind is bool or kind is int or kind is str or value is None or value is ...:
             return "..." if value is ... else repr(value)
         if kind is float and math.isfinite(value):
@@ -191,12 +243,11 @@ def instruction_outputs(out: Any) -> list[int]:
     return [] if out is None else [k for part in out for k in instruction_outputs(part)]
 
 
-def _hashable(fn: Any) -> bool:
+def _is_operator(fn: Any) -> bool:
     try:
-        hash(fn)
-    except TypeError:
+        return fn in _OPERATORS
+    except TypeError:  # not hashable
         return False
-    return True
 
 
 def _shown(place: Place) -> str:
@@ -204,15 +255,26 @@ def _shown(place: Place) -> str:
     return f"{place.file.rpartition('/')[2]}:{place.line}  {text}".rstrip()
 
 
-def _last_uses(program: Program) -> dict[int, list[int]]:
-    """By the place of an instruction the values that no later one needs; not constants, nor results."""
-    kept = {*program.constants, *program.outputs}
-    seen: set[int] = set()
-    found: dict[int, list[int]] = {}
-    for at in range(len(program.instructions) - 1, -1, -1):
-        instruction = program.instructions[at]
-        for k in [*instruction.inputs, *instruction.outputs]:
-            if k not in seen and k not in kept:
-                seen.add(k)
-                found.setdefault(at, []).append(k)
-    return found
+class Uses:
+    """Where the values of a program are used.
+
+    Attributes:
+        counts: how often each is, by all instructions; 0 for constants and results.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.instructions = program.instructions
+        self.specs = program.specs
+        given = [instruction.inputs for instruction in program.instructions]
+        self.counts = Counter(chain.from_iterable(given))
+        self._last = {k: at for at, inputs in enumerate(given) for k in inputs}
+        for k in chain(program.constants, program.outputs):
+            self._last[k] = -1
+            self.counts[k] = 0
+
+    def last(self, at: int, least: int = 0) -> list[int]:
+        """The values of so many elements that no instruction after this one needs; not constants, nor results."""
+        instruction, last, specs = self.instructions[at], self._last, self.specs
+        found = [k for k in dict.fromkeys(instruction.inputs) if last[k] == at]
+        found += [k for k in instruction.outputs if k not in last]
+        return [k for k in found if specs[k].size >= least] if least else found

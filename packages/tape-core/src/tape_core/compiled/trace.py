@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import selection
 from tape_core.backends.traced import (
+    MAYBE_SHAPED_BY_VALUES,
     TRACE,
     Traced,
     TracedArray,
@@ -16,7 +17,6 @@ from tape_core.backends.traced import (
     is_array,
     refuse_leak,
     shaped_by_values,
-    value_of,
 )
 from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
 from tape_core.recording import ACTIVE
@@ -76,6 +76,7 @@ class Trace:
         self.inputs: list[int] = []
         self.values: dict[int, Any] = {}  # of the inputs in this run
         self.constants: dict[int, Any] = {}
+        self.known: set[int] = set()  # constants, and what is computed of them alone: Python may decide by these
         self.specs: dict[int, Spec] = {}
         self.of_any_length: set[int] = set()  # values that have another length in another call
         self.held: dict[int, Held] = {}
@@ -84,6 +85,8 @@ class Trace:
         self.backends: set[Backend] = set()
         self._constant_names: dict[int, int] = {}
         self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
+        self._shared: dict[Any, Spec] = {}
+        self._arrays: set[type] = set()  # classes of arrays that instructions gave
         self._next = 0
 
     # -- values
@@ -91,7 +94,9 @@ class Trace:
     def _number(self, value: Any) -> int:
         name = self._next
         self._next = name + 1
-        self.specs[name] = Spec(type(value), tuple(getattr(value, "shape", ())), getattr(value, "dtype", None))
+        key = type(value), tuple(value.shape), value.dtype
+        spec = self._shared.get(key)
+        self.specs[name] = self._shared.setdefault(key, Spec(*key)) if spec is None else spec
         return name
 
     def input(self, value: Any, backend: Backend) -> TracedArray:
@@ -110,6 +115,8 @@ class Trace:
         """An array of a trace around this one as an input."""
         if not self.is_inside(array.made_in):
             refuse_leak(array)
+        if array.id in array.made_in.known:
+            return self.constant(array.value, array.backend)
         key = array.made_in, array.id
         found = self._inside.get(key)
         if found is None:
@@ -122,16 +129,12 @@ class Trace:
         if name is None:
             name = self._constant_names[id(value)] = self._number(value)
             self.constants[name] = value
+            self.known.add(name)
         return Ref(name)
 
     def constant(self, value: Any, backend: Backend) -> TracedArray:
         """An array that stays what it is, as one that a library's arrays can meet on either side of an operator."""
         return TracedArray(value, self._constant(value).id, self, backend)
-
-    def _constants(self, value: Any, backend: Backend) -> Any:
-        if isinstance(value, tuple | list):
-            return (list if type(value) is list else tuple)([self._constants(part, backend) for part in value])
-        return self.constant(value, backend) if is_array(value) else value
 
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
@@ -164,32 +167,59 @@ class Trace:
     # -- instructions
 
     def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
-        """Call a function of raw arrays, as an instruction. What it gives is traced; of constants alone, a constant."""
-        if _are_constant(args) and (not kwargs or _are_constant(kwargs.values())):
-            raw = fn(*map(_value, args), **{k: _value(v) for k, v in kwargs.items()})
-            return self._constants(raw, backend)
-        if shaped_by_values(name, args):
-            self.decided_by_value(f"the shape of the result of {name}")
-        pairs = [
-            (arg.value, Ref(arg.id)) if type(arg) is TracedArray and arg.made_in is self else self._split(arg)
-            for arg in args
-        ]
+        """Call a function of raw arrays, as an instruction: what it gives is traced."""
+        known = self.known
+        raws, refs = [], []
+        fixed = True  # whether nothing that it is given may be another in another call
+        for arg in args:
+            kind = type(arg)
+            if kind is TracedArray:
+                if arg.made_in is not self:
+                    arg = self._capture(arg)
+                k = arg.id
+                raws.append(arg.value)
+                refs.append(Ref(k))
+                if fixed and k not in known:
+                    fixed = False
+            elif kind in SCALARS:
+                raws.append(arg)
+                refs.append(arg)
+            else:
+                raw, ref = self._split(arg)
+                raws.append(raw)
+                refs.append(ref)
+                fixed = fixed and self._is_known(ref)
+        names = {}
         if kwargs:
-            named = {k: self._split(v) for k, v in kwargs.items()}
-            out = fn(*[raw for raw, _ in pairs], **{k: raw for k, (raw, _) in named.items()})
-            names = {k: ref for k, (_, ref) in named.items()}
-        else:
-            out = fn(*[raw for raw, _ in pairs])
-            names = {}
-        if name in _VALUE_FREE and not any([type(ref) is Ref for _, ref in pairs[1:]]) and _size(out) <= _SMALL:
-            first = pairs[0][1]
+            given = {}
+            for k, arg in kwargs.items():
+                given[k], names[k] = self._split(arg)
+                fixed = fixed and self._is_known(names[k])
+        if not fixed and name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args):
+            self.decided_by_value(f"the shape of the result of {name}")
+        out = fn(*raws, **given) if kwargs else fn(*raws)
+        if name in _VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
+            first = refs[0]
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
         if type(out) in SCALARS:
             fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
-        elif not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
+        elif type(out) not in self._arrays and not (
+            is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))
+        ):
             return out  # a dtype, say
-        return self._noted(name, fn, tuple([ref for _, ref in pairs]), names, out, backend)
+        before = self._next
+        traced = self._noted(name, fn, tuple(refs), names, out, backend)
+        if fixed:
+            known.update(range(before, self._next))
+        return traced
+
+    def _is_known(self, ref: Any) -> bool:
+        """Whether an argument is the same in each call."""
+        kind = type(ref)
+        if kind is Ref:
+            return ref.id in self.known
+        return not (kind is tuple or kind is list) or all(map(self._is_known, ref))
 
     def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
         """As `call`, of what must be called each time."""
@@ -208,7 +238,7 @@ class Trace:
         *,
         effect: bool = False,
     ) -> Any:
-        if type(out) is tuple or type(out) is list:
+        if type(out) not in self._arrays and isinstance(out, tuple | list):
             traced, names = self._outputs(out, backend)
             names = () if names is None else names
         else:
@@ -222,12 +252,16 @@ class Trace:
     def _outputs(self, out: Any, backend: Backend) -> tuple[Any, Any]:
         if isinstance(out, tuple | list) and (_has_arrays(out) or not out):
             pairs = [self._outputs(part, backend) for part in out]
-            kind = list if type(out) is list else tuple
-            return kind([traced for traced, _ in pairs]), tuple([name for _, name in pairs])
+            names, kind = tuple([name for _, name in pairs]), type(out)
+            parts = [traced for traced, _ in pairs]
+            if hasattr(kind, "_fields"):
+                return kind(*parts), names
+            return parts if kind is list else tuple(parts), names
         return self._output(out, backend) if is_array(out) else (out, None)
 
     def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
         self.backends.add(backend.library)
+        self._arrays.add(type(out))
         name = self._number(out)
         return TracedArray(out, name, self, backend), name
 
@@ -324,23 +358,6 @@ class Trace:
         outputs = [self.ref(array).id for array in (*results, *written)]
         backend = next(iter(self.backends)) if len(self.backends) == 1 else None
         return Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
-
-
-def _are_constant(args: Iterable[Any]) -> bool:
-    """Whether no argument is an array that may be another in another call."""
-    for arg in args:
-        kind = type(arg)
-        if kind is TracedArray:
-            if arg.id not in arg.made_in.constants:
-                return False
-        elif (kind is tuple or kind is list) and not _are_constant(arg):
-            return False
-    return True
-
-
-def _value(arg: Any) -> Any:
-    kind = type(arg)
-    return kind(map(_value, arg)) if kind is tuple or kind is list else value_of(arg)
 
 
 class _AsArray:

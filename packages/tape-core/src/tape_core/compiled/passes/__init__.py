@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tape_core.compiled.passes.algebra import algebra
 from tape_core.compiled.passes.broadcasts import broadcasts
+from tape_core.compiled.passes.constants import constants
 from tape_core.compiled.passes.dead_code import dead_code
 from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
@@ -21,6 +22,7 @@ from tape_core.compiled.program import Program
 Pass = Callable[[Program], Program]
 
 ORDER: dict[str, Pass] = {
+    "constants": constants,
     "algebra": algebra,
     "views": views,
     "reassociate": reassociate,

@@ -9,6 +9,7 @@ from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
 _FLOATS = ("float32", "float64")
 _SAME_SHAPE = frozenset({"reshape", "broadcast_to"})
+_NAMES = frozenset({"multiply", "divide", "pow", "subtract", "negative", "mT", *_SAME_SHAPE})
 
 
 def algebra(program: Program) -> Program:
@@ -21,7 +22,7 @@ def algebra(program: Program) -> Program:
     kept: list[Instruction] = []
     for given in program.instructions:
         instruction = given.with_args(replaced) if replaced else given
-        if not instruction.effect and type(instruction.out) is int:
+        if instruction.name in _NAMES and not instruction.effect and type(instruction.out) is int:
             same = _same_as(instruction, program, made)
             if same is not None and program.specs[same] == program.specs[instruction.out]:
                 replaced[instruction.out] = same
@@ -39,6 +40,9 @@ def _same_as(instruction: Instruction, program: Program, made: dict[int, Instruc
         return None
     if len(args) == 2 and not instruction.kwargs:
         a, b = args
+        constants = program.constants
+        if type(a) is Ref and type(b) is Ref and a.id not in constants and b.id not in constants:
+            return None
         if name == "multiply":
             if _is_number(b, 1, program) and type(a) is Ref:
                 return a.id

@@ -15,7 +15,7 @@ def broadcasts(program: Program) -> Program:
     Only where the other operands lie row by row, as the result then does with either: sums of it go along memory.
     """
     compiler = None if program.backend is None else program.backend.compiler
-    if compiler is None:
+    if compiler is None or program.largest < OFTEN:
         return program
     specs = program.specs
     rows: set[int] = set()  # values that lie row by row

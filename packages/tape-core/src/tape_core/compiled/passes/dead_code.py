@@ -10,7 +10,8 @@ def dead_code(program: Program) -> Program:
     needed = set(program.outputs)
     kept = []
     for instruction in reversed(program.instructions):
-        if instruction.effect or not needed.isdisjoint(instruction.outputs):
+        out = instruction.out
+        if instruction.effect or (out in needed if type(out) is int else not needed.isdisjoint(instruction.outputs)):
             needed.update(instruction.inputs)
             kept.append(instruction)
     kept.reverse()

@@ -78,7 +78,7 @@ class Group:
 def fusion(program: Program) -> Program:
     """The program with runs of elementwise calls as one call each, where the backend knows how."""
     compiler = None if program.backend is None else program.backend.compiler
-    if compiler is None or not any([_is_large(instruction, program) for instruction in program.instructions]):
+    if compiler is None or program.largest < LARGE:
         return program
     uses: dict[int, list[Instruction]] = {}
     for instruction in program.instructions:

@@ -14,11 +14,9 @@ def reuse(program: Program) -> Program:
     a value may be overwritten.
     """
     compiler = None if program.backend is None else program.backend.compiler
-    if compiler is None:
+    if compiler is None or program.largest < LARGE:
         return program
     specs = program.specs
-    if not any([specs[k].size >= LARGE for instruction in program.instructions for k in instruction.outputs]):
-        return program
     last: dict[int, int] = {}
     shared = {*program.inputs, *program.constants, *program.outputs}
     for at, instruction in enumerate(program.instructions):

@@ -15,9 +15,11 @@ def same_calls(program: Program) -> Program:
     for given in program.instructions:
         instruction = given.with_args(replaced) if replaced else given
         if not instruction.effect:
-            key = _key(instruction)
-            known = None if key is None else first.setdefault(key, instruction)
-            if known is not None and known is not instruction:
+            try:
+                known = first.setdefault(_key(instruction), instruction)
+            except TypeError:  # it cannot be told what is the same
+                known = instruction
+            if known is not instruction:
                 replaced.update(zip(instruction.outputs, known.outputs, strict=True))
                 continue
         kept.append(instruction)
@@ -25,23 +27,18 @@ def same_calls(program: Program) -> Program:
 
 
 def _key(instruction: Instruction) -> Any:
-    """What two calls have in common that give the same; None where it cannot be told."""
-    try:
-        key = (
-            instruction.fn,
-            tuple([_part(arg) for arg in instruction.args]),
-            tuple([(name, _part(value)) for name, value in instruction.kwargs.items()]),
-        )
-        hash(key)
-    except TypeError:
-        return None
-    return key
+    """What two calls have in common that give the same."""
+    args = tuple([arg.id if type(arg) is Ref else _part(arg) for arg in instruction.args])
+    if not instruction.kwargs:
+        return instruction.fn, args
+    return instruction.fn, args, tuple([(name, _part(value)) for name, value in instruction.kwargs.items()])
 
 
 def _part(value: Any) -> Any:
+    """A number for a value; all else in a tuple."""
     kind = type(value)
     if kind is Ref:
-        return value
+        return value.id
     if kind is tuple or kind is list:
         return kind, tuple([_part(part) for part in value])
     if kind is slice:

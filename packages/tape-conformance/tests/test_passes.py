@@ -1,0 +1,47 @@
+"""Passes of compiled functions: one that changes a result is found by the samples of some op."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import pytest
+from tape_conformance import check_backend
+from tape_core.compiled import passes
+from tape_core.compiled.program import Instruction, Program, Ref
+
+SAMPLES = {
+    "constants": "add/compiled/2x3,2x3",
+    "algebra": "pow/compiled/2x3,2",
+    "expansion": "add/compiled/broadcast:2x3,3",
+    "same_calls": "hypot/compiled/2x3,2x3",
+    "dead_code": "add/compiled/2x3,2x3",
+    "fusion": "add/compiled/2x3,2x3",
+    "reuse": "inv/compiled/3x3",
+}
+"""What each pass has something to do in. (For broadcasts that takes several ops: tape-numpy tests it.)"""
+
+
+def wrong_where_it_changes(transform: Callable[[Program], Program]) -> Callable[[Program], Program]:
+    """The pass, but where it does something the first result has the other sign."""
+
+    def run(program: Program) -> Program:
+        found = transform(program)
+        if found.instructions == program.instructions and found.outputs == program.outputs:
+            return found
+        first = found.outputs[0]
+        new = max(found.specs) + 1
+        found.specs[new] = found.specs[first]
+        turned = Instruction("negative", operator.neg, (Ref(first),), {}, new, None)
+        return found.replaced([*found.instructions, turned], [new, *found.outputs[1:]])
+
+    return run
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_pass_that_changes_a_result_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_backend("numpy", only=SAMPLES[name]).ok
+    monkeypatch.setitem(passes.ORDER, name, wrong_where_it_changes(passes.ORDER[name]))
+    (result,) = check_backend("numpy", only=SAMPLES[name]).results
+    assert result.outcome == "failed"
+    assert "has other bits" in result.detail
