@@ -11,16 +11,17 @@ import pytest
 import tape_core as tc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tape_numpy import blocks, kernels, tiles
+from tape_numpy import blocks, tiles
 
-SHAPES = [(70, 40), (2100, 3), (3, 800), (1, 2500), (6, 50, 10), (5, 4, 130), (3, 1, 900), (40, 10, 7)]
+SHAPES = [(70, 40), (30, 40), (2100, 3), (3, 800), (1, 2500), (6, 50, 10), (5, 4, 130), (3, 1, 900), (40, 10, 7)]
 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Arrays of a few thousand elements are large, and in many blocks."""
     fusion = importlib.import_module("tape_core.compiled.passes.fusion")
-    monkeypatch.setattr(fusion, "LARGE", kernels.MANY)
+    monkeypatch.setattr(fusion, "LARGE", 1000)
+    monkeypatch.setattr(fusion, "ENOUGH", 1)
     monkeypatch.setattr(tiles, "_block_length", lambda nbytes, size: 500)
     tiles.bounds.cache_clear()
     yield

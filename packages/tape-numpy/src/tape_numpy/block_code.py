@@ -10,7 +10,7 @@ import numpy as np
 from tape_core.compiled.program import Ref
 
 from tape_numpy.calls import step_of
-from tape_numpy.kernels import KERNELS, SHORT_SUM, line_sums
+from tape_numpy.kernels import KERNELS, has_line_sums, line_sums
 from tape_numpy.tiles import Tiling
 
 _SUM, _MAX, _MIN = (KERNELS[name] for name in ("sum", "max", "min"))
@@ -162,7 +162,7 @@ class BlockCode:
             call = self._place[k]
         elif role == "line":
             x = self._spelled(instruction.args[0])
-            if instruction.fn is _SUM and self.group.shape[-1] <= SHORT_SUM:
+            if instruction.fn is _SUM and has_line_sums(self.group.shape):
                 call = f"line_sums({x}.reshape(-1, {self.group.shape[-1]})).reshape(line)"
             else:
                 function = {_SUM: "add", _MAX: "maximum", _MIN: "minimum"}[instruction.fn]

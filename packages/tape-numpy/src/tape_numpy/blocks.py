@@ -21,7 +21,7 @@ from tape_core.generated import generated
 from tape_numpy.block_code import BlockCode
 from tape_numpy.calls import gives_new, gives_rows, into, step_of
 from tape_numpy.expansion import expansion
-from tape_numpy.kernels import KERNELS, SHORT_SUM, lines_are_alike
+from tape_numpy.kernels import KERNELS, has_line_sums, lines_are_alike
 from tape_numpy.tiles import Tiling, bounds, total
 
 __all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "role"]
@@ -92,7 +92,7 @@ def _reduction(instruction: Any, specs: Any, group: Any) -> str | None:
     n = len(shape)
     if axis not in (-1, n - 1, (-1,), (n - 1,)) or n < 2 or shape[-1] == 1 or specs[x].kind is not np.ndarray:
         return None
-    return "line" if instruction.fn is not _SUM or shape[-1] > SHORT_SUM or lines_are_alike() else None
+    return "line" if instruction.fn is not _SUM or not has_line_sums(shape) or lines_are_alike() else None
 
 
 def _short(instruction: Any, specs: Any, group: Any) -> str | None:
@@ -191,7 +191,8 @@ class _Blocks:
         else:
             edges = [len(cuts) * k // shares for k in range(shares + 1)]
             jobs = [
-                _pool(_threads()).submit(self._run, given, results, first, last) for first, last in pairwise(edges[1:])
+                _pool(_threads()).submit(self._run_quietly, given, results, first, last)
+                for first, last in pairwise(edges[1:])
             ]
             self._run(given, results, 0, edges[1])
             for job in jobs:
@@ -219,13 +220,16 @@ class _Blocks:
 
     def _run(self, given: list[Any], results: list[Any], first: int, last: int) -> None:
         """Some of the blocks, on one thread."""
-        cuts = self.tiling.cuts
+        cuts, on_block = self.tiling.cuts, self.on_block
         buffers = [np.empty(self.tiling.longest, dtype) for dtype in self.buffers]
-        on_block = self.on_block
+        for k in range(first, last):
+            places, i, j = cuts[k]
+            on_block(places, i, j, k, given, results, buffers)
+
+    def _run_quietly(self, given: list[Any], results: list[Any], first: int, last: int) -> None:
+        """As `_run`, on a thread that does not know that nobody wants to be warned."""
         with np.errstate(all="ignore"):
-            for k in range(first, last):
-                places, i, j = cuts[k]
-                on_block(places, i, j, k, given, results, buffers)
+            self._run(given, results, first, last)
 
 
 @cache

@@ -175,6 +175,11 @@ def sum_span(axis: Any, shape: tuple[int, ...]) -> tuple[int, int]:
     return (0, 0) if last == ndim and math.prod(shape[first:]) > SHORT_SUM else (first, last)
 
 
+def has_line_sums(shape: tuple[int, ...]) -> bool:
+    """Whether a sum along the last axis of an array that lies row by row is one by `line_sums`."""
+    return math.prod(shape) >= MANY and shape[-1] <= SHORT_SUM
+
+
 def line_sums(x: Any) -> Any:
     """The sums of a matrix's rows, each the same wherever it stands and however many there are.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
-LARGE = 1 << 16  # elements: smaller arrays stay in the cache by themselves
+LARGE = 1 << 14  # elements: smaller arrays stay in the cache by themselves
 FEW = 2  # a run of fewer calls is no run
+ENOUGH = 1 << 18  # elements of all results together: for fewer, blocks cost more than they save
 
 
 class Group:
@@ -97,7 +99,9 @@ def fusion(program: Program) -> Program:
             for k in instruction.outputs
             if k in results or any(id(user) not in inside for user in uses.get(k, ()))
         ]
-        fused = compiler.fused(group) if len(group.instructions) >= FEW and group.outputs else None
+        calls = len(group.instructions)
+        pays = calls >= FEW and calls * math.prod(group.shape) >= ENOUGH
+        fused = compiler.fused(group) if pays and group.outputs else None
         if fused is None:
             kept.extend(group.instructions)
             return
