@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tape_core.compiled.trace import Trace
 
 Retrace = Literal["warn", "allow", "error"]
+Fallback = bool | Literal["silent"]
 
 _MANY = 5  # traces of one function that the same call site can hardly mean
 _METHODS = "_compiled_methods"  # the attribute in which an instance has them
@@ -48,7 +49,7 @@ class Function:
         python: Callable[..., Any],
         *,
         static_argnames: Iterable[str] = (),
-        fallback: bool = False,
+        fallback: Fallback = False,
         retrace: Retrace = "warn",
         compile: str | None = None,
         passes: dict[str, bool] | None = None,
@@ -66,7 +67,7 @@ class Function:
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
         self._how = compile
         self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        self._fallback = bool(fallback)
+        self._fallback = fallback
         self._retrace = retrace
         self._options = dict(passes or {})
         self._signature = inspect.signature(python) if self._static else None
@@ -77,6 +78,8 @@ class Function:
                 f"function: static_argnames has {unknown[0]!r}; the parameters of {self._name} are "
                 f"{', '.join(self._signature.parameters)}"
             )
+        if fallback not in (False, True, "silent"):
+            raise ValueError(f"function: fallback must be True, False or 'silent', got {fallback!r}")
         if retrace not in ("warn", "allow", "error"):
             raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
         # By signature, newest first: several where they depend on something besides, such as a mode.
@@ -148,7 +151,7 @@ class Function:
         from tape_core.compiled.running import Compiled, check_apart
         from tape_core.compiled.trace import Trace, outside, tracing
 
-        trace = Trace(self._name, fallback=self._fallback)
+        trace = Trace(self._name, fallback=bool(self._fallback))
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:
@@ -179,7 +182,8 @@ class Function:
             signature.leaves[k]._array, signature.leaves[k]._slots = value_of(array), NO_SLOTS
         if trace.failed is not None:
             self._eager.add(signature.key)
-            warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
+            if self._fallback != "silent":
+                warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
         elif trace.made:
             self._check_made(trace)
         else:
@@ -339,7 +343,7 @@ def function(python: Callable[..., Any], /) -> Function: ...
 def function(
     *,
     static_argnames: str | Iterable[str] = (),
-    fallback: bool = False,
+    fallback: Fallback = False,
     retrace: Retrace = "warn",
     compile: str | None = None,
     passes: dict[str, bool] | None = None,
@@ -349,7 +353,7 @@ def function(
     /,
     *,
     static_argnames: Any = (),
-    fallback: bool = False,
+    fallback: Fallback = False,
     retrace: Retrace = "warn",
     compile: str | None = None,
     passes: dict[str, bool] | None = None,
@@ -382,7 +386,8 @@ def function(
         python: the function. What it does besides computing, such as printing, it does while it is traced.
         static_argnames: names of parameters whose values are constants of a trace. They must be hashable. Python
             scalars, strings and other objects that are no arrays are so anyway.
-        fallback: where the function decides by a value, warn once and run it as it is from then on.
+        fallback: where the function decides by a value, warn once and run it as it is from then on; with `"silent"`
+            without the warning.
         retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
         compile: a compiler of the array library to hand the code to: on PyTorch `"torch"` for `torch.compile`, which
             rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default none.
