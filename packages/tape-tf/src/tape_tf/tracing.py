@@ -19,6 +19,22 @@ def decided_by_value(what: str) -> None:
         trace.decided_by_value(what)
 
 
+def runs_now(what: str) -> None:
+    """The same, of what reads Variables without the trace: they are given what was assigned to them."""
+    if (trace := TRACE.get()) is not None:
+        trace.decided_by_value(what)
+        trace.commit()
+
+
+def is_assigned(*variables: tc.Variable) -> bool:
+    """Whether one of these Variables, or any, is assigned before by the function that is being traced."""
+    trace = TRACE.get()
+    if trace is None:
+        return False
+    chosen = {id(variable) for variable in variables}
+    return any(held.written and (not chosen or key in chosen) for key, held in trace.held.items())
+
+
 def is_traced(tensor: Any) -> bool:
     """Whether a tensor of tape_core will have another value in another call."""
     array = tensor._array

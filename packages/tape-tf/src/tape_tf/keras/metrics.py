@@ -196,9 +196,8 @@ class _Count(_Share):
     def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         return positive == self._positive, predicted == self._predicted
 
-    def result(self) -> Any:
-        """The number so far."""
-        return convert_to_tensor(self.native.state_dict()["total"], dtype=self.dtype)
+    def _number(self) -> float:
+        return float(self.native.state_dict()["total"])
 
 
 class TruePositives(_Count):

@@ -19,7 +19,7 @@ from tape_tf.ops.arrays import TensorArray
 from tape_tf.ops.function import returned
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Value, wrap_tensor
-from tape_tf.tracing import NOT, as_instruction, decided_by_value, is_traced
+from tape_tf.tracing import NOT, as_instruction, is_assigned, is_traced, runs_now
 from tape_tf.variable import NAME_SCOPE
 
 _LONG = 32  # rounds: in a function that is traced, shorter loops are laid out
@@ -261,8 +261,8 @@ def scan(
 @exported("py_function")
 def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None) -> Any:
     """`func(*inp)` of tensors, its results in the dtypes `Tout`; gradients pass."""
-    if ACTIVE.get():
-        decided_by_value("what py_function computes, and its derivative,")
+    if ACTIVE.get() or is_assigned():
+        runs_now("what py_function computes with, and its derivative,")
         return wrap(_called(func, list(inp), Tout))
     return wrap(_called_each_time(func, [native(x) for x in inp], Tout))
 
@@ -270,6 +270,8 @@ def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None)
 @exported("numpy_function")
 def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: Any = None) -> Any:
     """`func(*inp)` of NumPy arrays, its results in the dtypes `Tout`; no gradient passes."""
+    if is_assigned():
+        runs_now("what numpy_function computes with")
     return wrap(_called_each_time(lambda *inp: func(*[x.numpy() for x in inp]), [native(x) for x in inp], Tout))
 
 
