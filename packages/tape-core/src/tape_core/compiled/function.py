@@ -84,7 +84,7 @@ class Function:
             raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
         # By signature, newest first: several where they depend on something besides, such as a mode.
         self._compiled: dict[Any, list[Compiled]] = {}
-        self._eager: set[Any] = set()
+        self._eager: dict[Any, str] = {}  # by signature, why it runs as it is
         self._traces = 0
         self._made_variables = False
         self._lock = RLock()
@@ -181,7 +181,7 @@ class Function:
         for k, array in changed.items():
             signature.leaves[k]._array, signature.leaves[k]._slots = value_of(array), NO_SLOTS
         if trace.failed is not None:
-            self._eager.add(signature.key)
+            self._eager[signature.key] = str(trace.failed)
             if self._fallback != "silent":
                 warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
         elif trace.made:
@@ -232,6 +232,11 @@ class Function:
     def traces(self) -> int:
         """How many traces are kept."""
         return sum(map(len, self._compiled.values()))
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """Why the function runs as it is, for each kind of arguments for which it does so."""
+        return list(self._eager.values())
 
     def show(self) -> None:
         """Print the source of what runs, for each trace; the newest comes last."""

@@ -171,14 +171,13 @@ class Function:
         """A method: each instance has traces of its own, for as long as it lives."""
         if instance is None:
             return self
-        held = getattr(instance, "__dict__", {}).get(_HELD)
-        found = None if held is None else held.functions.get(self)
-        if found is None:
+
+        def bound() -> Function:
             found = Function(self.python_function.__get__(instance, owner), self.input_signature)
             found.__dict__.pop("__wrapped__", None)
-            if hasattr(instance, "__dict__"):
-                instance.__dict__.setdefault(_HELD, _Held()).functions[self] = found
-        return found
+            return found
+
+        return function_of(instance, self, bound)
 
     # -- what it tells of itself
 
@@ -219,15 +218,30 @@ class _Held:
     """The functions of an instance, which no copy of it has."""
 
     def __init__(self) -> None:
-        self.functions: dict[Function, Function] = {}
+        self.functions: dict[Any, Function] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Held:
         return _Held()
 
-    __copy__ = None
-
     def __reduce__(self) -> Any:
         return _Held, ()
+
+
+def function_of(instance: Any, key: Any, make: Callable[[], Function]) -> Function:
+    """A function that an object has to itself, by a key; `make` makes it at first."""
+    attributes = getattr(instance, "__dict__", None)
+    if attributes is None:
+        return make()
+    functions = attributes.setdefault(_HELD, _Held()).functions
+    found: Function | None = functions.get(key)
+    if found is None:
+        found = functions[key] = make()
+    return found
+
+
+def forget_functions(instance: Any) -> None:
+    """Have an object make its functions anew."""
+    instance.__dict__.pop(_HELD, None)
 
 
 class ConcreteFunction:
