@@ -7,7 +7,8 @@ from typing import Any
 
 import tape_core as tc
 from tape_core.backends.batched import OPEN
-from tape_core.backends.traced import TRACE, TracedArray
+from tape_core.backends.traced import TRACE, TracedArray, value_of
+from tape_core.tensor import wrap
 
 NOT = object()
 """In place of a result: it is no instruction."""
@@ -42,6 +43,11 @@ def is_traced(tensor: Any) -> bool:
         return False
     trace = array.made_in
     return trace.failed is None and array.id not in trace.constants
+
+
+def as_value(tensor: Any) -> Any:
+    """A tensor of tape_core without the trace that it is from."""
+    return wrap(value_of(tensor._array), tensor.backend.library)
 
 
 def symbol(tensor: tc.Tensor) -> str | None:

@@ -30,11 +30,25 @@ _MANY = 5  # traces of one function that the same call site can hardly mean
 _METHODS = "_compiled_methods"  # the attribute in which an instance has them
 
 
-class _Methods(dict[Any, "Function"]):
+class Methods(dict[Any, Any]):
     """The compiled methods of one instance; copies and pickles of the instance make their own."""
 
     def __reduce__(self) -> Any:
-        return _Methods, ()
+        return Methods, ()
+
+    @staticmethod
+    def find(instance: Any, key: Any, make: Callable[[], Any], name: str = _METHODS) -> Any:
+        """What an instance has under a key in the attribute `name`; `make` makes it at first.
+
+        Raises:
+            TypeError: it has slots alone.
+        """
+        kept = vars(instance).setdefault(name, Methods())
+        # A shallow copy of an instance has the same dict.
+        found = kept.get((key, id(instance)))
+        if found is None:
+            found = kept[key, id(instance)] = make()
+        return found
 
 
 class Function:
@@ -96,22 +110,13 @@ class Function:
             return self
         bound = MethodType(self.python, instance)
         try:
-            kept = vars(instance).setdefault(_METHODS, _Methods())
+            return Methods.find(instance, self, lambda: Function(bound, **self._settings))
         except TypeError:  # it has slots alone, and is a static argument
             return MethodType(self, instance)
-        # A shallow copy of an instance has the same dict.
-        found = kept.get((self, id(instance)))
-        if found is None:
-            found = kept[self, id(instance)] = Function(bound, **self._settings)
-        return found
 
     def __reduce__(self) -> Any:
         """Copies and pickles have no traces: they are made of the function, or found by its name."""
-        name = getattr(self.python, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self.python, "__module__", ""))
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is self else (_made, (self.python, self._settings))
+        return found_by_name(self, self.python) or (_made, (self.python, self._settings))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if ACTIVE.get() or OPEN.get() or TRACE.get() is not None:
@@ -316,6 +321,15 @@ class Function:
             for several in self._compiled.values()
             for compiled in several
         ]
+
+
+def found_by_name(decorated: Any, python: Callable[..., Any]) -> str | None:
+    """The name of a decorated function, if that leads to it."""
+    name = getattr(python, "__qualname__", "")
+    found: Any = sys.modules.get(getattr(python, "__module__", ""))
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return name if found is decorated else None
 
 
 def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:

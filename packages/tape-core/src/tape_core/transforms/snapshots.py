@@ -59,7 +59,7 @@ def _cells(function: FunctionType) -> list[tuple[str, CellType]]:
 def _is_empty(cell: CellType) -> bool:
     """Whether nothing is assigned to it yet."""
     try:
-        cell.cell_contents
+        _ = cell.cell_contents
     except ValueError:
         return True
     return False

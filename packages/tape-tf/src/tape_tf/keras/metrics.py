@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import tape_core as tc
 import tape_nn as nn
 
-from tape_tf.conversion import convert_to_tensor, native, wrap
+from tape_tf.conversion import native, wrap
 from tape_tf.keras import losses
 from tape_tf.keras.conversion import autocast, cast, class_numbers
 from tape_tf.keras.losses import (  # what a loss gives for each example serves as a metric, too

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tape_nn as nn
+from tape_core.compiled.function import Methods
 from tape_nn.fitting.data import with_class_weights
 
 from tape_tf.conversion import wrap
@@ -21,8 +22,10 @@ from tape_tf.keras.metrics import Mean, Metric
 from tape_tf.keras.progress import Progress
 from tape_tf.keras.saving import Weights
 from tape_tf.keras.structures import mapped, tensors
-from tape_tf.ops.function import Function, forget_functions, function_of
+from tape_tf.ops.function import Function
 from tape_tf.tape import GradientTape
+
+_STEPS = "_step_functions"  # the attribute in which a model has them
 
 
 class Trainer:
@@ -84,7 +87,7 @@ class Trainer:
         self._compiled_mean = Mean(name="loss")
         self.stop_training = False
         self.run_eagerly = bool(run_eagerly)
-        forget_functions(self)
+        vars(self).pop(_STEPS, None)
         self.compiled = True
 
     # -- loss and metrics
@@ -198,7 +201,8 @@ class Trainer:
         """A step with a batch, as a `tf.function` unless told otherwise."""
         step = getattr(self, name)
         if not self.run_eagerly:
-            step = function_of(self, (name, getattr(step, "__func__", step)), lambda: Function(step))
+            written = getattr(step, "__func__", step)
+            step = Methods.find(self, (name, written), lambda: Function(getattr(self, name)), _STEPS)
         return step(_given(batch))
 
     # -- loops

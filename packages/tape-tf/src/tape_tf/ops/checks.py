@@ -45,9 +45,7 @@ def _publish_pair(short: str, function: Callable[..., Any], symbol: str) -> None
     @exported(f"debugging.assert_{short}{also}")
     def check(x: Any, y: Any, message: Any = None, summarize: Any = None, name: Any = None) -> None:
         a, b = matched([x, y], f"Assert{short.capitalize()}")
-        _require(
-            function(a, b), message, lambda a, b: f"Condition x {symbol} y did not hold.\nx: {a:}\ny: {b:}", a, b
-        )
+        _require(function(a, b), message, lambda a, b: f"Condition x {symbol} y did not hold.\nx: {a:}\ny: {b:}", a, b)
 
     check.__name__ = check.__qualname__ = f"assert_{short}"
     check.__doc__ = f"Raise an InvalidArgumentError unless `x {symbol} y` everywhere."
@@ -92,6 +90,7 @@ def assert_near(
 @exported("debugging.Assert Assert")
 def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:
     """Raise an InvalidArgumentError that shows `data` unless `condition` is true."""
+
     def text(*parts: Any) -> str:
         shown = " ".join(map(format, parts))
         return f"Expected 'tf.Tensor(False, shape=(), dtype=bool)' to be true. Summarized data: {shown}"

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import tape_core as tc
 from tape_core import pytree
 from tape_core.compiled.state import runs_as_it_is

@@ -14,6 +14,7 @@ import tape_core as tc
 from tape_core import pytree
 from tape_core.backends.traced import TRACE
 from tape_core.compiled.function import Function as CompiledFunction
+from tape_core.compiled.function import Methods, found_by_name
 
 from tape_tf import logger, nest
 from tape_tf.conversion import convert_to_tensor, native, unwrap, wrap
@@ -21,14 +22,13 @@ from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Tensor, Value
-from tape_tf.tracing import decided_by_value
+from tape_tf.tracing import as_value, decided_by_value
 from tape_tf.variable import Variable
 
 INSIDE: ContextVar[bool] = ContextVar("tape_tf.inside_function", default=False)
 """Whether the code that runs is that of a tf.function."""
 
 _SEVERAL, _RECENT = 5, 10  # so many traces in so many calls are worth a warning
-_HELD = "_tape_tf_functions"
 
 
 class _Switch:
@@ -111,8 +111,10 @@ class Function:
             self._traces += 1
         found = self._as_it_is(wrap(args), wrap(kwargs))
         leaves, structure = pytree.flatten(found)
-        if any([isinstance(leaf, TensorArray) for leaf in leaves]):
-            decided_by_value("what is in a TensorArray")
+        for leaf in leaves:
+            if isinstance(leaf, TensorArray) and TRACE.get() is not None:
+                decided_by_value("what is in a TensorArray")
+                leaf._parts = [None if part is None else as_value(part) for part in leaf._parts]
         return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
 
     def _as_it_is(self, args: Any, kwargs: Any) -> Any:
@@ -177,7 +179,10 @@ class Function:
             found.__dict__.pop("__wrapped__", None)
             return found
 
-        return function_of(instance, self, bound)
+        try:
+            return Methods.find(instance, self, bound)
+        except TypeError:  # it has slots alone
+            return bound()
 
     # -- what it tells of itself
 
@@ -201,47 +206,12 @@ class Function:
             raise AttributeError(f"tf.function has no {name}: there is no graph")
         raise AttributeError(f"'Function' object has no attribute {name!r}")
 
-    def __copy__(self) -> Function:
-        return Function(self.python_function, self.input_signature)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
-        return self.__copy__()
-
     def __reduce__(self) -> Any:
-        return Function, (self.python_function, self.input_signature)
+        """Copies have no traces."""
+        return found_by_name(self, self.python_function) or (Function, (self.python_function, self.input_signature))
 
     def __repr__(self) -> str:
         return f"<tf.function {getattr(self.python_function, '__qualname__', self.python_function)!r}>"
-
-
-class _Held:
-    """The functions of an instance, which no copy of it has."""
-
-    def __init__(self) -> None:
-        self.functions: dict[Any, Function] = {}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Held:
-        return _Held()
-
-    def __reduce__(self) -> Any:
-        return _Held, ()
-
-
-def function_of(instance: Any, key: Any, make: Callable[[], Function]) -> Function:
-    """A function that an object has to itself, by a key; `make` makes it at first."""
-    attributes = getattr(instance, "__dict__", None)
-    if attributes is None:
-        return make()
-    functions = attributes.setdefault(_HELD, _Held()).functions
-    found: Function | None = functions.get(key)
-    if found is None:
-        found = functions[key] = make()
-    return found
-
-
-def forget_functions(instance: Any) -> None:
-    """Have an object make its functions anew."""
-    instance.__dict__.pop(_HELD, None)
 
 
 class ConcreteFunction:
@@ -277,9 +247,10 @@ class ConcreteFunction:
             ordered = inspect.BoundArguments(signature, {name: given_by[name] for name in specs_by})  # type: ignore[arg-type]
             args, kwargs = ordered.args, ordered.kwargs
         try:
-            nest.map_structure(lambda spec, value: self._check(spec, value, args, kwargs), (expected, named), (args, kwargs))
-        except ValueError as error:
+            nest.assert_same_structure((expected, named), (args, kwargs))
+        except (TypeError, ValueError) as error:
             raise self._unfit(str(error), args, kwargs) from None
+        nest.map_structure(lambda s, value: self._check(s, value, args, kwargs), (expected, named), (args, kwargs))
         return self.function(*args, **kwargs)
 
     def _check(self, spec: Any, value: Any, args: Any, kwargs: Any) -> None:
