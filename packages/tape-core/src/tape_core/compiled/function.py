@@ -65,7 +65,7 @@ class Function:
         static_argnames: Iterable[str] = (),
         fallback: Fallback = False,
         retrace: Retrace = "warn",
-        compile: str | None = None,
+        compile: str | Literal[False] | None = None,
         passes: dict[str, bool] | None = None,
     ) -> None:
         self.python = python
@@ -79,7 +79,7 @@ class Function:
         }
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
-        self._how = compile
+        self._how = "none" if compile is False else compile
         self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self._fallback = fallback
         self._retrace = retrace
@@ -409,7 +409,8 @@ def function(
             without the warning.
         retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
         compile: a compiler of the array library to hand the code to: on PyTorch `"torch"` for `torch.compile`, which
-            rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default none.
+            rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default PyTorch takes a CUDA graph for many
+            kernels of small arrays, and the code as it is for all else; `"none"` or False is always the code as it is.
         passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`.
 
     Raises:
