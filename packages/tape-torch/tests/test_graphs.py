@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -90,7 +90,7 @@ class _Recorded:
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     log: list[str] = []
     stream = SimpleNamespace(wait_event=lambda event: log.append("wait"))
     cuda = SimpleNamespace(
@@ -106,7 +106,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     monkeypatch.setattr(graphs, "cuda", cuda)
     monkeypatch.setattr(graphs, "_recorded", recorded)
-    yield log
+    return log
 
 
 # -- after some calls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -52,10 +53,8 @@ class Later:
                 self._runs += 1
                 if self._runs > _RUNS and (record := self._record) is not None and not _is_recording():
                     self._record = None
-                    try:
+                    with suppress(RuntimeError):  # something waits for the device, or there is no memory left
                         self.now = record(self.now, list(arrays))
-                    except RuntimeError:  # something waits for the device, or there is no memory left
-                        pass
         return self.now(arrays)
 
 

@@ -80,6 +80,8 @@ class Compiled:
             )
         if program.backend is None:
             raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are several, or none")
+        if how is None:
+            return program.backend.chosen(run, program, examples)
         if effects:
             raise ValueError(
                 f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
