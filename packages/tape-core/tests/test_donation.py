@@ -123,7 +123,7 @@ def test_mistakes() -> None:
 
     x = tc.ones((N, N))
     for _ in range(2):
-        with pytest.raises(ValueError, match="added is compiled, and overwrites an argument .* given to it twice"):
+        with pytest.raises(ValueError, match=r"added is compiled, and overwrites an argument .* given to it twice"):
             added(x, x)
         assert x[0, 0].item() == 1
         added(tc.ones((N, N)), x)

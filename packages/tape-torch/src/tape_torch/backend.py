@@ -112,6 +112,12 @@ class TorchBackend(Backend):
 
         return blocks
 
+    def chosen(self, run: Callable[..., Any], program: Any, examples: list[Any]) -> Callable[..., Any]:
+        """A CUDA graph for many kernels of small arrays, after some calls."""
+        from tape_torch import graphs
+
+        return graphs.Later(run, graphs.Graph) if graphs.pays(program, examples) else run
+
     def accelerated(self, run: Callable[..., Any], how: str, examples: list[Any]) -> Callable[..., Any]:
         """By `torch.compile` or a CUDA graph."""
         from tape_torch import compiled

@@ -7,7 +7,7 @@ element lies. A tensor with one block, one on an accelerator and one that is not
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -17,7 +17,7 @@ from tape_core.generated import generated
 
 from tape_torch.kernels import KERNELS
 
-__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "is_sum", "takes"]
+__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "role"]
 
 BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 
@@ -39,11 +39,6 @@ def expansion(fn: Any) -> None:
     return
 
 
-def is_sum(instruction: Any) -> bool:
-    """None: the order in which PyTorch sums is its own."""
-    return False
-
-
 def gives_rows(instruction: Any, specs: Any) -> bool:
     """Of no instruction is that known."""
     return False
@@ -62,8 +57,13 @@ def _is_known(instruction: Any) -> bool:
     return known and all([type(arg) in (Ref, int, float) for arg in args])
 
 
-def takes(instruction: Any, specs: Any) -> bool:
-    """Whether an instruction is elementwise, of dtypes and a spelling that are known here."""
+def role(instruction: Any, specs: Any, group: Any) -> str | None:
+    """Whether an instruction is elementwise, of dtypes and a spelling that are known here, and of the group's shape."""
+    alike = group is None or specs[instruction.out].shape == group.shape
+    return "each" if alike and _takes(instruction, specs) else None
+
+
+def _takes(instruction: Any, specs: Any) -> bool:
     spec = specs[instruction.out]
     if spec.kind is not torch.Tensor or spec.dtype not in _FLOATS or not _is_known(instruction):
         return False
@@ -75,7 +75,7 @@ def takes(instruction: Any, specs: Any) -> bool:
 
 def gives_new(instruction: Any, specs: Any) -> bool:
     """Whether the result is a tensor with memory of its own, and none of the arguments is kept."""
-    return type(instruction.out) is int and not instruction.effect and takes(instruction, specs)
+    return type(instruction.out) is int and not instruction.effect and _takes(instruction, specs)
 
 
 def into(instruction: Any) -> tuple[Any, list[Any]] | None:
@@ -94,21 +94,31 @@ class _Blocks:
     """The instructions of a group on one block, as source.
 
     Attributes:
-        overwritten: by result the input whose memory it may have.
+        own: the numbers of results that have memory of their own.
+        targets: by results the inputs that they may be written over.
     """
 
-    def __init__(self, group: Any, overwritten: dict[int, int]) -> None:
+    def __init__(self, group: Any, targets: dict[int, int]) -> None:
         self.__name__ = "fused"
         self.group = group
-        self.overwritten = overwritten
+        self.own = list(group.outputs)
+        self.targets = targets
         self.cut = [group.specs[k].shape == group.shape for k in group.inputs]
         self.names: dict[str, Any] = {"__name__": __name__}
         self.text = self._source()
         self.on_block = generated(self.text, "block", f"<tape_torch: fused, {next(_files)}>", self.names)
 
-    def overwriting(self, chosen: dict[int, int]) -> _Blocks:
-        """The same for calls with `out=`, where results may have the memory of these inputs."""
-        return _Blocks(self.group, chosen)
+    def over(self, dead: Sequence[int], spare: Sequence[int]) -> _Blocks:
+        """The same, with results in the memory of inputs that are not needed any more where those are made."""
+        specs, found = self.group.specs, {}
+        last = {k: at for at, instruction in enumerate(self.group.instructions) for k in instruction.inputs}
+        free = [*dead, *spare]
+        for at, instruction in enumerate(self.group.instructions):
+            alike = [k for k in free if specs[k] == specs[instruction.out] and last[k] <= at]
+            if instruction.out in self.group.outputs and alike:
+                found[instruction.out] = alike[0]
+                free.remove(alike[0])
+        return _Blocks(self.group, found)
 
     def __call__(self, *arrays: Any, out: Any = None) -> tuple[Any, ...]:
         given = out or [None] * len(self.group.outputs)

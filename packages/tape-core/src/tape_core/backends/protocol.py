@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core import dtypes
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
 from tape_core.dtypes import DType
+
+if TYPE_CHECKING:
+    from tape_core.compiled.program import Program
 
 Raw = Any
 """An array of the wrapped library."""
@@ -73,16 +76,26 @@ class Backend:
         None where nothing does. It has these methods:
 
         - `expansion(fn)`: what writes a kernel as calls of the library to `passes.expansion.Steps`, or None;
-        - `takes(instruction, specs)`: whether it knows an elementwise instruction on arrays of such specs;
-        - `is_sum(instruction)`: whether an instruction is the sum of all elements of an array;
+        - `role(instruction, specs, group)`: what an instruction is in a group, or in a new one; None for no part of it;
         - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit; or None.
-          With an attribute `group` and a method `overwriting(chosen)`, which gives a function that takes `out=`,
-          results may have the memory of inputs that nothing else needs;
+          Its attribute `own` has the numbers of results with memory of their own. Its method `over(dead, spare)` gives
+          one that takes `out=`, an array or None for each result: `targets` says which results may have the memory of
+          which inputs. Those in `spare` it may overwrite in any case, those in `dead` if they are in `out`;
         - `gives_new(instruction, specs)`: whether the result has memory of its own, and no argument is kept;
         - `gives_rows(instruction, specs)`: whether the result lies row by row in memory, however the arguments do;
         - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None.
         """
         return None
+
+    def chosen(self, run: Callable[..., Any], program: Program, examples: list[Raw]) -> Callable[..., Any]:
+        """What runs a compiled function of which the user names no compiler: something with the same bits.
+
+        Args:
+            run: a function of a list of arrays, which it empties, that returns a tuple of arrays.
+            program: what it computes, without effects and decisions.
+            examples: arrays as it will get them.
+        """
+        return run
 
     def accelerated(self, run: Callable[..., Any], how: str, examples: list[Raw]) -> Callable[..., Any]:
         """The code of a compiled function, made faster by a compiler of the library: `tape_core.function(compile=...)`.

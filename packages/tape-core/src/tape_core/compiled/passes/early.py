@@ -46,13 +46,12 @@ def _leading_to_new_values(program: Program) -> set[int]:
     for at in range(len(program.instructions) - 1, -1, -1):
         instruction = program.instructions[at]
         out = instruction.out
-        if like and type(out) is int and out not in others and _may_move(instruction, specs[out], like):
-            if out not in results or specs[out].shape or specs[out].kind in _NUMBERS:
-                moved.add(at)
-                continue
-        others.update(instruction.inputs)
+        if like and type(out) is int and out not in others and _may_move(instruction, specs[out], like, out in results):
+            moved.add(at)
+        else:
+            others.update(instruction.inputs)
     return moved
 
 
-def _may_move(instruction: Instruction, spec: Spec, like: set[Spec]) -> bool:
-    return not instruction.effect and (spec in like or spec.kind in _NUMBERS or spec.shape == ())
+def _may_move(instruction: Instruction, spec: Spec, like: set[Spec], is_result: bool) -> bool:
+    return not instruction.effect and (spec in like or spec.kind in _NUMBERS or (spec.shape == () and not is_result))

@@ -14,7 +14,8 @@ LARGE = 1 << 12  # elements: a smaller array is made faster than the call of a f
 def reuse(program: Program) -> Program:
     """The program with `out=` where an operand dies, has the result's shape and dtype, and shares its memory with none.
 
-    It is the last pass: from here on a value may be overwritten.
+    A run of elementwise calls may write its results over the inputs that die with it. It is the last pass: from here on
+    a value may be overwritten.
     """
     compiler = None if program.backend is None else program.backend.compiler
     if compiler is None or program.largest < LARGE:
@@ -25,16 +26,15 @@ def reuse(program: Program) -> Program:
     for at, instruction in enumerate(program.instructions):
         for k in instruction.inputs:
             last[k] = at
-        if not compiler.gives_new(instruction, specs):
+        if not hasattr(instruction.fn, "over") and not compiler.gives_new(instruction, specs):
             shared.update(instruction.inputs)  # the result may be a view
     own: set[int] = set()  # values in memory of their own, row by row
+    fused: set[int] = set()  # those of runs, as a rule row by row
     kept: list[Instruction] = []
     free = {k: references for k, references in program.owned.items() if k not in program.outputs}
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
         dead = [k for k in dict.fromkeys(instruction.inputs) if k in free and last[k] == at]
-        if type(out) is tuple and dead and hasattr(instruction.fn, "overwriting"):
-            instruction = _group_in_place(instruction, {k: free[k] for k in dead}, program)
         if type(out) is int and compiler.gives_new(instruction, specs):
             spec = specs[out]
             alike = [k for k in instruction.inputs if k in own and specs[k] == spec]
@@ -49,22 +49,13 @@ def reuse(program: Program) -> Program:
                 instruction = Instruction(
                     instruction.name, fn, tuple(args), {"out": targets[0]}, out, instruction.place
                 )
+        elif hasattr(instruction.fn, "over"):
+            spare = [k for k in sorted({*instruction.inputs} & (own | fused)) if last[k] == at and k not in shared]
+            fused.update(instruction.fn.own)
+            if dead or spare:
+                fn = instruction.fn.over(dead, spare)
+                given = {n: Own(k, free[k]) if k in free else Ref(k) for n, k in fn.targets.items()}
+                kwargs = {"out": tuple([given.get(n) for n in out])}
+                instruction = Instruction(instruction.name, fn, instruction.args, kwargs, out, instruction.place)
         kept.append(instruction)
     return program.replaced(kept)
-
-
-def _group_in_place(instruction: Instruction, dead: dict[int, int], program: Program) -> Instruction:
-    """A run of elementwise calls that has the memory of these inputs for its results, as far as it can."""
-    specs, fn = program.specs, instruction.fn
-    chosen: dict[int, int] = {}
-    for out in instruction.out:
-        alike = [
-            k for k in dead if specs[k] == specs[out] and k not in chosen.values() and fn.group.may_overwrite(k, out)
-        ]
-        if alike:
-            chosen[out] = alike[0]
-    if not chosen:
-        return instruction
-    targets = tuple([Own(chosen[out], dead[chosen[out]]) if out in chosen else None for out in instruction.out])
-    fn = fn.overwriting(chosen)
-    return Instruction(instruction.name, fn, instruction.args, {"out": targets}, instruction.out, instruction.place)
