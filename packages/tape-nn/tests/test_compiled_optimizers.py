@@ -277,3 +277,31 @@ def test_nothing_that_somebody_holds_is_changed() -> None:
         assert np.array_equal(tc.asarray(now).numpy(), before)
     assert np.array_equal(tape.gradient(y, w).numpy(), expected)
     assert np.array_equal(g.numpy(), np.ones((80, 80)))
+
+
+def test_metrics_and_averages_are_part_of_the_code() -> None:
+    def train(compiled: bool) -> tuple[list[Any], Any]:
+        model, optimizer = a_model(), nn.SGD(0.05)
+        mean, accuracy = nn.metrics.Mean(), nn.metrics.SparseCategoricalAccuracy()
+        average = nn.ExponentialMovingAverage(model, decay=0.5)
+        one = a_step(model, optimizer)
+
+        def step(x: Any, y: Any) -> None:
+            mean.update(one(x, y))
+            accuracy.update(y, model(x), tc.linspace(0, 1, 8))
+            average.update()
+
+        run = tc.function(step) if compiled else step
+        found: list[Any] = []
+        for k in range(6):
+            if k == 3:
+                mean.reset()
+                average.load_state_dict(average.state_dict())
+            run(*data())
+            found += [mean.result(), accuracy.result()]
+        return [*found, *[v.numpy().tobytes() for v in average.state_dict().values()]], run
+
+    found, run = train(True)
+    assert found == train(False)[0]
+    names = [instruction.name for instruction in next(iter(run._compiled.values()))[0].program.instructions]
+    assert not {"update", "_take_in"} & set(names)
