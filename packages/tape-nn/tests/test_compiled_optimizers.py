@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -305,3 +308,55 @@ def test_metrics_and_averages_are_part_of_the_code() -> None:
     assert found == train(False)[0]
     names = [instruction.name for instruction in next(iter(run._compiled.values()))[0].program.instructions]
     assert not {"update", "_take_in"} & set(names)
+
+
+@pytest.mark.parametrize("name", ["SGD", "nesterov", "Adam", "RMSprop", "Adagrad", "Adadelta", "Adamax", "Lion"])
+def test_a_training_step_is_exported_with_its_optimizer(name: str, tmp_path: Path) -> None:
+    if tc.get_backend().name != "numpy":
+        pytest.skip("read with NumPy")
+    model, optimizer = a_model(), OPTIMIZERS[name](0.05, global_clipnorm=0.5)
+    step = tc.function(a_step(model, optimizer))
+    step(*data())
+    step.export(tmp_path / "step.py")
+    alone = runpy.run_path(str(tmp_path / "step.py"))["step"]
+    assert "import tape" not in (tmp_path / "step.py").read_text()
+    x, y = data()
+    compiled = next(iter(step._compiled.values()))[0]
+    given = [x.numpy(), y.numpy(), *[np.array(v._array) if v.backend else v._array for v in compiled.variables]]
+    loss, *new = alone(*given)
+    assert loss == step(x, y).numpy()
+    for variable, value in zip(compiled.assigned, new, strict=True):
+        assert np.array_equal(value, variable._array)
+    assert 2 in new  # the number of updates
+
+
+def test_a_schedule_is_not_exported() -> None:
+    model, optimizer = a_model(), nn.SGD(nn.schedules.CosineDecay(0.1, 10))
+    step = tc.function(a_step(model, optimizer))
+    step(*data())
+    with pytest.raises(ValueError, match=r"CosineDecay.* has no source that stands alone"):
+        step.export("nowhere.py")
+
+
+@pytest.mark.skipif(tc.get_backend().name != "numpy", reason="NumPy's memory is counted")
+def test_a_step_lets_go_of_gradients_and_updates_in_place() -> None:
+    def peak(*, compiled: bool) -> int:
+        tc.set_seed(0)
+        model = nn.Sequential([nn.Dense(512, "relu"), nn.Dense(512, "relu"), nn.Dense(10)])
+        x, y = tc.default_rng(1).normal((128, 784)), tc.default_rng(2).integers(0, 10, (128,))
+        model(x)
+        step = a_step(model, nn.SGD(0.01))
+        run = tc.function(step) if compiled else step
+        for _ in range(3):
+            run(x, y)
+        tracemalloc.start()
+        try:
+            run(x, y)
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            run(x, y)
+            return tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+
+    assert peak(compiled=True) < 0.65 * peak(compiled=False)
