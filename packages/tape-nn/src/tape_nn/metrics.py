@@ -15,8 +15,9 @@ from typing import Any
 
 import tape_core as tc
 from tape_core import Tensor
+from tape_core.backends.traced import TRACE, TracingError
 from tape_core.compiled.numbers import Number, number, of_numbers
-from tape_core.compiled.state import keeps_state, runs_as_it_is
+from tape_core.compiled.state import each_time, keeps_state, runs_as_it_is
 
 
 class Metric:
@@ -77,7 +78,7 @@ class Metric:
 
     def result(self) -> float:
         """The metric of all batches since the last reset; NaN before the first."""
-        return self._total / self._count if self._count else math.nan
+        return _mean(self._total, self._count)
 
     def reset(self) -> None:
         """Forget all batches."""
@@ -249,6 +250,8 @@ class AUC(Metric):
 
     def result(self) -> float:
         """The area for all batches since the last reset."""
+        if TRACE.get() is not None:
+            raise TracingError("auc: its result is computed in Python; ask for it outside of the compiled function")
         if not self._scores or any(map(math.isnan, self._scores)):
             return math.nan
         weights, truth = tc.asarray(self._weights, dtype=tc.float64), tc.asarray(self._truth)
@@ -260,6 +263,10 @@ class AUC(Metric):
         pairs = tc.sum(positive) * tc.sum(negative)
         return float(tc.sum(positive * below) / pairs) if float(pairs) else math.nan
 
+    def _holders(self) -> list[Number]:
+        return []
+
+    @each_time
     def reset(self) -> None:
         """Forget all batches."""
         self._truth: list[bool] = []
@@ -273,6 +280,11 @@ class AUC(Metric):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self._truth, self._scores, self._weights = (list(state[key]) for key in ("truth", "scores", "weights"))
+
+
+@of_numbers
+def _mean(total: float, count: float) -> float:
+    return total / count if count else math.nan
 
 
 def _as_number(value: Tensor) -> Any:
