@@ -170,7 +170,7 @@ class TracedNumber:
     __array_ufunc__ = None
     __hash__ = object.__hash__
     shape = ()
-    trace = TracedArray.trace
+    trace: Any = TracedArray.trace
 
     def __init__(self, value: Any, name: int, trace: Trace, backend: Any = None) -> None:
         self.value = value

@@ -305,7 +305,7 @@ class Trace:
 
     # -- Variables, and numbers that are kept as they are
 
-    def read(self, variable: Variable) -> Any:
+    def read(self, variable: Variable | Number) -> Any:
         """What a Variable holds."""
         held = self.held.get(id(variable))
         if held is None:
@@ -315,7 +315,7 @@ class Trace:
         # An array of its own for each reader: an update in place is of nobody else's.
         return TracedArray(now.value, now.id, self, now.backend) if type(now) is TracedArray else now
 
-    def write(self, variable: Variable, array: Any) -> None:
+    def write(self, variable: Variable | Number, array: Any) -> None:
         """It is given a value."""
         held = self.held.get(id(variable))
         if held is None:
@@ -330,7 +330,7 @@ class Trace:
                 held = self.held[id(variable)]
         held.now = array
 
-    def holds(self, variable: Variable) -> bool:
+    def holds(self, variable: Variable | Number) -> bool:
         """Whether a Variable is there, and not being made."""
         if id(variable) in self.held:
             return True
