@@ -48,7 +48,9 @@ def assert_same(f: Callable[..., Any], *args: Any) -> Any:
 
 
 UNARY: list[Callable[[Any], Any]] = [tc.tanh, tc.exp, tc.square, tc.abs, lambda x: -x, lambda x: 0.5 * x + 1, tc.relu]
-BINARY: list[Callable[[Any, Any], Any]] = [tc.add, tc.subtract, tc.multiply, tc.maximum, tc.divide]
+BINARY: list[Callable[[Any, Any], Any]] = [
+    tc.add, tc.subtract, tc.multiply, tc.maximum, tc.divide, lambda x, y: tc.where(x > y, y, 2 * x),
+]  # fmt: skip
 OVER: list[Callable[..., Any]] = [tc.sum, tc.max, tc.min, tc.mean]
 
 
