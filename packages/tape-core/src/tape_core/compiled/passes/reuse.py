@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tape_core.compiled.program import Instruction, Program, Ref
 
 LARGE = 1 << 12  # elements: a smaller array is made faster than the call of a function with `out=` takes
@@ -43,8 +45,9 @@ def reuse(program: Program) -> Program:
                 )
         elif hasattr(instruction.fn, "over"):
             free = [k for k in {*instruction.inputs} & (own | fused) if last[k] == at and k not in shared]
-            fused.update(instruction.fn.own)
-            fn = instruction.fn.over(sorted(free)) if free else instruction.fn
+            run: Any = instruction.fn
+            fused.update(run.own)
+            fn = run.over(sorted(free)) if free else run
             instruction = Instruction(instruction.name, fn, instruction.args, {}, out, instruction.place)
         kept.append(instruction)
     return program.replaced(kept)
