@@ -6,6 +6,8 @@ Whether a caller or a view holds one of these, too, is looked up in each run.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tape_core.compiled.program import Instruction, Own, Program, Ref
 
 LARGE = 1 << 12  # elements: a smaller array is made faster than the call of a function with `out=` takes
@@ -51,9 +53,10 @@ def reuse(program: Program) -> Program:
                 )
         elif hasattr(instruction.fn, "over"):
             spare = [k for k in sorted({*instruction.inputs} & (own | fused)) if last[k] == at and k not in shared]
-            fused.update(instruction.fn.own)
+            run: Any = instruction.fn
+            fused.update(run.own)
             if dead or spare:
-                fn = instruction.fn.over(dead, spare)
+                fn = run.over(dead, spare)
                 given = {n: Own(k, free[k]) if k in free else Ref(k) for n, k in fn.targets.items()}
                 kwargs = {"out": tuple([given.get(n) for n in out])}
                 instruction = Instruction(instruction.name, fn, instruction.args, kwargs, out, instruction.place)
