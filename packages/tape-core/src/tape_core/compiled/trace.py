@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -416,17 +417,25 @@ def _set_backend(self: Variable, backend: Any) -> None:
 _SHOWN = {"_array": property(_get_array, _set_array), "backend": property(_get_backend, _set_backend)}
 _lock = Lock()
 _running = 0
+_collects = True  # whether Python's garbage collector was on
 
 
 def _hide(change: int) -> None:
-    """While any trace runs, in any thread, Variables ask whether it is in theirs."""
-    global _running
+    """While any trace runs, in any thread, Variables ask whether it is in theirs.
+
+    There is no garbage collection: it would look through all that a trace makes again and again, and find it in use.
+    """
+    global _running, _collects
     with _lock:
         _running += change
         if change == 1 and _running == 1:
+            _collects = gc.isenabled()
+            gc.disable()
             for name, shown in _SHOWN.items():
                 setattr(Variable, name, shown)
         elif _running == 0:
+            if _collects:
+                gc.enable()
             for name in _SHOWN:
                 delattr(Variable, name)
 
