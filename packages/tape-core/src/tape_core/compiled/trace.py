@@ -87,6 +87,7 @@ class Trace:
         self._constant_names: dict[int, int] = {}
         self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
         self._shared: dict[Any, Spec] = {}
+        self._given: set[Backend] = set()  # of constants
         self._arrays: set[type] = set()  # classes of arrays that instructions gave
         self._next = 0
 
@@ -135,6 +136,7 @@ class Trace:
 
     def constant(self, value: Any, backend: Backend) -> TracedArray:
         """An array that stays what it is, as one that a library's arrays can meet on either side of an operator."""
+        self._given.add(backend.library)
         return TracedArray(value, self._constant(value).id, self, backend)
 
     def ref(self, array: Any) -> Ref:
@@ -204,7 +206,7 @@ class Trace:
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
         if type(out) in SCALARS:
-            fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
+            fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
         elif type(out) not in self._arrays and not (
             is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))
         ):
@@ -357,11 +359,12 @@ class Trace:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
-        backend = next(iter(self.backends)) if len(self.backends) == 1 else None
+        backends = self.backends or self._given
+        backend = next(iter(backends)) if len(backends) == 1 else None
         return Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
 
 
-class _AsArray:
+class AsArray:
     """A function that gives Python scalars, as one that gives arrays."""
 
     def __init__(self, function: Callable[..., Any], backend: Backend) -> None:
