@@ -371,20 +371,6 @@ def test_other_threads_see_variables_as_they_are_while_one_traces() -> None:
     assert seen == [([2.0, 4.0], v.backend.name, (2,))]
 
 
-def test_methods_are_compiled_for_each_instance() -> None:
-    class Line:
-        def __init__(self, slope: float) -> None:
-            self.slope = tc.Variable(slope)
-
-        @function
-        def __call__(self, x: Any) -> Any:
-            return self.slope * x
-
-    one, two = Line(1.0), Line(2.0)
-    for _ in range(2):
-        assert (one(tc.asarray(3.0)).item(), two(tc.asarray(3.0)).item()) == (3.0, 6.0)
-
-
 def test_the_source_names_the_users_lines_and_tracebacks_show_it(capsys: pytest.CaptureFixture[str]) -> None:
     @function
     def f(x: Any, k: Any) -> Any:

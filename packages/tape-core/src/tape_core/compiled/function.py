@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from threading import RLock
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tape_core import pytree
 from tape_core.backends.batched import OPEN
-from tape_core.backends.traced import TRACE, TracedArray
+from tape_core.backends.traced import TRACE, TracedArray, value_of
 from tape_core.compiled.signature import SLICES, TENSOR, Signature, static_key
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
-from tape_core.tensor import Tensor, wrap
+from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.user_code import warn_user
 
 if TYPE_CHECKING:
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 Retrace = Literal["warn", "allow", "error"]
 
 _MANY = 5  # traces of one function that the same call site can hardly mean
+_METHODS = "_compiled_methods"  # the attribute in which an instance has them
+
+
+class _Methods(dict[Any, "Function"]):
+    """The compiled methods of one instance; copies and pickles of the instance make their own."""
+
+    def __reduce__(self) -> Any:
+        return _Methods, ()
 
 
 class Function:
@@ -43,9 +53,18 @@ class Function:
         compile: str | None = None,
         passes: dict[str, bool] | None = None,
     ) -> None:
-        self._how = compile
         self.python = python
         self._name = getattr(python, "__name__", "function")
+        self._settings: dict[str, Any] = {
+            "static_argnames": static_argnames,
+            "fallback": fallback,
+            "retrace": retrace,
+            "compile": compile,
+            "passes": passes,
+        }
+        if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
+            raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
+        self._how = compile
         self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self._fallback = bool(fallback)
         self._retrace = retrace
@@ -69,12 +88,27 @@ class Function:
         update_wrapper(self, python)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """A method: traces are kept for each instance, which is a static argument."""
+        """A method: each instance has its own, whose traces go with it."""
         if instance is None:
             return self
-        from types import MethodType
+        bound = MethodType(self.python, instance)
+        try:
+            kept = vars(instance).setdefault(_METHODS, _Methods())
+        except TypeError:  # it has slots alone, and is a static argument
+            return MethodType(self, instance)
+        # A shallow copy of an instance has the same dict.
+        found = kept.get((self, id(instance)))
+        if found is None:
+            found = kept[self, id(instance)] = Function(bound, **self._settings)
+        return found
 
-        return MethodType(self, instance)
+    def __reduce__(self) -> Any:
+        """Copies and pickles have no traces: they are made of the function, or found by its name."""
+        name = getattr(self.python, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self.python, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (_made, (self.python, self._settings))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if ACTIVE.get() or OPEN.get() or TRACE.get() is not None:
@@ -99,6 +133,7 @@ class Function:
         """Static arguments with their keys, and the others."""
         assert self._signature is not None
         bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
         static = [
             (name, value, static_key(value, lambda name=name: f"{self._name}: static argument {name!r}"))  # type: ignore[misc]
             for name, value in bound.arguments.items()
@@ -110,7 +145,7 @@ class Function:
     def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
         self._check_number(signature)
         # What traces is imported where it is needed first.
-        from tape_core.compiled.running import Compiled
+        from tape_core.compiled.running import Compiled, check_apart
         from tape_core.compiled.trace import Trace, outside, tracing
 
         trace = Trace(self._name, fallback=self._fallback)
@@ -124,16 +159,24 @@ class Function:
                 )
             else:
                 leaves.append(leaf)
+        given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
         args, kwargs = signature.arguments(leaves, with_kwargs)
         try:
             with tracing(trace):
                 result = self._called(args, kwargs, static)
+                # x += y assigns to the caller's Tensor.
+                changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
+                check_apart(self._name, signature.leaves, changed)
                 compiled = (
-                    None if trace.failed else Compiled(self._name, trace, signature, result, self._options, self._how)
+                    None
+                    if trace.failed
+                    else Compiled(self._name, trace, signature, changed, result, self._options, self._how)
                 )
         finally:
             trace.open = False
         trace.commit()
+        for k, array in changed.items():
+            signature.leaves[k]._array, signature.leaves[k]._slots = value_of(array), NO_SLOTS
         if trace.failed is not None:
             self._eager.add(signature.key)
             warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
@@ -264,6 +307,10 @@ class Function:
             for several in self._compiled.values()
             for compiled in several
         ]
+
+
+def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
+    return Function(python, **settings)
 
 
 def _traced(trace: Trace, tensor: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,7 +13,7 @@ from tape_core.compiled.signature import SLICES, STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
 from tape_core.compiled.trace import Trace
 from tape_core.indexed_slices import IndexedSlices
-from tape_core.tensor import Tensor, wrap
+from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.variable import Variable
 
 
@@ -25,6 +25,7 @@ class Compiled:
         name: str,
         trace: Trace,
         signature: Signature,
+        changed: dict[int, Any],
         result: Any,
         options: dict[str, bool],
         how: str | None,
@@ -48,7 +49,9 @@ class Compiled:
                 arrays += [leaf.values._array, leaf.indices._array]
             else:
                 self.outs.append((STATIC, leaf))
-        self.traced: Program = trace.program(arrays)
+        self.name = name
+        self.changed = list(changed)  # Tensors among the arguments that the function assigns to
+        self.traced: Program = trace.program([*arrays, *changed.values()])
         self.program, self.effects = passes.run(self.traced, options)
         self.source = Source(self.program, name)
         self.options = options
@@ -98,6 +101,8 @@ class Compiled:
         for variable, what in zip(held, shown[n:], strict=True):
             inputs.append((variable.name or "variable", f"a Variable, {what}"))
         outputs = [f"result {k}" for k in range(len(program.outputs) - len(self.assigned))]
+        if self.changed:
+            outputs[-len(self.changed) :] = [f"the new value of argument {k}" for k in self.changed]
         outputs += [f"the new value of {v.name or 'a Variable'} of shape {v.shape}" for v in self.assigned]
         return exported(program, name, inputs, outputs, beside)
 
@@ -119,6 +124,8 @@ class Compiled:
                 elif kind == SLICES:
                     arrays += [leaf.values._array, leaf.indices._array]
         arrays += [variable._array for variable in self.variables]
+        if self.changed:
+            check_apart(self.name, leaves, self.changed)
         # What is infinite or NaN in a backward pass, tapes do not warn of either.
         with self.quiet():
             found = self.run(arrays)
@@ -127,6 +134,11 @@ class Compiled:
             for variable in self.assigned:
                 variable._array = found[at]
                 variable._slots = {}
+                at += 1
+        if self.changed:
+            at = len(found) - len(self.assigned) - len(self.changed)
+            for k in self.changed:
+                leaves[k]._array, leaves[k]._slots = found[at], NO_SLOTS
                 at += 1
         return self.result(found)
 
@@ -148,6 +160,20 @@ class Compiled:
             else:
                 made.append(out[1])
         return pytree.unflatten(self.structure, made)
+
+
+def check_apart(name: str, leaves: list[Any], changed: Iterable[int]) -> None:
+    """Raise where a Tensor that the function assigns to is given to it twice.
+
+    Raises:
+        ValueError: naming what to do.
+    """
+    for k in changed:
+        if sum([leaf is leaves[k] for leaf in leaves]) > 1:
+            raise ValueError(
+                f"{name} is compiled, and changes one of its arguments (as x += y does), a Tensor of shape "
+                f"{leaves[k].shape} that is given to it twice: give a copy, x + 0, for one of them"
+            )
 
 
 def _deciding(program: Program) -> set[str]:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tape_core.backends.traced import TRACE, TracingError
 from tape_core.hotpath import accepts, binary_call
 from tape_core.ops import elementwise as ew
 from tape_core.ops import logic
@@ -43,7 +44,7 @@ def _set(self: Tensor, key: Any, value: Any) -> None:
             "x[i][j] = value changes nothing: x[i] is a value of its own, not a view of x. Write x[i, j] = value, or "
             "x = tape_core.at(x)[...].set(value)"
         )
-    self._rebind(setitem_with_key(self, value, key))
+    _rebound(self, setitem_with_key(self, value, key), "x[key] = value")
 
 
 def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
@@ -57,9 +58,18 @@ def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, An
                     f"x {symbol} y would change the {what} of x from {old} to {new}; write x = x {symbol[:-1]} y for a "
                     f"new Tensor"
                 )
-        return self._rebind(result)
+        return _rebound(self, result, f"x {symbol} y")
 
     return operator
+
+
+def _rebound(tensor: Tensor, result: Tensor, what: str) -> Tensor:
+    if TRACE.get() is not None and tensor.backend is tensor.backend.library:
+        raise TracingError(
+            f"{what} changes a Tensor from around a compiled function, where it is a constant. Make it a Variable and "
+            f"assign it, give it as an argument, or write to a copy: x = x + 0"
+        )
+    return tensor._rebind(result)
 
 
 _BINARY: dict[str, Callable[..., Any]] = {

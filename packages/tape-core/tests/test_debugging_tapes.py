@@ -1,0 +1,139 @@
+"""A debugging tape among others: it changes nothing, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+
+
+def test_debugging_changes_no_result() -> None:
+    def run(debug: bool) -> list[Any]:
+        x, w = tc.Variable([0.5, 1.5]), tc.Variable([[1.0, 2.0], [3.0, 4.0]])
+        with tc.GradientTape(persistent=True, debug=debug) as outer:
+            with tc.GradientTape(debug=debug) as tape:
+                h = tc.zeros(2)
+                h[0] = x[1] * 2.0
+                h += x
+                y = tc.real(tc.sum(tc.tanh(h @ w)) + 1j * tc.sum(h))
+            first = tape.gradient(y, x)
+            z = tc.sum(first * first)
+        with tc.GradientTape(debug=debug) as rows:
+            s = tc.vmap(lambda a: tc.softmax(a * w))(x)
+        with tc.ForwardAccumulator(x, tc.ones(2)) as acc, tc.GradientTape(debug=debug) as last:
+            u = tc.sum(x * x * x)
+            du = last.gradient(u, x)
+        tangent = acc.jvp(du)
+        return [first, *outer.gradient(z, [x, w]), rows.jacobian(s, x), tangent]
+
+    for a, b in zip(run(False), run(True), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6)
+
+
+def test_explain_inside_vmap_and_through_it() -> None:
+    w = tc.Variable([1.0, 2.0])
+    found = []
+
+    def f(a: tc.Tensor) -> tc.Tensor:
+        with tc.GradientTape(debug=True) as inner:
+            inner.watch(a)
+            y = tc.floor(a) * 2.0
+        found.append(inner.explain(y, a))
+        return tc.exp(a)
+
+    with tc.GradientTape(debug=True) as tape:
+        out = tc.sum(tc.vmap(f)(w * 2.0))
+    assert (found[0].reason, found[0].op) == ("non-differentiable", "floor")
+    assert [step.op for step in tape.explain(out, w).path] == ["multiply", "exp", "sum"]
+
+
+def test_a_plain_tape_looks_at_no_frame_and_binds_no_other_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tape_core import recording, user_code
+
+    x = tc.Variable([1.0, 2.0])
+    op = tc.exp.op  # type: ignore[attr-defined]
+    tc.exp(x)
+    before = op.bindings[x.backend]
+    with tc.GradientTape(debug=True):
+        tc.exp(x)
+        assert op.bindings[x.backend] != before
+        assert recording.LISTENERS
+        with tc.GradientTape(debug=True):
+            tc.exp(x)
+        assert recording.LISTENERS
+    assert op.bindings[x.backend] == before
+    assert not recording.LISTENERS
+
+    def fail(*_: Any) -> Any:
+        raise AssertionError("a frame was looked at")
+
+    monkeypatch.setattr(user_code.sys, "_getframe", fail)
+    with tc.GradientTape() as tape:
+        tape.watch(tc.asarray(1.0))
+        y = tc.sum(tc.exp(x) * x)
+    assert tape._records[-1][0].op.name == "sum"
+    assert type(tape._records) is list
+    assert tape.gradient(y, x).shape == (2,)
+
+
+def test_kernels_that_a_checkpoint_replaces_in_the_block_are_told_of_once() -> None:
+    """A policy's own kernels stay, a debugging tape's go."""
+    from tape_core.debugging.trace import Kernel
+
+    x = tc.Variable([1.0, 2.0])
+    op = tc.log1p.op  # type: ignore[attr-defined]
+    for _ in range(2):
+        with tc.GradientTape(debug=True) as tape:
+            f = tc.checkpoint(lambda t: tc.exp(tc.log1p(t)), policy=["log1p"])
+            y = tc.sum(tc.log1p(f(x)))
+        calls = [call.name for call in tape._trace.now.calls]  # type: ignore[union-attr]
+        assert calls == ["checkpoint(<lambda>)", "log1p", "sum"]
+        assert tape.gradient(y, x) is not None
+        kernel, plans = op.bindings[x.backend]
+        assert kernel.asks
+        assert type(kernel) is not Kernel
+        inside = [cell.cell_contents for cell in kernel.__closure__]
+        assert not any(type(cell) is Kernel for cell in inside)
+        assert type(plans.keeping) is not Kernel
+
+
+def test_an_exception_in_the_block_leaves_nothing_behind() -> None:
+    from tape_core import recording
+
+    x = tc.Variable([1.0, 2.0])
+    with pytest.raises(ValueError, match="matmul"), tc.GradientTape(debug=True):
+        x @ tc.ones((3, 3))
+    assert not recording.LISTENERS
+    assert not recording.ACTIVE.get()
+
+
+def test_other_threads_are_not_listened_to() -> None:
+    import threading
+
+    x = tc.Variable([1.0, 2.0])
+    with tc.GradientTape(debug=True) as tape:
+        worker = threading.Thread(target=lambda: [tc.exp(x) for _ in range(10)])
+        worker.start()
+        worker.join()
+        tc.sum(x)
+    assert [row.op for row in tape.summary().rows] == ["sum"]
+    assert [call.name for call in tape._trace.now.calls] == ["sum"]  # type: ignore[union-attr]
+
+
+def test_a_debugging_tape_holds_no_arrays_that_its_records_do_not() -> None:
+    import gc
+    import weakref
+
+    x = tc.Variable(np.ones(1000, dtype=np.float32))
+    with tc.GradientTape(debug=True, persistent=True) as tape:
+        h = x + 1.0
+        gone = weakref.ref(h)
+        array = weakref.ref(h.array) if hasattr(h.array, "__array_interface__") else gone
+        y = tc.sum(h + 2.0)
+        del h
+    gc.collect()
+    assert gone() is None
+    assert array() is None
+    assert tape.explain(y, x).connected
