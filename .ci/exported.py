@@ -56,7 +56,7 @@ def functions() -> dict[str, tuple[Any, list[Any]]]:
             x = tc.linalg.solve(a, b)
             u, s, vh = tc.linalg.svd(a, full_matrices=False)
             loss = tc.sum(x * x) + tc.linalg.slogdet(spd)[1] + tc.sum(tc.linalg.cholesky(spd)) + tc.sum(s)
-            loss = loss + tc.sum(tc.einsum("ij,jk,k->i", u, vh, b)) + tc.linalg.vector_norm(tc.linalg.pinv(a))
+            loss = loss + tc.sum(tc.einsum("ij,jk->ki", u * s, vh)) + tc.linalg.vector_norm(tc.linalg.pinv(a))
         return loss, tape.gradient(loss, [a, b])
 
     def spectrum(x: Any) -> Any:
@@ -114,7 +114,8 @@ def run(folder: Path) -> None:
     files = sorted(folder.glob("*.py"))
     for path in files:
         spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         given, expected = (np.load(folder / f"{path.stem}.{end}.npz") for end in ("in", "out"))

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import selection
+from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.traced import (
     MAYBE_SHAPED_BY_VALUES,
     TRACE,
@@ -87,7 +88,6 @@ class Trace:
         self._constant_names: dict[int, int] = {}
         self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
         self._shared: dict[Any, Spec] = {}
-        self._given: set[Backend] = set()  # of constants
         self._arrays: set[type] = set()  # classes of arrays that instructions gave
         self._next = 0
 
@@ -136,7 +136,6 @@ class Trace:
 
     def constant(self, value: Any, backend: Backend) -> TracedArray:
         """An array that stays what it is, as one that a library's arrays can meet on either side of an operator."""
-        self._given.add(backend.library)
         return TracedArray(value, self._constant(value).id, self, backend)
 
     def ref(self, array: Any) -> Ref:
@@ -359,7 +358,7 @@ class Trace:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
-        backends = self.backends or self._given
+        backends = self.backends or {backend_of_type(type(value)) for value in self.constants.values()}
         backend = next(iter(backends)) if len(backends) == 1 else None
         return Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
 
