@@ -22,7 +22,7 @@ def scatters(program: Program) -> Program:
     """The program in which sums of `scatter`s to equal or disjoint places sum the parts for each place.
 
     Where a part is not, the other parts are added to 0, which changes no bit but the sign of -0: what puts the parts
-    together adds them to 0, too.
+    together adds them to 0, too. (Which of two NaNs a sum is, processors choose by the place in an array.)
     """
     compiler = None if program.backend is None else program.backend.compiler
     if compiler is None or not any([instruction.name == "scatter" for instruction in program.instructions]):
@@ -40,7 +40,7 @@ def scatters(program: Program) -> Program:
             kept.append(instruction)
             continue
         if instruction.name == "scatter":
-            parts[out] = {box: instruction.args[0].id for box in found.boxes[out]}
+            parts[out] = dict.fromkeys(found.boxes[out], instruction.args[0].id)
             continue
         left, right = (parts.pop(arg.id) for arg in instruction.args)
         for box, k in right.items():
