@@ -411,7 +411,9 @@ def function(
         compile: a compiler of the array library to hand the code to: on PyTorch `"torch"` for `torch.compile`, which
             rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default PyTorch takes a CUDA graph for many
             kernels of small arrays, and the code as it is for all else; `"none"` or False is always the code as it is.
-        passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`.
+        passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`. And
+            `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
+            place from those of `python`.
 
     Raises:
         TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from
