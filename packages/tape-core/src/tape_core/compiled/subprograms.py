@@ -75,6 +75,10 @@ class SubTrace(Trace):
             )
         return super().effect(name, fn, args, backend)
 
+    def meets(self, tensor: Tensor) -> None:
+        """A Tensor from around is the outermost trace's matter."""
+        self.parent.meets(tensor)
+
     def makes(self, generator: Any) -> None:
         """A generator is made, so it draws the same in each run."""
         self.seeded.append(generator)
