@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from types import CellType, FunctionType
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from tape_core import pytree, random
@@ -37,6 +39,7 @@ class Derivative:
 
     Attributes:
         found: for each input None, or what the derivative has there: the shape that slices are of, () for an array.
+        plain: whether there is an array for each.
         needed: places among what is kept that are its first inputs; the cotangents follow.
         source: the code.
     """
@@ -46,11 +49,13 @@ class Derivative:
     def __init__(self, found: list[Any], needed: list[int]) -> None:
         self.found = found
         self.needed = needed
+        self.plain = all(shape == () for shape in found)
 
 
 class Owner(Protocol):
     """What a trace asks of `InTapes`."""
 
+    function: Any
     name: str
     options: dict[str, bool]
 
@@ -110,6 +115,39 @@ class JointTrace(Trace):
         if watches(self._tape, variable):
             self.refuse("assigns to a Variable that the tape watches")
         super().write(variable, array)
+
+
+def tensors_around(function: Any, arguments: Sequence[Any]) -> list[Tensor]:
+    """The Tensors that a function can name: of its closure, its module, its defaults, and of its arguments' attributes.
+
+    So also of the functions of its module that it can name.
+    """
+    found: list[Tensor] = []
+    seen: set[int] = set()
+    module = inspect.unwrap(function).__module__
+    ahead = [function, *[value for a in arguments for value in getattr(a, "__dict__", {}).values()]]
+    while ahead:
+        value = ahead.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif type(value) in (list, tuple, dict):
+            ahead += value.values() if type(value) is dict else value
+        elif type(inner := inspect.unwrap(value)) is FunctionType and inner.__module__ == module:
+            ahead += [inner.__globals__[name] for name in inner.__code__.co_names if name in inner.__globals__]
+            ahead += [cell.cell_contents for cell in inner.__closure__ or () if not _is_empty(cell)]
+            ahead += inner.__defaults__ or ()
+    return [t for t in found if not isinstance(t, Variable)]
+
+
+def _is_empty(cell: CellType) -> bool:
+    """Whether the name has no value yet, as that of a function that names itself."""
+    try:
+        return cell.cell_contents is cell
+    except ValueError:
+        return True
 
 
 class Joint:
@@ -186,7 +224,8 @@ class Joint:
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
         self.trainable = [(h.variable, h.trainable, watches(tape, h.variable)) for h in held]
-        self.guards, self.draws, self.around = trace.guards, trace.draws, trace.around
+        self.guards, self.draws = trace.guards, trace.draws
+        self.around = [*trace.around, *tensors_around(self.owner.function.python, self.static)]
         self.masked, self.complex = own._masked, own._complex
         of_variables = {id(v._slots) for v in self.variables}
         if any([slots not in of_variables for slots in closure.found]):
@@ -235,6 +274,7 @@ class Joint:
             trace.refuse("computes with arrays of several backends")
         self.backend = next(iter(trace.backends))
         self.input_specs = tuple([(tuple(a.shape), a.dtype) for a in inputs.values()])
+        self.cotangent_specs = (*self.specs, *self.input_specs)
         n, m, sizes = len(arrays), len(self.specs), []
         first = Pattern(self.masked or tape._masked, (True,) * m, (False,) * len(inputs))
         fitting = [p for p in patterns if (len(p.results), len(p.inputs)) == (m, len(inputs))]
@@ -286,8 +326,11 @@ class Joint:
 
     def fits(self, tape: GradientTape) -> bool:
         """Whether what it depends on is still so, the Tensors around it among that."""
+        read = tape._watch_accessed
         for variable, trainable, watched in self.trainable:
-            if variable.trainable is not trainable or watches(tape, variable) is not watched:
+            if variable.trainable is not trainable:
+                return False
+            if not (watched and trainable and read) and watches(tape, variable) is not watched:
                 return False
         if any([tape._key in tensor._slots for tensor in self.around]):
             return False

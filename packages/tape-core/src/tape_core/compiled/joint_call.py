@@ -46,9 +46,8 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
         tape._sparse = True  # slices end at a leaf, or else they must be made dense on their way
     base, several = len(records), len(joint.specs) > 1
     whole = {key: base}
-    records.append(
-        (_plan(joint.backend), (joint.input_specs,), at, None, tuple(slots_of), None, whole, (), {"call": call}, call.kept)
-    )
+    inputs = (joint.input_specs,), at, None, tuple(slots_of)
+    records.append((_plan(joint.backend), *inputs, None, whole, (), {"call": call}, call.kept))
     parts = [{key: base + 1 + k} for k in range(len(joint.specs))] if several else [whole]
     if several:
         records += [(Part(k, joint.specs), None, base) for k in range(len(joint.specs))]
@@ -96,7 +95,7 @@ class Call:
         They are raw, or with `recorded` Tensors. It is None where nothing has come.
         """
         joint = self.joint
-        if recorded or any([isinstance(h, IndexedSlices) for h in hs]):
+        if recorded:
             return self.again(gs, hs, masked, recorded)
         pattern = Pattern(masked, tuple([g is not None for g in gs]), tuple([h is not None for h in hs]))
         derivative = joint.derivatives.get(pattern)
@@ -105,20 +104,18 @@ class Call:
             return self.again(gs, hs, masked, recorded)
         joint.used.add(pattern)
         arrays = [self.kept[k] for k in derivative.needed]
-        for given, specs in ((gs, joint.specs), (hs, joint.input_specs)):
-            for array, (shape, dtype) in zip(given, specs, strict=True):
-                if array is not None:
-                    if array.shape != shape or array.dtype != dtype:
-                        return self.again(gs, hs, masked, recorded)
-                    arrays.append(array)
-        each = iter(derivative.source.run(arrays))
+        for array, (shape, dtype) in zip([*gs, *hs], joint.cotangent_specs, strict=True):
+            if array is not None:
+                if type(array) is IndexedSlices or array.shape != shape or array.dtype != dtype:
+                    return self.again(gs, hs, masked, recorded)
+                arrays.append(array)
+        found = derivative.source.run(arrays)
+        if derivative.plain:
+            return list(found)
+        each = iter(found)
         xp = joint.backend.xp
         return [
-            h
-            if shape is None
-            else next(each)
-            if shape == ()
-            else IndexedSlices(next(each), next(each), shape, _xp=xp)
+            h if shape is None else next(each) if shape == () else IndexedSlices(next(each), next(each), shape, _xp=xp)
             for h, shape in zip(hs, derivative.found, strict=True)
         ]
 

@@ -29,8 +29,9 @@ def parted(
         options: passes that are left out.
 
     Returns:
-        The first program, whose outputs are the results and then what is kept, and what each pass left of it; and for each derivative a program and
-        the places of those of the kept values that are its first inputs: its cotangents follow.
+        The first program, whose outputs are the results and then what is kept, and what each pass left of it; and for
+        each derivative a program and the places of those of the kept values that are its first inputs: its cotangents
+        follow.
     """
     n = len(program.inputs) - sum(given for given, _ in backward)
     # What the derivative has in common with the function is seen while they are one.
@@ -43,15 +44,13 @@ def parted(
     early, late = _split(program, results, cotangents)
     bodies = [_needed(program, late, one) for one in derivatives]
     kept = sorted({k for _, first in bodies for k in first})
-    forward = Program(
-        early, program.inputs[:n], program.constants, [*program.outputs[:results], *kept], program.specs, program.backend
-    )
+    outputs = [*program.outputs[:results], *kept]
+    forward = Program(early, program.inputs[:n], program.constants, outputs, program.specs, program.backend)
     places = {k: at for at, k in enumerate(kept)}
     programs = []
     for (body, first), one in zip(bodies, derivatives, strict=True):
-        whole = Program(
-            body, [*first, *one.given], program.constants, one.outputs, program.specs, program.backend
-        )
+        inputs = [*first, *one.given]
+        whole = Program(body, inputs, program.constants, one.outputs, program.specs, program.backend)
         programs.append((passes.run(whole, options)[0], [places[k] for k in first]))
     return passes.run(forward, options), programs
 
