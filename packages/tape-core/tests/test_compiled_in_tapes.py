@@ -563,3 +563,38 @@ def test_what_debugging_tapes_say() -> None:
     with tc.GradientTape(debug=True) as tape:
         y = f(x)[0] * 2.0
     assert {row.op for row in tape.summary().rows} >= {"sin", "multiply"}
+
+
+def test_arguments_that_are_changed_inside_or_afterwards() -> None:
+    def inside(x: Any) -> Any:
+        y = x * x
+        x += y
+        return x * 1.0
+
+    def step(f: Any) -> Any:
+        x = values(3)
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            z = x * 3.0
+            y = f(z)
+        return y, z, tape.gradient(y, x)
+
+    compiled = tc.function(inside)
+    for _ in range(3):
+        assert [bits(t) for t in step(inside)] == [bits(t) for t in step(compiled)]
+
+    def f(x: Any) -> Any:
+        return tc.sin(x) * x, x
+
+    def later(f: Any) -> Any:
+        x = values(3)
+        with tc.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            z = x * 1.0
+            y = f(z)[0]
+        z += 1.0
+        with tc.GradientTape():
+            again = tape.gradient(y, x)
+        return tape.gradient(y, x), again
+
+    assert_as_eagerly(later, f)

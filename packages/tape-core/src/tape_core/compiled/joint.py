@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from tape_core import pytree, random
@@ -135,6 +135,8 @@ def tensors_around(function: Any, arguments: Sequence[Any]) -> list[Tensor]:
             found.append(value)
         elif type(value) in (list, tuple, dict):
             ahead += value.values() if type(value) is dict else value
+        elif type(value) is MethodType:
+            ahead += [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
         elif type(inner := inspect.unwrap(value)) is FunctionType and inner.__module__ == module:
             ahead += [inner.__globals__[name] for name in inner.__code__.co_names if name in inner.__globals__]
             ahead += [cell.cell_contents for cell in inner.__closure__ or () if not _is_empty(cell)]
@@ -155,6 +157,7 @@ class Joint:
 
     Attributes:
         inputs: whether anything is watched, so that there is a derivative.
+        tensors: the places of arguments that are Tensors.
         taken, watched: the places of arguments that are inputs of the code, and of those that are watched, each once.
         numbers: for each argument which of the watched ones it is, or None.
         variables: the Variables that are read, whose values are inputs after the arguments.
@@ -178,6 +181,7 @@ class Joint:
         self.kind = kind
         self.python = python
         self.numbers = watched
+        self.tensors = [k for k, kind in enumerate(signature.kinds) if kind == TENSOR]
         self.taken: list[int] = []
         self.watched: list[int] = []
         self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the kind
@@ -214,12 +218,15 @@ class Joint:
                     own.watch(leaves[k])
                     unique[number] = leaves[k]
                     self.watched.append(k)
+        given = [(leaves[k], leaves[k]._array) for k in self.tensors]
         closure = Closure()
         token = ACTIVE.set((own, Capture(tape._key, closure)))  # type: ignore[arg-type]
         try:
             result = self.python(leaves)
         finally:
             ACTIVE.reset(token)
+        if any([leaf._array is not array for leaf, array in given]):
+            trace.refuse("changes an argument")
         held = [h for h in trace.held.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]

@@ -15,7 +15,7 @@ from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.plan import Part, Parts
 from tape_core.rules import FIRST_INPUT
 from tape_core.tape import GradientTape
-from tape_core.tensor import NO_SLOTS, wrap
+from tape_core.tensor import NO_SLOTS, own_slots, wrap
 from tape_core.transforms.calls import standing_for
 from tape_core.transforms.custom import apart
 
@@ -80,7 +80,10 @@ class Call:
 
     def __init__(self, joint: Joint, leaves: list[Any]) -> None:
         self.joint = joint
-        self.leaves = leaves
+        # Tensors of its own, since x += y assigns to the caller's; what watches that later watches these.
+        self.leaves = list(leaves)
+        for k in joint.tensors:
+            self.leaves[k] = wrap(leaves[k]._array, leaves[k].backend, own_slots(leaves[k]))
         self.values = [(v._array, v._slots) for v in joint.variables]
         self.bits = random.get_state() if joint.draws else None
 
