@@ -351,7 +351,7 @@ class _Again:
     def transposed(
         self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], level: int
     ) -> Tensors:
-        """The cotangents of those inputs that are wanted, for cotangents of the results; None for what none comes to."""
+        """The cotangents of the inputs that are wanted, for cotangents of the results; None for what none comes to."""
         at = [*[arguments[k] for k in self.places], *self.read]
         return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.tensors, level)
 
