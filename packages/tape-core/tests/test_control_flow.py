@@ -279,9 +279,12 @@ def examples_beside_all_of_them(x: Any, scan: Callable[..., Any]) -> Any:
     return tc.sum(tc.vmap(each)(x) ** 2)
 
 
+EXAMPLES = values(4, 3) * 0.5
+
+
 def derivatives_inside_and_outside(s: Any, scan: Callable[..., Any]) -> Any:
     """What the functions find around them has derivatives for each example, and for all."""
-    x = values(4, 3) * 0.5
+    x = EXAMPLES
 
     def each(q: Any) -> Any:
         def inner(t: Any) -> Any:
@@ -302,7 +305,7 @@ def scan_python(step: Callable[..., Any], c: Any, xs: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("f", "at"),
-    [(examples_beside_all_of_them, values(4, 3) * 0.5), (derivatives_inside_and_outside, values()[()] + 0.7)],
+    [(examples_beside_all_of_them, EXAMPLES), (derivatives_inside_and_outside, values()[()] + 0.7)],
     ids=["examples beside all", "inside and outside"],
 )
 @pytest.mark.parametrize("derivative", ["gradient", "forward", "jacrev of gradient", "hessian"])
