@@ -25,20 +25,28 @@ class Tree:
     """
 
     __slots__ = ("places", "size", "structure", "tensors")
+    structure: Any
+    tensors: list[Tensor]
 
     def __init__(self, tree: Any, what: str, like: Tree | None = None) -> None:
+        if tree is None or type(tree) is Tensor:
+            self.structure, self.size = None, 1
+            self.places, self.tensors = ([], []) if tree is None else ([0], [tree])
+            return
         leaves, self.structure = pytree.flatten(tree)
         self.size = len(leaves)
         self.places = [k for k, leaf in enumerate(leaves) if leaf is not None]
         # A Python number is what the leaf is that it takes the place of.
         known = dict(zip(like.places, like.tensors, strict=True)) if like is not None else {}
-        self.tensors: list[Tensor] = [
+        self.tensors = [
             _tensor(leaves[k], known.get(k), lambda k=k: f"{what}{pytree.path(self.structure, k)}")  # type: ignore[misc]
             for k in self.places
         ]
 
     def of(self, tensors: Sequence[Tensor]) -> Any:
         """The structure with other Tensors."""
+        if self.structure is None and self.places:
+            return tensors[0]
         leaves: list[Any] = [None] * self.size
         for k, tensor in zip(self.places, tensors, strict=True):
             leaves[k] = tensor
@@ -57,10 +65,10 @@ class Tree:
         same = self.size == other.size and self.places == other.places
         if not same or not pytree.same(self.structure, other.structure, self.size):
             raise TypeError(f"{what} has the structure {other.shown()}, {whose} {self.shown()}; they must be the same")
-        for a, b, name in zip(self.tensors, other.tensors, self.names(), strict=True):
+        for k, (a, b) in enumerate(zip(self.tensors, other.tensors, strict=True)):
             if a.shape != b.shape or a.dtype is not b.dtype:
                 raise TypeError(
-                    f"{what}{name} has shape {b.shape} and dtype {b.dtype}, {whose} shape {a.shape} and dtype "
+                    f"{what}{self.names()[k]} has shape {b.shape} and dtype {b.dtype}, {whose} shape {a.shape} and dtype "
                     f"{a.dtype}; they must be the same: see tape_core.astype and tape_core.broadcast_to"
                 )
 
