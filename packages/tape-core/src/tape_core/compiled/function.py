@@ -399,7 +399,10 @@ def function(
     A trace is for one structure of arguments, for the shapes, dtypes and devices of the Tensors in it, for the values
     of everything else in it, and for the backend that is selected. Variables may have any value: they are read and
     assigned in each call. Other Tensors and Python values that the function finds around it stay what they were. Random
-    numbers are drawn anew. Where a tape, an accumulator or vmap around the call is at work, `python` runs as it is.
+    numbers are drawn anew.
+
+    Inside a tape's block the call is one record, of which both directions are compiled, from the second call of a kind
+    on. Where several tapes, an accumulator or vmap around the call are at work, `python` runs as it is.
 
     Args:
         python: the function. What it does besides computing, such as printing, it does while it is traced.

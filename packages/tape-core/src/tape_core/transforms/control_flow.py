@@ -207,9 +207,9 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None, reve
     >>> last.item(), sums.tolist()
     (6.0, [1.0, 3.0, 6.0])
 
-    A compiled function has its body once, however long `xs` is. Where a tape or an accumulator records, the loop
-    keeps what each step was given, and the derivative runs each step again: it takes less memory, and more time, than a
-    Python loop.
+    A compiled function has its body once, however long `xs` is. Where a tape or an accumulator records, up to 128
+    steps, those of loops inside loops multiplied, are recorded as those of a Python loop. Of more the loop keeps what
+    each step was given, and the derivative runs each step again: it takes less memory, and more time.
 
     Args:
         f: a function of what is carried and an element of `xs`, that returns a pair: what is carried on, a pytree of
@@ -225,7 +225,8 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None, reve
     Raises:
         TypeError: `f` returns no pair, or carries on another structure, shape or dtype: the leaf is named.
         ValueError: arrays of `xs` have other lengths, or no axis; `length` is missing or another.
-        RuntimeError: `f` assigns to a Variable while a tape or an accumulator records.
+        RuntimeError: `f` assigns to a Variable while a tape or an accumulator records, and there are more than 128
+            steps.
     """
     _check_callable("scan", "f", f)
     carried = Tree(init, "scan: init")
