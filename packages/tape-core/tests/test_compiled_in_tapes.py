@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from tape_core.compiled.function import Function
 
 
-def values(*shape: int, seed: int = 0) -> tc.Tensor:
+def values(*shape: int, seed: int = 0) -> Any:
     return tc.default_rng(seed).normal(shape)
 
 
@@ -25,7 +26,7 @@ def bits(value: Any) -> Any:
     return None if value is None else (str(value.dtype), value.shape, value.numpy().tobytes())
 
 
-def assert_as_eagerly(step: Callable[[Any], Any], f: Callable[..., Any], calls: int = 4) -> tc.function:
+def assert_as_eagerly(step: Callable[[Any], Any], f: Callable[..., Any], calls: int = 4) -> Function:
     """`step` gives the same for the function and for what is compiled of it, whose second call is traced."""
     compiled = tc.function(f)
     for _ in range(calls):

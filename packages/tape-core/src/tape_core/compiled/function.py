@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
+from itertools import chain
 from threading import RLock
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -327,8 +328,7 @@ class Function:
         """For each trace the number of instructions: as traced, and after each pass."""
         return [
             {"traced": len(compiled.traced.instructions), **compiled.effects}
-            for several in (*self._compiled.values(), self._joints)
-            for compiled in several
+            for compiled in [*chain.from_iterable(self._compiled.values()), *self._joints]
         ]
 
 

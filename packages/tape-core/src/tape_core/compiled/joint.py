@@ -220,7 +220,7 @@ class Joint:
                     self.watched.append(k)
         given = [(leaves[k], leaves[k]._array) for k in self.tensors]
         closure = Closure()
-        token = ACTIVE.set((own, Capture(tape._key, closure)))  # type: ignore[arg-type]
+        token = ACTIVE.set((own, Capture(tape._key, closure)))
         try:
             result = self.python(leaves)
         finally:

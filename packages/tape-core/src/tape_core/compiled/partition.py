@@ -44,8 +44,8 @@ def parted(
     early, late = _split(program, results, cotangents)
     bodies = [_needed(program, late, one) for one in derivatives]
     kept = sorted({k for _, first in bodies for k in first})
-    outputs = [*program.outputs[:results], *kept]
-    forward = Program(early, program.inputs[:n], program.constants, outputs, program.specs, program.backend)
+    ends = [*program.outputs[:results], *kept]
+    forward = Program(early, program.inputs[:n], program.constants, ends, program.specs, program.backend)
     places = {k: at for at, k in enumerate(kept)}
     programs = []
     for (body, first), one in zip(bodies, derivatives, strict=True):
