@@ -1,4 +1,4 @@
-"""tf.function, control flow, printing, random numbers, checks, tf.image and what is left."""
+"""Control flow, printing, random numbers, checks, tf.image and what is left."""
 
 from __future__ import annotations
 
@@ -18,64 +18,6 @@ NUMBER = r" *-?\d+\.?\d*(?:e[+-]?\d+)? *"
 
 def same(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
-
-
-# -- tf.function
-
-
-def test_function() -> None:
-    @tf.function
-    def f(x: Any, *, scale: float = 1.0) -> Any:
-        """Doc."""
-        return x * x * scale
-
-    x = tf.constant(3.0)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = f(x, scale=2.0)
-    same(tape.gradient(y, x), 12)
-    assert (f.__name__, f.__doc__) == ("f", "Doc.")
-    assert f.python_function(2.0) == 4.0
-    assert isinstance(tf.function(lambda: 3)(), tf.Tensor)
-    assert tf.function(lambda: (np.ones(2), None))()[1] is None
-    assert isinstance(tf.function(lambda a: a)(np.ones(2)), tf.Tensor)
-    with pytest.raises(AttributeError, match="functions run as they are written"):
-        getattr(f, "get_concrete_function")  # noqa: B009
-
-
-def test_function_as_a_method_and_with_options() -> None:
-    class Model(tf.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.w = tf.Variable(2.0)
-
-        @tf.function(jit_compile=True, reduce_retracing=True)
-        def __call__(self, x: Any) -> Any:
-            return self.w * x
-
-        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
-        def checked(self, x: Any) -> Any:
-            return self.w * x
-
-    model = Model()
-    same(model(tf.constant(3.0)), 6)
-    same(model.checked([[1.0, 2.0]]), [[2, 4]])
-    assert len(model.variables) == 1
-    with pytest.raises(TypeError, match=r"checked\(\): a tensor of shape \(3,\)"):
-        model.checked(tf.ones(3))
-
-
-def test_input_signature() -> None:
-    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32), {"a": tf.TensorSpec([], tf.int32)}])
-    def f(x: Any, more: Any) -> Any:
-        return x, more["a"]
-
-    x, a = f([1.0, 2.0], {"a": 3})
-    assert (x.dtype, a.dtype) == (tf.float32, tf.int32)
-    with pytest.raises(TypeError, match="takes 2 arguments"):
-        f([1.0, 2.0])
-    with pytest.raises(TypeError, match="does not fit"):
-        f(tf.constant([1, 2]), {"a": 3})
 
 
 # -- control flow

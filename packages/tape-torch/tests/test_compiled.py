@@ -44,7 +44,7 @@ def test_what_cannot_be_compiled_is_said() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(RuntimeError, match="CUDA device, and the arrays are on cpu"):
             tc.function(compile="cudagraph")(slope)(on_torch([1.0]))
-    with pytest.raises(ValueError, match="compile must be None, 'torch' or 'cudagraph'"):
+    with pytest.raises(ValueError, match="compile must be None, 'none', 'torch' or 'cudagraph'"):
         tc.function(compile="xla")(slope)(on_torch([1.0]))
     with pytest.raises(ValueError, match="has no compiler"):
         tc.function(compile="torch")(slope)(tc.asarray(np.ones(2), backend="numpy"))

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import tape_core as tc
 from tape_core import Tensor
+from tape_core.compiled.state import each_time
 
 from tape_nn.clipping import positive
 from tape_nn.naming import unknown_names
@@ -151,10 +152,7 @@ def sparse_categorical_crossentropy(
         )
     ignored = None if ignore_class is None else y_true == ignore_class
     labels = y_true if ignored is None else tc.where(ignored, 0, y_true)
-    wrong = (labels < 0) | (labels >= classes)
-    if bool(tc.any(wrong)):
-        found = int(labels[wrong][0])
-        raise ValueError(f"{name}: y_true has class {found}; there are {classes} classes, from 0 to {classes - 1}")
+    _check_classes(name, labels, classes)
     if from_logits and not label_smoothing:
         loss = tc.cross_entropy(y_pred, labels, axis=axis)
     else:
@@ -162,6 +160,14 @@ def sparse_categorical_crossentropy(
         truth = _smoothed(name, truth, label_smoothing, 1 / classes)
         loss = -tc.sum(truth * _log_probabilities(y_pred, from_logits, axis), axis=axis)
     return loss if ignored is None else tc.where(ignored, 0.0, loss)
+
+
+@each_time
+def _check_classes(name: str, labels: Tensor, classes: int) -> None:
+    wrong = (labels < 0) | (labels >= classes)
+    if bool(tc.any(wrong)):
+        found = int(labels[wrong][0])
+        raise ValueError(f"{name}: y_true has class {found}; there are {classes} classes, from 0 to {classes - 1}")
 
 
 def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
@@ -422,8 +428,7 @@ def _alike(name: str, y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
 
 def _margin(name: str, y_true: Any, y_pred: Any) -> Tensor:
     y_true, y_pred = _alike(name, y_true, y_pred)
-    if bool(tc.all((y_true == 0) | (y_true == 1))):
-        y_true = 2 * y_true - 1
+    y_true = tc.where(tc.all((y_true == 0) | (y_true == 1)), 2 * y_true - 1, y_true)
     return tc.relu(1 - y_true * y_pred)
 
 

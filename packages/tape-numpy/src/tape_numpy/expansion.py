@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.backends.traced import Method
+from tape_core.compiled.passes.fusion import LARGE
 from tape_core.compiled.program import Ref, Spec
 
 from tape_numpy import kernels
@@ -21,12 +24,14 @@ from tape_numpy.kernels import FEW, FLOATS, KERNELS, SHORT, WIDE
 DOT = Method("dot")
 _T = operator.attrgetter("T")
 _COPY = Method("copy")
-_SUM = KERNELS["sum"]
+_SUM, _MAX = KERNELS["sum"], KERNELS["max"]
 _max = np.maximum.reduce
 
 
 def expansion(fn: Any) -> Callable[..., bool] | None:
     """What writes a kernel as calls of NumPy; None for most."""
+    if type(fn) is partial:  # an op's default kernel, of NumPy's
+        fn = fn.func
     try:
         return _EXPANSIONS.get(fn)
     except TypeError:
@@ -80,13 +85,76 @@ def _as_method(name: str, largest: float = math.inf) -> Callable[..., bool]:
 
 
 def _mean(steps: Any, x: Any, *, axis: Any = None, keepdims: bool = False) -> bool:
-    if axis is not None or keepdims or not _is_float_array(steps, x):
+    if axis is not None:
+        if not _has_lines(steps, x, axis):
+            return False
+        total = steps.call("sum", _SUM, x, axis=-1, keepdims=keepdims, spec=_line(steps, x, keepdims))
+        steps.last("divide", operator.truediv, total, steps.specs[x.id].shape[-1])
+        return True
+    if keepdims or not _is_float_array(steps, x):
         return False
     spec = steps.specs[x.id]
     if not spec.size:
         return False
     total = steps.call("sum", _SUM, x, spec=Spec(spec.dtype.type, (), spec.dtype))
     steps.last("divide", operator.truediv, total, spec.size)
+    return True
+
+
+def _has_lines(steps: Any, x: Any, axis: Any) -> bool:
+    """Whether the last axis of a large array is reduced: such calls are part of runs."""
+    if not _is_float_array(steps, x):
+        return False
+    shape = steps.specs[x.id].shape
+    return steps.specs[x.id].size >= LARGE and len(shape) > 1 and axis in (-1, len(shape) - 1, (-1,), (len(shape) - 1,))
+
+
+def _line(steps: Any, x: Ref, keepdims: bool) -> Spec:
+    spec = steps.specs[x.id]
+    return Spec(np.ndarray, (*spec.shape[:-1], *[1] * keepdims), spec.dtype)
+
+
+def _shifted(steps: Any, x: Ref, top: Ref) -> tuple[Ref, Ref]:
+    """The difference, and its exponential."""
+    spec = steps.specs[x.id]
+    shifted = steps.call("subtract", operator.sub, x, top, spec=spec)
+    return shifted, steps.call("exp", np.exp, shifted, spec=spec)
+
+
+def _softmax(steps: Any, x: Any, *, axis: int = -1) -> bool:
+    if not _has_lines(steps, x, axis):
+        return False
+    line = _line(steps, x, True)
+    _, exp = _shifted(steps, x, steps.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
+    steps.last("divide", operator.truediv, exp, steps.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line))
+    return True
+
+
+def _log_softmax(steps: Any, x: Any, *, axis: int = -1) -> bool:
+    if not _has_lines(steps, x, axis):
+        return False
+    line = _line(steps, x, True)
+    shifted, exp = _shifted(steps, x, steps.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
+    total = steps.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line)
+    steps.last("subtract", operator.sub, shifted, steps.call("log", np.log, total, spec=line))
+    return True
+
+
+def _logsumexp(steps: Any, x: Any, *, axis: Any = None, keepdims: bool = False) -> bool:
+    if not _has_lines(steps, x, axis):
+        return False
+    line, out = _line(steps, x, True), _line(steps, x, keepdims)
+    top = steps.call("max", _MAX, x, axis=-1, keepdims=True, spec=line)
+    finite = steps.call("isfinite", np.isfinite, top, spec=line._replace(dtype=np.dtype(np.bool_)))
+    top = steps.call("where", np.where, finite, top, 0, spec=line)
+    _, exp = _shifted(steps, x, top)
+    total = steps.call("sum", _SUM, exp, axis=-1, keepdims=keepdims, spec=out)
+    nothing = steps.call("equal", operator.eq, total, 0, spec=out._replace(dtype=np.dtype(np.bool_)))
+    log = steps.call("log", np.log, steps.call("where", np.where, nothing, 1, total, spec=out), spec=out)
+    if not keepdims:
+        top = steps.call("reshape", KERNELS["reshape"], top, out.shape, spec=out)
+    result = steps.call("add", operator.add, log, top, spec=out)
+    steps.last("where", np.where, nothing, -math.inf, result)
     return True
 
 
@@ -100,6 +168,27 @@ def _shifted_exp(steps: Any, logits: Any) -> tuple[Ref, Ref, Ref]:
     shifted = steps.call("subtract", operator.sub, rows, steps.call("max", _max, rows, 0, spec=line), spec=turned)
     exp = steps.call("exp", np.exp, shifted, spec=turned)
     return shifted, exp, steps.call("sum", DOT, _ones(steps, turned), exp, spec=line)
+
+
+def _matmul(steps: Any, a: Any, b: Any) -> bool:
+    """`(eye * d) @ b`, as the cotangents of a Jacobian come, by the rows of `b`."""
+    maker = steps.makers.get(a.id) if type(a) is Ref else None
+    if maker is None or maker.fn is not operator.mul or type(b) is not Ref:
+        return False
+    spec, given = steps.specs[a.id], steps.specs[b.id]
+    if len(spec.shape) != 2 or len(given.shape) != 2 or not _is_float_array(steps, a) or given.dtype != spec.dtype:
+        return False
+    for eye, d in (maker.args, maker.args[::-1]):
+        if (
+            type(eye) is not Ref
+            or type(d) is not Ref
+            or steps.specs[d.id] != Spec(np.ndarray, spec.shape[1:], spec.dtype)
+        ):
+            continue
+        if kernels.is_identity(steps.constants.get(eye.id)) and kernels.adds_to_zero():
+            steps.last("diagonal_matmul", kernels.diagonal_matmul, d, b)
+            return True
+    return False
 
 
 def _takes_logits(steps: Any, logits: Any, labels: Any, axis: int) -> bool:
@@ -149,9 +238,13 @@ def _cross_entropy_vjp(steps: Any, cotangent: Any, logits: Any, labels: Any, *, 
 _EXPANSIONS: dict[Any, Callable[..., bool]] = {
     KERNELS["relu"]: _relu,
     KERNELS["mean"]: _mean,
+    KERNELS["softmax"]: _softmax,
+    KERNELS["log_softmax"]: _log_softmax,
+    DEFAULT_KERNELS["logsumexp"]: _logsumexp,
     KERNELS["cross_entropy"]: _cross_entropy,
     KERNELS["cross_entropy_vjp"]: _cross_entropy_vjp,
     _SUM: _sum,
+    operator.matmul: _matmul,
     KERNELS["reshape"]: _as_method("reshape"),
     KERNELS["astype"]: _as_method("astype", 1 << 12),  # larger ones are in runs of elementwise calls
 }

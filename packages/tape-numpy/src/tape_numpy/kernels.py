@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,14 +47,14 @@ def _softmax(x: Any, *, axis: int = -1) -> Any:
 
 def _normalised_exp(x: Any, axis: int) -> Any:
     e = np.exp(x - _maximum(x, axis=axis, keepdims=True))
-    e /= _add(e, axis=axis, keepdims=True)
+    e /= _sum(e, axis=axis, keepdims=True)
     return e
 
 
 def _log_softmax(x: Any, *, axis: int = -1) -> Any:
     normalize_axis_index(axis, np.ndim(x))
     shifted = x - _maximum(x, axis=axis, keepdims=True)
-    shifted -= np.log(_add(np.exp(shifted), axis=axis, keepdims=True))
+    shifted -= np.log(_sum(np.exp(shifted), axis=axis, keepdims=True))
     return shifted
 
 
@@ -76,7 +76,7 @@ def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
         at_labels = shifted[labels, np.arange(len(labels))]
         return np.log(_sum(np.exp(shifted, out=shifted), axis=0)) - at_labels
     shifted = logits - _maximum(logits, axis=-1, keepdims=True)
-    return np.log(_add(np.exp(shifted), axis=-1)) - shifted[_each(labels)]
+    return np.log(_sum(np.exp(shifted), axis=-1)) - shifted[_each(labels)]
 
 
 def checked_labels(labels: Any, n: int) -> Any:
@@ -143,24 +143,119 @@ def _ones_like(x: Any, **kwargs: Any) -> Any:
 
 
 def _sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    # By products with ones: BLAS forms them several times as fast.
     if axis is not None and dtype is None and x.ndim >= 2 and x.dtype in FLOATS:
-        leading = 1 if axis == 0 else len(axis) if type(axis) is tuple and axis == _LEADING[: len(axis)] else 0
-        if 0 < leading < x.ndim and (x.ndim == 2 or (x.flags.c_contiguous and x.size)):
-            # Over the rows of a matrix, as for the gradient of a bias, BLAS is several times as fast.
+        if axis == 0 and x.ndim == 2:  # as for the gradient of a bias
+            total = _ones_of(len(x), x.dtype).dot(x)
+            return total[None] if keepdims else total
+        first, last = sum_span(axis, x.shape) if x.size >= MANY and x.flags.c_contiguous else (0, 0)
+        if first < last:
             shape = x.shape
-            flat = x if x.ndim == 2 else x.reshape(math.prod(shape[:leading]), -1)
-            rows = len(flat)
-            total = (_ones if rows <= FEW else np.ones)(rows, x.dtype).dot(flat)
-            if keepdims:
-                return total.reshape((1,) * leading + shape[leading:])
-            return total if x.ndim == leading + 1 else total.reshape(shape[leading:])
+            n = math.prod(shape[first:last])
+            if last == x.ndim:
+                total = line_sums(x.reshape(-1, n))
+            elif first == 0:
+                total = _ones_of(n, x.dtype).dot(x.reshape(n, -1))
+            else:
+                total = _ones_of(n, x.dtype) @ x.reshape(math.prod(shape[:first]), n, -1)
+            return total.reshape(shape[:first] + (1,) * ((last - first) * keepdims) + shape[last:])
     return _add(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-_LEADING = tuple(range(8))
+def sum_span(axis: Any, shape: tuple[int, ...]) -> tuple[int, int]:
+    """The first axis of a sum and the one behind its last, where it is one of products; else 0, 0."""
+    ndim = len(shape)
+    axes = (axis,) if type(axis) is int else axis
+    if type(axes) is not tuple or not 0 < len(axes) < ndim:
+        return 0, 0
+    first = axes[0] + ndim if axes[0] < 0 else axes[0]
+    last = first + len(axes)
+    if first < 0 or last > ndim or (len(axes) > 1 and [a % ndim for a in axes] != [*range(first, last)]):
+        return 0, 0
+    return (0, 0) if last == ndim and math.prod(shape[first:]) > SHORT_SUM else (first, last)
+
+
+def has_line_sums(shape: tuple[int, ...]) -> bool:
+    """Whether a sum along the last axis of an array that lies row by row is one by `line_sums`."""
+    return math.prod(shape) >= MANY and shape[-1] <= SHORT_SUM
+
+
+def line_sums(x: Any) -> Any:
+    """The sums of a matrix's rows, each the same wherever it stands and however many there are.
+
+    BLAS takes several rows at a time, and what is left over in other ways: so the last ones come with zeros behind. And
+    it gets so few at a time that it takes one thread.
+    """
+    m, n = x.shape
+    ones, step = _ones_of(n, x.dtype), 8192 // n // 8 * 8
+    rest = m % 8
+    if m <= step and not rest:
+        return x.dot(ones)
+    out = np.empty(m, x.dtype)
+    for k in range(0, m - rest, step):
+        stop = min(k + step, m - rest)
+        np.dot(x[k:stop], ones, out=out[k:stop])
+    if rest:
+        padded = np.zeros((8, n), x.dtype)
+        padded[:rest] = x[m - rest :]
+        out[m - rest :] = padded.dot(ones)[:rest]
+    return out
+
+
+@cache
+def lines_are_alike() -> bool:
+    """Whether `line_sums` keeps its promise with this BLAS."""
+    rng = np.random.default_rng(0)
+    for dtype in FLOATS:
+        for n in (2, 3, 10, 25, 64, 127):
+            x = rng.normal(size=(16384 // n + 5, n)).astype(dtype)
+            whole = line_sums(x)
+            for first, last in rng.integers(0, len(x), (8, 2)):
+                if line_sums(x[first : first + last]).tobytes() != whole[first : first + last].tobytes():
+                    return False
+    return True
+
+
+def _ones_of(n: int, dtype: Any) -> Any:
+    return (_ones if n <= FEW else np.ones)(n, dtype)
+
+
+SHORT_SUM = 128  # elements: longer lines are added up pairwise, which rounds less
+MANY = 1 << 11  # elements: of fewer, NumPy's own sums are as fast
 FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 FEW = 4096  # rows; longer vectors of ones are not kept
 _ones = lru_cache(maxsize=32)(np.ones)
+
+
+def diagonal_matmul(d: Any, x: Any) -> Any:
+    """`(np.eye(len(d)) * d) @ x`, to the last bit, at the price of a pass over `x` where all is finite."""
+    line = x.ravel(order="K")
+    if math.isfinite(line.dot(line)) and math.isfinite(d.dot(d)):
+        out = np.multiply(d[:, None], x, order="C")
+        out += 0  # as sums begin with 0, none is -0
+        return out
+    return (np.eye(len(d), dtype=d.dtype) * d) @ x
+
+
+def is_identity(x: Any) -> bool:
+    """Whether an array is an identity matrix."""
+    return isinstance(x, np.ndarray) and x.ndim == 2 and x.shape[0] == x.shape[1] and bool((x == np.eye(len(x))).all())
+
+
+@cache
+def adds_to_zero() -> bool:
+    """Whether BLAS makes of one product and many zeros that product, and of zeros alone 0, not -0."""
+    rng = np.random.default_rng(0)
+    for dtype in FLOATS:
+        for n, columns in ((2, 2), (17, 5), (100, 100), (130, 300)):
+            x = rng.normal(size=(n, columns)).astype(dtype)
+            d = rng.normal(size=n).astype(dtype)
+            d[::5] = 0
+            x[:, ::4] *= -0.0
+            product = (np.eye(n, dtype=dtype) * d) @ x
+            if diagonal_matmul(d, x).tobytes() != product.tobytes():
+                return False
+    return True
 
 
 def _max(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:

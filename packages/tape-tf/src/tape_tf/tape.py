@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from enum import Enum
@@ -15,35 +14,18 @@ import tape_core as tc
 from tape_core import pytree
 from tape_core.tape import WatchError
 
-from tape_tf import dtypes
+from tape_tf import dtypes, logger
 from tape_tf.conversion import matched, native, unwrap, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.tensor import IndexedSlices, Tensor, Value, wrap_tensor
 from tape_tf.variable import Variable
 
-_logger = logging.getLogger("tensorflow")
-
-
-class _ToStderr(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to what `sys.stderr` is at the time, as TensorFlow's logger does."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if not logging.getLogger().handlers:  # else they print it
-            import sys
-
-            self.stream = sys.stderr
-            super().emit(record)
-
 
 def _warn(what: str, method: str, dtype: tc.DType) -> None:
     """Log that there is no gradient of a dtype."""
-    if not _logger.handlers:
-        handler = _ToStderr()
-        handler.setFormatter(logging.Formatter("%(levelname)s:%(name)s:%(message)s"))
-        _logger.addHandler(handler)
     when = "" if method == "watch" else f" when calling GradientTape.{method}"
-    _logger.warning(
+    logger.warning(
         "The dtype of the %s tensor must be floating (e.g. tf.float32)%s, got %r", what, when, dtypes.of(dtype)
     )
 

@@ -14,6 +14,7 @@ import tape_core as tc
 
 from tape_tf import dtypes
 from tape_tf.shapes import TensorShape
+from tape_tf.tracing import symbol
 
 
 class Value:
@@ -113,6 +114,8 @@ class Value:
         return native.backend.numpy(native.backend.public(native._array))
 
     def __format__(self, spec: str) -> str:
+        if symbol(self.native) is not None and not spec:
+            return str(self)
         return format(self._values(), spec)
 
     # The operators are attached by `tape_tf.ops.operators`, where the functions are.
@@ -206,6 +209,8 @@ class Tensor(Value):
         raise AttributeError(missing_attribute(name))
 
     def __str__(self) -> str:
+        if (name := symbol(self.native)) is not None:  # inside of a tf.function, as TensorFlow shows it
+            return f'Tensor("{name}", shape={self.shape}, dtype={self.native.dtype})'
         values = self._values()
         text = str(values[()])
         if "\n" in text:
@@ -213,6 +218,8 @@ class Tensor(Value):
         return f"tf.Tensor({text}, shape={self.shape}, dtype={self.native.dtype})"
 
     def __repr__(self) -> str:
+        if (name := symbol(self.native)) is not None:
+            return f"<tf.Tensor {name!r} shape={self.shape} dtype={self.native.dtype}>"
         return f"<tf.Tensor: shape={self.shape}, dtype={self.native.dtype}, numpy={numpy_repr(self._values())}>"
 
 

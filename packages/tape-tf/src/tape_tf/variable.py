@@ -10,6 +10,7 @@ import tape_core as tc
 
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.tensor import IndexedSlices, Tensor, Value, missing_attribute, numpy_repr, wrap_tensor
+from tape_tf.tracing import symbol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -305,6 +306,8 @@ class Variable(Value):
         return Variable.of, (self.native,)
 
     def __repr__(self) -> str:
+        if symbol(self.native) is not None:  # inside of a tf.function
+            return f"<tf.Variable {self.name!r} shape={self.shape} dtype={self.native.dtype}>"
         return (
             f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.native.dtype}, "
             f"numpy={numpy_repr(self._values())}>"

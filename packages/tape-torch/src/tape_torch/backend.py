@@ -105,6 +105,12 @@ class TorchBackend(Backend):
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         return array.resolve_conj().resolve_neg().numpy()
 
+    def chosen(self, run: Callable[..., Any], program: Any, examples: list[Any]) -> Callable[..., Any]:
+        """A CUDA graph for many kernels of small arrays, after some calls."""
+        from tape_torch import graphs
+
+        return graphs.Later(run, graphs.Graph) if graphs.pays(program, examples) else run
+
     def accelerated(self, run: Callable[..., Any], how: str, examples: list[Any]) -> Callable[..., Any]:
         """By `torch.compile` or a CUDA graph."""
         from tape_torch import compiled

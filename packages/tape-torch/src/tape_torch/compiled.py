@@ -23,7 +23,7 @@ def accelerated(run: Run, how: str, examples: list[Any]) -> Run:
         return _by_inductor(run, examples)
     if how == "cudagraph":
         return _by_cuda_graph(run, examples)
-    raise ValueError(f"function: compile must be None, 'torch' or 'cudagraph' on PyTorch, got {how!r}")
+    raise ValueError(f"function: compile must be None, 'none', 'torch' or 'cudagraph' on PyTorch, got {how!r}")
 
 
 def _by_inductor(run: Run, examples: list[Any]) -> Run:
@@ -55,26 +55,11 @@ def _emptying(function: Callable[..., Any]) -> Run:
 
 
 def _by_cuda_graph(run: Run, examples: list[Any]) -> Run:
-    if not torch.cuda.is_available() or not all([example.device.type == "cuda" for example in examples]):
+    from tape_torch.graphs import Graph, on_one_device
+
+    if not torch.cuda.is_available() or not on_one_device(examples):
         raise RuntimeError(
             "function: compile='cudagraph' records what runs on a CUDA device, and the arrays are on "
             f"{', '.join(sorted({str(example.device) for example in examples})) or 'none'}"
         )
-    inputs = [example.clone() for example in examples]
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # as PyTorch asks for, so that libraries have what they allocate at first
-        for _ in range(3):
-            run(list(inputs))
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        outputs = run(list(inputs))
-
-    def call(*arrays: Any) -> tuple[Any, ...]:
-        for held, array in zip(inputs, arrays, strict=True):
-            held.copy_(array)
-        graph.replay()
-        return tuple([output.clone() for output in outputs])  # the next call writes to the same memory
-
-    return _emptying(call)
+    return Graph(run, examples)

@@ -22,7 +22,7 @@ from tape_conformance.samples import Case
 SHAPED_BY_VALUES = frozenset({"nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 """Ops whose results have a shape that depends on values: compiled functions refuse them."""
 
-AT_ANY_SIZE = {"fusion": {"LARGE": 2, "FEW": 1}, "reuse": {"LARGE": 2}, "broadcasts": {"OFTEN": 1}}
+AT_ANY_SIZE = {"fusion": {"LARGE": 2, "FEW": 1, "ENOUGH": 1}, "reuse": {"LARGE": 2}, "broadcasts": {"OFTEN": 1}}
 """Settings of passes that are for large arrays, or for what happens often, with which they take samples, too."""
 
 

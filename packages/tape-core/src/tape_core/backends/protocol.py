@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core import dtypes
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
 from tape_core.dtypes import DType
+
+if TYPE_CHECKING:
+    from tape_core.compiled.program import Program
 
 Raw = Any
 """An array of the wrapped library."""
@@ -81,6 +84,16 @@ class Backend:
         - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None.
         """
         return None
+
+    def chosen(self, run: Callable[..., Any], program: Program, examples: list[Raw]) -> Callable[..., Any]:
+        """What runs a compiled function of which the user names no compiler: something with the same bits.
+
+        Args:
+            run: a function of a list of arrays, which it empties, that returns a tuple of arrays.
+            program: what it computes, without effects and decisions.
+            examples: arrays as it will get them.
+        """
+        return run
 
     def accelerated(self, run: Callable[..., Any], how: str, examples: list[Raw]) -> Callable[..., Any]:
         """The code of a compiled function, made faster by a compiler of the library: `tape_core.function(compile=...)`.

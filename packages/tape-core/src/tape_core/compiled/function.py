@@ -28,16 +28,31 @@ if TYPE_CHECKING:
     from tape_core.compiled.trace import Trace
 
 Retrace = Literal["warn", "allow", "error"]
+Fallback = bool | Literal["silent"]
 
 _MANY = 5  # traces of one function that the same call site can hardly mean
 _METHODS = "_compiled_methods"  # the attribute in which an instance has them
 
 
-class _Methods(dict[Any, "Function"]):
+class Methods(dict[Any, Any]):
     """The compiled methods of one instance; copies and pickles of the instance make their own."""
 
     def __reduce__(self) -> Any:
-        return _Methods, ()
+        return Methods, ()
+
+    @staticmethod
+    def find(instance: Any, key: Any, make: Callable[[], Any], name: str = _METHODS) -> Any:
+        """What an instance has under a key in the attribute `name`; `make` makes it at first.
+
+        Raises:
+            TypeError: it has slots alone.
+        """
+        kept = vars(instance).setdefault(name, Methods())
+        # A shallow copy of an instance has the same dict.
+        found = kept.get((key, id(instance)))
+        if found is None:
+            found = kept[key, id(instance)] = make()
+        return found
 
 
 class Function:
@@ -52,9 +67,9 @@ class Function:
         python: Callable[..., Any],
         *,
         static_argnames: Iterable[str] = (),
-        fallback: bool = False,
+        fallback: Fallback = False,
         retrace: Retrace = "warn",
-        compile: str | None = None,
+        compile: str | Literal[False] | None = None,
         passes: dict[str, bool] | None = None,
     ) -> None:
         self.python = python
@@ -68,9 +83,9 @@ class Function:
         }
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
-        self._how = compile
+        self._how = "none" if compile is False else compile
         self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        self._fallback = bool(fallback)
+        self._fallback = fallback
         self._retrace = retrace
         self._options = dict(passes or {})
         self._signature = inspect.signature(python) if self._static else None
@@ -81,11 +96,13 @@ class Function:
                 f"function: static_argnames has {unknown[0]!r}; the parameters of {self._name} are "
                 f"{', '.join(self._signature.parameters)}"
             )
+        if fallback not in (False, True, "silent"):
+            raise ValueError(f"function: fallback must be True, False or 'silent', got {fallback!r}")
         if retrace not in ("warn", "allow", "error"):
             raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
         # By signature, newest first: several where they depend on something besides, such as a mode.
         self._compiled: dict[Any, list[Compiled]] = {}
-        self._eager: set[Any] = set()
+        self._eager: dict[Any, str] = {}  # by signature, why it runs as it is
         self._traces = 0
         self._made_variables = False
         self._tapes: InTapes | None = None
@@ -98,22 +115,13 @@ class Function:
             return self
         bound = MethodType(self.python, instance)
         try:
-            kept = vars(instance).setdefault(_METHODS, _Methods())
+            return Methods.find(instance, self, lambda: Function(bound, **self._settings))
         except TypeError:  # it has slots alone, and is a static argument
             return MethodType(self, instance)
-        # A shallow copy of an instance has the same dict.
-        found = kept.get((self, id(instance)))
-        if found is None:
-            found = kept[self, id(instance)] = Function(bound, **self._settings)
-        return found
 
     def __reduce__(self) -> Any:
         """Copies and pickles have no traces: they are made of the function, or found by its name."""
-        name = getattr(self.python, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self.python, "__module__", ""))
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is self else (_made, (self.python, self._settings))
+        return found_by_name(self, self.python) or (_made, (self.python, self._settings))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         active = ACTIVE.get()
@@ -171,7 +179,7 @@ class Function:
         from tape_core.compiled.running import Compiled, check_apart
         from tape_core.compiled.trace import Trace, outside, tracing
 
-        trace = Trace(self._name, fallback=self._fallback)
+        trace = Trace(self._name, fallback=bool(self._fallback))
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:
@@ -201,8 +209,9 @@ class Function:
         for k, array in changed.items():
             signature.leaves[k]._array, signature.leaves[k]._slots = value_of(array), NO_SLOTS
         if trace.failed is not None:
-            self._eager.add(signature.key)
-            warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
+            self._eager[signature.key] = str(trace.failed)
+            if self._fallback != "silent":
+                warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
         elif trace.made:
             self._check_made(trace)
         else:
@@ -255,6 +264,11 @@ class Function:
     @property
     def _joints(self) -> list[Joint]:
         return [] if self._tapes is None else self._tapes.compiled
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """Why the function runs as it is, for each kind of arguments for which it does so."""
+        return list(self._eager.values())
 
     def show(self) -> None:
         """Print the source of what runs, for each trace; the newest comes last."""
@@ -332,6 +346,15 @@ class Function:
         ]
 
 
+def found_by_name(decorated: Any, python: Callable[..., Any]) -> str | None:
+    """The name of a decorated function, if that leads to it."""
+    name = getattr(python, "__qualname__", "")
+    found: Any = sys.modules.get(getattr(python, "__module__", ""))
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return name if found is decorated else None
+
+
 def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
     return Function(python, **settings)
 
@@ -362,7 +385,7 @@ def function(python: Callable[..., Any], /) -> Function: ...
 def function(
     *,
     static_argnames: str | Iterable[str] = (),
-    fallback: bool = False,
+    fallback: Fallback = False,
     retrace: Retrace = "warn",
     compile: str | None = None,
     passes: dict[str, bool] | None = None,
@@ -372,7 +395,7 @@ def function(
     /,
     *,
     static_argnames: Any = (),
-    fallback: bool = False,
+    fallback: Fallback = False,
     retrace: Retrace = "warn",
     compile: str | None = None,
     passes: dict[str, bool] | None = None,
@@ -408,11 +431,15 @@ def function(
         python: the function. What it does besides computing, such as printing, it does while it is traced.
         static_argnames: names of parameters whose values are constants of a trace. They must be hashable. Python
             scalars, strings and other objects that are no arrays are so anyway.
-        fallback: where the function decides by a value, warn once and run it as it is from then on.
+        fallback: where the function decides by a value, warn once and run it as it is from then on; with `"silent"`
+            without the warning.
         retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
         compile: a compiler of the array library to hand the code to: on PyTorch `"torch"` for `torch.compile`, which
-            rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default none.
-        passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`.
+            rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default PyTorch takes a CUDA graph for many
+            kernels of small arrays, and the code as it is for all else; `"none"` or False is always the code as it is.
+        passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`. And
+            `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
+            place from those of `python`.
 
     Raises:
         TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from

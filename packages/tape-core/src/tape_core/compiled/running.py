@@ -55,28 +55,44 @@ class Compiled:
         self.program, self.effects = passes.run(self.traced, options)
         self.source = Source(self.program, name)
         self.options = options
-        self.run = self.source.run if how is None else self._accelerated(name, how, trace)
+        self.run = self._chosen(name, how, trace)
         self.quiet: Callable[[], Any] = nullcontext if self.program.backend is None else self.program.backend.quiet
         self.plain = all(kind == TENSOR for kind in self.kinds)
         self.simple = all(out[0] == TENSOR for out in self.outs)
 
-    def _accelerated(self, name: str, how: str, trace: Trace) -> Callable[..., Any]:
-        """By a compiler of the array library."""
-        if self.program.backend is None:
+    def _chosen(self, name: str, how: str | None, trace: Trace) -> Callable[..., Any]:
+        """What runs: the code, or what a compiler of the array library makes of it.
+
+        Raises:
+            ValueError: the compiler that is asked for is not there, or not for what this function does.
+        """
+        program, run = self.program, self.source.run
+        if how == "none":
+            return run
+        effects = sorted({instruction.name for instruction in program.instructions if instruction.effect})
+        deciding = sorted(_deciding(program))
+        examples = [trace.values[k] for k in program.inputs]
+        if how is None:
+            return (
+                run
+                if effects or deciding or program.backend is None
+                else program.backend.chosen(run, program, examples)
+            )
+        if program.backend is None:
             raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are several, or none")
-        effects = sorted({instruction.name for instruction in self.program.instructions if instruction.effect})
+        if how is None:
+            return program.backend.chosen(run, program, examples)
         if effects:
             raise ValueError(
                 f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
                 f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
             )
-        deciding = sorted(_deciding(self.program))
         if deciding:
             raise ValueError(
                 f"{name}: compile={how!r} is for what runs in the same way in each call, and {' and '.join(deciding)} "
                 f"decide by values: leave out compile, or use tape_core.where and scan"
             )
-        return self.program.backend.accelerated(self.source.run, how, [trace.values[k] for k in self.program.inputs])
+        return program.backend.accelerated(run, how, examples)
 
     def exported(self, name: str, variables: str, beside: dict[str, Any] | None) -> str:
         """The source of a file with this function."""

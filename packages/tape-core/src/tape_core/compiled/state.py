@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core import pytree
 from tape_core.backends import selection
+from tape_core.backends.batched import OPEN
 from tape_core.backends.traced import TRACE, value_of
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import Tensor, wrap
@@ -40,6 +41,23 @@ def runs_as_it_is(function: T) -> T:
     return run  # type: ignore[return-value]
 
 
+def each_time(function: T) -> T:
+    """A decorator for what compiled code calls each time and what gives nothing: printing, checks of values.
+
+    As :func:`runs_as_it_is`, but without Variables among the arguments; it may be called in branches and loops, too.
+    """
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        trace = TRACE.get()
+        if trace is None or OPEN.get():  # what is batched has no value
+            function(*args, **kwargs)
+        else:
+            _Call(function, (args, kwargs)).emitted(trace)
+
+    return run  # type: ignore[return-value]
+
+
 class _Call:
     """A call with its arguments, without the values of those that are another in each run."""
 
@@ -54,17 +72,35 @@ class _Call:
         self.tensors: list[tuple[int, Any]] = []  # where the arrays go, and their backends
         self.out: Any = None  # the structure of what it returns, and the backends of its leaves
 
-    def traced(self, trace: Trace) -> Any:
-        """Run it, and note that."""
-        from tape_core.compiled.trace import outside
-
+    def _arrays(self) -> list[Any]:
+        """Those of the Tensors among the arguments; where they go is noted."""
         arrays: list[Any] = []
         for k, leaf in enumerate(self.leaves):
             parts = (leaf.values, leaf.indices) if isinstance(leaf, IndexedSlices) else (leaf,)
             if isinstance(leaf, Tensor | IndexedSlices) and not isinstance(leaf, Variable):
                 arrays += [part._array for part in parts]
                 self.tensors.append((k, parts[0].backend.library))
-        arrays += [v._array for v in self.variables]
+        return arrays
+
+    def emitted(self, trace: Trace) -> None:
+        """Note it, where it gives nothing; it runs if it is known to be called."""
+        arrays = self._arrays()
+        backend = self.tensors[0][1] if self.tensors else selection.select().backend
+
+        def run(*given: Any) -> tuple[()]:
+            from tape_core.compiled.trace import outside
+
+            with outside():
+                self(*given)
+            return ()
+
+        trace.emit(self.__name__, run, arrays, backend)
+
+    def traced(self, trace: Trace) -> Any:
+        """Run it, and note that."""
+        from tape_core.compiled.trace import outside
+
+        arrays = [*self._arrays(), *[v._array for v in self.variables]]
         backend: Any = self.variables[0].backend if self.variables else selection.select().backend
 
         def now(*given: Any) -> Any:

@@ -79,6 +79,19 @@ class SubTrace(Trace):
         """A Tensor from around is the outermost trace's matter."""
         self.parent.meets(tensor)
 
+    def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> None:
+        """What gives nothing is noted; it does not run now, since it may not be needed.
+
+        Raises:
+            TracingError: a derivative is wanted, for which the branch or step would run once more.
+        """
+        if is_noted():
+            raise TracingError(
+                f"{self.name} is compiled, and {name} is called in a branch or a loop of it, of which a derivative is "
+                f"wanted: call it outside"
+            )
+        self._noted(name, fn, tuple([self._split(arg)[1] for arg in args]), {}, (), backend, effect=True)
+
     def makes(self, generator: Any) -> None:
         """A generator is made, so it draws the same in each run."""
         self.seeded.append(generator)
@@ -199,11 +212,12 @@ class Flow:
         for variable in variables:
             check_assignable(variable)
         backends = [*backends, *[variable.backend for variable in variables]]
-        if not backends:
+        effect = any(part.effect for part in self.parts)
+        if not backends and not effect:
             return []
         args = [*args, *[array for part in self.parts for array in part.captured]]
-        if any(part.effect for part in self.parts):
-            found = list(trace.effect(self.__name__, self, args, backends[0]))
+        if effect:
+            found = list(trace.effect(self.__name__, self, args, backends[0] if backends else None))
         else:
             found = list(trace.call(self.__name__, self, args, {}, backends[0]))
         for array, backend in zip(found, backends, strict=True):

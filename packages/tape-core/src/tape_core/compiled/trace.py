@@ -227,6 +227,10 @@ class Trace:
         out = fn(*[raw for raw, _ in pairs])
         return self._noted(name, fn, tuple([ref for _, ref in pairs]), {}, out, backend, effect=True)
 
+    def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> None:
+        """As `effect`, of what gives nothing: printing, checks."""
+        self.effect(name, fn, args, backend)
+
     def _noted(
         self,
         name: str,
@@ -281,6 +285,8 @@ class Trace:
             TracingError: naming the user's line, and what to do.
         """
         if not self.open:
+            if self.failed is not None:
+                return  # it ran as it is, and what it gave away are values
             raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
         if self.in_rules:
             raise TracingError("a derivative rule decides by a value")

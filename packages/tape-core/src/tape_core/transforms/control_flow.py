@@ -13,6 +13,8 @@ from tape_core.ops.searching import any as any_of
 from tape_core.tensor import SCALARS, Tensor, read
 from tape_core.transforms import loops
 from tape_core.transforms.calls import name_of
+from tape_core.transforms.closures import is_recorded
+from tape_core.transforms.snapshots import snapshot
 
 Function = Callable[..., Any]
 
@@ -121,6 +123,7 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
         _check_callable("cond", name, f)
     if type(pred) in SCALARS:
         return (true_fn if pred else false_fn)(*operands)
+    true_fn, false_fn = _lasting(true_fn), _lasting(false_fn)
     predicate = _scalar(pred, "cond: pred")
     given = Tree(operands, "cond: operands")
     found: list[Tree] = []
@@ -173,6 +176,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     """
     _check_callable("while_loop", "cond_fun", cond_fun)
     _check_callable("while_loop", "body_fun", body_fun)
+    cond_fun, body_fun = _lasting(cond_fun), _lasting(body_fun)
     init = Tree(init_val, "while_loop: init_val")
 
     def test(carry: list[Any]) -> Any:
@@ -229,6 +233,7 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None, reve
             steps.
     """
     _check_callable("scan", "f", f)
+    f = _lasting(f)
     carried = Tree(init, "scan: init")
     elements = Tree(xs, "scan: xs")
     n = _length(elements, length)
@@ -281,6 +286,11 @@ def map(f: Function, xs: Any) -> Any:
 def _check_callable(what: str, name: str, f: Any) -> None:
     if not callable(f):
         raise TypeError(f"{what}: {name} must be a function, got {f!r}")
+
+
+def _lasting(f: Function) -> Function:
+    """The function as it is to be run again, too, where a derivative may be wanted."""
+    return snapshot(f) if is_recorded() else f
 
 
 def _named(what: str, f: Function) -> str:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
+from tape_core.compiled.state import each_time, runs_as_it_is
 
-from tape_tf.conversion import convert_to_tensor, native, wrap
+from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import cast, same_rank
@@ -120,12 +121,20 @@ class OfTapeNN(Metric):
 
     def result(self) -> Any:
         """The metric of all batches since the last reset."""
+        return wrap(self._now())
+
+    @runs_as_it_is
+    def _now(self) -> tc.Tensor:
+        return native(self._number(), self.dtype)
+
+    def _number(self) -> float:
         value = self.native.result()
-        return convert_to_tensor(self._nan if math.isnan(value) and self._empty() else value, dtype=self.dtype)
+        return self._nan if math.isnan(value) and self._empty() else value
 
     def _empty(self) -> bool:
         return bool(self.native.state_dict().get("count", 1) == 0)
 
+    @each_time
     def reset_state(self) -> None:
         """Forget all batches."""
         self.native.reset()
@@ -155,9 +164,8 @@ class Sum(Mean):
     def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
         super().__init__(name, dtype)
 
-    def result(self) -> Any:
-        """The sum of all numbers since the last reset."""
-        return convert_to_tensor(self.native.state_dict()["total"], dtype=self.dtype)
+    def _number(self) -> float:
+        return float(self.native.state_dict()["total"])
 
 
 class Values(nn.metrics.Metric):

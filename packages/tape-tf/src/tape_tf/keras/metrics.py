@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import tape_core as tc
 import tape_nn as nn
 
-from tape_tf.conversion import convert_to_tensor, native, wrap
+from tape_tf.conversion import native, wrap
 from tape_tf.keras import losses
 from tape_tf.keras.conversion import autocast, cast, class_numbers
 from tape_tf.keras.losses import (  # what a loss gives for each example serves as a metric, too
@@ -196,9 +196,8 @@ class _Count(_Share):
     def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         return positive == self._positive, predicted == self._predicted
 
-    def result(self) -> Any:
-        """The number so far."""
-        return convert_to_tensor(self.native.state_dict()["total"], dtype=self.dtype)
+    def _number(self) -> float:
+        return float(self.native.state_dict()["total"])
 
 
 class TruePositives(_Count):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tape_nn as nn
+from tape_core.compiled.function import Methods
 from tape_nn.fitting.data import with_class_weights
 
 from tape_tf.conversion import wrap
@@ -21,7 +22,10 @@ from tape_tf.keras.metrics import Mean, Metric
 from tape_tf.keras.progress import Progress
 from tape_tf.keras.saving import Weights
 from tape_tf.keras.structures import mapped, tensors
+from tape_tf.ops.function import Function
 from tape_tf.tape import GradientTape
+
+_STEPS = "_step_functions"  # the attribute in which a model has them
 
 
 class Trainer:
@@ -30,6 +34,7 @@ class Trainer:
     optimizer: Any = None
     compiled: bool = False
     stop_training: bool = False
+    run_eagerly: bool = False
     loss: Any = None
     output_names: list[str] | None = None
     _compiled_loss: CompiledLoss | None = None
@@ -56,7 +61,9 @@ class Trainer:
             loss_weights: factors for the outputs' losses.
             metrics: a list of metrics, functions or names, "accuracy" among them; with several outputs a list or dict.
             weighted_metrics: the same, of which the weights of examples count.
-            run_eagerly, steps_per_execution, jit_compile, auto_scale_loss: no effect.
+            run_eagerly: have `fit`, `evaluate` and `predict` run each step as it is written. By default a step is a
+                `tf.function`.
+            steps_per_execution, jit_compile, auto_scale_loss: no effect.
 
         Raises:
             ValueError: nothing has such a name; or metrics are no list or dict.
@@ -79,6 +86,8 @@ class Trainer:
         self._compiled_loss, self._compiled_metrics = compiled_loss, compiled_metrics
         self._compiled_mean = Mean(name="loss")
         self.stop_training = False
+        self.run_eagerly = bool(run_eagerly)
+        vars(self).pop(_STEPS, None)
         self.compiled = True
 
     # -- loss and metrics
@@ -187,6 +196,14 @@ class Trainer:
     def predict_step(self, data: Any) -> Any:
         """What `predict` does with a batch."""
         return self(unpack_x_y_sample_weight(data)[0], training=False)  # type: ignore[operator]
+
+    def _step(self, name: str, batch: Any) -> Any:
+        """A step with a batch, as a `tf.function` unless told otherwise."""
+        step = getattr(self, name)
+        if not self.run_eagerly:
+            written = getattr(step, "__func__", step)
+            step = Methods.find(self, (name, written), lambda: Function(getattr(self, name)), _STEPS)
+        return step(_given(batch))
 
     # -- loops
 
@@ -305,7 +322,7 @@ class Trainer:
         logs: dict[str, float] = {}
         for k, batch in enumerate(data.once()):
             callbacks.call("on_test_batch_begin", k, {})
-            logs = as_numbers(self.test_step(_given(batch)))
+            logs = as_numbers(self._step("test_step", batch))
             callbacks.call("on_test_batch_end", k, logs)
         if not logs:
             raise ValueError("evaluate: the data have no batches, or test_step gave no numbers")
@@ -329,7 +346,7 @@ class Trainer:
         parts = []
         for k, batch in enumerate(data.once()):
             called.call("on_predict_batch_begin", k, {})
-            parts.append(mapped(np.asarray, self.predict_step(_given(batch))))
+            parts.append(mapped(np.asarray, self._step("predict_step", batch)))
             called.call("on_predict_batch_end", k, {})
         if not parts:
             raise ValueError("predict: the data have no batches")
@@ -344,17 +361,17 @@ class Trainer:
         batch = batches_of(x, y, sample_weight, None, None).whole()
         if class_weight is not None:
             batch = with_class_weights(batch, class_weight)
-        return self._returned(as_numbers(self.train_step(_given(batch))), return_dict)
+        return self._returned(as_numbers(self._step("train_step", batch)), return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Loss and metrics of one batch, and those before it, as :meth:`evaluate` returns them."""
         self._check_compiled("test_on_batch")
         batch = batches_of(x, y, sample_weight, None, None).whole()
-        return self._returned(as_numbers(self.test_step(_given(batch))), return_dict)
+        return self._returned(as_numbers(self._step("test_step", batch)), return_dict)
 
     def predict_on_batch(self, x: Any) -> Any:
         """What the model makes of one batch, as arrays of NumPy."""
-        return mapped(np.asarray, self.predict_step(_given(batches_of(x, None, None, None, None).whole())))
+        return mapped(np.asarray, self._step("predict_step", batches_of(x, None, None, None, None).whole()))
 
     def _returned(self, logs: dict[str, float], return_dict: bool) -> Any:
         """What `evaluate` returns: the loss and the metrics in the order of :attr:`metrics`."""
@@ -386,7 +403,7 @@ class _Run:
 
     def train(self, run: Any, batch: Any) -> dict[str, Any]:
         """One step. Its numbers go to the callbacks of Keras."""
-        self.logs = as_numbers(self.model.train_step(_given(batch)))
+        self.logs = as_numbers(self.model._step("train_step", batch))
         return {}
 
     def on_train_begin(self, run: Any) -> None:

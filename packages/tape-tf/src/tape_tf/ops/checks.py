@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
+from tape_core.compiled.state import each_time
 
 from tape_tf import dtypes
 from tape_tf.conversion import matched, native, static, wrap
@@ -30,8 +31,12 @@ _SIGNS: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 
-def _fail(message: Any, text: str) -> None:
-    raise InvalidArgumentError(None, None, f"{message}\n{text}" if message else text)
+@each_time
+def _require(holds: Any, message: Any, text: Callable[..., str], *values: Any) -> None:
+    """Raise an InvalidArgumentError, of a text with these values, unless something holds everywhere; in each call."""
+    if not bool(tc.all(holds)):
+        shown = text(*map(wrap, values))
+        raise InvalidArgumentError(None, None, f"{message}\n{shown}" if message else shown)
 
 
 def _publish_pair(short: str, function: Callable[..., Any], symbol: str) -> None:
@@ -40,8 +45,7 @@ def _publish_pair(short: str, function: Callable[..., Any], symbol: str) -> None
     @exported(f"debugging.assert_{short}{also}")
     def check(x: Any, y: Any, message: Any = None, summarize: Any = None, name: Any = None) -> None:
         a, b = matched([x, y], f"Assert{short.capitalize()}")
-        if not bool(tc.all(function(a, b))):
-            _fail(message, f"Condition x {symbol} y did not hold.\nx: {wrap(a):}\ny: {wrap(b):}")
+        _require(function(a, b), message, lambda a, b: f"Condition x {symbol} y did not hold.\nx: {a:}\ny: {b:}", a, b)
 
     check.__name__ = check.__qualname__ = f"assert_{short}"
     check.__doc__ = f"Raise an InvalidArgumentError unless `x {symbol} y` everywhere."
@@ -51,8 +55,9 @@ def _publish_sign(short: str, function: Callable[..., Any], text: str) -> None:
     @exported(f"debugging.assert_{short}")
     def check(x: Any, message: Any = None, summarize: Any = None, name: Any = None) -> None:
         value = native(x)
-        if not bool(tc.all(function(value, 0))):
-            _fail(message, f"Condition x {text} did not hold element-wise:\nx: {wrap(value):}")
+        _require(
+            function(value, 0), message, lambda x: f"Condition x {text} did not hold element-wise:\nx: {x:}", value
+        )
 
     check.__name__ = check.__qualname__ = f"assert_{short}"
     check.__doc__ = f"Raise an InvalidArgumentError unless `x {text}` everywhere."
@@ -73,19 +78,25 @@ def assert_near(
     eps = 10 * tc.finfo(a.dtype).eps
     relative = eps if rtol is None else float(native(rtol))
     absolute = eps if atol is None else float(native(atol))
-    if not bool(tc.all(tc.abs(a - b) <= absolute + relative * tc.abs(b))):
-        _fail(
-            message,
-            f"x and y not equal to tolerance rtol = {relative}, atol = {absolute}\nx: {wrap(a):}\ny: {wrap(b):}",
-        )
+    _require(
+        tc.abs(a - b) <= absolute + relative * tc.abs(b),
+        message,
+        lambda a, b: f"x and y not equal to tolerance rtol = {relative}, atol = {absolute}\nx: {a:}\ny: {b:}",
+        a,
+        b,
+    )
 
 
 @exported("debugging.Assert Assert")
 def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:
     """Raise an InvalidArgumentError that shows `data` unless `condition` is true."""
-    if not bool(tc.all(native(condition))):
-        shown = " ".join(format(part) for part in (data if isinstance(data, list | tuple) else [data]))
-        _fail(None, f"Expected 'tf.Tensor(False, shape=(), dtype=bool)' to be true. Summarized data: {shown}")
+
+    def text(*parts: Any) -> str:
+        shown = " ".join(map(format, parts))
+        return f"Expected 'tf.Tensor(False, shape=(), dtype=bool)' to be true. Summarized data: {shown}"
+
+    parts = data if isinstance(data, list | tuple) else [data]
+    _require(native(condition), None, text, *[native(part) if isinstance(part, Value) else part for part in parts])
 
 
 @exported("debugging.check_numerics")
@@ -96,10 +107,15 @@ def check_numerics(tensor: Any, message: Any, name: Any = None) -> Any:
         InvalidArgumentError: it has.
     """
     value = native(tensor)
+    _require_numbers(value, message)
+    return wrap(value)
+
+
+@each_time
+def _require_numbers(value: Any, message: Any) -> None:
     found = [what for what, test in (("NaN", tc.isnan), ("Inf", tc.isinf)) if bool(tc.any(test(value)))]
     if found:
         raise InvalidArgumentError(None, None, f"{message} : Tensor had {' and '.join(found)} values")
-    return wrap(value)
 
 
 @exported("debugging.assert_all_finite")

@@ -4,137 +4,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from functools import update_wrapper
 from typing import Any
 
-import numpy as np
 import tape_core as tc
 from tape_core import pytree
+from tape_core.compiled.state import runs_as_it_is
+from tape_core.recording import ACTIVE
 
 from tape_tf import dtypes, nest
-from tape_tf.conversion import constant, convert_to_tensor, native, static, wrap
+from tape_tf.conversion import convert_to_tensor, native, static, unwrap, wrap
 from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
+from tape_tf.ops.function import returned
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Value, wrap_tensor
-from tape_tf.variable import NAME_SCOPE, Variable
+from tape_tf.tracing import NOT, as_instruction, is_assigned, is_traced, runs_now
+from tape_tf.variable import NAME_SCOPE
+
+_LONG = 32  # rounds: in a function that is traced, shorter loops are laid out
 
 
-class Function:
-    """What `tf.function` makes of a Python function: it runs it, as it is written.
-
-    Attributes:
-        python_function: the function.
-        input_signature: the TensorSpecs that its arguments must fit.
-    """
-
-    def __init__(self, python_function: Callable[..., Any], input_signature: Any = None):
-        self.python_function = python_function
-        self.input_signature = None if input_signature is None else tuple(input_signature)
-        update_wrapper(self, python_function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.input_signature is not None:
-            args = self._checked(args)
-        leaves, structure = pytree.flatten((args, kwargs))
-        leaves = [convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
-        args, kwargs = pytree.unflatten(structure, leaves)
-        return nest.map_structure(_returned, self.python_function(*args, **kwargs))
-
-    def _checked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments as tensors that fit the signature."""
-        specs = self.input_signature or ()
-        if len(args) != len(specs) and not hasattr(self.python_function, "__self__"):
-            raise TypeError(
-                f"{self.__name__}() takes {len(specs)} arguments, as its input_signature says; got {len(args)}"
-            )
-
-        def check(spec: TensorSpec, value: Any) -> Any:
-            tensor = value if isinstance(value, Value) else convert_to_tensor(value, dtype=spec.dtype)
-            if not spec.is_compatible_with(tensor):
-                raise TypeError(
-                    f"{self.__name__}(): a tensor of shape {tensor.shape}, dtype {tensor.dtype.name} does not fit the "
-                    f"input_signature {spec}"
-                )
-            return tensor
-
-        return tuple(
-            check(spec, arg) if isinstance(spec, TensorSpec) else nest.map_structure(check, spec, arg)
-            for spec, arg in zip(specs, args, strict=True)
-        )
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self
-        bound = Function(self.python_function.__get__(instance, owner), self.input_signature)
-        bound.__dict__.pop("__wrapped__", None)
-        return bound
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("get_concrete_function", "experimental_get_tracing_count", "pretty_printed_concrete_signatures"):
-            raise AttributeError(f"tf.function has no {name}: functions run as they are written, nothing is traced")
-        raise AttributeError(f"'Function' object has no attribute {name!r}")
-
-    def __repr__(self) -> str:
-        return f"<tf.function {getattr(self.python_function, '__qualname__', self.python_function)!r}>"
-
-
-def _returned(value: Any) -> Any:
-    """Results are tensors: numbers, arrays and Variables too."""
-    if isinstance(value, Variable):
-        return value.value()
-    if isinstance(value, bool | int | float | complex | np.ndarray | np.generic):
-        return convert_to_tensor(value)
-    return value
-
-
-@exported("function", differs="functions run as they are written; nothing is traced or compiled")
-def function(
-    func: Callable[..., Any] | None = None,
-    input_signature: Any = None,
-    autograph: bool = True,
-    jit_compile: bool | None = None,
-    reduce_retracing: bool = False,
-    experimental_implements: Any = None,
-    experimental_autograph_options: Any = None,
-    experimental_attributes: Any = None,
-    experimental_relax_shapes: Any = None,
-    experimental_compile: Any = None,
-    experimental_follow_type_hints: Any = None,
-) -> Any:
-    """Decorator: a function of tensors. Its results are tensors, and its arguments must fit `input_signature`.
-
-    >>> import tape_tf as tf
-    >>> @tf.function
-    ... def double(x):
-    ...     return 2 * x
-    >>> print(double(tf.constant(3.0)))
-    tf.Tensor(6.0, shape=(), dtype=float32)
-
-    Raises:
-        TypeError: in the call: an argument does not fit the signature.
-    """
-    if func is not None and not callable(func):
-        raise TypeError(f"tf.function: {func!r} is not callable")
-    if func is None:
-        return lambda f: Function(f, input_signature)
-    return Function(func, input_signature)
-
-
-def _boolean(pred: Any) -> bool:
-    if callable(pred):
-        raise TypeError("pred must not be a Python function; call it")
-    return bool(pred)
+def _beneath(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the façade's values as one of tape_core's."""
+    return lambda *args: unwrap(_returned_all(function(*wrap(args))))
 
 
 @exported("cond")
 def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: Any = None) -> Any:
     """`true_fn()` if `pred` is true, else `false_fn()`."""
-    return _returned_all(true_fn() if _boolean(pred) else false_fn())
+    if callable(pred):
+        raise TypeError("pred must not be a Python function; call it")
+    if isinstance(pred, Value) and is_traced(given := pred._now()):
+        found = as_instruction(lambda: tc.cond(given, _beneath(true_fn), _beneath(false_fn)))
+        if found is not NOT:
+            return wrap(found)
+    return _returned_all(true_fn() if bool(pred) else false_fn())
 
 
 def _returned_all(value: Any) -> Any:
-    return nest.map_structure(_returned, value)
+    return nest.map_structure(returned, value)
 
 
 @exported("case")
@@ -148,12 +56,22 @@ def case(
     """
     from tape_tf.errors import InvalidArgumentError
 
-    chosen = [fn for pred, fn in pred_fn_pairs if bool(pred)]
+    pairs = list(pred_fn_pairs)
+    if default is not None and not exclusive:
+        return _first_of(pairs, default)
+    chosen = [fn for pred, fn in pairs if bool(pred)]
     if exclusive and len(chosen) > 1:
         raise InvalidArgumentError(None, None, "More than one condition evaluated as True but exclusive=True.")
     if not chosen and default is None:
         raise InvalidArgumentError(None, None, "None of the conditions evaluated as True, and there is no default")
     return _returned_all(chosen[0]() if chosen else default())
+
+
+def _first_of(pairs: list[Any], default: Callable[[], Any]) -> Any:
+    if not pairs:
+        return _returned_all(default())
+    (pred, fn), *rest = pairs
+    return cond(pred, fn, lambda: _first_of(rest, default))
 
 
 @exported("switch_case")
@@ -162,6 +80,8 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: A
     pairs = branch_fns.items() if isinstance(branch_fns, dict) else enumerate(branch_fns)
     table = {k: fn[1] if isinstance(fn, tuple) else fn for k, fn in pairs}
     fallback = default if default is not None else table[max(table)]
+    if isinstance(branch_index, Value) and is_traced(branch_index.native):
+        return _first_of([(branch_index == k, fn) for k, fn in table.items()], fallback)
     return _returned_all(table.get(static(branch_index), fallback)())
 
 
@@ -180,15 +100,38 @@ def while_loop(
     """`body(*loop_vars)` gives the next ones, as long as `cond(*loop_vars)` is true."""
     most = static(maximum_iterations)
     values = nest.map_structure(_tensor, loop_vars)
-    steps = 0
-    while (most is None or steps < most) and bool(cond(*values)):
+
+    def next_ones(values: Any) -> Any:
         found = body(*values)
         packed = found if isinstance(found, list | tuple) else (found,)
         if len(packed) != len(values):
             raise ValueError(f"body must return {len(values)} values, as many as loop_vars; it returned {len(packed)}")
-        values = nest.pack_sequence_as(loop_vars, [_tensor(leaf) for leaf in nest.flatten(list(packed))])
+        return nest.pack_sequence_as(loop_vars, [_tensor(leaf) for leaf in nest.flatten(list(packed))])
+
+    def goes_on(carry: Any) -> Any:
+        found = native(cond(*wrap(carry[1])))
+        return found if most is None else tc.logical_and(carry[0] < most, found)
+
+    if all(isinstance(leaf, Value) for leaf in nest.flatten(values)):
+        found = as_instruction(
+            lambda: tc.while_loop(goes_on, lambda c: (c[0] + 1, unwrap(next_ones(wrap(c[1])))), (0, unwrap(values)))
+        )
+        if found is not NOT:
+            return wrap(found[1])
+    steps = 0
+    while (most is None or steps < most) and bool(cond(*values)):
+        values = next_ones(values)
         steps += 1
     return values
+
+
+def _long(elems: Any) -> Any:
+    """Elements as arrays of tape_core, where a loop over them is to be an instruction; else None."""
+    leaves, structure = pytree.flatten(elems)
+    given = [native(leaf) for leaf in leaves if not isinstance(leaf, TensorArray | IndexedSlices)]
+    if len(given) != len(leaves) or not any(map(is_traced, given)) or any(x.ndim == 0 for x in given):
+        return None
+    return pytree.unflatten(structure, given) if given[0].shape[0] > _LONG else None
 
 
 def _tensor(value: Any) -> Any:
@@ -234,11 +177,17 @@ def map_fn(
     Raises:
         TypeError: a result has another dtype.
     """
-    results = [fn(part) for part in _parts(elems)]
     expected = dtype if fn_output_signature is None else fn_output_signature
-    if expected is not None:
-        results = [nest.map_structure(_as_expected, expected, result) for result in results]
-    return _stacked(results)
+
+    def one(part: Any) -> Any:
+        result = fn(part)
+        return result if expected is None else nest.map_structure(_as_expected, expected, result)
+
+    if (long := _long(elems)) is not None:
+        found = as_instruction(lambda: tc.map(_beneath(one), long))
+        if found is not NOT:
+            return wrap(found)
+    return _stacked([one(part) for part in _parts(elems)])
 
 
 def _as_expected(spec: Any, value: Any) -> Any:
@@ -262,20 +211,33 @@ def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop:
 @exported("foldl")
 def foldl(fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, name: Any = None, **options: Any) -> Any:
     """`fn(result so far, part)` over the parts of `elems`, from the first."""
-    return _folded(fn, list(_parts(elems)), initializer)
+    return _folded(fn, elems, initializer)[0]
 
 
 @exported("foldr")
 def foldr(fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, name: Any = None, **options: Any) -> Any:
     """`fn(result so far, part)` over the parts of `elems`, from the last."""
-    return _folded(fn, list(_parts(elems))[::-1], initializer)
+    return _folded(fn, elems, initializer, reverse=True)[0]
 
 
-def _folded(fn: Callable[[Any, Any], Any], parts: list[Any], initializer: Any) -> Any:
-    total = parts.pop(0) if initializer is None else nest.map_structure(_tensor, initializer)
-    for part in parts:
-        total = fn(total, part)
-    return total
+def _folded(fn: Callable[[Any, Any], Any], elems: Any, initializer: Any, reverse: bool = False) -> tuple[Any, Any]:
+    """What comes out in the end, and after each part."""
+    total = None if initializer is None else nest.map_structure(_tensor, initializer)
+    if total is not None and (long := _long(elems)) is not None:
+
+        def step(carry: Any, part: Any) -> Any:
+            new = _beneath(fn)(carry, part)
+            return new, new
+
+        found = as_instruction(lambda: tc.scan(step, unwrap(total), long, reverse=reverse))
+        if found is not NOT:
+            return wrap(found[0]), wrap(found[1])
+    parts = list(_parts(elems))
+    totals = []
+    for part in reversed(parts) if reverse else parts:
+        total = part if total is None else fn(total, part)
+        totals.append(total)
+    return total, totals[::-1] if reverse else totals
 
 
 @exported("scan")
@@ -291,52 +253,43 @@ def scan(
     name: Any = None,
 ) -> Any:
     """The results of :func:`foldl` after each part, stacked."""
-    parts = list(_parts(elems))
-    if reverse:
-        parts.reverse()
-    totals = []
-    total = None if initializer is None else nest.map_structure(_tensor, initializer)
-    for part in parts:
-        total = part if total is None else fn(total, part)
-        totals.append(total)
-    return _stacked(totals[::-1] if reverse else totals)
+    _, totals = _folded(fn, elems, initializer, reverse)
+    return _stacked(totals) if isinstance(totals, list) else totals
 
 
 @exported("py_function")
 def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None) -> Any:
     """`func(*inp)` of tensors, its results in the dtypes `Tout`; gradients pass."""
-    return _in_dtypes(func(*[_tensor(x) for x in inp]), Tout)
+    if ACTIVE.get() or is_assigned():
+        runs_now("what py_function computes with, and its derivative,")
+        return wrap(_called(func, list(inp), Tout))
+    return wrap(_called_each_time(func, [native(x) for x in inp], Tout))
 
 
 @exported("numpy_function")
 def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: Any = None) -> Any:
     """`func(*inp)` of NumPy arrays, its results in the dtypes `Tout`; no gradient passes."""
-    return _in_dtypes(func(*[native(x).numpy()[()] for x in inp]), Tout)
+    if is_assigned():
+        runs_now("what numpy_function computes with")
+    return wrap(_called_each_time(lambda *inp: func(*[x.numpy() for x in inp]), [native(x) for x in inp], Tout))
 
 
-def _in_dtypes(found: Any, Tout: Any) -> Any:
+def _called(func: Callable[..., Any], inp: list[Any], Tout: Any) -> Any:
+    """What a function of the façade's tensors gives, as tensors of tape_core."""
+    found = func(*[_tensor(x) for x in inp])
     if Tout is None or (isinstance(Tout, list | tuple) and not Tout):
         return None
     if isinstance(Tout, list | tuple):
         results = found if isinstance(found, list | tuple) else [found]
-        return [wrap_tensor(native(value, dtype)) for value, dtype in zip(results, Tout, strict=True)]
+        return [native(value, dtype) for value, dtype in zip(results, Tout, strict=True)]
     spec = Tout.dtype if isinstance(Tout, TensorSpec) else Tout
-    return wrap_tensor(native(found, spec))
+    return native(found, spec)
+
+
+_called_each_time = runs_as_it_is(_called)
 
 
 # -- the rest
-
-
-@exported("executing_eagerly")
-def executing_eagerly() -> bool:
-    """True: code runs as it is written."""
-    return True
-
-
-@exported("inside_function")
-def inside_function() -> bool:
-    """False: nothing is traced."""
-    return False
 
 
 @exported("is_symbolic_tensor")
@@ -354,7 +307,12 @@ def get_current_name_scope() -> str:
 @exported("timestamp")
 def timestamp(name: Any = None) -> Any:
     """Seconds since the epoch, a float64 tensor."""
-    return constant(time.time(), dtype=dtypes.float64)
+    return wrap(_now())
+
+
+@runs_as_it_is
+def _now() -> tc.Tensor:
+    return native(time.time(), dtypes.float64)
 
 
 @exported("tuple")

@@ -47,20 +47,6 @@ def set_memory_growth(device: Any, enable: bool) -> None:
     """Nothing: the array library allocates memory as it needs it."""
 
 
-@exported(
-    "config.run_functions_eagerly config.experimental_run_functions_eagerly",
-    differs="does nothing: functions run as they are written",
-)
-def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Nothing: functions run as they are written."""
-
-
-@exported("config.functions_run_eagerly config.experimental_functions_run_eagerly")
-def functions_run_eagerly() -> bool:
-    """True: functions run as they are written."""
-    return True
-
-
 @exported("device", differs="a device that is not there is an error; TensorFlow takes the CPU instead")
 @contextmanager
 def device(device_name: Any) -> Iterator[None]:

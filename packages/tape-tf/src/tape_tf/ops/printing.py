@@ -6,7 +6,10 @@ import sys
 from typing import Any
 
 import numpy as np
+from tape_core.compiled.state import each_time
 
+from tape_tf import nest
+from tape_tf.conversion import native, wrap
 from tape_tf.names import exported
 from tape_tf.tensor import Value
 
@@ -21,17 +24,27 @@ def print_(*inputs: Any, **kwargs: Any) -> None:
         summarize: how many elements; -1 for all. Default 3.
         sep, end: as those of Python's `print`.
     """
-    stream, summarize = kwargs.pop("output_stream", sys.stderr), kwargs.pop("summarize", 3)
+    stream, summarize = kwargs.pop("output_stream", None), kwargs.pop("summarize", 3)
     sep, end = kwargs.pop("sep", " "), kwargs.pop("end", "\n")
     kwargs.pop("name", None)
     if kwargs:
         raise ValueError(f"Unrecognized keyword arguments for tf.print: {sorted(kwargs)}")
-    text = sep.join([_shown(value, summarize) for value in inputs]) + end
+    _print([_beneath(value) for value in inputs], (stream, summarize, sep, end))
+
+
+def _beneath(value: Any) -> Any:
+    return nest.map_structure(lambda leaf: native(leaf) if isinstance(leaf, Value) else leaf, value)
+
+
+@each_time
+def _print(values: Any, options: tuple[Any, int, str, str]) -> None:
+    stream, summarize, sep, end = options
+    text = sep.join([_shown(value, summarize) for value in wrap(values)]) + end
     if isinstance(stream, str):
         with open(stream.removeprefix("file://"), "a") as file:
             file.write(text)
     else:
-        stream.write(text)
+        (stream or sys.stderr).write(text)
 
 
 def _shown(value: Any, summarize: int) -> str:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tape_core as tc
+from tape_core.compiled.trace import outside
 from tape_core.random import Generator as NativeGenerator
 from tape_core.random import global_rng
 
@@ -36,7 +37,8 @@ def generator(seed: Any) -> NativeGenerator:
         return global_rng()
     seed = static(seed)
     if seed not in _by_seed:
-        _by_seed[seed] = tc.default_rng(_mixed(_global_seed or 0, seed))
+        with outside():  # it goes on from call to call of what is compiled, too
+            _by_seed[seed] = tc.default_rng(_mixed(_global_seed or 0, seed))
     return _by_seed[seed]
 
 

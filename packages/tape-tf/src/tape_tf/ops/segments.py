@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
+from tape_core.compiled.state import each_time
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, static, wrap
@@ -31,10 +32,15 @@ def _filled(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: Any) ->
     return tc.where(shaped, tc.full_like(found, value), found)
 
 
-def _ids(segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
-    """The numbers of segments, with one more for the rows of negative ids, which are dropped."""
+@each_time
+def _check_ids(segment_ids: tc.Tensor, num_segments: int) -> None:
     if segment_ids.size and (largest := int(tc.max(segment_ids))) >= num_segments:
         raise ValueError(f"segment_ids = {largest} is out of range [0, {num_segments})")
+
+
+def _ids(segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
+    """The numbers of segments, with one more for the rows of negative ids, which are dropped."""
+    _check_ids(segment_ids, num_segments)
     return tc.where(segment_ids < 0, tc.full_like(segment_ids, num_segments), segment_ids)
 
 

@@ -1,4 +1,4 @@
-"""Transformations of a program, each of which changes no bit of a result.
+"""Transformations of a program, which change no bit of a result, but for `reassociate`, which must be asked for.
 
 A pass is a function from :class:`~tape_core.compiled.program.Program` to another one. `ORDER` has those that run.
 """
@@ -13,8 +13,10 @@ from tape_core.compiled.passes.constants import constants
 from tape_core.compiled.passes.dead_code import dead_code
 from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
+from tape_core.compiled.passes.reassociate import reassociate
 from tape_core.compiled.passes.reuse import reuse
 from tape_core.compiled.passes.same_calls import same_calls
+from tape_core.compiled.passes.views import views
 from tape_core.compiled.program import Program
 
 Pass = Callable[[Program], Program]
@@ -22,6 +24,8 @@ Pass = Callable[[Program], Program]
 ORDER: dict[str, Pass] = {
     "constants": constants,
     "algebra": algebra,
+    "views": views,
+    "reassociate": reassociate,
     "expansion": expansion,
     "same_calls": same_calls,
     "dead_code": dead_code,
@@ -31,9 +35,12 @@ ORDER: dict[str, Pass] = {
 }
 """By name, in the order in which they run."""
 
+ON_REQUEST = frozenset({"reassociate"})
+"""Those that run only where they are asked for."""
+
 
 def run(program: Program, options: dict[str, bool]) -> tuple[Program, dict[str, int]]:
-    """The program after all passes but those that `options` turn off, and how many instructions each left.
+    """The program after the passes that `options` do not turn off, or ask for, and how many instructions each left.
 
     Raises:
         ValueError: an option names no pass.
@@ -42,7 +49,7 @@ def run(program: Program, options: dict[str, bool]) -> tuple[Program, dict[str, 
         raise ValueError(f"function: there is no pass {unknown[0]!r}; they are {', '.join(ORDER)}")
     left: dict[str, int] = {}
     for name, transform in ORDER.items():
-        if options.get(name, True):
+        if options.get(name, name not in ON_REQUEST):
             program = transform(program)
             left[name] = len(program.instructions)
     return program, left

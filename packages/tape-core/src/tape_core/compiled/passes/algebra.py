@@ -53,7 +53,7 @@ def _same_as(instruction: Instruction, program: Program, made: dict[int, Instruc
             return a.id
         if name in _SAME_SHAPE and type(a) is Ref and program.specs[a.id].shape == b:
             return a.id
-    if len(args) == 1 and type(args[0]) is Ref and (name == "negative" or name == "mT"):
+    if len(args) == 1 and type(args[0]) is Ref and name == "negative":
         inner = made.get(args[0].id)
         if inner is not None and inner.name == name and inner.fn == fn and type(inner.args[0]) is Ref:
             return inner.args[0].id

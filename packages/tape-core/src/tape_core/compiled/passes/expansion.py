@@ -14,6 +14,7 @@ class Steps:
     Attributes:
         instruction: the one.
         made: the calls so far.
+        makers: what gives each value that is given to it.
         specs, constants: those of the program; they grow with the calls.
     """
 
@@ -21,6 +22,7 @@ class Steps:
         self.specs: dict[int, Spec] = dict(program.specs)
         self.constants: dict[int, Any] = dict(program.constants)
         self.made: list[Instruction] = []
+        self.makers: dict[int, Instruction] = {}
         self.instruction: Instruction
         self._known: dict[Any, Ref] = {}
         self._next = max(self.specs, default=-1) + 1
@@ -63,6 +65,8 @@ def expansion(program: Program) -> Program:
     steps = Steps(program)
     kept: list[Instruction] = []
     for instruction in program.instructions:
+        if type(instruction.out) is int:
+            steps.makers[instruction.out] = instruction
         expand = None if instruction.effect or type(instruction.out) is not int else compiler.expansion(instruction.fn)
         if expand is not None:
             steps.instruction, steps.made = instruction, []

@@ -2,43 +2,79 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
-LARGE = 1 << 16  # elements: smaller arrays stay in the cache by themselves
+LARGE = 1 << 14  # elements: smaller arrays stay in the cache by themselves
 FEW = 2  # a run of fewer calls is no run
+ENOUGH = 1 << 18  # elements of all results together: for fewer, blocks cost more than they save
 
 
 class Group:
-    """A run of elementwise calls of one shape, perhaps with sums of all elements of some of their results.
+    """A run of elementwise calls of one shape, with reductions of their results.
 
     Attributes:
-        shape: of every result but the sums.
-        instructions: the calls, in order.
+        shape: of every result but the sums and lines.
+        instructions: the calls, in order; roles: what the backend's compiler says that each result is.
         inputs: the numbers of what they need from outside; outputs: of what is needed of them outside.
+        made: the results; among them sums of all elements, lines, which have one element for each line along the last
+            axis, and what is spread, numbers and smaller arrays that are broadcast.
+        reduced: the inputs of which lines are made.
+        seen: the shapes of smaller inputs, with as many axes at the end as the group's shape.
         specs, constants: those of the program.
     """
 
     def __init__(self, shape: tuple[int, ...], program: Program) -> None:
         self.shape = shape
         self.instructions: list[Instruction] = []
+        self.roles: dict[int, str] = {}
         self.made: set[int] = set()
         self.sums: set[int] = set()
+        self.lines: set[int] = set()
+        self.spread: set[int] = set()
         self.inputs: list[int] = []
         self.outputs: list[int] = []
+        self.reduced: set[int] = set()
+        self.seen: dict[int, tuple[int, ...]] = {}
         self.specs: dict[int, Spec] = program.specs
         self.constants = program.constants
 
-    def add(self, instruction: Instruction, *, is_sum: bool) -> None:
+    def takes(self, role: str) -> bool:
+        """Whether a call in this role can join: blocks are pieces of the whole line for sums, lines for the others."""
+        if role == "sum":
+            return not self.lines and not self.seen
+        return not self.sums or role in ("each", "number")
+
+    def sees(self, k: int, shape: tuple[int, ...]) -> bool:
+        """Whether a smaller value can be broadcast as an array of this shape."""
+        if k in self.made:
+            return k in self.lines and shape == (*self.shape[:-1], 1)
+        return self.seen.get(k, shape) == shape
+
+    def add(self, instruction: Instruction, role: str) -> None:
         """One more call."""
+        out = instruction.out
+        tail = (1,) * (role == "short" and len(self.specs[out].shape) < len(self.shape))
         for k in instruction.inputs:
-            if k not in self.made and k not in self.inputs:
-                self.inputs.append(k)
+            if k not in self.made:
+                shape = self.specs[k].shape
+                if shape not in ((), self.shape):
+                    self.seen[k] = shape + tail
+                if k not in self.inputs:
+                    self.inputs.append(k)
         self.instructions.append(instruction)
-        self.made.update(instruction.outputs)
-        if is_sum:
-            self.sums.update(instruction.outputs)
+        self.made.add(out)
+        self.roles[out] = role
+        if role == "sum":
+            self.sums.add(out)
+        elif role in ("line", "short", "view"):
+            self.lines.add(out)
+            if role == "line":
+                self.reduced.update({*instruction.inputs} - self.made)
+        elif role in ("number", "spread"):
+            self.spread.add(out)
 
 
 def fusion(program: Program) -> Program:
@@ -63,7 +99,9 @@ def fusion(program: Program) -> Program:
             for k in instruction.outputs
             if k in results or any(id(user) not in inside for user in uses.get(k, ()))
         ]
-        fused = compiler.fused(group) if len(group.instructions) >= FEW and group.outputs else None
+        calls = len(group.instructions)
+        pays = calls >= FEW and calls * math.prod(group.shape) >= ENOUGH
+        fused = compiler.fused(group) if pays and group.outputs else None
         if fused is None:
             kept.extend(group.instructions)
             return
@@ -72,36 +110,41 @@ def fusion(program: Program) -> Program:
         kept.append(Instruction("fused", fused, args, {}, tuple(group.outputs), first.place))
 
     for instruction in program.instructions:
-        needed = set(instruction.inputs)
-        shape, is_sum = _shape(instruction, program, compiler)
+        needed = instruction.inputs
+        own, role = _place(instruction, open_groups, program, compiler)
         for group in list(open_groups.values()):
-            own = shape == group.shape and not (needed & group.sums) and (not is_sum or needed <= group.made)
-            if needed & group.made and not own:
+            if group is not own and not group.made.isdisjoint(needed):
                 close(group)
-        if shape is None or (is_sum and shape not in open_groups):
+        if role is None:
             kept.append(instruction)
             continue
-        if shape not in open_groups:
-            open_groups[shape] = Group(shape, program)
-        open_groups[shape].add(instruction, is_sum=is_sum)
+        if own is None:
+            shape = program.specs[instruction.inputs[0] if role == "line" else instruction.out].shape
+            if shape in open_groups:
+                close(open_groups[shape])
+            own = open_groups[shape] = Group(shape, program)
+        own.add(instruction, role)
     for group in list(open_groups.values()):
         close(group)
     return program.replaced(kept)
 
 
+def _place(
+    instruction: Instruction, groups: dict[tuple[int, ...], Group], program: Program, compiler: Any
+) -> tuple[Group | None, str | None]:
+    """The group that an instruction joins, and what it is there; a new group where there is none."""
+    if instruction.effect or type(instruction.out) is not int:
+        return None, None
+    needed, specs = instruction.inputs, program.specs
+    for group in groups.values():
+        if group.sums.isdisjoint(needed):
+            role = compiler.role(instruction, specs, group)
+            if role is not None and group.takes(role):
+                return group, role
+    if max([specs[k].size for k in (instruction.out, *needed)]) < LARGE:
+        return None, None
+    return None, compiler.role(instruction, specs, None)
+
+
 def _is_large(instruction: Instruction, program: Program) -> bool:
     return type(instruction.out) is int and program.specs[instruction.out].size >= LARGE
-
-
-def _shape(instruction: Instruction, program: Program, compiler: Any) -> tuple[tuple[int, ...] | None, bool]:
-    """The shape of the group that an instruction may join, and whether it is a sum of one of its results."""
-    if instruction.effect or type(instruction.out) is not int:
-        return None, False
-    specs = program.specs
-    if compiler.is_sum(instruction):
-        (k,) = instruction.inputs
-        return (specs[k].shape, True) if specs[k].size >= LARGE else (None, False)
-    spec = specs[instruction.out]
-    if _is_large(instruction, program) and compiler.takes(instruction, specs):
-        return spec.shape, False
-    return None, False

@@ -10,7 +10,8 @@ LARGE = 1 << 12  # elements: a smaller array is made faster than the call of a f
 def reuse(program: Program) -> Program:
     """The program with `out=` where an operand dies, has the result's shape and dtype, and shares its memory with none.
 
-    It is the last pass: from here on a value may be overwritten.
+    A run of elementwise calls may write its results over the inputs that die with it. It is the last pass: from here on
+    a value may be overwritten.
     """
     compiler = None if program.backend is None else program.backend.compiler
     if compiler is None or program.largest < LARGE:
@@ -21,9 +22,10 @@ def reuse(program: Program) -> Program:
     for at, instruction in enumerate(program.instructions):
         for k in instruction.inputs:
             last[k] = at
-        if not compiler.gives_new(instruction, specs):
+        if not hasattr(instruction.fn, "over") and not compiler.gives_new(instruction, specs):
             shared.update(instruction.inputs)  # the result may be a view
     own: set[int] = set()  # values in memory of their own, row by row
+    fused: set[int] = set()  # those of runs, as a rule row by row
     kept: list[Instruction] = []
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
@@ -39,5 +41,10 @@ def reuse(program: Program) -> Program:
                 instruction = Instruction(
                     instruction.name, fn, tuple(args), {"out": Ref(dying[0])}, out, instruction.place
                 )
+        elif hasattr(instruction.fn, "over"):
+            free = [k for k in {*instruction.inputs} & (own | fused) if last[k] == at and k not in shared]
+            fused.update(instruction.fn.own)
+            fn = instruction.fn.over(sorted(free)) if free else instruction.fn
+            instruction = Instruction(instruction.name, fn, instruction.args, {}, out, instruction.place)
         kept.append(instruction)
     return program.replaced(kept)

@@ -19,12 +19,15 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
+from tape_core.compiled.state import runs_as_it_is
+from tape_core.compiled.trace import outside
 
-from tape_tf.conversion import convert_to_tensor, unwrap, wrap
+from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name, by_name
 from tape_tf.keras.optimizers import schedules
 from tape_tf.names import absent
+from tape_tf.tracing import decided_by_value, is_assigned, runs_now
 from tape_tf.variable import Variable
 
 __all__ = [
@@ -129,10 +132,11 @@ class Optimizer:
 
         It can be set to a number, or to a schedule where there was one.
         """
-        return self._rate if self._schedule is None else convert_to_tensor(self.native.learning_rate, dtype=floatx())
+        return self._rate if self._schedule is None else wrap(_number(self.native, "learning_rate", floatx()))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
+        decided_by_value("a learning rate that is set")
         schedule = value if callable(value) and not hasattr(value, "native") else None
         if isinstance(value, schedules.LearningRateSchedule):
             schedule = value
@@ -156,10 +160,11 @@ class Optimizer:
     @property
     def iterations(self) -> Any:
         """How many updates were applied: an int64 tensor."""
-        return convert_to_tensor(self.native.iterations, dtype="int64")
+        return wrap(_number(self.native, "iterations", "int64"))
 
     @iterations.setter
     def iterations(self, value: Any) -> None:
+        decided_by_value("a number of updates that is set")
         self.native.iterations = int(value)
 
     @property
@@ -181,10 +186,11 @@ class Optimizer:
         for variable in self._known:
             if not isinstance(variable, Variable):
                 raise TypeError(f"{type(self).__name__}.build takes tf.Variables; got {type(variable).__name__!r}")
-        self.native.build([variable.native for variable in self._known])
-        if self.use_ema:
-            named = {str(k): variable.native for k, variable in enumerate(self._known)}
-            self._average = nn.ExponentialMovingAverage(named, self.ema_momentum)
+        with outside():  # what is remembered is there before any call of what is compiled
+            self.native.build([variable.native for variable in self._known])
+            if self.use_ema:
+                named = {str(k): variable.native for k, variable in enumerate(self._known)}
+                self._average = nn.ExponentialMovingAverage(named, self.ema_momentum)
         self.built = True
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Any:
@@ -242,6 +248,8 @@ class Optimizer:
                     "originally built with. When working with a new set of variables, you should recreate a new "
                     "optimizer instance."
                 )
+        if self._schedule is None and is_assigned(self._rate.native):
+            runs_now("a learning rate that is assigned")
         natives = [unwrap(gradient) for gradient in gradients]
         if self.loss_scale_factor is not None:
             natives = [_divided(gradient, self.loss_scale_factor) for gradient in natives]
@@ -251,7 +259,8 @@ class Optimizer:
                 variable.assign(variable.constraint(variable))
         if self._average is not None:
             self._average.update()
-            every = self.ema_overwrite_frequency
+            if every := self.ema_overwrite_frequency:
+                decided_by_value("whether averages are due")
             if every and self.native.iterations % every == 0:
                 self.finalize_variable_values(self._known)
         return self.iterations
@@ -282,6 +291,12 @@ class Optimizer:
         rate = float(self._rate) if self._schedule is None else self._schedule
         config = {name: getattr(self.native, name) for name in (*names, *common) if name != "learning_rate"}
         return {"name": self.name, "learning_rate": rate, **config}
+
+
+@runs_as_it_is
+def _number(of: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
+    """A Python number that an optimizer has, as it is in each call of what is compiled."""
+    return native(getattr(of, name), dtype)
 
 
 def _divided(gradient: Any, factor: float) -> Any:

@@ -1,0 +1,158 @@
+"""How large arrays are cut into blocks that stay in the cache.
+
+Arrays of one shape are cut as one line, where NumPy's pairwise summation cuts: a sum of all elements, of the blocks'
+sums in the order of that, has the same bits as `np.add.reduce` of the whole. Where smaller arrays are broadcast, or
+lines are reduced, blocks are whole lines.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+_LONGEST = 1 << 17  # elements of a block
+_NARROW, _WIDE = 64, 512  # elements: lines up to this length are taken together to lines of that
+
+Tree = Any
+"""The number of a block, or the two trees that it is the sum of."""
+
+Cut = tuple[tuple[int, ...], int, int]
+"""A block: places on the axes before the one that is cut, and from where to where it takes that one."""
+
+
+class Tiling:
+    """The axes of a shape, those together along which all operands are alike; and its blocks.
+
+    Args:
+        shape: of the results.
+        smaller: the shapes that are broadcast to it.
+        in_lines: whether the last axis is reduced, and stays whole.
+
+    Attributes:
+        lengths: of the axes.
+        repeats: how many lines are taken as one where a line is short and is broadcast to them; see `repeated`.
+        axis: the one that is cut; those after it are whole.
+        cuts: the blocks.
+        tree: the order of their sums, where there is one axis.
+        longest: the number of elements of the largest block.
+    """
+
+    axis: int
+    cuts: list[Cut]
+    longest: int
+    tree: Tree = None
+
+    def __init__(self, shape: tuple[int, ...], smaller: list[tuple[int, ...]], *, in_lines: bool) -> None:
+        padded = [(1,) * (len(shape) - len(s)) + s for s in smaller]
+        self._axes: list[list[int]] = []
+        kind: Any = None
+        for axis, length in enumerate(shape):
+            alike = [s[axis] == 1 for s in padded], in_lines and axis == len(shape) - 1
+            if length == 1 and not alike[1]:
+                continue
+            if not self._axes or kind != alike:
+                self._axes.append([])
+            kind = alike
+            self._axes[-1].append(axis)
+        if in_lines and len(self._axes) == 1:
+            self._axes.insert(0, [])  # there is one line
+        self._ndim = len(shape)
+        self.lengths = self.seen(shape)
+        self._in_lines = in_lines
+        lines, n = (1, 1, *self.lengths)[-2:]
+        self.repeats = max([t for t in range(1, _WIDE // n + 1) if lines % t == 0], default=1) if n <= _NARROW else 1
+
+    def cut(self, nbytes: int) -> None:
+        """Make the blocks, of arrays of so many bytes an element together."""
+        longest = _block_length(nbytes, math.prod(self.lengths))
+        last = len(self.lengths) - 1 - self._in_lines
+        self.axis = next((k for k in range(last) if math.prod(self.lengths[k + 1 :]) <= longest), last)
+        if len(self.lengths) == 1:
+            found, self.tree = bounds(self.lengths[0], longest)
+            self.cuts = [((), i, j) for i, j in found]
+        else:
+            self.cuts = self._rows(longest)
+        self.longest = max([j - i for _, i, j in self.cuts]) * self.inner
+
+    def is_repeated(self, seen: tuple[int, ...]) -> bool:
+        """Whether an array, with these axes, is a short line for several ones that are taken as one."""
+        return self.repeats > 1 and seen[-2:] == (1, self.lengths[-1])
+
+    def repeated(self, array: Any) -> Any:
+        """Such an array with its line as often as several are taken as one: NumPy is slow on short ones."""
+        *before, _, n = array.shape
+        return np.broadcast_to(array, (*before, self.repeats, n)).reshape(*before, 1, self.repeats * n)
+
+    @property
+    def wide(self) -> str:
+        """The shape of a block with several lines as one, in terms of i and j."""
+        t, (*after, n) = self.repeats, self.lengths[self.axis + 1 :]
+        if not after:
+            return f"(j - i) // {t}, {t * n}"
+        return ", ".join(map(str, ["j - i", *after[:-1], after[-1] // t, t * n]))
+
+    @property
+    def inner(self) -> int:
+        """Elements for each place on the axis that is cut."""
+        return math.prod(self.lengths[self.axis + 1 :])
+
+    def seen(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of an array, with these axes."""
+        padded = (1,) * (self._ndim - len(shape)) + shape
+        return tuple([math.prod([padded[axis] for axis in axes]) for axes in self._axes])
+
+    def _rows(self, longest: int) -> list[Cut]:
+        length = self.lengths[self.axis]
+        unit = self.repeats if self.axis == len(self.lengths) - 2 else 1
+        step = max(1, longest // (self.inner * unit))
+        parts = -(-length // (step * unit))
+        edges = [length // unit * k // parts * unit for k in range(parts + 1)]
+        before = product(*[range(n) for n in self.lengths[: self.axis]])
+        return [(places, edges[k], edges[k + 1]) for places in before for k in range(parts)]
+
+
+def _block_length(nbytes: int, size: int) -> int:
+    """Elements of a block, for arrays of so many elements, and of so many bytes an element together.
+
+    Of five times the second-level cache, by measurement: what a call needs of it at a time are two or three of them. If
+    it can be, there are a few for each of several threads.
+    """
+    longest = min(_LONGEST, max(_LONGEST // 2, size // 4))
+    return max(1 << 12, min(longest, 5 * _l2_size() // max(1, nbytes) // 1024 * 1024))
+
+
+@lru_cache(maxsize=256)
+def bounds(size: int, longest: int) -> tuple[list[tuple[int, int]], Tree]:
+    """The blocks of an array, and in which order NumPy adds up their sums."""
+    cuts: list[tuple[int, int]] = []
+
+    def tree(start: int, n: int) -> Tree:
+        if n <= longest:
+            cuts.append((start, start + n))
+            return len(cuts) - 1
+        half = n // 2
+        half -= half % 8
+        return tree(start, half), tree(start + half, n - half)
+
+    whole = tree(0, size)
+    return cuts, whole
+
+
+def total(tree: Tree, parts: Any) -> Any:
+    """The sum of the blocks' sums."""
+    return parts[tree] if type(tree) is int else total(tree[0], parts) + total(tree[1], parts)
+
+
+@cache
+def _l2_size() -> int:
+    """Bytes of the second-level cache of one core."""
+    try:
+        with open("/sys/devices/system/cpu/cpu0/cache/index2/size", encoding="ascii") as file:
+            text = file.read().strip()
+        return int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20}[text[-1]]
+    except (OSError, ValueError, KeyError, IndexError):
+        return 1 << 20
