@@ -69,8 +69,9 @@ class Tree:
             raise TypeError(f"{what} has the structure {other.shown()}, {whose} {self.shown()}; they must be the same")
         for k, (a, b) in enumerate(zip(self.tensors, other.tensors, strict=True)):
             if a.shape != b.shape or a.dtype is not b.dtype:
+                name = self.names()[k]
                 raise TypeError(
-                    f"{what}{self.names()[k]} has shape {b.shape} and dtype {b.dtype}, {whose} shape {a.shape} and dtype "
+                    f"{what}{name} has shape {b.shape} and dtype {b.dtype}, {whose} shape {a.shape} and dtype "
                     f"{a.dtype}; they must be the same: see tape_core.astype and tape_core.broadcast_to"
                 )
 
