@@ -126,9 +126,9 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         active = ACTIVE.get()
         if active or OPEN.get() or TRACE.get() is not None:
-            if len(active) == 1 and self._how is None and not OPEN.get() and TRACE.get() is None:
+            if len(active) == 1 and self._how in (None, "none") and not OPEN.get() and TRACE.get() is None:
                 tape = active[0]
-                if type(tape) is GradientTape and type(tape._records) is list:
+                if isinstance(tape, GradientTape) and type(tape._records) is list:
                     return self._in_tapes(tape, args, kwargs)
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)
