@@ -19,6 +19,7 @@ from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor, wrap
+from tape_core.transforms.calls import unrecorded
 from tape_core.transforms.closures import Capture, Closure
 from tape_core.variable import Variable
 
@@ -133,6 +134,8 @@ def tensors_around(function: Any, arguments: Sequence[Any]) -> list[Tensor]:
         seen.add(id(value))
         if isinstance(value, Tensor):
             found.append(value)
+        elif hasattr(type(value), "__tape_tensor__"):
+            ahead.append(value.__tape_tensor__())
         elif type(value) in (list, tuple, dict):
             ahead += value.values() if type(value) is dict else value
         elif type(value) is MethodType:
@@ -187,6 +190,8 @@ class Joint:
         self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the kind
         self.used: set[Pattern] = set()
         self.derivatives: dict[Pattern, Derivative] = {}
+        with unrecorded():
+            self.around = tensors_around(owner.function.python, self.static)
         trace = JointTrace(owner.name, tape)
         try:
             with tracing(trace):
@@ -232,7 +237,7 @@ class Joint:
         self.assigned = [h.variable for h in held if h.written]
         self.trainable = [(h.variable, h.trainable, watches(tape, h.variable)) for h in held]
         self.guards, self.draws = trace.guards, trace.draws
-        self.around = [*trace.around, *tensors_around(self.owner.function.python, self.static)]
+        self.around += trace.around
         self.masked, self.complex = own._masked, own._complex
         of_variables = {id(v._slots) for v in self.variables}
         if any([slots not in of_variables for slots in closure.found]):
