@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tape_core import random
-from tape_core.backends.traced import TracingError
 from tape_core.compiled.joint import Joint, Pattern
 from tape_core.compiled.joint_call import recorded_call
 from tape_core.compiled.signature import SLICES, TENSOR, Signature
@@ -89,7 +88,7 @@ class InTapes:
         try:
             with self.function._lock:
                 joint = Joint(self, kind, python, tape, signature, watched, self._patterns.get(kind, set()))
-        except TracingError:
+        except Exception:  # noqa: BLE001 - what is wrong with the function it says itself, and a rule where it is needed
             self._as_it_is[kind] = True
             return None
         finally:

@@ -198,6 +198,8 @@ class Joint:
                 own, inputs, result = self._run(trace, tape, signature, watched)
                 arrays = self._results(trace, result, own, inputs)
                 self.inputs = bool(self.specs and inputs)
+                if not self.specs and any([kind == INPUT for kind, *_ in self.outs]):
+                    trace.refuse("gives back what it is given")
                 if self.inputs:
                     self._compile(trace, own, inputs, arrays, tape, patterns)
         finally:
