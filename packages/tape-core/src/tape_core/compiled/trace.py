@@ -342,6 +342,9 @@ class Trace:
             return False
         return True
 
+    def meets(self, tensor: Tensor) -> None:
+        """A Tensor from around the function is used, as a constant."""
+
     def drawn(self, generator: Any) -> None:
         """Random numbers are drawn."""
 
