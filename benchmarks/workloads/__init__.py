@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 
-WORKLOADS = ("scalar_chain", "small_mlp", "mnist_mlp", "wide", "rnn", "embed", "convnet", "deep_mlp")
+WORKLOADS = (
+    "scalar_chain", "small_mlp", "mnist_mlp", "wide", "rnn", "embed", "convnet", "deep_mlp", "gmm", "gmm_10k", "ba",
+    "lstm",
+)  # fmt: skip
 PEERS = (
     "numpy", "numpy_out", "tape", "tape_compiled", "tape_checkpoint", "tape_torch", "tape_torch_compiled", "autograd",
     "mygrad", "torch",
