@@ -1,7 +1,7 @@
 """ADBench's bundle adjustment: residuals of 31,843 observations and their sparse Jacobian, in blocks. Float64.
 
-An observation sees a point through a camera: rotation, center, focal length, principal point, radial distortion. Its two
-residuals depend on 11 + 3 + 1 numbers; a second kind of residual, 1 - w², on the weight alone.
+An observation sees a point through a camera: rotation, center, focal length, principal point, radial distortion. Its
+two residuals depend on 11 + 3 + 1 numbers; a second kind of residual, 1 - w², on the weight alone.
 """
 
 from __future__ import annotations
@@ -137,10 +137,9 @@ def with_autograd(data: Data) -> Step:
     return step
 
 
-def of_torch():
-    """The residuals of one observation and their Jacobian with respect to camera, point and weight."""
+def torch_function(data: Data):
     import torch
-    from torch.func import jacrev
+    from torch.func import jacrev, vmap
 
     def residuals(camera, point, weight, feature):
         r, x = camera[:3], point - camera[3:6]
@@ -156,29 +155,74 @@ def of_torch():
     def by_weight(weight):
         return 1 - weight**2, 1 - weight**2
 
-    of_residuals = torch.func.vmap(jacrev(residuals, argnums=(0, 1, 2), has_aux=True))
-    of_weight = torch.func.vmap(jacrev(by_weight, has_aux=True))
+    of_residuals = vmap(jacrev(residuals, argnums=(0, 1, 2), has_aux=True))
+    of_weight = vmap(jacrev(by_weight, has_aux=True))
 
     def function(cameras, points, weights, features, of_camera, of_point):
-        blocks, value = of_residuals(cameras[of_camera], points[of_point], weights, features)
-        by_w, other = of_weight(weights)
-        return value, [other, *blocks, by_w]
+        blocks, missed = of_residuals(cameras[of_camera], points[of_point], weights, features)
+        slopes, other = of_weight(weights)
+        return missed, [other, *blocks, slopes]
 
-    return function
-
-
-def with_torch_func(data: Data) -> Step:
-    import torch
-
-    function, arguments = of_torch(), [torch.tensor(data[name]) for name in NAMES]
-    return lambda: function(*arguments)
+    return function, [torch.tensor(data[name]) for name in NAMES]
 
 
-def with_torch_compile(data: Data) -> Step:
-    import torch
+def jax_function(data: Data):
+    import jax.numpy as jnp
+    from jax import jacrev, vmap
 
-    function, arguments = torch.compile(of_torch()), [torch.tensor(data[name]) for name in NAMES]
-    return lambda: function(*arguments)
+    def residuals(camera, point, weight, feature):
+        r, x = camera[:3], point - camera[3:6]
+        theta = jnp.sqrt(jnp.sum(r * r))
+        axis, cos = r / theta, jnp.cos(theta)
+        seen = x * cos + jnp.cross(axis, x) * jnp.sin(theta) + axis * ((axis @ x) * (1 - cos))
+        flat = seen[:2] / seen[2]
+        squares = jnp.sum(flat * flat)
+        bent = 1 + squares * (camera[9] + camera[10] * squares)
+        missed = weight * (flat * bent * camera[6] + camera[7:9] - feature)
+        return missed, missed
+
+    def by_weight(weight):
+        return 1 - weight**2, 1 - weight**2
+
+    of_residuals = vmap(jacrev(residuals, argnums=(0, 1, 2), has_aux=True))
+    of_weight = vmap(jacrev(by_weight, has_aux=True))
+
+    def function(cameras, points, weights, features, of_camera, of_point):
+        blocks, missed = of_residuals(cameras[of_camera], points[of_point], weights, features)
+        slopes, other = of_weight(weights)
+        return missed, [other, *blocks, slopes]
+
+    return function, [jnp.asarray(data[name]) for name in NAMES]
+
+
+def tensorflow_step(data: Data) -> Step:
+    import tensorflow as tf
+
+    cameras, points, weights = (tf.Variable(data[name]) for name in NAMES[:3])
+    features, of_camera, of_point = (tf.constant(data[name]) for name in NAMES[3:])
+
+    def residuals(camera, point, weight):
+        r, x = camera[:, :3], point - camera[:, 3:6]
+        theta = tf.norm(r, axis=1, keepdims=True)
+        axis, cos = r / theta, tf.cos(theta)
+        along = tf.reduce_sum(axis * x, axis=1, keepdims=True) * (1 - cos)
+        seen = x * cos + tf.linalg.cross(axis, x) * tf.sin(theta) + axis * along
+        flat = seen[:, :2] / seen[:, 2:]
+        squares = tf.reduce_sum(flat * flat, axis=1, keepdims=True)
+        bent = 1 + squares * (camera[:, 9:10] + camera[:, 10:11] * squares)
+        return weight * (flat * bent * camera[:, 6:7] + camera[:, 7:9] - features)
+
+    def step():
+        camera, point, weight = tf.gather(cameras, of_camera), tf.gather(points, of_point), weights[:, None]
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([camera, point, weight])
+            missed = residuals(camera, point, weight)
+            other = 1 - weight**2
+        blocks = [tape.batch_jacobian(missed, source) for source in (camera, point, weight)]
+        slopes = tape.gradient(other, weight)
+        return missed, [other[:, 0], *blocks[:2], blocks[2][:, :, 0], slopes[:, 0]]
+
+    return step
 
 
 def with_tape(data: Data) -> Step:

@@ -133,6 +133,48 @@ def torch_loss(data: Data):
     return loss, [torch.tensor(data[name]) for name in ("alphas", "means", "factors")]
 
 
+def jax_loss(data: Data):
+    import jax.numpy as jnp
+    from jax.scipy.special import logsumexp
+
+    (n, d), k, fixed = data["x"].shape, COMPONENTS, constant(len(data["x"]))
+
+    def loss(parameters, x, places, zero):
+        alphas, means, factors = parameters
+        logs, below = factors[:, :d], factors[:, d:]
+        scales, sums = jnp.exp(logs), logs.sum(1)
+        q = jnp.concatenate([scales, below, zero], axis=1)[:, places].reshape(k, d, d)
+        qt = q.swapaxes(1, 2)
+        y = x @ qt - means[:, None] @ qt
+        terms = (alphas + sums)[:, None] - 0.5 * (y * y).sum(-1)
+        likelihood = logsumexp(terms, axis=0).sum() - n * logsumexp(alphas)
+        squares = (scales**2).sum() + (below**2).sum()
+        return fixed + likelihood + 0.5 * GAMMA**2 * squares - DEGREES * sums.sum()
+
+    parameters = [jnp.asarray(data[name]) for name in ("alphas", "means", "factors")]
+    return loss, parameters, [jnp.asarray(data[name]) for name in ("x", "places", "zero")]
+
+
+def tensorflow_loss(data: Data):
+    import tensorflow as tf
+
+    x, places, zero = (tf.constant(data[name]) for name in ("x", "places", "zero"))
+    alphas, means, factors = variables = [tf.Variable(data[name]) for name in ("alphas", "means", "factors")]
+    (n, d), k, fixed = x.shape, len(zero), constant(len(x))
+
+    def loss():
+        logs, below = factors[:, :d], factors[:, d:]
+        scales, sums = tf.exp(logs), tf.reduce_sum(logs, axis=1)
+        q = tf.reshape(tf.gather(tf.concat([scales, below, zero], axis=1), places, axis=1), (k, d, d))
+        y = tf.matmul(x[None], q, transpose_b=True) - tf.matmul(means[:, None], q, transpose_b=True)
+        terms = (alphas + sums)[:, None] - 0.5 * tf.reduce_sum(y * y, axis=-1)
+        likelihood = tf.reduce_sum(tf.reduce_logsumexp(terms, axis=0)) - n * tf.reduce_logsumexp(alphas)
+        squares = tf.reduce_sum(scales**2) + tf.reduce_sum(below**2)
+        return fixed + likelihood + 0.5 * GAMMA**2 * squares - DEGREES * tf.reduce_sum(sums)
+
+    return loss, variables
+
+
 def with_tape(data: Data) -> Step:
     import tape_core as tc
 

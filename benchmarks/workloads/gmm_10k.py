@@ -5,9 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from workloads import Data
-from workloads.gmm import TOLERANCE, make_data, torch_loss, with_autograd, with_numpy, with_tape
+from workloads.gmm import (
+    TOLERANCE,
+    jax_loss,
+    make_data,
+    tensorflow_loss,
+    torch_loss,
+    with_autograd,
+    with_numpy,
+    with_tape,
+)
 
-__all__ = ["TOLERANCE", "data", "torch_loss", "with_autograd", "with_numpy", "with_tape"]
+__all__ = [
+    "TOLERANCE",
+    "data",
+    "jax_loss",
+    "tensorflow_loss",
+    "torch_loss",
+    "with_autograd",
+    "with_numpy",
+    "with_tape",
+]
 
 
 def data(rng: np.random.Generator) -> Data:

@@ -144,6 +144,60 @@ def torch_loss(data: Data):
     return loss, [torch.tensor(data["main"]), torch.tensor(data["extra"])]
 
 
+def jax_loss(data: Data):
+    import jax
+    import jax.numpy as jnp
+
+    def layer(weight, bias, hidden, cell, x):
+        gates = jnp.concatenate((x, hidden, x, hidden)) * weight + bias
+        forget, ingate, outgate, change = jnp.split(gates, 4)
+        cell = cell * jax.nn.sigmoid(forget) + jax.nn.sigmoid(ingate) * jnp.tanh(change)
+        return jax.nn.sigmoid(outgate) * jnp.tanh(cell), cell
+
+    def loss(parameters, state, sequence):
+        main, extra = parameters
+        states, total = [(state[i, 0], state[i, 1]) for i in range(LAYERS)], 0.0
+        for t in range(STEPS):
+            x = sequence[t] * extra[0]
+            for i in range(LAYERS):
+                states[i] = layer(main[i, 0], main[i, 1], *states[i], x)
+                x = states[i][0]
+            y = x * extra[1] + extra[2]
+            y = y - jnp.log(jnp.sum(jnp.exp(y)) + 2)
+            total = total + jnp.sum(sequence[t + 1] * y)
+        return -total / (STEPS * BITS)
+
+    state, sequence = jnp.asarray(data["state"]), [jnp.asarray(bits) for bits in data["sequence"]]
+    return loss, [jnp.asarray(data["main"]), jnp.asarray(data["extra"])], [state, sequence]
+
+
+def tensorflow_loss(data: Data):
+    import tensorflow as tf
+
+    state, sequence = tf.constant(data["state"]), [tf.constant(bits) for bits in data["sequence"]]
+    main, extra = variables = [tf.Variable(data["main"]), tf.Variable(data["extra"])]
+
+    def layer(weight, bias, hidden, cell, x):
+        gates = tf.concat([x, hidden, x, hidden], axis=0) * weight + bias
+        forget, ingate, outgate, change = tf.split(gates, 4)
+        cell = cell * tf.sigmoid(forget) + tf.sigmoid(ingate) * tf.tanh(change)
+        return tf.sigmoid(outgate) * tf.tanh(cell), cell
+
+    def loss():
+        states, total = [(state[i, 0], state[i, 1]) for i in range(LAYERS)], 0.0
+        for t in range(STEPS):
+            x = sequence[t] * extra[0]
+            for i in range(LAYERS):
+                states[i] = layer(main[i, 0], main[i, 1], *states[i], x)
+                x = states[i][0]
+            y = x * extra[1] + extra[2]
+            y = y - tf.math.log(tf.reduce_sum(tf.exp(y)) + 2)
+            total = total + tf.reduce_sum(sequence[t + 1] * y)
+        return -total / (STEPS * BITS)
+
+    return loss, variables
+
+
 def with_tape(data: Data) -> Step:
     import tape_core as tc
 

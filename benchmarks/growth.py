@@ -1,0 +1,68 @@
+"""How the time of an operation grows: with the length of a chain of them, and with the size of the arrays.
+
+An operation is one of the forward pass; its time has its share of the gradient in it. Each peer is alone at work here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from measure import groups
+from workers import WorkerError, Workers
+
+LENGTHS = (8, 100, 1_000, 3_000, 10_000)  # with its gradient, 3,000 are 10,000 calls
+SIZES = tuple(10**k for k in range(1, 9))
+OPERATIONS = 8  # of wide's forward pass
+ARRAYS = 16  # of wide that live at once, at most
+
+PEERS_OF_LENGTHS = (
+    "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "mygrad", "torch", "torch_compile", "jax", "jax_jit",
+    "tensorflow", "tf_function", "tf_xla",
+)  # fmt: skip
+PEERS_OF_SIZES = (
+    "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "torch", "jax", "jax_jit", "tf_function", "tf_xla",
+)  # fmt: skip
+LONGEST = 1.5  # seconds: steps that would take longer are left out
+
+
+def memory() -> float:
+    """Bytes of this machine."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return 8e9
+
+
+def measure(
+    workers: Workers, peers: list[str], seconds: float, limit: float, progress: Callable[[str], None]
+) -> dict[str, Any]:
+    """`lengths` and `sizes`: peer -> [[length or size, seconds of an operation, seconds of the first step]]."""
+    sizes = [size for size in SIZES if size * 4 * ARRAYS <= memory() / 2]
+    found: dict[str, Any] = {"unfinished": []}
+    for what, workload, values, chosen in (
+        ("lengths", "scalar_chain", LENGTHS, PEERS_OF_LENGTHS),
+        ("sizes", "wide", sizes, PEERS_OF_SIZES),
+    ):
+        found[what] = {}
+        for worker_name, environment, members in groups([peer for peer in peers if peer in chosen]):
+            for peer in members:
+                points: list[list[float]] = []
+                for value in values:
+                    operations = value // 4 * 4 if what == "lengths" else OPERATIONS
+                    if (
+                        points
+                        and points[-1][1] * operations * (value / points[-1][0] if what == "sizes" else 1) > LONGEST
+                    ):
+                        break
+                    progress(f"growth: {peer}, {value:,}")
+                    try:
+                        worker = workers.get(worker_name, environment, members)
+                        times = worker.ask("first_and_best", f"{workload}:{value}", peer, seconds, limit=limit)
+                    except WorkerError as error:
+                        found["unfinished"].append(f"{workload} with {value:,}, {peer}: {error}")
+                        break
+                    points.append([value, times["best"] / operations, times["first"]])
+                found[what][peer] = points
+    return found
