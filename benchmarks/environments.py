@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 # NumPy is what worker.py needs.
@@ -35,28 +36,41 @@ def pythons(folder: Path | None) -> dict[str, str]:
     return found
 
 
+def commands(environment: Path, requirements: list[str]) -> Iterator[list[list[str]]]:
+    """How to make an environment: with uv where there is one, or with what Python brings."""
+    python = str(python_of(environment))
+    if uv := shutil.which("uv"):
+        yield [
+            [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(environment)],
+            [uv, "pip", "install", "--quiet", "--python", python, *requirements],
+        ]
+    yield [
+        [sys.executable, "-m", "venv", "--clear", str(environment)],
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements],
+    ]
+
+
 def make(folder: Path) -> None:
     """One environment for each library."""
     for name, requirements in REQUIREMENTS.items():
-        environment = folder / name
-        if (environment / "complete").exists():
+        done = folder / name / "complete"
+        if done.exists():
             continue
-        python = str(python_of(environment))
-        if uv := shutil.which("uv"):
-            commands = [[uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(environment)]]
-            commands += [[uv, "pip", "install", "--quiet", "--python", python, *requirements]]
-        else:
-            commands = [[sys.executable, "-m", "venv", "--clear", str(environment)]]
-            commands += [[python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]]
         print(f"making the environment of {name}", flush=True)
-        try:
-            for command in commands:
-                subprocess.run(command, check=True, capture_output=True, text=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            said = getattr(error, "stderr", None) or str(error)
-            print(f"{name}: skipped, {said.strip().splitlines()[-1]}", flush=True)
-            continue
-        (environment / "complete").touch()
+        why = ""
+        for way in commands(folder / name, requirements):
+            try:
+                for command in way:
+                    subprocess.run(command, check=True, capture_output=True, text=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+                why = lines[-1] if lines else str(error)
+                continue
+            done.touch()
+            break
+        else:
+            shutil.rmtree(folder / name, ignore_errors=True)
+            print(f"{name}: skipped, {why}", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,16 @@ TAPES = ("numpy", "numpy_out", "tape", "tape_compiled", "autograd", "mygrad")
 COMPILERS = ("numpy", "tape_compiled", "torch_compile", "jax", "jax_jit", "tensorflow", "tf_function", "tf_xla")
 ON_TORCH = ("tape_torch", "tape_torch_compiled", "tape_inductor", "torch", "torch_func", "torch_compile")
 
+LIBRARIES = {  # the peers whose versions tell those of all
+    "numpy": "NumPy",
+    "tape": "Tape",
+    "torch": "PyTorch",
+    "autograd": "HIPS autograd",
+    "mygrad": "MyGrad",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
+}
+
 REPRODUCE = """\
 ```console
 python -m nox -s bench -- --docs
@@ -130,8 +140,7 @@ def memory_table(memory: dict[str, Any]) -> str:
 
 
 def imports_table(imports: dict[str, Any]) -> str:
-    names = LABELS | {"numpy": "NumPy", "tape": "Tape with its NumPy backend", "torch": "PyTorch", "jax": "JAX"}
-    names |= {"tensorflow": "TensorFlow"}
+    names = LIBRARIES | {"tape": "Tape with its NumPy backend"}
     rows = [
         [names[peer], number(wall * 1e3), number(cpu * 1e3), f"{imports['sizes'].get(peer, 0) / 1e6:.0f}"]
         for peer, (wall, cpu) in imports["times"].items()
@@ -164,9 +173,7 @@ def comparison_table(results: Results) -> str:
 
 def heading(results: Results) -> list[str]:
     system = results["system"]
-    versions = dict.fromkeys(
-        f"{LABELS[p]} {v}" for p, v in results["versions"].items() if p in (*TAPES, "torch", "jax", "tensorflow")
-    )
+    versions = [f"{LIBRARIES[p]} {v}" for p, v in results["versions"].items() if p in LIBRARIES]
     lines = ["# Benchmark results"]
     took = f", in {system['minutes']:.0f} minutes" if "minutes" in system else ""
     lines.append(
