@@ -5,8 +5,8 @@ An operation is one of the forward pass; its time has its share of the gradient 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from measure import groups
@@ -28,10 +28,11 @@ LONGEST = 1.5  # seconds: steps that would take longer are left out
 
 
 def memory() -> float:
-    """Bytes of this machine."""
+    """Bytes of this machine's memory that are free, or could be."""
     try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
         return 8e9
 
 
@@ -39,30 +40,30 @@ def measure(
     workers: Workers, peers: list[str], seconds: float, limit: float, progress: Callable[[str], None]
 ) -> dict[str, Any]:
     """`lengths` and `sizes`: peer -> [[length or size, seconds of an operation, seconds of the first step]]."""
-    sizes = [size for size in SIZES if size * 4 * ARRAYS <= memory() / 2]
-    found: dict[str, Any] = {"unfinished": []}
+    found: dict[str, Any] = {"lengths": {}, "sizes": {}, "unfinished": []}
     for what, workload, values, chosen in (
         ("lengths", "scalar_chain", LENGTHS, PEERS_OF_LENGTHS),
-        ("sizes", "wide", sizes, PEERS_OF_SIZES),
+        ("sizes", "wide", SIZES, PEERS_OF_SIZES),
     ):
-        found[what] = {}
-        for worker_name, environment, members in groups([peer for peer in peers if peer in chosen]):
+        for name, environment, members in groups([peer for peer in peers if peer in chosen]):
             for peer in members:
                 points: list[list[float]] = []
-                for value in values:
-                    operations = value // 4 * 4 if what == "lengths" else OPERATIONS
-                    if (
-                        points
-                        and points[-1][1] * operations * (value / points[-1][0] if what == "sizes" else 1) > LONGEST
-                    ):
+                best = 0.0
+                for k, value in enumerate(values):
+                    expected = best * value / values[k - 1] if k else 0.0
+                    if expected > LONGEST or (what == "sizes" and value * 4 * ARRAYS > memory() / 2):
                         break
                     progress(f"growth: {peer}, {value:,}")
                     try:
-                        worker = workers.get(worker_name, environment, members)
+                        worker = workers.get(name, environment, members)
                         times = worker.ask("first_and_best", f"{workload}:{value}", peer, seconds, limit=limit)
                     except WorkerError as error:
                         found["unfinished"].append(f"{workload} with {value:,}, {peer}: {error}")
                         break
-                    points.append([value, times["best"] / operations, times["first"]])
+                    best = times["best"]
+                    operations = value // 4 * 4 if what == "lengths" else OPERATIONS
+                    points.append([value, best / operations, times["first"]])
                 found[what][peer] = points
+                if what == "sizes":
+                    workers.end()  # a process keeps memory that was freed
     return found

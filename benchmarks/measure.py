@@ -116,7 +116,7 @@ def measure(
     replicas: int = REPLICAS,
 ) -> dict[str, Any]:
     """Check that the peers agree, then time those that do, in turns."""
-    measured = Measured(name)
+    measured, start = Measured(name), perf_counter()
     # By hand first, as the reference, and what has few seconds to compile alone; then the others, one on each core.
     of_tape, others = [], []
     for group in groups(peers, replicas):
@@ -138,6 +138,7 @@ def measure(
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         ready += [pair for pairs in pool.map(prepare, others) for pair in pairs]
 
+    prepared = perf_counter() - start
     begin, rounds = perf_counter(), 0
     while rounds < ROUNDS or perf_counter() - begin < seconds:
         for worker, peer in ready:
@@ -154,4 +155,4 @@ def measure(
         if worker.alive:
             worker.ask("forget", limit=60)
     measured.samples = {peer: s for peer, s in measured.samples.items() if s and peer not in measured.failures}
-    return measured.result()
+    return measured.result() | {"prepared": prepared}
