@@ -96,12 +96,12 @@ def ratios(results: dict[str, Any]) -> Any:
     axes.set_xscale("log")
     left, right = axes.get_xlim()
     axes.set_xlim(left * 0.6, right)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
     plain(axes.xaxis, " ×")
     axes.axvline(1, color="black", linewidth=0.8, zorder=2)
     axes.grid(axis="x", color="#e5e5e5", zorder=0)
     axes.set_axisbelow(True)
     axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis()
     axes.set_xlabel("time of one step relative to NumPy by hand, one thread (less is better)")
     names = {**LABELS, "target": "wanted of Tape, compiled"}
     figure.legend(
@@ -134,6 +134,7 @@ def first(results: dict[str, Any]) -> Any:
         color, marker = LOOKS[peer]
         axes.scatter([], [], 40, color=color, marker=marker, label=LABELS[peer])
     axes.set_xscale("log")
+    axes.set_xlim(right=results["limit"] * 3)
     plain(axes.xaxis, " s")
     axes.axvline(results["limit"], color="#999999", linewidth=0.8, linestyle=":")
     axes.grid(axis="x", color="#e5e5e5")

@@ -16,8 +16,8 @@ from workloads import workload
 
 REPLICAS = 3  # of the process with Tape: where code and data happen to lie changes a process's times by up to a fifth
 TOLERANCE = 1e-4  # float32, and a recurrent chain of 100 steps
-SLOW = 0.1  # seconds: of steps that take longer there are three samples
-ROUNDS = 5  # at least
+SLOW = 0.1  # seconds: of steps that take longer there are no more rounds than these
+ROUNDS = 5
 
 
 def groups(peers: list[str], replicas: int = 1) -> list[tuple[str, str, list[str]]]:
@@ -143,7 +143,7 @@ def measure(
     while rounds < ROUNDS or perf_counter() - begin < seconds:
         for worker, peer in ready:
             samples = measured.samples.setdefault(peer, [])
-            if peer in measured.failures or (len(samples) >= 3 and min(samples) > SLOW):
+            if peer in measured.failures or (rounds >= ROUNDS and min(samples) > SLOW):
                 continue
             try:
                 samples.append(worker.ask("sample", peer, limit=60))

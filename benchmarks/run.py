@@ -109,9 +109,8 @@ def times(workers: Workers, names: list[str], peers: list[str], seconds: float, 
             results[name] = {"times": {}, "first": {}, "failures": {"numpy": str(error)}, "unfinished": {}}
             continue
         minima = ", ".join(f"{peer} {t['minimum'] * 1e3:.3g}" for peer, t in found["times"].items())
-        show(
-            f"{name}: {found['prepared']:.0f} s to prepare, agree within {found['difference']:.0e}; minima, ms: {minima}"
-        )
+        show(f"{name}: prepared in {found['prepared']:.0f} s, agree within {found['difference']:.0e}")
+        show(f"{name}: minima in ms: {minima}")
         for peer, why in found["failures"].items():
             show(f"{name}: {peer} FAILED: {why}")
         for peer, why in found["unfinished"].items():
