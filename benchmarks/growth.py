@@ -18,13 +18,13 @@ OPERATIONS = 8  # of wide's forward pass
 ARRAYS = 16  # of wide that live at once, at most
 
 PEERS_OF_LENGTHS = (
-    "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "mygrad", "torch", "torch_compile", "jax", "jax_jit",
-    "tensorflow", "tf_function", "tf_xla",
+    "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "mygrad", "torch", "jax", "jax_jit", "tensorflow",
+    "tf_function", "tf_xla",
 )  # fmt: skip
 PEERS_OF_SIZES = (
-    "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "torch", "jax", "jax_jit", "tf_function", "tf_xla",
+    "numpy", "tape", "tape_compiled", "autograd", "torch", "jax_jit", "tf_function", "tf_xla",
 )  # fmt: skip
-LONGEST = 1.5  # seconds: steps that would take longer are left out
+LONGEST = 1.0  # seconds: steps that would take longer are left out
 
 
 def memory() -> float:
@@ -37,7 +37,7 @@ def memory() -> float:
 
 
 def measure(
-    workers: Workers, peers: list[str], seconds: float, limit: float, progress: Callable[[str], None]
+    workers: Workers, peers: list[str], seconds: float, limit: float, show: Callable[[str], None]
 ) -> dict[str, Any]:
     """`lengths` and `sizes`: peer -> [[length or size, seconds of an operation, seconds of the first step]]."""
     found: dict[str, Any] = {"lengths": {}, "sizes": {}, "unfinished": []}
@@ -53,7 +53,6 @@ def measure(
                     expected = best * value / values[k - 1] if k else 0.0
                     if expected > LONGEST or (what == "sizes" and value * 4 * ARRAYS > memory() / 2):
                         break
-                    progress(f"growth: {peer}, {value:,}")
                     try:
                         worker = workers.get(name, environment, members)
                         times = worker.ask("first_and_best", f"{workload}:{value}", peer, seconds, limit=limit)
@@ -64,6 +63,8 @@ def measure(
                     operations = value // 4 * 4 if what == "lengths" else OPERATIONS
                     points.append([value, best / operations, times["first"]])
                 found[what][peer] = points
+                shown = ", ".join(f"{value:,} {each * 1e6:.3g}" for value, each, _ in points)
+                show(f"growth, {what}, {peer}: µs of an operation: {shown}")
                 if what == "sizes":
                     workers.end()  # a process keeps memory that was freed
     return found

@@ -203,15 +203,13 @@ def tally(results: Results) -> str:
                     continue
                 met += value <= target
                 if value > target:
-                    missed.append(f"{name} ({LABELS[of]} ÷ {LABELS[other]} {number(value)}, wanted {target:.3g})")
+                    missed.append(f"{name}, {LABELS[of]} ÷ {LABELS[other]}: {number(value)}, wanted {target:.3g}")
     for v in targets.other_verdicts(results, LABELS):
         met += v.met
         if not v.met:
-            missed.append(f"{v.what} ({number(v.value)} {v.unit}, wanted {v.target:.3g})")
-    total = met + len(missed)
-    return (
-        f"{met} of {total} targets are met. Missed: {'; '.join(missed)}." if missed else f"All {total} targets are met."
-    )
+            missed.append(f"{v.what}: {number(v.value)} {v.unit}, wanted {v.target:.3g}")
+    counted = f"{met} of {met + len(missed)} targets are met"
+    return "\n".join([f"{counted}. Missed:", "", *(f"- {line}" for line in missed)] if missed else [f"{counted}."])
 
 
 def markdown(results: Results, pictures: dict[str, str]) -> str:

@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
     add("--workloads", type=choice(WORKLOADS), default=list(WORKLOADS), help=", ".join(WORKLOADS))
     add("--peers", type=choice(tuple(PEERS)), default=list(PEERS), help=", ".join(PEERS))
     add("--parts", type=choice(PARTS), default=list(PARTS), help=", ".join(PARTS))
-    add("--seconds", type=float, default=6, help="for each workload (default: 6), its preparation apart")
+    add("--seconds", type=float, default=4, help="for each workload (default: 4), its preparation apart")
     add("--compile-limit", type=float, default=60, help="seconds that a first step may take (default: 60)")
     add("--environments", type=Path, help="a folder that environments.py has made; without it, all is looked for here")
     add("--quick", action="store_true", help="a look: 1 second for each workload, 30 for a first step")
@@ -221,14 +221,14 @@ def main() -> int:
         names = options.workloads
         parts: dict[str, Callable[[], Any]] = {
             "times": lambda: times(workers, names, peers, seconds, limit),
-            "growth": lambda: growth.measure(workers, peers, seconds / 50, limit / 3, passing),
+            "growth": lambda: growth.measure(workers, peers, seconds / 50, limit / 3, show),
             "threads": lambda: on_all_threads(pythons, names, peers, seconds / 2, limit),
             "derivatives": lambda: compare_in_processes(derivatives.COMPARISONS, peers, seconds / 2),
             "compiled": lambda: compare_in_processes(compiled.COMPARISONS, peers, seconds / 2),
             "training": lambda: compare_in_processes(training.COMPARISONS, peers, seconds),
             "memory": lambda: peak_memory(pythons, names, peers),
             "imports": lambda: imports(pythons, peers, 2 * rounds),
-            "allocator": lambda: allocator.experiment(peers, rounds, seconds=0.3),
+            "allocator": lambda: allocator.experiment(peers, max(1, rounds - 1), seconds=0.3),
         }
         for part in (part for part in parts if part in options.parts):
             began = perf_counter()
