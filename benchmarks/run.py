@@ -221,7 +221,7 @@ def main() -> int:
         names = options.workloads
         parts: dict[str, Callable[[], Any]] = {
             "times": lambda: times(workers, names, peers, seconds, limit),
-            "growth": lambda: growth.measure(workers, peers, seconds / 50, limit / 3, show),
+            "growth": lambda: growth.measure(workers, peers, seconds / 20, limit / 3, show),
             "threads": lambda: on_all_threads(pythons, names, peers, seconds / 2, limit),
             "derivatives": lambda: compare_in_processes(derivatives.COMPARISONS, peers, seconds / 2),
             "compiled": lambda: compare_in_processes(compiled.COMPARISONS, peers, seconds / 2),

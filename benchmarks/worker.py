@@ -14,7 +14,6 @@ from time import perf_counter
 from typing import Any
 
 import memory
-import numpy as np
 import peers
 import timing
 from workloads import Step, workload_data
@@ -63,12 +62,12 @@ def first_and_best(name: str, peer: str, seconds: float) -> dict[str, float] | N
     begin = perf_counter()
     step()
     first = perf_counter() - begin
-    count, best, begin = timing.repeats(step), np.inf, perf_counter()
-    while best == np.inf or perf_counter() - begin < seconds:
-        best = min(best, timing.sample(step, count))
+    count, samples, begin = timing.repeats(step), [], perf_counter()
+    while perf_counter() - begin < seconds or len(samples) < (5 if sum(samples) * count < 0.5 else 1):
+        samples.append(timing.sample(step, count))
     step = None
     forget()
-    return {"first": first, "best": best}
+    return {"first": first, "best": min(samples)}
 
 
 def peak_memory(name: str, peer: str) -> dict[str, float]:
