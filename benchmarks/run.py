@@ -123,9 +123,11 @@ def on_all_threads(pythons: dict[str, str], names: list[str], peers: list[str], 
     count = os.cpu_count() or 1
     if count == 1:
         return {}
-    eager = ("autograd", "mygrad", "jax", "tensorflow", "torch_func", "tape_checkpoint", "numpy_out")
+    left_out = (
+        "autograd", "mygrad", "jax", "tensorflow", "torch_func", "tape_checkpoint", "tape_inductor", "numpy_out",
+    )  # fmt: skip
     with Workers(pythons, ENVIRONMENT | threads_environment(count)) as workers:
-        names, peers = [name for name in names if name in THREADED], [peer for peer in peers if peer not in eager]
+        names, peers = [name for name in names if name in THREADED], [peer for peer in peers if peer not in left_out]
         return {"count": count, "workloads": times(workers, names, peers, seconds, limit, replicas=1)}
 
 
@@ -169,8 +171,8 @@ def peak_memory(pythons: dict[str, str], names: list[str], peers: list[str]) -> 
                 worker = workers.get(peer, PEERS[peer].environment, [peer])
                 peaks.setdefault(name, {})[peer] = worker.ask("peak_memory", name, peer, limit=120)
     for name, found in peaks.items():
-        shown = ", ".join(f"{p} {b.get('arrays', b['process']) / 2**20:.2f} MiB" for p, b in found.items())
-        show(f"memory, {name}: {shown}")
+        shown = ", ".join(f"{p} {b['arrays'] / 2**20:.2f} MiB" for p, b in found.items() if "arrays" in b)
+        show(f"memory of arrays, {name}: {shown}")
     return peaks
 
 
