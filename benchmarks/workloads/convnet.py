@@ -162,13 +162,16 @@ def with_tape(data: Data) -> Step:
     def pool(x):
         return tc.max_pool(x, 2, layout="channels_first")
 
+    def loss():
+        p1 = pool(tc.relu(conv(x, k1, a1, 2)))
+        p2 = pool(tc.relu(conv(p1, k2, a2, 0)))
+        h1 = tc.relu(tc.reshape(p2, (BATCH, -1)) @ w1 + b1)
+        h2 = tc.relu(h1 @ w2 + b2)
+        return tc.mean(tc.cross_entropy(h2 @ w3 + b3, labels))
+
     def step():
         with tc.GradientTape() as tape:
-            p1 = pool(tc.relu(conv(x, k1, a1, 2)))
-            p2 = pool(tc.relu(conv(p1, k2, a2, 0)))
-            h1 = tc.relu(tc.reshape(p2, (BATCH, -1)) @ w1 + b1)
-            h2 = tc.relu(h1 @ w2 + b2)
-            loss = tc.mean(tc.cross_entropy(h2 @ w3 + b3, labels))
-        return loss, tape.gradient(loss, parameters)
+            value = loss()
+        return value, tape.gradient(value, parameters)
 
     return step

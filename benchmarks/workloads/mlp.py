@@ -133,11 +133,14 @@ def with_tape(data: Data) -> Step:
     parameters = [tc.Variable(p) for p in data["parameters"]]
     w1, b1, w2, b2, w3, b3 = parameters
 
+    def loss():
+        h1 = tc.relu(x @ w1 + b1)
+        h2 = tc.relu(h1 @ w2 + b2)
+        return tc.mean(tc.cross_entropy(h2 @ w3 + b3, labels))
+
     def step():
         with tc.GradientTape() as tape:
-            h1 = tc.relu(x @ w1 + b1)
-            h2 = tc.relu(h1 @ w2 + b2)
-            loss = tc.mean(tc.cross_entropy(h2 @ w3 + b3, labels))
-        return loss, tape.gradient(loss, parameters)
+            value = loss()
+        return value, tape.gradient(value, parameters)
 
     return step
