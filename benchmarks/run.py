@@ -156,7 +156,7 @@ PEAKS = {
         "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "mygrad", "torch", "torch_compile", "jax_jit",
         "tf_function", "tf_xla",
     ),
-    "convnet": ("tape_torch", "torch"),  # by hand, it keeps all windows
+    "convnet": ("numpy", "tape", "tape_compiled", "tape_torch", "torch"),  # by hand, it keeps all windows
     "deep_mlp": ("numpy", "tape", "tape_compiled", "tape_checkpoint"),
 }  # fmt: skip
 
