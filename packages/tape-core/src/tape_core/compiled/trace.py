@@ -26,7 +26,7 @@ from tape_core.backends.traced import (
 from tape_core.compiled.held import ARRAY, BACKEND, Held, keep, kept_by, traced_backend
 from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
 from tape_core.recording import ACTIVE
-from tape_core.tensor import SCALARS
+from tape_core.tensor import SCALARS, Tensor
 from tape_core.user_code import user_frame
 from tape_core.variable import Variable
 
