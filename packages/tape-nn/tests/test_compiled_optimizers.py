@@ -360,3 +360,23 @@ def test_a_step_lets_go_of_gradients_and_updates_in_place() -> None:
             tracemalloc.stop()
 
     assert peak(compiled=True) < 0.65 * peak(compiled=False)
+
+
+def test_a_compiled_function_with_a_metric_inside_a_tape() -> None:
+    def train(compiled: bool) -> list[Any]:
+        w, mean = tc.Variable([1.0, 2.0]), nn.metrics.Mean()
+
+        def loss(x: Any) -> Any:
+            value = tc.sum((w * x) ** 2)
+            mean.update(value)
+            return value
+
+        run = tc.function(loss) if compiled else loss
+        found: list[Any] = []
+        for k in range(3):
+            with tc.GradientTape() as tape:
+                value = run(tc.asarray([k, 1.0]))
+            found += [tape.gradient(value, w).tolist(), mean.result()]
+        return found
+
+    assert train(True) == train(False)

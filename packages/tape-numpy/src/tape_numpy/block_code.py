@@ -55,7 +55,7 @@ class BlockCode:
         specs, found = self.group.specs, {}
         for at, instruction in enumerate(self.group.instructions):
             step = step_of(instruction)
-            if instruction.out in self._large and step is not None and step[0] != "where":
+            if instruction.out in self._large and step is not None and not _in_two(instruction):
                 alike = [k for k in free if specs[k] == specs[instruction.out] and self._last[k] <= at]
                 if alike:
                     found[instruction.out] = alike[0]
@@ -65,8 +65,8 @@ class BlockCode:
     def _write(self) -> None:
         group, specs = self.group, self.group.specs
         last = self._last
-        # The block of a result serves temporaries until the result is there.
-        until = {f"o{i.out}": at for at, i in enumerate(group.instructions) if i.out in self._large}
+        # The block of a result serves temporaries until the result is there: the last may be its own operands.
+        until = {f"o{i.out}": at - _in_two(i) for at, i in enumerate(group.instructions) if i.out in self._large}
         free: dict[Any, list[str]] = {}
         for number in [k for k in self._large if k not in self.over]:
             free.setdefault(specs[number].dtype, []).append(f"o{number}")
@@ -80,7 +80,7 @@ class BlockCode:
             ]
             done += [k for k in dict.fromkeys(instruction.inputs) if last[k] == at and k in self._spare]
             step = step_of(instruction)
-            at_once = step is None or step[0] != "where"  # then it may be written to in the same call
+            at_once = not _in_two(instruction)
             done += [k for k, given in self.over.items() if last[given] == at and k != number]
             if at_once:
                 self._give_back(done, free)
@@ -221,6 +221,12 @@ class BlockCode:
         if group.lines:
             lines.append(f"line = ({', '.join(['j - i', *map(str, after[:-1])])}, 1)")
         return "\n    ".join([*lines, *self._body]) + "\n"
+
+
+def _in_two(instruction: Any) -> bool:
+    """Whether the result is written before all operands are read."""
+    step = step_of(instruction)
+    return step is not None and step[0] == "where"
 
 
 def _key(tiling: Tiling, seen: tuple[int, ...]) -> str:

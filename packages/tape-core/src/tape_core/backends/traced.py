@@ -403,6 +403,8 @@ class Traced(Backend):
 
     def shared(self, value: Tensor) -> Any:
         """A value of `base` as a constant."""
+        if (trace := TRACE.get()) is not None:
+            trace.meets(value)
         return self._constant(value._array)
 
     def _constant(self, value: Any) -> Any:

@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
+from itertools import chain
 from threading import RLock
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -16,10 +17,13 @@ from tape_core.backends.traced import TRACE, TracedArray, value_of
 from tape_core.compiled.signature import SLICES, TENSOR, Signature, static_key
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
+from tape_core.tape import GradientTape
 from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.user_code import warn_user
 
 if TYPE_CHECKING:
+    from tape_core.compiled.inside import InTapes
+    from tape_core.compiled.joint import Joint
     from tape_core.compiled.running import Compiled
     from tape_core.compiled.trace import Trace
 
@@ -106,6 +110,7 @@ class Function:
         self._eager: dict[Any, str] = {}  # by signature, why it runs as it is
         self._traces = 0
         self._made_variables = False
+        self._tapes: InTapes | None = None
         self._lock = RLock()
         update_wrapper(self, python)
 
@@ -124,23 +129,41 @@ class Function:
         return found_by_name(self, self.python) or (_made, (self.python, self._settings))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if ACTIVE.get() or OPEN.get() or TRACE.get() is not None:
+        active = ACTIVE.get()
+        if active or OPEN.get() or TRACE.get() is not None:
+            if len(active) == 1 and self._how in (None, "none") and not OPEN.get() and TRACE.get() is None:
+                tape = active[0]
+                if isinstance(tape, GradientTape) and type(tape._records) is list:
+                    return self._in_tapes(tape, args, kwargs)
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)
-        if self._signature is None:
-            static: tuple[Any, ...] = ()
-            rest_kwargs = kwargs
-            signature = Signature(args, kwargs, (), self._name)
-        else:
-            static, rest_kwargs = self._apart(args, kwargs)
-            signature = Signature((), rest_kwargs, [key for _, _, key in static], self._name)
+        return self._unrecorded(*self._taken_apart(args, kwargs), args, kwargs)
+
+    def _unrecorded(self, signature: Signature, static: Any, with_kwargs: bool, args: Any, kwargs: Any) -> Any:
+        """A call of which nothing has to be recorded."""
         for compiled in self._compiled.get(signature.key, ()):
             if compiled.fits():
                 return compiled(signature.leaves)
         if signature.key in self._eager:
             return self.python(*args, **kwargs)
         with self._lock:
-            return self._first_call(signature, static, bool(rest_kwargs))
+            return self._first_call(signature, static, with_kwargs)
+
+    def _taken_apart(self, args: Any, kwargs: Any) -> tuple[Signature, Any, bool]:
+        """The signature of a call, its static arguments, and whether there are others by keyword."""
+        if self._signature is None:
+            return Signature(args, kwargs, (), self._name), (), bool(kwargs)
+        static, others = self._apart(args, kwargs)
+        return Signature((), others, [key for _, _, key in static], self._name), static, bool(others)
+
+    @property
+    def _in_tapes(self) -> InTapes:
+        """What calls inside a tape's block go to."""
+        if self._tapes is None:
+            from tape_core.compiled.inside import InTapes
+
+            self._tapes = InTapes(self, self._name, self._options)
+        return self._tapes
 
     def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Static arguments with their keys, and the others."""
@@ -156,7 +179,7 @@ class Function:
         return tuple(static), others
 
     def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
-        self._check_number(signature)
+        self._check_number(self._traces)
         # What traces is imported where it is needed first.
         from tape_core.compiled.donation import give_away
         from tape_core.compiled.running import DONATED, Compiled, check_apart
@@ -227,14 +250,14 @@ class Function:
         )
         return self.python(*bound.args, **bound.kwargs)
 
-    def _check_number(self, signature: Signature) -> None:
-        if self._traces and self._retrace == "error":
+    def _check_number(self, known: int) -> None:
+        if known and self._retrace == "error":
             raise RuntimeError(
                 f"{self._name} is compiled, and would have to be traced again: with retrace='error' it is traced once. "
                 f"Call it with arrays of the same shapes and dtypes, and the same Python values; known: "
-                f"{self._traces} trace"
+                f"{known} trace"
             )
-        if self._traces == _MANY and self._retrace == "warn":
+        if known == _MANY and self._retrace == "warn":
             warn_user(
                 f"{self._name} is compiled, and is traced for the {_MANY + 1}th time, which takes longer than a call "
                 f"as it is. Python numbers among its arguments are constants of a trace: give those that change as "
@@ -254,8 +277,12 @@ class Function:
 
     @property
     def traces(self) -> int:
-        """How many traces are kept."""
-        return sum(map(len, self._compiled.values()))
+        """How many traces are kept, those for calls inside tapes' blocks among them."""
+        return sum(map(len, self._compiled.values())) + len(self._joints)
+
+    @property
+    def _joints(self) -> list[Joint]:
+        return [] if self._tapes is None else self._tapes.compiled
 
     @property
     def fallbacks(self) -> list[str]:
@@ -268,8 +295,9 @@ class Function:
 
     def text(self) -> str:
         """What :meth:`show` prints."""
-        found = [compiled for several in self._compiled.values() for compiled in several]
-        return "\n".join([compiled.source.whole for compiled in found]) or f"# {self._name} was not traced yet"
+        found = [compiled.source for several in self._compiled.values() for compiled in several]
+        found += [source for joint in self._joints for source in joint.sources]
+        return "\n".join([source.whole for source in found]) or f"# {self._name} was not traced yet"
 
     def export(
         self,
@@ -321,11 +349,7 @@ class Function:
         Raises:
             ValueError: the function runs as it is.
         """
-        if self._signature is None:
-            signature = Signature(args, kwargs, (), self._name)
-        else:
-            static, rest = self._apart(args, kwargs)
-            signature = Signature((), rest, [key for _, _, key in static], self._name)
+        signature, _, _ = self._taken_apart(args, kwargs)
         for _ in range(3):  # a call that makes Variables is not one that is kept
             for compiled in self._compiled.get(signature.key, ()):
                 if compiled.fits():
@@ -337,8 +361,7 @@ class Function:
         """For each trace the number of instructions: as traced, and after each pass."""
         return [
             {"traced": len(compiled.traced.instructions), **compiled.effects}
-            for several in self._compiled.values()
-            for compiled in several
+            for compiled in [*chain.from_iterable(self._compiled.values()), *self._joints]
         ]
 
 
@@ -420,7 +443,10 @@ def function(
     A trace is for one structure of arguments, for the shapes, dtypes and devices of the Tensors in it, for the values
     of everything else in it, and for the backend that is selected. Variables may have any value: they are read and
     assigned in each call. Other Tensors and Python values that the function finds around it stay what they were. Random
-    numbers are drawn anew. Where a tape, an accumulator or vmap around the call is at work, `python` runs as it is.
+    numbers are drawn anew.
+
+    Inside a tape's block the call is one record, of which both directions are compiled, from the second call of a kind
+    on. Where several tapes, an accumulator or vmap around the call are at work, `python` runs as it is.
 
     Args:
         python: the function. What it does besides computing, such as printing, it does while it is traced.

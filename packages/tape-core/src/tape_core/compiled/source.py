@@ -61,7 +61,7 @@ class Source:
         self._parameters = parameters
         if parameters is not None:
             self._values.update(zip(program.inputs, parameters, strict=True))
-        function = re.sub(r"\W", "_", name)
+        self._function = function = re.sub(r"\W", "_", name)
         self.text = self._written(function)
         file = f"<tape_core: {name} compiled, {next(_files)}>"
         self.run: Callable[[list[Any]], tuple[Any, ...]] = generated(self.text, function, file, self.names)
@@ -244,7 +244,7 @@ class Source:
                 wanted = f"{wanted}_"
             name, n = wanted, 2
             alone = self._parameters is not None  # then what else is in the file uses the names of Python
-            while name in self.names or (alone and hasattr(builtins, name)):
+            while name in self.names or name == self._function or (alone and hasattr(builtins, name)):
                 name, n = f"{wanted}_{n}", n + 1
             self._named[key] = name
             self._keep.append(thing)

@@ -77,6 +77,10 @@ class SubTrace(Trace):
             )
         return super().effect(name, fn, args, backend)
 
+    def meets(self, tensor: Tensor) -> None:
+        """A Tensor from around is the outermost trace's matter."""
+        self.parent.meets(tensor)
+
     def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> None:
         """What gives nothing is noted; it does not run now, since it may not be needed.
 
@@ -261,10 +265,14 @@ def _both(a: Layers, b: Layers) -> Layers:
     """The layers of what is batched where one of two is."""
     if len(a) < len(b):
         a, b = b, a
-    b = (*[(backend, None) for backend, _ in a[: len(a) - len(b)]], *b)
-    return tuple(
-        [(backend, one if one is not None else other) for (backend, one), (_, other) in zip(a, b, strict=True)]
-    )
+    # A derivative that a vmap around asks for has the layers of its value, and that of the vmap below them.
+    rest, found = list(b), []
+    for at, (backend, axis) in reversed([*enumerate(a)]):
+        other = None
+        if rest and (len(rest) > at or (rest[-1][0] is backend and (rest[-1][1] in (None, axis) or axis is None))):
+            other = rest.pop()[1]
+        found.append((backend, axis if axis is not None else other))
+    return tuple(reversed(found))
 
 
 def _widened(tensor: Tensor, layers: Layers) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import selection
+from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.traced import (
     MAYBE_SHAPED_BY_VALUES,
     TRACE,
@@ -22,9 +24,10 @@ from tape_core.backends.traced import (
     value_of,
 )
 from tape_core.compiled.held import ARRAY, BACKEND, Held, keep, kept_by, traced_backend
+from tape_core.compiled.numbers import Number
 from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
 from tape_core.recording import ACTIVE
-from tape_core.tensor import SCALARS
+from tape_core.tensor import SCALARS, Tensor
 from tape_core.user_code import user_frame
 from tape_core.variable import Variable
 
@@ -187,7 +190,7 @@ class Trace:
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
         if type(out) in SCALARS:
-            fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
+            fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
         elif type(out) not in self._arrays and not (
             is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))
         ):
@@ -340,6 +343,9 @@ class Trace:
             return False
         return True
 
+    def meets(self, tensor: Tensor) -> None:
+        """A Tensor from around the function is used, as a constant."""
+
     def drawn(self, generator: Any) -> None:
         """Random numbers are drawn."""
 
@@ -373,7 +379,8 @@ class Trace:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
-        backend = next(iter(self.backends)) if len(self.backends) == 1 else None
+        backends = self.backends or {backend_of_type(type(value)) for value in self.constants.values()}
+        backend = next(iter(backends)) if len(backends) == 1 else None
         program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
         # By the references there are: the Variable and a name; of what is donated a name alone.
         program.owned = {h.first.id: 2 for h in self.held.values() if h.written and type(h.first) is TracedArray}
@@ -381,7 +388,7 @@ class Trace:
         return program
 
 
-class _AsArray:
+class AsArray:
     """A function that gives Python scalars, as one that gives arrays."""
 
     def __init__(self, function: Callable[..., Any], backend: Backend) -> None:
@@ -439,17 +446,25 @@ def _set_backend(self: Variable, backend: Any) -> None:
 _SHOWN = {"_array": property(_get_array, _set_array), "backend": property(_get_backend, _set_backend)}
 _lock = Lock()
 _running = 0
+_collects = True  # whether Python's garbage collector was on
 
 
 def _hide(change: int) -> None:
-    """While any trace runs, in any thread, Variables ask whether it is in theirs."""
-    global _running
+    """While any trace runs, in any thread, Variables ask whether it is in theirs.
+
+    There is no garbage collection: it would look through all that a trace makes again and again, and find it in use.
+    """
+    global _running, _collects
     with _lock:
         _running += change
         if change == 1 and _running == 1:
+            _collects = gc.isenabled()
+            gc.disable()
             for name, shown in _SHOWN.items():
                 setattr(Variable, name, shown)
         elif _running == 0:
+            if _collects:
+                gc.enable()
             for name in _SHOWN:
                 delattr(Variable, name)
 
