@@ -361,7 +361,7 @@ class Function:
         """For each trace the number of instructions: as traced, and after each pass."""
         return [
             {"traced": len(compiled.traced.instructions), **compiled.effects}
-            for compiled in [*chain.from_iterable(self._compiled.values()), *self._joints]
+            for compiled in chain[Any](chain.from_iterable(self._compiled.values()), self._joints)
         ]
 
 

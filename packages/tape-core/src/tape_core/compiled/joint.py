@@ -118,7 +118,7 @@ class JointTrace(Trace):
 
     def write(self, variable: Variable | Number, array: Any) -> None:
         """A Variable is assigned; it must be there, and none that a derivative is asked for."""
-        if type(variable) is Number:
+        if isinstance(variable, Number):
             self.read(variable)
             return
         if not self.holds(variable):

@@ -218,7 +218,7 @@ class Flow:
         effect = any(part.effect for part in self.parts)
         if not backends and not effect:
             return []
-        first = next((b for b in backends if b is not None), None)
+        first: Any = next((b for b in backends if b is not None), None)
         args = [*args, *[array for part in self.parts for array in part.captured]]
         if effect or first is None:
             found = list(trace.effect(self.__name__, self, args, first))

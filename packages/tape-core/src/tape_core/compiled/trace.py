@@ -379,7 +379,8 @@ class Trace:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
-        backends = self.backends or {backend_of_type(type(value)) for value in self.constants.values()}
+        constants = [value for value in self.constants.values() if type(value) not in SCALARS]
+        backends: set[Any] = self.backends or {backend_of_type(type(value)) for value in constants}
         backend = next(iter(backends)) if len(backends) == 1 else None
         program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
         # By the references there are: the Variable and a name; of what is donated a name alone.
