@@ -422,7 +422,7 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
     for value in values:
         kind = type(value)
         if kind in TRACED:
-            return now if value.made_in is now else value.trace
+            return now if value.made_in is now else value.trace  # type: ignore[no-any-return]
         if (kind is tuple or kind is list) and (found := trace_of(value)) is not None:
             return found
     return None
