@@ -380,3 +380,30 @@ def test_a_compiled_function_with_a_metric_inside_a_tape() -> None:
         return found
 
     assert train(True) == train(False)
+
+
+def test_rows_of_a_large_table_are_updated_in_place() -> None:
+    def train(compiled: bool) -> tuple[bytes, list[int]]:
+        table = tc.Variable(tc.reshape(tc.linspace(0, 1, 20_000), (1000, 20)))
+        optimizer = nn.SGD(0.5)
+
+        def step(k: Any) -> None:
+            with tc.GradientTape() as tape:
+                loss = tc.sum(tc.gather(table, k) ** 2)
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+        run = tc.function(step) if compiled else step
+        places = []
+        for k in range(5):
+            run(tc.asarray([k, 7, k]))
+            places.append(id(table._array))
+        kept = table.value
+        before = kept[9, 0].item()
+        run(tc.asarray([9]))
+        assert kept[9, 0].item() == before != table[9, 0].item()
+        return table.numpy().tobytes(), places
+
+    found, places = train(True)
+    assert found == train(False)[0]
+    if tc.get_backend().array_class is not None:
+        assert len(set(places[1:])) == 1

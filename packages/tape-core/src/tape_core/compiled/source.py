@@ -98,10 +98,9 @@ class Source:
                 continue
             if waiting:
                 self._flush(lines)
-            targets = instruction.kwargs.get("out")
-            if type(targets) is Own or (type(targets) is tuple and any([type(target) is Own for target in targets])):
-                # Before the call, which holds its arguments itself.
-                lines.append(f"    own = {self._owned(targets)}")
+            for given in instruction.kwargs.values():
+                if _is_own(given):  # before the call, which holds its arguments itself
+                    lines.append(f"    own = {self._owned(given)}")
             target = self._target(out)
             lines.append(f"    {target} = {text}" if target else f"    {text}")
             if large:
@@ -182,7 +181,10 @@ class Source:
             function = "abs" if fn is operator.abs else self._name_of(fn, instruction.name)
         given = [self._argument(arg) for arg in args]
         if kwargs:
-            given += [f"{name}={self._argument(value)}" for name, value in kwargs.items()]
+            given += [
+                f"{name}={self._argument(value)}{' is not None' if name == 'in_place' and _is_own(value) else ''}"
+                for name, value in kwargs.items()
+            ]
         return f"{function}({', '.join(given)})", _WHOLE
 
     def _owned(self, target: Any) -> str:
@@ -221,7 +223,7 @@ class Source:
         if kind is Ref:
             found = self._waiting.get(value.id)
             return self._value(value.id) if found is None else found[0]
-        if kind is Own or (kind is tuple and any([type(part) is Own for part in value])):
+        if _is_own(value):
             return "own"
         if kind is bool or kind is int or kind is str or value is None or value is ...:
             return "..." if value is ... else repr(value)
@@ -250,6 +252,11 @@ class Source:
             self._keep.append(thing)
             self.names[name] = thing
         return self._named[key]
+
+
+def _is_own(value: Any) -> bool:
+    """Whether an argument, or a part of it, is what only a run can tell."""
+    return type(value) is Own or (type(value) is tuple and any([type(part) is Own for part in value]))
 
 
 def instruction_outputs(out: Any) -> list[int]:
