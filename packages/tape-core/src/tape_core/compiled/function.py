@@ -67,6 +67,7 @@ class Function:
         python: Callable[..., Any],
         *,
         static_argnames: Iterable[str] = (),
+        donate: Iterable[str] = (),
         fallback: Fallback = False,
         retrace: Retrace = "warn",
         compile: str | Literal[False] | None = None,
@@ -76,6 +77,7 @@ class Function:
         self._name = getattr(python, "__name__", "function")
         self._settings: dict[str, Any] = {
             "static_argnames": static_argnames,
+            "donate": donate,
             "fallback": fallback,
             "retrace": retrace,
             "compile": compile,
@@ -88,14 +90,17 @@ class Function:
         self._fallback = fallback
         self._retrace = retrace
         self._options = dict(passes or {})
-        self._signature = inspect.signature(python) if self._static else None
-        if self._signature is not None and (
-            unknown := [name for name in self._static if name not in self._signature.parameters]
-        ):
-            raise ValueError(
-                f"function: static_argnames has {unknown[0]!r}; the parameters of {self._name} are "
-                f"{', '.join(self._signature.parameters)}"
-            )
+        self._donate = (donate,) if isinstance(donate, str) else tuple(donate)
+        self._signature = inspect.signature(python) if self._static or self._donate else None
+        for option, names in (("static_argnames", self._static), ("donate", self._donate)):
+            for name in names:
+                if self._signature is not None and name not in self._signature.parameters:
+                    raise ValueError(
+                        f"function: {option} has {name!r}; the parameters of {self._name} are "
+                        f"{', '.join(self._signature.parameters)}"
+                    )
+        if both := set(self._static) & set(self._donate):
+            raise ValueError(f"function: {min(both)!r} is in static_argnames and in donate; what is static stays")
         if fallback not in (False, True, "silent"):
             raise ValueError(f"function: fallback must be True, False or 'silent', got {fallback!r}")
         if retrace not in ("warn", "allow", "error"):
@@ -176,7 +181,8 @@ class Function:
     def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
         self._check_number(self._traces)
         # What traces is imported where it is needed first.
-        from tape_core.compiled.running import Compiled, check_apart
+        from tape_core.compiled.donation import give_away
+        from tape_core.compiled.running import DONATED, Compiled, check_apart
         from tape_core.compiled.trace import Trace, outside, tracing
 
         trace = Trace(self._name, fallback=bool(self._fallback))
@@ -190,6 +196,8 @@ class Function:
                 )
             else:
                 leaves.append(leaf)
+        for k in self._donated(signature):
+            trace.donated[k] = leaves[k]._array.id
         given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
         args, kwargs = signature.arguments(leaves, with_kwargs)
         try:
@@ -198,6 +206,7 @@ class Function:
                 # x += y assigns to the caller's Tensor.
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
                 check_apart(self._name, signature.leaves, changed)
+                check_apart(self._name, signature.leaves, trace.donated, DONATED)
                 compiled = (
                     None
                     if trace.failed
@@ -208,6 +217,8 @@ class Function:
         trace.commit()
         for k, array in changed.items():
             signature.leaves[k]._array, signature.leaves[k]._slots = value_of(array), NO_SLOTS
+        if trace.failed is None:
+            give_away(self._name, signature.leaves, trace.donated)
         if trace.failed is not None:
             self._eager[signature.key] = str(trace.failed)
             if self._fallback != "silent":
@@ -220,6 +231,14 @@ class Function:
             self._traces += 1
         with outside():
             return _untraced(result)
+
+    def _donated(self, signature: Signature) -> list[int]:
+        """The places of the Tensors in arguments that are donated."""
+        if not self._donate or not signature.leaves:
+            return []
+        _, named = pytree.unflatten(signature.structure, list(range(len(signature.leaves))))
+        places = [k for name in self._donate for k in pytree.flatten(named[name])[0]]
+        return [k for k in places if signature.kinds[k] == TENSOR]
 
     def _called(self, args: Any, kwargs: Any, static: Any) -> Any:
         if self._signature is None:
@@ -385,6 +404,7 @@ def function(python: Callable[..., Any], /) -> Function: ...
 def function(
     *,
     static_argnames: str | Iterable[str] = (),
+    donate: str | Iterable[str] = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
     compile: str | None = None,
@@ -395,6 +415,7 @@ def function(
     /,
     *,
     static_argnames: Any = (),
+    donate: Any = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
     compile: str | None = None,
@@ -431,6 +452,10 @@ def function(
         python: the function. What it does besides computing, such as printing, it does while it is traced.
         static_argnames: names of parameters whose values are constants of a trace. They must be hashable. Python
             scalars, strings and other objects that are no arrays are so anyway.
+        donate: names of parameters whose Tensors the function may overwrite with results of the same shape and dtype.
+            After a call they hold nothing, and any use of them raises a RuntimeError. It is for what a call replaces,
+            such as parameters that are no Variables. Memory that somebody else holds, as a caller's NumPy array, is
+            left alone; Variables are updated in place anyway. Where `python` runs as it is nothing is donated.
         fallback: where the function decides by a value, warn once and run it as it is from then on; with `"silent"`
             without the warning.
         retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
@@ -445,7 +470,9 @@ def function(
         TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from
             inside is used after it has returned.
         TypeError: in a call: an argument is neither an array nor hashable.
-        ValueError: an argument of this function is not what it must be; in a call: a Variable is made each time.
+        ValueError: an argument of this function is not what it must be; in a call: a Variable is made each time, or
+            what is donated is given twice.
+        RuntimeError: in a call: an argument was donated before.
     """
 
     def decorate(python: Any) -> Any:
@@ -454,6 +481,7 @@ def function(
         return Function(
             python,
             static_argnames=static_argnames,
+            donate=donate,
             fallback=fallback,
             retrace=retrace,
             compile=compile,

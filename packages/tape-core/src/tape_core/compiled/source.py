@@ -14,7 +14,7 @@ from itertools import chain, count
 from typing import Any
 
 from tape_core.backends.traced import Method
-from tape_core.compiled.program import Instruction, Place, Program, Ref
+from tape_core.compiled.program import Instruction, Own, Place, Program, Ref
 from tape_core.generated import generated
 
 _INFIX: dict[Any, tuple[str, int]] = {
@@ -31,6 +31,7 @@ _CLOSE = 4  # how closely a sign binds
 _WHOLE = 9  # a name, a call
 _LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
 
+_TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 _WIDTH = 96  # of a line in which an expression stands in another one
 
 _files = count()
@@ -97,6 +98,10 @@ class Source:
                 continue
             if waiting:
                 self._flush(lines)
+            targets = instruction.kwargs.get("out")
+            if type(targets) is Own or (type(targets) is tuple and any([type(target) is Own for target in targets])):
+                # Before the call, which holds its arguments itself.
+                lines.append(f"    own = {self._owned(targets)}")
             target = self._target(out)
             lines.append(f"    {target} = {text}" if target else f"    {text}")
             if large:
@@ -180,6 +185,15 @@ class Source:
             given += [f"{name}={self._argument(value)}" for name, value in kwargs.items()]
         return f"{function}({', '.join(given)})", _WHOLE
 
+    def _owned(self, target: Any) -> str:
+        if type(target) is tuple:
+            return f"({', '.join(map(self._owned, target))},)"
+        if target is None:
+            return "None"
+        array = self._value(target.id)
+        self.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
+        return f"{array} if is_exclusive({array}, {target.references}) else None"
+
     def _operand(self, value: Any, close: int = _WHOLE) -> str:
         """An argument beside an operator that binds so closely."""
         if type(value) is Ref:
@@ -207,6 +221,8 @@ class Source:
         if kind is Ref:
             found = self._waiting.get(value.id)
             return self._value(value.id) if found is None else found[0]
+        if kind is Own or (kind is tuple and any([type(part) is Own for part in value])):
+            return "own"
         if kind is bool or kind is int or kind is str or value is None or value is ...:
             return "..." if value is ... else repr(value)
         if kind is float and math.isfinite(value):
@@ -224,7 +240,7 @@ class Source:
         key = id(thing)
         if key not in self._named:
             wanted = re.sub(r"\W", "_", str(wanted)).strip("_") or "f"
-            if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|given|_", wanted):
+            if wanted[0].isdigit() or keyword.iskeyword(wanted) or _TAKEN.fullmatch(wanted):
                 wanted = f"{wanted}_"
             name, n = wanted, 2
             alone = self._parameters is not None  # then what else is in the file uses the names of Python
