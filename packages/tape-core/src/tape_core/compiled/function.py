@@ -359,10 +359,8 @@ class Function:
 
     def stats(self) -> list[dict[str, Any]]:
         """For each trace the number of instructions: as traced, and after each pass."""
-        return [
-            {"traced": len(compiled.traced.instructions), **compiled.effects}
-            for compiled in [*chain.from_iterable(self._compiled.values()), *self._joints]
-        ]
+        found: list[Compiled | Joint] = [*chain.from_iterable(self._compiled.values()), *self._joints]
+        return [{"traced": len(compiled.traced.instructions), **compiled.effects} for compiled in found]
 
 
 def found_by_name(decorated: Any, python: Callable[..., Any]) -> str | None:

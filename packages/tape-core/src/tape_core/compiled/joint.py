@@ -109,8 +109,16 @@ class JointTrace(Trace):
             self.refuse(f"calls {name}")
         return super().effect(name, fn, args, backend)
 
-    def write(self, variable: Variable, array: Any) -> None:
+    def read(self, variable: Any) -> Any:
+        """What a Variable holds; numbers of optimizers and the like are no Variables."""
+        if not isinstance(variable, Variable):
+            self.refuse("reads a number that is another one in each call")
+        return super().read(variable)
+
+    def write(self, variable: Any, array: Any) -> None:
         """A Variable is assigned; it must be there, and none that a derivative is asked for."""
+        if not isinstance(variable, Variable):
+            self.refuse("assigns to a number")
         if not self.holds(variable):
             self.refuse("makes a Variable")
         if watches(self._tape, variable):
