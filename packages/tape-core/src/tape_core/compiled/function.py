@@ -324,8 +324,8 @@ class Function:
 
         Raises:
             RuntimeError: there is no trace yet.
-            ValueError: the function draws random numbers, calls an optimizer, assigns Variables that are constants, or
-                has something that is in no file; or an argument of this method is not what it must be.
+            ValueError: the function draws random numbers, calls what runs as it is, assigns Variables that are
+                constants, or has something that is in no file; or an argument of this method is not what it must be.
         """
         from tape_core.compiled import export
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from tape_core import pytree, random
 from tape_core.backends.traced import TracingError
 from tape_core.backward import sweep
+from tape_core.compiled.numbers import Number
 from tape_core.compiled.partition import parted
 from tape_core.compiled.signature import STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
@@ -109,16 +110,17 @@ class JointTrace(Trace):
             self.refuse(f"calls {name}")
         return super().effect(name, fn, args, backend)
 
-    def read(self, variable: Any) -> Any:
-        """What a Variable holds; numbers of optimizers and the like are no Variables."""
-        if not isinstance(variable, Variable):
-            self.refuse("reads a number that is another one in each call")
+    def read(self, variable: Variable | Number) -> Any:
+        """A Variable is read; an optimizer's or a metric's number is not, whose state is none of the tape's."""
+        if type(variable) is Number:
+            self.refuse(f"has the number {variable.name} of an optimizer, a metric or the like")
         return super().read(variable)
 
-    def write(self, variable: Any, array: Any) -> None:
+    def write(self, variable: Variable | Number, array: Any) -> None:
         """A Variable is assigned; it must be there, and none that a derivative is asked for."""
-        if not isinstance(variable, Variable):
-            self.refuse("assigns to a number")
+        if isinstance(variable, Number):
+            self.read(variable)
+            return
         if not self.holds(variable):
             self.refuse("makes a Variable")
         if watches(self._tape, variable):
