@@ -73,15 +73,10 @@ class Compiled:
         deciding = sorted(_deciding(program))
         examples = [trace.values[k] for k in program.inputs]
         if how is None:
-            return (
-                run
-                if effects or deciding or program.backend is None
-                else program.backend.chosen(run, program, examples)
-            )
+            backend = None if effects or deciding else program.backend
+            return run if backend is None else backend.chosen(run, program, examples)
         if program.backend is None:
             raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are several, or none")
-        if how is None:
-            return program.backend.chosen(run, program, examples)
         if effects:
             raise ValueError(
                 f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "

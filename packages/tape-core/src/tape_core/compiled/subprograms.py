@@ -212,10 +212,11 @@ class Flow:
         if not backends and not effect:
             return []
         args = [*args, *[array for part in self.parts for array in part.captured]]
+        backend: Any = backends[0] if backends else None
         if effect:
-            found = list(trace.effect(self.__name__, self, args, backends[0] if backends else None))
+            found = list(trace.effect(self.__name__, self, args, backend))
         else:
-            found = list(trace.call(self.__name__, self, args, {}, backends[0]))
+            found = list(trace.call(self.__name__, self, args, {}, backend))
         for array, backend in zip(found, backends, strict=True):
             array.backend = backend
         n = len(found) - len(variables)

@@ -244,7 +244,7 @@ class ConcreteFunction:
             specs_by, given_by = dict(specs.arguments), dict(given.arguments)
             if missing := [name for name in specs_by if name not in given_by]:
                 raise self._unfit(f"missing a required argument: {missing[0]!r}", args, kwargs)
-            ordered = inspect.BoundArguments(signature, {name: given_by[name] for name in specs_by})  # type: ignore[arg-type]
+            ordered = inspect.BoundArguments(signature, {name: given_by[name] for name in specs_by})
             args, kwargs = ordered.args, ordered.kwargs
         try:
             nest.assert_same_structure((expected, named), (args, kwargs))
