@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.compiled.state import runs_as_it_is
+from tape_core.backends.traced import TracedNumber
 from tape_core.compiled.trace import outside
+from tape_core.tensor import wrap as wrap_native
 
-from tape_tf.conversion import native, unwrap, wrap
+from tape_tf.conversion import native, unwrap, where, wrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name, by_name
 from tape_tf.keras.optimizers import schedules
@@ -132,7 +134,7 @@ class Optimizer:
 
         It can be set to a number, or to a schedule where there was one.
         """
-        return self._rate if self._schedule is None else wrap(_number(self.native, "learning_rate", floatx()))
+        return self._rate if self._schedule is None else wrap(_number(self.native.learning_rate, floatx()))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -160,7 +162,7 @@ class Optimizer:
     @property
     def iterations(self) -> Any:
         """How many updates were applied: an int64 tensor."""
-        return wrap(_number(self.native, "iterations", "int64"))
+        return wrap(_number(self.native.iterations, "int64"))
 
     @iterations.setter
     def iterations(self, value: Any) -> None:
@@ -293,10 +295,14 @@ class Optimizer:
         return {"name": self.name, "learning_rate": rate, **config}
 
 
-@runs_as_it_is
-def _number(of: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
-    """A Python number that an optimizer has, as it is in each call of what is compiled."""
-    return native(getattr(of, name), dtype)
+def _number(value: Any, dtype: str) -> tc.Tensor:
+    """A Python number that an optimizer has, also one that is another in each call of what is compiled."""
+    if not isinstance(value, TracedNumber):
+        return native(value, dtype)
+    backend, device = where()
+    make = partial(backend.library.asarray, dtype=backend.library.raw_dtype(dtype), device=device)
+    traced = backend.library.traced
+    return wrap_native(value.trace.call("asarray", make, (value,), {}, traced), traced)
 
 
 def _divided(gradient: Any, factor: float) -> Any:
