@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.backends.traced import TracedNumber
+from tape_core.backends.traced import TRACE, TracedNumber
 from tape_core.compiled.trace import outside
 from tape_core.tensor import wrap as wrap_native
 
@@ -297,12 +297,13 @@ class Optimizer:
 
 def _number(value: Any, dtype: str) -> tc.Tensor:
     """A Python number that an optimizer has, also one that is another in each call of what is compiled."""
-    if not isinstance(value, TracedNumber):
+    trace = TRACE.get()
+    if trace is None or not isinstance(value, TracedNumber):
         return native(value, dtype)
     backend, device = where()
     make = partial(backend.library.asarray, dtype=backend.library.raw_dtype(dtype), device=device)
     traced = backend.library.traced
-    return wrap_native(value.trace.call("asarray", make, (value,), {}, traced), traced)
+    return wrap_native(trace.call("asarray", make, (value,), {}, traced), traced)
 
 
 def _divided(gradient: Any, factor: float) -> Any:
