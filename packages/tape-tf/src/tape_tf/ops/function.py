@@ -88,6 +88,8 @@ class Function:
         given = _beneath(args, kwargs)
         if given is None:
             return self._as_it_is(args, kwargs)
+        if TRACE.get() is not None:  # it becomes a part of the function around it
+            return wrap(self._compiled(*given[0], **given[1]))
         before = self._traces
         found = self._compiled(*given[0], **given[1])
         self._calls.append(self._traces > before)
