@@ -405,7 +405,7 @@ def function(
     donate: str | Iterable[str] = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | None = None,
+    compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
@@ -416,7 +416,7 @@ def function(
     donate: Any = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | None = None,
+    compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Any:
     """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
