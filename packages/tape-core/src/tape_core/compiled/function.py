@@ -359,10 +359,8 @@ class Function:
 
     def stats(self) -> list[dict[str, Any]]:
         """For each trace the number of instructions: as traced, and after each pass."""
-        return [
-            {"traced": len(compiled.traced.instructions), **compiled.effects}
-            for compiled in chain[Any](chain.from_iterable(self._compiled.values()), self._joints)
-        ]
+        found: list[Compiled | Joint] = [*chain.from_iterable(self._compiled.values()), *self._joints]
+        return [{"traced": len(compiled.traced.instructions), **compiled.effects} for compiled in found]
 
 
 def found_by_name(decorated: Any, python: Callable[..., Any]) -> str | None:
@@ -407,7 +405,7 @@ def function(
     donate: str | Iterable[str] = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | None = None,
+    compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
@@ -418,7 +416,7 @@ def function(
     donate: Any = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | None = None,
+    compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Any:
     """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.

@@ -315,6 +315,7 @@ class Joint:
             sizes.append((cotangents, len(new)))
         self.sparse = any([shape is not None and shape != () for d in self.derivatives.values() for shape in d.found])
         self.traced = program = trace.program(arrays)
+        program.owned = {}  # a derivative may need what a Variable held
         # What Variables hold then comes after the result.
         k = len(program.outputs) - len(self.assigned)
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
