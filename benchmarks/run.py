@@ -156,6 +156,7 @@ PEAKS = {
         "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "mygrad", "torch", "torch_compile", "jax_jit",
         "tf_function", "tf_xla",
     ),
+    "mnist_step": ("numpy", "tape", "tape_compiled"),
     "convnet": ("numpy", "tape", "tape_compiled", "tape_torch", "torch"),  # by hand, it keeps all windows
     "deep_mlp": ("numpy", "tape", "tape_compiled", "tape_checkpoint"),
 }  # fmt: skip
