@@ -1,6 +1,6 @@
 """Everything that a contributor or CI runs.
 
-    python -m nox               lint, types, docs, wheels, conformance, tests
+    python -m nox               lint, types, docs, wheels, exported files, conformance, tests
     python -m nox -s demo       train the digits example
     python -m nox -s examples   run all examples, or those that are named after --
     python -m nox -s bench      measure against the peers
@@ -119,6 +119,23 @@ def wheels(session: nox.Session) -> None:
     session.run(python, "-m", "tape_core", external=True)
 
 
+@nox.session
+def exported(session: nox.Session) -> None:
+    """Export compiled functions, and run the files in an environment that has NumPy alone."""
+    install(session, "virtualenv", packages=["tape-core", "tape-numpy", "tape-nn"])
+    folder = Path(session.create_tmp()).resolve()
+    alone, files = folder / "alone", folder / "files"
+    session.run("python", ".ci/exported.py", "write", str(files), env=ONE_THREAD)
+    session.run("virtualenv", "--quiet", str(alone))
+    python = str(alone / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    # The same NumPy: another one may round in other ways.
+    version = session.run("python", "-c", "import numpy; print(numpy.__version__)", silent=True)
+    session.run(python, "-m", "pip", "install", "--quiet", f"numpy=={str(version).strip()}", external=True)
+    script = str(ROOT / ".ci" / "exported.py")
+    session.chdir(files)
+    session.run(python, script, "run", str(files), external=True, env=ONE_THREAD)
+
+
 @nox.session(**WITH_PIP)
 @nox.parametrize("backend", list(PLUGINS))
 def conformance(session: nox.Session, backend: str) -> None:
@@ -234,7 +251,12 @@ def examples(session: nox.Session) -> None:
 
 @nox.session(default=False, **WITH_PIP)
 def bench(session: nox.Session) -> None:
-    """Measure against HIPS autograd, MyGrad, PyTorch and hand-written NumPy."""
-    session.log("The first run installs torch, which takes minutes")
-    install(session, "autograd", "mygrad", "matplotlib", packages=PACKAGES)
-    session.run("python", "benchmarks/run.py", *session.posargs, env=ONE_THREAD)
+    """Measure against NumPy by hand, PyTorch, HIPS autograd, MyGrad, JAX and TensorFlow, each in its own environment.
+
+    `python -m nox -s bench -- --docs` also writes the documentation's page.
+    """
+    session.log("The first run installs torch, JAX and TensorFlow, which takes minutes")
+    install(session, "matplotlib", packages=PACKAGES)
+    peers = Path(session.virtualenv.location).resolve() / "peers"
+    session.run("python", "benchmarks/environments.py", str(peers))
+    session.run("python", "benchmarks/run.py", "--environments", str(peers), *session.posargs, env=ONE_THREAD)

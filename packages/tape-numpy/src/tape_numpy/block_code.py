@@ -22,7 +22,7 @@ class BlockCode:
     Args:
         group: the run.
         tiling: its axes.
-        free: the numbers of inputs that results may be written over.
+        dead, spare: the numbers of inputs that results may be written over; temporaries have the memory of spare ones.
 
     Attributes:
         buffers: the dtypes of temporaries.
@@ -31,7 +31,7 @@ class BlockCode:
         repeated: the numbers of inputs that are given a second time, at the end, as `Tiling.repeated` makes them.
     """
 
-    def __init__(self, group: Any, tiling: Tiling, free: Sequence[int]) -> None:
+    def __init__(self, group: Any, tiling: Tiling, dead: Sequence[int], spare: Sequence[int]) -> None:
         self.group = group
         self.tiling = tiling
         self.repeated: list[int] = []
@@ -46,7 +46,8 @@ class BlockCode:
         self._place: dict[int, str] = {k: f"x{k}" for k in group.inputs}
         self._body: list[str] = []
         self._last = {k: at for at, instruction in enumerate(group.instructions) for k in instruction.inputs}
-        self.over: dict[int, int] = self._overwritten(list(free))
+        self.over: dict[int, int] = self._overwritten([*dead, *spare])
+        self._spare = {k for k in spare if k not in self.over.values() and group.specs[k].shape == group.shape}
         self._write()
 
     def _overwritten(self, free: list[int]) -> dict[int, int]:
@@ -77,6 +78,7 @@ class BlockCode:
                 if last[k] == at and k in group.made and k not in self._outs and self._place[k][0] in "bo"
                 if k not in group.spread and k not in group.lines
             ]
+            done += [k for k in dict.fromkeys(instruction.inputs) if last[k] == at and k in self._spare]
             step = step_of(instruction)
             at_once = not _in_two(instruction)
             done += [k for k, given in self.over.items() if last[given] == at and k != number]

@@ -51,6 +51,25 @@ def check_compiled(case: Case, examples: list[dict[int, Any]]) -> None:
         return
     if case.op.differentiable and case.leaves:
         _expect_same_bits(slopes, examples, "gradient")
+        _expect_same_bits_in_tapes(case, weights, values, examples)
+
+
+def _expect_same_bits_in_tapes(
+    case: Case, weights: list[Any], eager: Callable[..., list[Any]], examples: list[dict[int, Any]]
+) -> None:
+    """The gradients through a compiled function that is called inside a tape's block, too."""
+    compiled = function(eager)
+    chosen = list(examples[0])
+    for example in [*examples, *examples]:
+        expected, found = (
+            calculus.gradients(case, weights, example, lambda at, f=f: f(*[at[k] for k in chosen]))  # type: ignore[misc]
+            for f in (eager, compiled)
+        )
+        for k, d in expected.items():
+            a, b = dense(found[k]).numpy(), dense(d).numpy()
+            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+            expect(same, f"gradient {k} through a compiled function has other bits than an eager one: {a} and {b}")
+    expect_equal(compiled.traces, 1, "the number of traces for calls inside tapes")
 
 
 def _expect_same_bits(eager: Callable[..., list[Any]], examples: list[dict[int, Any]], what: str) -> None:

@@ -14,7 +14,7 @@ from itertools import chain, count
 from typing import Any
 
 from tape_core.backends.traced import Method
-from tape_core.compiled.program import Instruction, Place, Program, Ref
+from tape_core.compiled.program import Instruction, Own, Place, Program, Ref
 from tape_core.generated import generated
 
 _INFIX: dict[Any, tuple[str, int]] = {
@@ -31,6 +31,7 @@ _CLOSE = 4  # how closely a sign binds
 _WHOLE = 9  # a name, a call
 _LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
 
+_TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 _WIDTH = 96  # of a line in which an expression stands in another one
 
 _files = count()
@@ -60,7 +61,7 @@ class Source:
         self._parameters = parameters
         if parameters is not None:
             self._values.update(zip(program.inputs, parameters, strict=True))
-        function = re.sub(r"\W", "_", name)
+        self._function = function = re.sub(r"\W", "_", name)
         self.text = self._written(function)
         file = f"<tape_core: {name} compiled, {next(_files)}>"
         self.run: Callable[[list[Any]], tuple[Any, ...]] = generated(self.text, function, file, self.names)
@@ -97,6 +98,10 @@ class Source:
                 continue
             if waiting:
                 self._flush(lines)
+            targets = instruction.kwargs.get("out")
+            if type(targets) is Own or (type(targets) is tuple and any([type(target) is Own for target in targets])):
+                # Before the call, which holds its arguments itself.
+                lines.append(f"    own = {self._owned(targets)}")
             target = self._target(out)
             lines.append(f"    {target} = {text}" if target else f"    {text}")
             if large:
@@ -180,6 +185,15 @@ class Source:
             given += [f"{name}={self._argument(value)}" for name, value in kwargs.items()]
         return f"{function}({', '.join(given)})", _WHOLE
 
+    def _owned(self, target: Any) -> str:
+        if type(target) is tuple:
+            return f"({', '.join(map(self._owned, target))},)"
+        if target is None:
+            return "None"
+        array = self._value(target.id)
+        self.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
+        return f"{array} if is_exclusive({array}, {target.references}) else None"
+
     def _operand(self, value: Any, close: int = _WHOLE) -> str:
         """An argument beside an operator that binds so closely."""
         if type(value) is Ref:
@@ -207,6 +221,8 @@ class Source:
         if kind is Ref:
             found = self._waiting.get(value.id)
             return self._value(value.id) if found is None else found[0]
+        if kind is Own or (kind is tuple and any([type(part) is Own for part in value])):
+            return "own"
         if kind is bool or kind is int or kind is str or value is None or value is ...:
             return "..." if value is ... else repr(value)
         if kind is float and math.isfinite(value):
@@ -224,11 +240,11 @@ class Source:
         key = id(thing)
         if key not in self._named:
             wanted = re.sub(r"\W", "_", str(wanted)).strip("_") or "f"
-            if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|given|_", wanted):
+            if wanted[0].isdigit() or keyword.iskeyword(wanted) or _TAKEN.fullmatch(wanted):
                 wanted = f"{wanted}_"
             name, n = wanted, 2
             alone = self._parameters is not None  # then what else is in the file uses the names of Python
-            while name in self.names or (alone and hasattr(builtins, name)):
+            while name in self.names or name == self._function or (alone and hasattr(builtins, name)):
                 name, n = f"{wanted}_{n}", n + 1
             self._named[key] = name
             self._keep.append(thing)
