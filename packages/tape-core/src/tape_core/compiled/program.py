@@ -162,7 +162,7 @@ class Program:
 
     @property
     def elements(self) -> int:
-        """How many elements the arrays have that it makes: those of all results but what goes into memory that is there.
+        """How many elements the arrays have that it makes: all results but those in memory that is there.
 
         Views count as if they were copies, and what is of another length in each call does not.
         """
