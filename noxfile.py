@@ -251,7 +251,12 @@ def examples(session: nox.Session) -> None:
 
 @nox.session(default=False, **WITH_PIP)
 def bench(session: nox.Session) -> None:
-    """Measure against HIPS autograd, MyGrad, PyTorch and hand-written NumPy."""
-    session.log("The first run installs torch, which takes minutes")
-    install(session, "autograd", "mygrad", "matplotlib", packages=PACKAGES)
-    session.run("python", "benchmarks/run.py", *session.posargs, env=ONE_THREAD)
+    """Measure against NumPy by hand, PyTorch, HIPS autograd, MyGrad, JAX and TensorFlow, each in its own environment.
+
+    `python -m nox -s bench -- --docs` also writes the documentation's page.
+    """
+    session.log("The first run installs torch, JAX and TensorFlow, which takes minutes")
+    install(session, "matplotlib", packages=PACKAGES)
+    peers = Path(session.virtualenv.location).resolve() / "peers"
+    session.run("python", "benchmarks/environments.py", str(peers))
+    session.run("python", "benchmarks/run.py", "--environments", str(peers), *session.posargs, env=ONE_THREAD)

@@ -43,7 +43,8 @@ def page_faults() -> int:
 
 def measure(peer: str, seconds: float) -> dict[str, Any]:
     """In the child: the times of single steps."""
-    from workloads import setup, start, workload_data
+    from peers import setup, start
+    from workloads import workload_data
 
     start(peer)
     step = setup("wide", peer, workload_data("wide"))

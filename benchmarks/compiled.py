@@ -1,4 +1,4 @@
-"""Compiled functions beside the workloads: a Jacobian against one by hand, and what tracing takes."""
+"""Compiled functions beside the workloads: what tracing takes, and a training step."""
 
 from __future__ import annotations
 
@@ -8,30 +8,6 @@ from typing import Any
 import numpy as np
 from comparison import Comparison
 from workloads import SEED, workload_data
-
-
-def compiled_jacobian(peers: list[str]) -> Comparison:
-    """x -> tanh(W2 tanh(W1 x)), 100 -> 100, float64: the Jacobian, compiled and by hand."""
-    import tape_core as tc
-
-    rng = np.random.default_rng(SEED)
-    raw, raw1, raw2 = (rng.standard_normal(shape) / 10 for shape in ((100,), (100, 100), (100, 100)))
-    x, w1, w2 = (tc.asarray(a) for a in (raw, raw1, raw2))
-
-    @tc.function
-    def by_tape(x: Any, w1: Any, w2: Any) -> Any:
-        with tc.GradientTape() as tape:
-            tape.watch(x)
-            y = tc.tanh(w2 @ tc.tanh(w1 @ x))
-        return tape.jacobian(y, x)
-
-    def by_hand() -> Any:
-        h = np.tanh(raw1 @ raw)
-        y = np.tanh(raw2 @ h)
-        return ((1 - y * y)[:, None] * raw2 * (1 - h * h)) @ raw1
-
-    steps = {"Tape, compiled": lambda: by_tape(x, w1, w2), "NumPy by hand": by_hand}
-    return Comparison(steps, {("Tape, compiled", "NumPy by hand"): 1.5}, tuple(steps))
 
 
 def tracing(peers: list[str]) -> Comparison:
@@ -72,4 +48,4 @@ def training_step(peers: list[str]) -> Comparison:
     return Comparison(steps, {("compiled", "as it is"): 0.5}, ("compiled", "as it is"))
 
 
-COMPARISONS = {make.__name__: make for make in (compiled_jacobian, tracing, training_step)}
+COMPARISONS = {make.__name__: make for make in (tracing, training_step)}

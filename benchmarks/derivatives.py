@@ -1,4 +1,4 @@
-"""Jacobians, Hessians and batches of gradients, against the same of PyTorch, HIPS autograd, and a plain gradient."""
+"""Hessian-vector products and batches of gradients against plain gradients; what an operation costs without a tape."""
 
 from __future__ import annotations
 
@@ -9,62 +9,6 @@ from typing import Any
 import numpy as np
 from comparison import Comparison, Step
 from workloads import SEED
-
-
-def jacobian(peers: list[str]) -> Comparison:
-    """x -> tanh(W2 tanh(W1 x)), 100 -> 100, float64."""
-    import tape_core as tc
-
-    rng = np.random.default_rng(SEED)
-    raw = [rng.standard_normal(shape) / 10 for shape in ((100,), (100, 100), (100, 100))]
-    x, w1, w2 = (tc.asarray(a) for a in raw)
-
-    def by_tape() -> Any:
-        with tc.GradientTape() as tape:
-            tape.watch(x)
-            y = tc.tanh(w2 @ tc.tanh(w1 @ x))
-        return tape.jacobian(y, x)
-
-    steps = {"Tape": by_tape}
-    if "autograd" in peers:
-        import autograd
-        import autograd.numpy as anp
-
-        of = autograd.jacobian(lambda x: anp.tanh(raw[2] @ anp.tanh(raw[1] @ x)))
-        steps["autograd"] = lambda: of(raw[0])
-    if "torch" in peers:
-        import torch
-
-        t, t1, t2 = (torch.asarray(a) for a in raw)
-        jacrev = torch.func.jacrev(lambda x: torch.tanh(t2 @ torch.tanh(t1 @ x)))
-        steps["torch"] = lambda: jacrev(t)
-    return Comparison(steps, {("Tape", "autograd"): 0.12, ("Tape", "torch"): 1.2}, tuple(steps))
-
-
-def hessian(peers: list[str]) -> Comparison:
-    """The chained Rosenbrock function of 50 variables, float64."""
-    import tape_core as tc
-
-    def rosenbrock(x: Any, xp: Any) -> Any:
-        return xp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
-
-    raw = np.random.default_rng(SEED).standard_normal(50)
-    x = tc.asarray(raw)
-    of_tape = tc.hessian(lambda x: rosenbrock(x, tc))
-    steps: dict[str, Step] = {"Tape": lambda: of_tape(x)}
-    if "autograd" in peers:
-        import autograd
-        import autograd.numpy as anp
-
-        of = autograd.hessian(lambda x: rosenbrock(x, anp))
-        steps["autograd"] = lambda: of(raw)
-    if "torch" in peers:
-        import torch
-
-        t = torch.asarray(raw)
-        of_torch = torch.func.hessian(lambda x: rosenbrock(x, torch))
-        steps["torch"] = lambda: of_torch(t)
-    return Comparison(steps, {("Tape", "autograd"): 0.3, ("Tape", "torch"): 1.0}, tuple(steps))
 
 
 def _mlp(batch: int, sizes: tuple[int, ...]) -> tuple[Callable[..., Any], list[Any], Any, Any]:
@@ -138,4 +82,4 @@ def without_tape(peers: list[str]) -> Comparison:
     return Comparison({"Tape": by_tape, "NumPy": by_numpy}, {("Tape", "NumPy"): 0.5}, ("Tape", "NumPy"), CALLS)
 
 
-COMPARISONS = {make.__name__: make for make in (jacobian, hessian, hvp, per_example, without_tape)}
+COMPARISONS = {make.__name__: make for make in (hvp, per_example, without_tape)}

@@ -1,4 +1,7 @@
-"""Peak memory of one step: NumPy reports its arrays to tracemalloc, PyTorch its tensors to its own profiler."""
+"""Peak memory of one step: NumPy reports its arrays to tracemalloc, PyTorch its tensors to its own profiler.
+
+What other libraries' arrays take is not told: there the growth of the whole process is all that can be seen.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,17 @@ import tracemalloc
 from pathlib import Path
 
 from workloads import Step
+
+# MyGrad is not here: its tensors keep the gradients of the step before.
+ON_NUMPY = ("numpy", "numpy_out", "tape", "tape_compiled", "tape_checkpoint", "autograd")
+ON_TORCH = ("tape_torch", "torch")
+
+
+def of_arrays(peer: str, step: Step) -> dict[str, float]:
+    """`arrays`: bytes of arrays at the peak of one step, for the peers that tell."""
+    if peer in ON_NUMPY:
+        return {"arrays": peak(step)}
+    return {"arrays": torch_peak(step)} if peer in ON_TORCH else {}
 
 
 def peak(step: Step) -> int:
@@ -47,3 +61,12 @@ def torch_peak(step: Step) -> int:
         now += change
         highest = max(highest, now)
     return highest
+
+
+def of_process(entry: str) -> int:
+    """`VmRSS`, the memory of this process that is resident now, or `VmHWM`, the most so far: bytes, 0 if not told."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{entry}:")), 0)

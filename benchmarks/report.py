@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
+import targets
 from allocator import SYSTEM
+from peers import COMPILED, LABELS
+from targets import Results
 
-Results = dict[str, Any]
+TAPES = ("numpy", "numpy_out", "tape", "tape_compiled", "autograd", "mygrad")
+COMPILERS = ("numpy", "tape_compiled", "torch_compile", "jax", "jax_jit", "tensorflow", "tf_function", "tf_xla")
+ON_TORCH = ("tape_torch", "tape_torch_compiled", "tape_inductor", "torch", "torch_func", "torch_compile")
 
-# tape's time divided by the peer's: ratios of minima in one run, one thread.
-TARGETS = {
-    "scalar_chain": {"numpy": 2.4, "autograd": 0.15, "torch": 0.4},
-    "small_mlp": {"numpy": 1.7, "autograd": 0.25, "torch": 0.85},
-    "mnist_mlp": {"numpy": 1.10, "autograd": 0.6, "torch": 0.95},
-    "wide": {"numpy": 1.3, "autograd": 0.6, "torch": 0.6},
-    "rnn": {"numpy": 1.6, "autograd": 0.30, "torch": 0.75},
-    "embed": {"numpy": 4, "autograd": 0.02, "torch": 1.0},
-}
-# The time of tape on PyTorch divided by that of PyTorch, eager.
-TORCH_TARGETS = {
-    "scalar_chain": 0.8,
-    "small_mlp": 1.0,
-    "mnist_mlp": 1.0,
-    "wide": 1.0,
-    "rnn": 0.85,
-    "embed": 1.2,
-    "convnet": 1.05,
-}
-# The time of compiled Tape divided by others', on one thread.
-COMPILED_TARGETS = {
-    "scalar_chain": {"numpy": 1.0},
-    "small_mlp": {"numpy": 1.0},
-    "mnist_mlp": {"numpy": 1.0},
-    "wide": {"numpy": 0.35, "numpy_out": 0.9},
-    "rnn": {"numpy": 0.9},
-}
-MEMORY_TARGET = 1.3  # times the hand-written peak
-TORCH_MEMORY_TARGET = 1.05  # times PyTorch's peak
-CHECKPOINT_MEMORY_TARGET = 0.3  # times the peak without
-CHECKPOINT_TIME_TARGET = 1.4  # times the time without
-IMPORT_TARGET = 0.060  # seconds above `import numpy`
-ALLOCATOR_TARGET = 0.5  # of the hand-written time where glibc hands memory back
-
-NAMES = {
-    "numpy": "NumPy by hand",
-    "numpy_out": "NumPy by hand, `out=`",
+LIBRARIES = {  # the peers whose versions tell those of all
+    "numpy": "NumPy",
     "tape": "Tape",
-    "tape_compiled": "Tape, compiled",
-    "tape_checkpoint": "Tape, checkpoint",
-    "tape_torch": "Tape on PyTorch",
-    "tape_torch_compiled": "Tape on PyTorch, compiled",
+    "torch": "PyTorch",
     "autograd": "HIPS autograd",
     "mygrad": "MyGrad",
-    "torch": "PyTorch eager",
-    SYSTEM: "Tape, `TAPE_NUMPY_ALLOCATOR=system`",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
 }
+
+REPRODUCE = """\
+```console
+python -m nox -s bench -- --docs
+```
+
+makes an environment for each library where there is none yet, measures, and writes this page and its pictures. What
+cannot be installed is left out and named above. Without nox, and parts of it:
+
+```console
+python benchmarks/environments.py FOLDER
+python benchmarks/run.py --environments FOLDER --docs
+python benchmarks/run.py --environments FOLDER --parts times --workloads gmm,lstm --compile-limit 300
+```
+
+How it measures is told in `benchmarks/README.md`."""
+
+
+AGREEMENT = """\
+A step computes the value and the gradients, or the Jacobian, once; one thread. All peers agree with NumPy by hand:
+within 0.0001 of the largest element in float32, within 1e-10 in float64 (jacobian, hessian, gmm, ba, lstm)."""
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -68,215 +55,221 @@ def number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
 
 
-def verdict(value: float, target: float, shown: str) -> str:
-    return f"≤ {shown} {'met' if value <= target else '**not met**'}"
+def verdict(value: float, target: float, least: bool = False) -> str:
+    met = value >= target if least else value <= target
+    return f"{'≥' if least else '≤'} {target:.3g} {'met' if met else '**missed**'}"
 
 
-def times_table(results: Results) -> str:
-    workloads = results["workloads"]
-    peers = [p for p in NAMES if any(p in w["times"] for w in workloads.values())]
+def times_table(workloads: dict[str, Any], peers: tuple[str, ...]) -> str:
+    """Minima, with medians in parentheses."""
+    peers = tuple(p for p in peers if any(p in w["times"] for w in workloads.values()))
     rows = []
     for name, workload in workloads.items():
         cells = [name]
         for peer in peers:
             t = workload["times"].get(peer)
-            failed = "failed" if peer in workload["failures"] else ""
-            cells.append(f"{number(t['minimum'] * 1e3)} ({number(t['median'] * 1e3)})" if t else failed)
-        rows.append(cells)
-    return table(["ms per step: minimum (median)", *(NAMES[p] for p in peers)], rows)
+            reason = "failed" if peer in workload["failures"] else "–" if peer in workload["unfinished"] else ""
+            cells.append(f"{number(t['minimum'] * 1e3)} ({number(t['median'] * 1e3)})" if t else reason)
+        if any(cells[1:]):
+            rows.append(cells)
+    return table(["ms: minimum (median)", *(LABELS[p] for p in peers)], rows)
 
 
-def ratios(results: Results, workload: str, peer: str, of: str = "tape") -> tuple[float, float] | None:
-    """The time of `of` divided by the peer's: of the minima and of the medians."""
-    times = results["workloads"][workload]["times"]
-    if of not in times or peer not in times:
-        return None
-    tape, other = times[of], times[peer]
-    return tape["minimum"] / other["minimum"], tape["median"] / other["median"]
-
-
-def ratios_table(results: Results) -> str:
-    peers = ["numpy", "autograd", "torch", "mygrad"]
+def ratios_table(results: Results, of: str, wanted: dict[str, dict[str, float]], others: tuple[str, ...]) -> str:
+    """The time of a peer divided by that of others, with the targets."""
     rows = []
-    for workload in results["workloads"]:
-        cells = [workload]
+    others = tuple(o for o in others if any(o in w["times"] for w in results["workloads"].values()))
+    for name in results["workloads"]:
+        cells = [name]
+        for other in others:
+            value = targets.ratio(results, name, of, other)
+            target = wanted.get(name, {}).get(other)
+            cell = "" if value is None else number(value)
+            cells.append(cell if not cell or target is None else f"{cell} {verdict(value, target)}")
+        if any(cells[1:]):
+            rows.append(cells)
+    return table([f"the time of {LABELS[of]} ÷", *(LABELS[o] for o in others)], rows)
+
+
+def others_table(results: Results) -> str:
+    rows = [
+        [v.what, f"{number(v.value)} {v.unit}", verdict(v.value, v.target, v.least)]
+        for v in targets.other_verdicts(results, LABELS)
+    ]
+    return table(["beside the workloads", "measured", "wanted"], rows)
+
+
+def first_table(results: Results) -> str:
+    """Seconds of the first call of what is compiled."""
+    workloads = results["workloads"]
+    peers = [p for p in COMPILED if any(p in w["first"] or p in w["unfinished"] for w in workloads.values())]
+    rows = []
+    for name, workload in workloads.items():
+        cells = [
+            number(workload["first"][p]) if p in workload["first"] else f"> {results['limit']:.0f}"
+            if p in workload["unfinished"] else ""
+            for p in peers
+        ]  # fmt: skip
+        rows.append([name, *cells])
+    return table(["seconds of the first call", *(LABELS[p] for p in peers)], rows)
+
+
+def threads_table(results: Results) -> str:
+    """Milliseconds with all threads, and how many times as fast that is as one."""
+    threads, one = results["threads"], results["workloads"]
+    peers = [p for p in LABELS if any(p in w["times"] for w in threads["workloads"].values())]
+    rows = []
+    for name, workload in threads["workloads"].items():
+        cells = [name]
         for peer in peers:
-            both = ratios(results, workload, peer)
-            if both is None:
-                cells.append("")
-                continue
-            cell = f"{number(both[0])} ({number(both[1])})"
-            target = TARGETS.get(workload, {}).get(peer)
-            if target is not None:
-                cell += f" {verdict(both[0], target, str(target))}"
-            cells.append(cell)
+            many, alone = workload["times"].get(peer), one.get(name, {}).get("times", {}).get(peer)
+            cell = number(many["minimum"] * 1e3) if many else ""
+            cells.append(f"{cell} ({alone['minimum'] / many['minimum']:.2f})" if many and alone else cell)
         rows.append(cells)
-    return table(["Tape's time ÷", *(NAMES[p] for p in peers)], rows)
+    return table([f"ms with {threads['count']} threads (speed-up)", *(LABELS[p] for p in peers)], rows)
 
 
-def compiled_table(results: Results) -> str:
-    """Compiled functions against what is written by hand, and against the same steps as they are."""
-    pairs = (
-        ("numpy", "tape_compiled"), ("numpy_out", "tape_compiled"), ("tape", "tape_compiled"),
-        ("torch", "tape_torch_compiled"), ("tape_torch", "tape_torch_compiled"),
-    )  # fmt: skip
+def memory_table(memory: dict[str, Any]) -> str:
+    peers = [p for p in LABELS if any(p in peaks for peaks in memory.values())]
     rows = []
-    for workload in results["workloads"]:
-        cells = [workload]
-        for peer, compiled in pairs:
-            both = ratios(results, workload, peer, compiled)
-            cell = "" if both is None else f"{number(both[0])} ({number(both[1])})"
-            target = COMPILED_TARGETS.get(workload, {}).get(peer)
-            if both is not None and target is not None:
-                cell += f" {verdict(both[0], target, str(target))}"
-            cells.append(cell)
-        rows.append(cells)
-    return table(["the time of compiled Tape ÷", *(NAMES[peer] for peer, _ in pairs)], rows)
-
-
-def torch_table(results: Results) -> str:
-    rows = []
-    for workload in results["workloads"]:
-        both = ratios(results, workload, "torch", "tape_torch")
-        if both is None:
-            continue
-        cell = f"{number(both[0])} ({number(both[1])})"
-        target = TORCH_TARGETS.get(workload)
-        if target is not None:
-            cell += f" {verdict(both[0], target, str(target))}"
-        rows.append([workload, cell])
-    return table(["the time of Tape on PyTorch ÷", NAMES["torch"]], rows)
-
-
-def checkpoint_lines(results: Results) -> list[str]:
-    """The time of a step with checkpoints, divided by that without."""
-    lines = []
-    for workload in results["workloads"]:
-        both = ratios(results, workload, "tape", "tape_checkpoint")
-        if both is not None:
-            cell = f"{number(both[0])} ({number(both[1])}), {verdict(both[0], CHECKPOINT_TIME_TARGET, '1.4')}"
-            lines.append(f"{workload}, the time of {NAMES['tape_checkpoint']} ÷ {NAMES['tape']}: {cell}.")
-    return lines
-
-
-# What is measured alike: torch's tensors are not NumPy's arrays, and are counted elsewhere.
-MEMORY_RATIOS = (
-    ("tape", "numpy", MEMORY_TARGET),
-    ("tape_torch", "torch", TORCH_MEMORY_TARGET),
-    ("tape_checkpoint", "tape", CHECKPOINT_MEMORY_TARGET),
-)
-
-
-def memory_lines(memory: dict[str, dict[str, int]]) -> list[str]:
-    """The peaks of each workload's peers, and their ratios."""
-    peers = [p for p in NAMES if any(p in peaks for peaks in memory.values())]
-    rows = [[name, *(f"{peaks[p] / 2**20:.1f}" if p in peaks else "" for p in peers)] for name, peaks in memory.items()]
-    lines = [table(["peak memory of one step, MiB", *(NAMES[p] for p in peers)], rows)]
     for name, peaks in memory.items():
-        for tape, peer, target in MEMORY_RATIOS:
-            if tape in peaks and peer in peaks:
-                ratio = peaks[tape] / peaks[peer]
-                shown = verdict(ratio, target, str(target))
-                lines.append(f"{name}, {NAMES[tape]} ÷ {NAMES[peer]}: {ratio:.2f}, {shown}.")
-    return lines
+        for kind, what in (("arrays", "arrays"), ("process", "process")):
+            cells = [f"{peaks[p][kind] / 2**20:.1f}" if kind in peaks.get(p, {}) else "" for p in peers]
+            rows.append([f"{name}, {what}", *cells])
+    return table(["peak, MiB", *(LABELS[p] for p in peers)], rows)
 
 
-def import_lines(times: dict[str, list[float]]) -> list[str]:
+def imports_table(imports: dict[str, Any]) -> str:
+    names = LIBRARIES | {"tape": "Tape with its NumPy backend"}
     rows = [
-        ["NumPy" if peer == "numpy" else "Tape with its NumPy backend", f"{wall * 1e3:.0f}", f"{cpu * 1e3:.0f}"]
-        for peer, (wall, cpu) in times.items()
+        [names[peer], number(wall * 1e3), number(cpu * 1e3), f"{imports['sizes'].get(peer, 0) / 1e6:.0f}"]
+        for peer, (wall, cpu) in imports["times"].items()
     ]
-    lines = [table(["importing, in a fresh process", "ms", "processor ms"], rows)]
-    if "tape" in times and "numpy" in times:
-        wall, cpu = (t - n for t, n in zip(times["tape"], times["numpy"], strict=True))
-        shown = verdict(wall, IMPORT_TARGET, f"{IMPORT_TARGET * 1e3:.0f} ms")
-        lines.append(f"Tape above NumPy: {wall * 1e3:.0f} ms, {shown}; {cpu * 1e3:.0f} processor ms.")
-    return lines
+    return table(["importing, in a fresh process", "ms", "processor ms", "installed, with all it needs, MB"], rows)
 
 
-def allocator_lines(allocator: dict[str, dict[str, Any]]) -> list[str]:
-    columns = list(next(iter(allocator.values())))
+def allocator_table(allocator: dict[str, dict[str, Any]]) -> str:
+    labels = LABELS | {SYSTEM: "Tape, `TAPE_NUMPY_ALLOCATOR=system`"}
     rows = [
-        [
-            NAMES[column],
-            *(
-                f"{number(by[column]['minimum'] * 1e3)} ({number(by[column]['median'] * 1e3)})"
-                f", {by[column]['faults']} faults"
-                for by in allocator.values()
-            ),
+        [labels[column]]
+        + [
+            f"{number(found['minimum'] * 1e3)} ({number(found['median'] * 1e3)}), {found['faults']} faults"
+            for found in (by[column] for by in allocator.values())
         ]
-        for column in columns
+        for column in next(iter(allocator.values()))
     ]
-    header = [
-        "`wide`, ms: minimum (median), page faults per step",
-        *(f"glibc {c}" for c in allocator),
-    ]
-    lines = [table(header, rows)]
-    for condition, by in allocator.items():
-        if "tape" not in by or "numpy" not in by:
-            continue
-        ratio = by["tape"]["minimum"] / by["numpy"]["minimum"]
-        medians = by["tape"]["median"] / by["numpy"]["median"]
-        line = f"Tape ÷ NumPy by hand, glibc {condition}: {ratio:.2f} (medians {medians:.2f})"
-        if condition == "hands back":
-            line += f", {verdict(ratio, ALLOCATOR_TARGET, str(ALLOCATOR_TARGET))}"
-        lines.append(f"{line}.")
-    return lines
+    return table(["`wide`, ms, page faults per step", *(f"glibc {c}" for c in allocator)], rows)
 
 
-def comparison_lines(title: str, comparisons: dict[str, Any]) -> list[str]:
-    """What comparison.py measured."""
+def comparison_table(results: Results) -> str:
+    """What comparison.py measured; its ratios are among the targets."""
     rows = []
-    for name, found in comparisons.items():
-        minima = ", ".join(f"{column} {number(t * 1e3)}" for column, t in found["minima"].items())
-        ratios = [
-            f"{r['of']} : {r['to']} {number(r['value'])} {verdict(r['value'], r['target'], str(r['target']))}"
-            for r in found["ratios"]
-        ]
-        rows.append([f"{name}: {found['what']}", minima, "; ".join(ratios)])
-    return [table([title, "ms: minima", "ratios"], rows)]
+    for part in ("derivatives", "compiled", "training"):
+        for name, found in results.get(part, {}).items():
+            minima = ", ".join(f"{column} {number(t * 1e3)}" for column, t in found["minima"].items())
+            rows.append([f"{name}: {found['what']}", minima])
+    return table(["derivatives, compiled functions, training", "ms: minima"], rows)
 
 
-def markdown(results: Results, chart: str) -> str:
-    """The whole report; `chart` is the path of the picture relative to it."""
+def heading(results: Results) -> list[str]:
     system = results["system"]
-    versions = ", ".join(f"{NAMES[p]} {v}" for p, v in results["versions"].items() if p != "numpy_out")
-    parts = ["# Benchmark results"]
-    parts.append(
-        f"Written by `python benchmarks/run.py` on {system['date']}. {system['processor']}, "
-        f"{system['platform']}, Python {system['python']}, one thread. {versions}."
+    versions = [f"{LIBRARIES[p]} {v}" for p, v in results["versions"].items() if p in LIBRARIES]
+    lines = ["# Benchmark results"]
+    took = f", in {system['minutes']:.0f} minutes" if "minutes" in system else ""
+    lines.append(
+        f"Written by `python benchmarks/run.py` on {system['date']}{took}. {system['processor']}, "
+        f"{system['cores']} cores, {system['platform']}, Python {system['python']}. {', '.join(versions)}."
     )
     if system["busy"]:
-        parts.append(f"The machine was busy ({system['busy']}): trust minima, not medians.")
-    parts += [f"Skipped: {peer} ({reason})." for peer, reason in results["missing"].items()]
+        lines.append(f"The machine was busy ({system['busy']}): trust minima, not medians.")
+    lines += [f"Skipped: {LABELS[peer]} ({reason})." for peer, reason in results["missing"].items()]
     for workload, measured in results["workloads"].items():
-        parts += [f"Failed: {workload}, {p}: {why}." for p, why in measured["failures"].items()]
-    parts += [f"Failed: {part}: {why}." for part, why in results["failures"].items()]
-    if results["workloads"]:
+        lines += [f"Failed: {workload}, {LABELS[p]}: {why}." for p, why in measured["failures"].items()]
+    lines += [f"Failed: {part}: {why}." for part, why in results["failures"].items()]
+    return lines
+
+
+def tally(results: Results) -> str:
+    """How many targets are met, and which are not."""
+    met, missed = 0, []
+    for of, wanted in (
+        ("tape_compiled", targets.COMPILED), ("tape", targets.EAGER), ("tape_torch", targets.ON_TORCH),
+        ("tape_torch_compiled", targets.COMPILED_ON_TORCH), ("tape_inductor", targets.INDUCTOR),
+    ):  # fmt: skip
+        for name, by in wanted.items():
+            for other, target in by.items():
+                value = targets.ratio(results, name, of, other)
+                if value is None:
+                    continue
+                met += value <= target
+                if value > target:
+                    missed.append(f"{name}, {LABELS[of]} ÷ {LABELS[other]}: {number(value)}, wanted {target:.3g}")
+    for v in targets.other_verdicts(results, LABELS):
+        met += v.met
+        if not v.met:
+            missed.append(f"{v.what}: {number(v.value)} {v.unit}, wanted {v.target:.3g}")
+    counted = f"{met} of {met + len(missed)} targets are met"
+    return "\n".join([f"{counted}. Missed:", "", *(f"- {line}" for line in missed)] if missed else [f"{counted}."])
+
+
+def markdown(results: Results, pictures: dict[str, str]) -> str:
+    """The whole report; `pictures` are paths relative to it."""
+    workloads = results["workloads"]
+    parts = heading(results)
+    parts.append(tally(results))
+    if workloads:
+        unfinished = [f"{n}, {LABELS[p]}" for n, w in workloads.items() for p in w["unfinished"]]
+        lines = ["## Compiled functions"]
+        if "ratios" in pictures:
+            lines.append(f"![Time per step relative to NumPy by hand]({pictures['ratios']})")
+        others = ("numpy", "numpy_out", "tape", "jax_jit", "tf_function", "tf_xla", "torch_compile")
+        lines.append(ratios_table(results, "tape_compiled", targets.COMPILED, others))
+        lines += ["## The first call"]
+        if "first" in pictures:
+            lines.append(f"![Seconds of the first call]({pictures['first']})")
+        lines.append(first_table(results))
+        if unfinished:
+            lines.append(f"Given up after {results['limit']:.0f} s: {'; '.join(unfinished)}.")
+        parts += lines
+    if "growth" in pictures:
+        lost = results["growth"]["unfinished"]
+        parts += ["## How cost grows", f"![Time of an operation]({pictures['growth']})"]
         parts.append(
-            "A step computes the value and the gradients once. All peers agree within "
-            f"{results['tolerance']:g} (relative to the largest element)."
+            "An operation of the forward pass with its share of the gradient: scalar_chain with 8 to 10,000 of them, "
+            "and wide with 10 elements and more. Lines end where a step would take too long."
+            + (f" Given up: {'; '.join(lost)}." if lost else "")
         )
-        parts.append(times_table(results))
-        parts.append(f"![Time per step relative to NumPy by hand]({chart})")
-        if any("tape" in w["times"] for w in results["workloads"].values()):
-            parts += [
-                "Ratios of the minima, of the medians in parentheses, with the project's targets:",
-                ratios_table(results),
-            ]
-        if any("tape_torch" in w["times"] and "torch" in w["times"] for w in results["workloads"].values()):
-            parts.append(torch_table(results))
-        if any("tape_compiled" in found["times"] for found in results["workloads"].values()):
-            parts.append(compiled_table(results))
-        parts += checkpoint_lines(results)
-    for part, lines in (
-        ("derivatives", partial(comparison_lines, "derivatives, on NumPy")),
-        ("compiled", partial(comparison_lines, "compiled functions, on NumPy")),
-        ("training", partial(comparison_lines, "training")),
-        ("memory", memory_lines),
-        ("imports", import_lines),
-        ("allocator", allocator_lines),
+    if workloads:
+        parts += [
+            "## Times",
+            AGREEMENT,
+            times_table(workloads, TAPES),
+            times_table(workloads, COMPILERS),
+            times_table(workloads, ON_TORCH),
+            "## Ratios without compiling, and on PyTorch",
+            ratios_table(results, "tape", targets.EAGER, ("numpy", "autograd", "torch", "torch_func", "mygrad")),
+        ]
+        for of, wanted, others in (
+            ("tape_torch", targets.ON_TORCH, ("torch",)),
+            ("tape_torch_compiled", targets.COMPILED_ON_TORCH, ("torch", "torch_compile")),
+            ("tape_inductor", targets.INDUCTOR, ("torch_compile",)),
+        ):
+            if any(of in w["times"] for w in workloads.values()):
+                parts.append(ratios_table(results, of, wanted, others))
+    parts += ["## Other targets", others_table(results)]
+    if any(results.get(part) for part in ("derivatives", "compiled", "training")):
+        parts.append(comparison_table(results))
+    for title, part, make in (
+        ("## All threads", "threads", lambda found: threads_table(results)),
+        ("## Memory", "memory", memory_table),
+        ("## Importing and installing", "imports", imports_table),
+        ("## The allocator", "allocator", allocator_table),
     ):
         if results.get(part):
-            parts += lines(results[part])
+            parts += [title, make(results[part])]
+            if part == "memory":
+                parts.append(
+                    "Arrays: at the peak of one step, its results included. Process: the growth in three steps."
+                )
+    parts += ["## How to reproduce", REPRODUCE]
     return "\n\n".join(parts) + "\n"

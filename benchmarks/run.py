@@ -1,4 +1,4 @@
-"""Measure Tape, on NumPy and on PyTorch, against NumPy by hand, HIPS autograd, MyGrad and PyTorch: one thread each."""
+"""Measure Tape against NumPy by hand, HIPS autograd, MyGrad, PyTorch, JAX and TensorFlow, as they are and compiled."""
 
 from __future__ import annotations
 
@@ -13,29 +13,36 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import allocator
-import chart
 import comparison
 import compiled
 import derivatives
-import memory
+import environments
+import growth
+import measure
 import report
 import startup
-import timing
 import training
-from workloads import PEERS, WORKLOADS, setup, start, workload_data
+from peers import PEERS, start, threads_environment
+from workers import WorkerError, Workers
+from workloads import THREADED, WORKLOADS
 
 # Read when NumPy is loaded or the process starts, hence the second process at the end of this file.
-ENVIRONMENT = {f"{lib}_NUM_THREADS": "1" for lib in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "TAPE")}
+ENVIRONMENT = threads_environment(1) | {
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # what compiling takes is measured
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
 if allocator.is_glibc():
     ENVIRONMENT |= allocator.KEEPS  # for all peers; allocator.py measures the other conditions
 
 ROOT = Path(__file__).resolve().parent
-PARTS = ("times", "derivatives", "compiled", "training", "memory", "imports", "allocator")
-PROCESSES = 3  # where code and data happen to lie in memory changes a process's times by up to a fifth
-TOLERANCE = 1e-4  # float32, and a recurrent chain of 100 steps
+PARTS = (
+    "times", "threads", "growth", "derivatives", "compiled", "training", "memory", "imports", "allocator",
+)  # fmt: skip
+COMPARING = 2  # processes for the parts that compare, one after the other
 
 
 def arguments() -> argparse.Namespace:
@@ -52,12 +59,15 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--workloads", type=choice(WORKLOADS), default=list(WORKLOADS), help=", ".join(WORKLOADS))
-    add("--peers", type=choice(PEERS), default=list(PEERS), help=", ".join(PEERS))
+    add("--peers", type=choice(tuple(PEERS)), default=list(PEERS), help=", ".join(PEERS))
     add("--parts", type=choice(PARTS), default=list(PARTS), help=", ".join(PARTS))
-    add("--seconds", type=float, default=12, help="for each workload (default: 12)")
-    add("--quick", action="store_true", help="a look: 2 seconds for each workload")
+    add("--seconds", type=float, default=4, help="for each workload (default: 4), its preparation apart")
+    add("--compile-limit", type=float, default=60, help="seconds that a first step may take (default: 60)")
+    add("--environments", type=Path, help="a folder that environments.py has made; without it, all is looked for here")
+    add("--quick", action="store_true", help="a look: 1 second for each workload, 30 for a first step")
     add("--out", type=Path, default=ROOT / "results", help="folder for json, md and png")
-    add("--docs", action="store_true", help="also write the documentation's page and chart")
+    add("--docs", action="store_true", help="also write the documentation's page and pictures")
+    add("--again", action="store_true", help="measure nothing: write pages and pictures of the results of --out again")
     return parser.parse_args()
 
 
@@ -84,81 +94,41 @@ def show(line: str, *, last: bool = True) -> None:
         print(f"\r\x1b[K{line}", end="", flush=True)
 
 
-def start_peers(names: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The versions of the peers that are there, and why the others are not."""
-    versions, missing = {}, {}
-    for peer in names:
-        try:
-            versions[peer] = start(peer)
-        except ImportError as error:
-            missing[peer] = f"{type(error).__name__}: {error}"
-            show(f"{peer}: skipped, {missing[peer]}")
-    return versions, missing
+def passing(line: str) -> None:
+    show(line, last=False)
 
 
-def measure(workload: str, peers: list[str], seconds: float) -> dict[str, Any]:
-    """Check that the peers agree, then time those that do."""
-    data = workload_data(workload)
-    reference = setup(workload, "numpy", data)
-    assert reference is not None
-    steps, failures, worst = {}, {}, 0.0
-    for peer in peers:
-        show(f"{workload}: checking {peer}", last=False)
-        try:
-            step = setup(workload, peer, data)
-            if step is None:
-                continue
-            difference = timing.disagreement(step, reference)
-        except Exception as error:  # noqa: BLE001  # one peer's failure must not end the run
-            failures[peer] = f"{type(error).__name__}: {error}"
-            continue
-        if difference > TOLERANCE:
-            failures[peer] = f"differs from NumPy by hand by {difference:.1e}"
-            continue
-        worst = max(worst, difference)
-        steps[peer] = step
-
-    def progress(done: float) -> None:
-        show(f"{workload}: {done:.0%}", last=False)
-
-    times = timing.interleaved(steps, seconds, progress) if steps else {}
-    return {"times": times, "difference": worst, "failures": failures}
-
-
-def measure_all(workloads: list[str], peers: list[str], seconds: float) -> dict[str, dict[str, Any]]:
-    """All workloads, in a process of their own."""
-    for peer in peers:
-        start(peer)
-    return {workload: measure(workload, peers, seconds) for workload in workloads}
-
-
-def measure_in_processes(workloads: list[str], peers: list[str], seconds: float) -> dict[str, dict[str, Any]]:
-    """The samples of several processes, put together."""
-    rounds = []
-    for number in range(1, PROCESSES + 1):
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-            rounds.append(executor.submit(measure_all, workloads, peers, seconds / PROCESSES).result())
-        show(f"process {number} of {PROCESSES}: done", last=number == PROCESSES)
+def times(workers: Workers, names: list[str], peers: list[str], seconds: float, limit: float, **options: Any) -> Any:
+    """workload -> what measure.measure finds."""
     results = {}
-    for workload in workloads:
-        each = [found[workload] for found in rounds]
-        failures = {peer: why for found in each for peer, why in found["failures"].items()}
-        times = {
-            peer: timing.Times([sample for found in each for sample in found["times"][peer].samples])
-            for peer in each[0]["times"]
-            if peer not in failures
-        }
-        difference = max(found["difference"] for found in each)
-        shown = ", ".join(f"{peer} {t.minimum * 1e3:.3g}" for peer, t in times.items())
-        show(f"{workload}: agree within {difference:.0e}; minima in ms: {shown}")
-        for peer, why in failures.items():
-            show(f"{workload}: {peer} FAILED: {why}")
-        results[workload] = {
-            "times": {p: {"minimum": t.minimum, "median": t.median, "samples": t.samples} for p, t in times.items()},
-            "difference": difference,
-            "failures": failures,
-        }
+    for name in names:
+        try:
+            found = results[name] = measure.measure(workers, name, peers, seconds, limit, passing, **options)
+        except WorkerError as error:
+            show(f"{name} FAILED: {error}")
+            results[name] = {"times": {}, "first": {}, "failures": {"numpy": str(error)}, "unfinished": {}}
+            continue
+        minima = ", ".join(f"{peer} {t['minimum'] * 1e3:.3g}" for peer, t in found["times"].items())
+        show(f"{name}: prepared in {found['prepared']:.0f} s, agree within {found['difference']:.0e}")
+        show(f"{name}: minima in ms: {minima}")
+        for peer, why in found["failures"].items():
+            show(f"{name}: {peer} FAILED: {why}")
+        for peer, why in found["unfinished"].items():
+            show(f"{name}: {peer} {why}")
     return results
+
+
+def on_all_threads(pythons: dict[str, str], names: list[str], peers: list[str], seconds: float, limit: float) -> Any:
+    """The workloads that more threads may help, with a thread for each core."""
+    count = os.cpu_count() or 1
+    if count == 1:
+        return {}
+    left_out = (
+        "autograd", "mygrad", "jax", "tensorflow", "torch_func", "tape_checkpoint", "tape_inductor", "numpy_out",
+    )  # fmt: skip
+    with Workers(pythons, ENVIRONMENT | threads_environment(count)) as workers:
+        names, peers = [name for name in names if name in THREADED], [peer for peer in peers if peer not in left_out]
+        return {"count": count, "workloads": times(workers, names, peers, seconds, limit, replicas=1)}
 
 
 def compare_all(comparisons: comparison.Comparisons, peers: list[str], seconds: float) -> dict[str, Any]:
@@ -169,104 +139,134 @@ def compare_all(comparisons: comparison.Comparisons, peers: list[str], seconds: 
 
 
 def compare_in_processes(comparisons: comparison.Comparisons, peers: list[str], seconds: float) -> dict[str, Any]:
-    """The minima of several processes."""
+    """The minima of several processes, of the peers that live with Tape."""
+    peers = [peer for peer in peers if PEERS[peer].environment == "tape"]
     rounds = []
-    for _ in range(PROCESSES):
+    for _ in range(COMPARING):
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-            rounds.append(executor.submit(compare_all, comparisons, peers, seconds / PROCESSES).result())
+            rounds.append(executor.submit(compare_all, comparisons, peers, seconds / COMPARING).result())
     results = comparison.merged(rounds)
     for name, found in results.items():
         show(f"{name}: minima in ms: " + ", ".join(f"{c} {t * 1e3:.3g}" for c, t in found["minima"].items()))
     return results
 
 
-# MyGrad is not here: its tensors keep the gradients of the step before.
-ON_NUMPY = dict.fromkeys(("numpy", "tape", "tape_compiled", "autograd"), memory.peak)
-ON_TORCH = dict.fromkeys(("tape_torch", "torch"), memory.torch_peak)
 PEAKS = {
-    "mnist_mlp": ON_NUMPY | ON_TORCH,
-    "convnet": ON_TORCH,  # by hand, it keeps all windows
-    "deep_mlp": dict.fromkeys(("numpy", "tape", "tape_checkpoint"), memory.peak),
-}
+    "mnist_mlp": (
+        "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "mygrad", "torch", "torch_compile", "jax_jit",
+        "tf_function", "tf_xla",
+    ),
+    "convnet": ("numpy", "tape", "tape_compiled", "tape_torch", "torch"),  # by hand, it keeps all windows
+    "deep_mlp": ("numpy", "tape", "tape_compiled", "tape_checkpoint"),
+}  # fmt: skip
 
 
-def peak_memory(peers: list[str]) -> dict[str, dict[str, int]]:
-    """workload -> peer -> bytes."""
-    peaks: dict[str, dict[str, int]] = {}
-    for workload, by_peer in PEAKS.items():
-        data = workload_data(workload)
-        steps = {peer: setup(workload, peer, data) for peer in by_peer if peer in peers}
-        peaks[workload] = {peer: by_peer[peer](step) for peer, step in steps.items() if step is not None}
-        shown = ", ".join(f"{p} {size / 2**20:.2f} MiB" for p, size in peaks[workload].items())
-        show(f"memory, {workload}: {shown}")
-    return {workload: found for workload, found in peaks.items() if found}
+def peak_memory(pythons: dict[str, str], names: list[str], peers: list[str]) -> dict[str, Any]:
+    """workload -> peer -> bytes of `arrays` where they are known, and of the `process`: each in a fresh one."""
+    peaks: dict[str, Any] = {}
+    for name, of in PEAKS.items():
+        for peer in (peer for peer in of if peer in peers and name in names):
+            passing(f"memory, {name}: {peer}")
+            with Workers(pythons, ENVIRONMENT) as workers:
+                worker = workers.get(peer, PEERS[peer].environment, [peer])
+                peaks.setdefault(name, {})[peer] = worker.ask("peak_memory", name, peer, limit=120)
+    for name, found in peaks.items():
+        shown = ", ".join(f"{p} {b['arrays'] / 2**20:.2f} MiB" for p, b in found.items() if "arrays" in b)
+        show(f"memory of arrays, {name}: {shown}")
+    return peaks
 
 
-def import_times(peers: list[str], rounds: int) -> dict[str, list[float]]:
-    times = startup.import_times(peers, rounds)
-    show("imports: " + ", ".join(f"{peer} {t[0] * 1e3:.0f} ms" for peer, t in times.items()))
-    return times
+def imports(pythons: dict[str, str], peers: list[str], rounds: int) -> dict[str, Any]:
+    """What the libraries cost before they compute."""
+    found = {"times": startup.import_times(pythons, peers, rounds), "sizes": startup.sizes(pythons, peers)}
+    show("imports: " + ", ".join(f"{peer} {t[0] * 1e3:.0f} ms" for peer, t in found["times"].items()))
+    show("installed: " + ", ".join(f"{peer} {size / 1e6:.0f} MB" for peer, size in found["sizes"].items()))
+    return found
 
 
 def main() -> int:
     options = arguments()
-    seconds = 2 if options.quick else options.seconds
-    rounds = 1 if options.quick else 4
+    options.out.mkdir(parents=True, exist_ok=True)
+    stored = options.out / "results.json"
+    if options.again:
+        write(json.loads(stored.read_text()), options)
+        return 0
+    seconds = 1 if options.quick else options.seconds
+    limit = min(30, options.compile_limit) if options.quick else options.compile_limit
+    rounds = 1 if options.quick else 3
     if load := busy():
         show(f"note: this machine is busy ({load}); trust minima, not medians")
-    versions, missing = start_peers(options.peers)
-    peers = list(versions)
-    results: dict[str, Any] = {
-        "system": {
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "processor": processor(),
-            "platform": f"{platform.system()} {platform.machine()}",
-            "python": platform.python_version(),
-            "busy": load,
-        },
-        "versions": versions,
-        "missing": missing,
-        "tolerance": TOLERANCE,
-        "workloads": {},
-        "failures": {},
-    }
-    if "times" in options.parts:
-        results["workloads"] = measure_in_processes(options.workloads, peers, seconds)
-    others: dict[str, Callable[[], Any]] = {
-        "derivatives": lambda: compare_in_processes(derivatives.COMPARISONS, peers, seconds / 2),
-        "compiled": lambda: compare_in_processes(compiled.COMPARISONS, peers, seconds / 2),
-        "training": lambda: compare_in_processes(training.COMPARISONS, peers, seconds),
-        "memory": lambda: peak_memory(peers),
-        "imports": lambda: import_times(peers, 3 * rounds),
-        "allocator": lambda: allocator.experiment(peers, rounds, seconds=0.5),
-    }
-    for part in (part for part in others if part in options.parts):
-        try:
-            results[part] = others[part]()
-        except Exception as error:  # noqa: BLE001  # what was measured before must not be lost
-            results["failures"][part] = f"{type(error).__name__}: {error}"
-            show(f"{part} FAILED: {error}")
-
-    write(results, options.out / "results.md", options.out / "benchmarks.png")
-    (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    if options.docs:
-        docs = ROOT.parent / "docs"
-        write(results, docs / "benchmarks-results.md", docs / "_static" / "benchmarks.png")
-    failed = [w for w in results["workloads"].values() if w["failures"]]
+    begin = perf_counter()
+    pythons = environments.pythons(options.environments)
+    with Workers(pythons, ENVIRONMENT) as workers:
+        versions, missing = measure.find(workers, options.peers)
+        for peer, why in missing.items():
+            show(f"{peer}: skipped, {why}")
+        if "numpy" not in versions:
+            sys.exit("run.py: numpy, by hand, is what the others are compared with: name it among the peers")
+        peers = list(versions)
+        results: dict[str, Any] = {
+            "system": {
+                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                "processor": processor(),
+                "cores": os.cpu_count(),
+                "platform": f"{platform.system()} {platform.machine()}",
+                "python": platform.python_version(),
+                "busy": load,
+            },
+            "versions": versions,
+            "missing": missing,
+            "limit": limit,
+            "workloads": {},
+            "failures": {},
+        }
+        names = options.workloads
+        parts: dict[str, Callable[[], Any]] = {
+            "times": lambda: times(workers, names, peers, seconds, limit),
+            "growth": lambda: growth.measure(workers, peers, seconds / 20, limit / 3, show),
+            "threads": lambda: on_all_threads(pythons, names, peers, seconds / 2, limit),
+            "derivatives": lambda: compare_in_processes(derivatives.COMPARISONS, peers, seconds / 2),
+            "compiled": lambda: compare_in_processes(compiled.COMPARISONS, peers, seconds / 2),
+            "training": lambda: compare_in_processes(training.COMPARISONS, peers, seconds),
+            "memory": lambda: peak_memory(pythons, names, peers),
+            "imports": lambda: imports(pythons, peers, 2 * rounds),
+            "allocator": lambda: allocator.experiment(peers, max(1, rounds - 1), seconds=0.3),
+        }
+        for part in (part for part in parts if part in options.parts):
+            began = perf_counter()
+            try:
+                results["workloads" if part == "times" else part] = parts[part]()
+            except Exception as error:  # noqa: BLE001  # what was measured before must not be lost
+                results["failures"][part] = f"{type(error).__name__}: {error}"
+                show(f"{part} FAILED: {error}")
+            show(f"{part}: took {perf_counter() - began:.0f} s")
+            if part == "growth":
+                workers.end()
+            stored.write_text(json.dumps(results, indent=1) + "\n")
+    results["system"]["minutes"] = round((perf_counter() - begin) / 60, 1)
+    stored.write_text(json.dumps(results, indent=1) + "\n")
+    write(results, options)
+    failed = [found for found in results["workloads"].values() if found["failures"]]
     return 1 if failed or results["failures"] else 0
 
 
-def write(results: dict[str, Any], page: Path, picture: Path) -> None:
-    page.parent.mkdir(parents=True, exist_ok=True)
-    relative = picture.relative_to(page.parent).as_posix()
-    page.write_text(report.markdown(results, relative), encoding="utf-8")
-    show(f"wrote {page}")
-    if results["workloads"]:
+def write(results: dict[str, Any], options: argparse.Namespace) -> None:
+    """The page and its pictures."""
+    docs = ROOT.parent / "docs"
+    places = [(options.out / "results.md", options.out)]
+    if options.docs:
+        places.append((docs / "benchmarks-results.md", docs / "_static"))
+    for page, pictures in places:
         try:
-            chart.draw(results["workloads"], picture)
-            show(f"wrote {picture}")
+            import chart
+
+            drawn = chart.draw(results, pictures)
         except ImportError as error:
-            show(f"no chart: {error}")
+            show(f"no pictures: {error}")
+            drawn = {}
+        relative = {name: path.relative_to(page.parent).as_posix() for name, path in drawn.items()}
+        page.write_text(report.markdown(results, relative), encoding="utf-8")
+        show(f"wrote {page}")
 
 
 if __name__ == "__main__":

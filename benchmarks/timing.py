@@ -38,6 +38,8 @@ def to_numpy(value: Any) -> np.ndarray:
         return dense
     if hasattr(value, "densify"):  # tape's IndexedSlices
         value = value.densify()
+    if hasattr(value, "dense_shape"):  # TensorFlow's
+        value = to_numpy(Rows(value.values.numpy(), value.indices.numpy(), tuple(value.dense_shape.numpy())))
     if getattr(value, "is_sparse", False):  # torch's embedding
         value = value.to_dense()
     if hasattr(value, "detach"):
@@ -47,18 +49,23 @@ def to_numpy(value: Any) -> np.ndarray:
     return np.asarray(getattr(value, "data", value) if type(value).__name__ == "Tensor" else value)
 
 
-def disagreement(step: Step, reference: Step) -> float:
+def results(step: Step) -> list[np.ndarray]:
+    """The value and the gradients of a step."""
+    value, gradients = step()
+    return [to_numpy(value), *map(to_numpy, gradients)]
+
+
+def disagreement(found: list[np.ndarray], reference: list[np.ndarray]) -> float:
     """The largest relative difference of value and gradients.
 
     Relative to the largest element: single elements of a float32 gradient may cancel.
     """
-    value, gradients = step()
-    expected, expected_gradients = reference()
     worst = 0.0
-    for got, want in zip([value, *gradients], [expected, *expected_gradients], strict=True):
-        got, want = to_numpy(got), to_numpy(want)
+    for got, want in zip(found, reference, strict=True):
         if got.shape != want.shape:
             raise ValueError(f"a result has shape {got.shape}, the hand-written one {want.shape}")
+        if got.dtype != want.dtype:
+            raise ValueError(f"a result is of {got.dtype}, the hand-written one of {want.dtype}")
         if not np.all(np.isfinite(got)):
             raise ValueError("a result is not finite")
         worst = max(worst, float(np.max(np.abs(got - want)) / np.max(np.abs(want))))
@@ -84,7 +91,8 @@ def sample(step: Step, count: int) -> float:
     gc.collect()
     gc.disable()
     try:
-        step()  # brings the caches back from the peer that ran before
+        if count > 1:
+            step()  # brings the caches back from the peer that ran before
         start = perf_counter()
         for _ in range(count):
             step()

@@ -89,23 +89,64 @@ def with_numpy(data: Data) -> Step:
     return step
 
 
-def with_torch(data: Data) -> Step:
+def torch_loss(data: Data):
     import torch
     from torch.nn.functional import conv2d, cross_entropy, max_pool2d
 
     x, labels = torch.tensor(data["x"]), torch.tensor(data["labels"])
-    parameters = [torch.tensor(p, requires_grad=True) for p in data["parameters"]]
-    k1, a1, k2, a2, w1, b1, w2, b2, w3, b3 = parameters
 
-    def step():
+    def loss(k1, a1, k2, a2, w1, b1, w2, b2, w3, b3):
         p1 = max_pool2d(torch.relu(conv2d(x, k1, a1, padding=2)), 2)
         p2 = max_pool2d(torch.relu(conv2d(p1, k2, a2)), 2)
         h1 = torch.relu(torch.addmm(b1, p2.flatten(1), w1))
         h2 = torch.relu(torch.addmm(b2, h1, w2))
-        loss = cross_entropy(torch.addmm(b3, h2, w3), labels)
-        return loss, list(torch.autograd.grad(loss, parameters))
+        return cross_entropy(torch.addmm(b3, h2, w3), labels)
 
-    return step
+    return loss, [torch.tensor(p) for p in data["parameters"]]
+
+
+def jax_loss(data: Data):
+    import jax
+    import jax.numpy as jnp
+
+    def conv(x, k, a, padding):
+        pads = [(padding, padding)] * 2
+        return jax.lax.conv_general_dilated(x, k, (1, 1), pads) + a[:, None, None]
+
+    def pool(x):
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+
+    def loss(parameters, x, labels):
+        k1, a1, k2, a2, w1, b1, w2, b2, w3, b3 = parameters
+        p1 = pool(jax.nn.relu(conv(x, k1, a1, 2)))
+        p2 = pool(jax.nn.relu(conv(p1, k2, a2, 0)))
+        h1 = jax.nn.relu(p2.reshape(BATCH, -1) @ w1 + b1)
+        h2 = jax.nn.relu(h1 @ w2 + b2)
+        logs = jax.nn.log_softmax(h2 @ w3 + b3)
+        return -jnp.mean(jnp.take_along_axis(logs, labels[:, None], axis=1))
+
+    return loss, [jnp.asarray(p) for p in data["parameters"]], [jnp.asarray(data["x"]), jnp.asarray(data["labels"])]
+
+
+def tensorflow_loss(data: Data):
+    """With channels last, as TensorFlow's convolutions on the CPU want them."""
+    import tensorflow as tf
+
+    x, labels = tf.constant(data["x"].transpose(0, 2, 3, 1)), tf.constant(data["labels"])
+    k1, a1, k2, a2, w1, b1, w2, b2, w3, b3 = variables = [tf.Variable(p) for p in data["parameters"]]
+
+    def conv(x, k, a, padding):
+        return tf.nn.conv2d(x, tf.transpose(k, (2, 3, 1, 0)), 1, padding) + a
+
+    def loss():
+        p1 = tf.nn.max_pool2d(tf.nn.relu(conv(x, k1, a1, "SAME")), 2, 2, "VALID")
+        p2 = tf.nn.max_pool2d(tf.nn.relu(conv(p1, k2, a2, "VALID")), 2, 2, "VALID")
+        h0 = tf.reshape(tf.transpose(p2, (0, 3, 1, 2)), (BATCH, -1))
+        h1 = tf.nn.relu(h0 @ w1 + b1)
+        h2 = tf.nn.relu(h1 @ w2 + b2)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, h2 @ w3 + b3))
+
+    return loss, variables
 
 
 def with_tape(data: Data) -> Step:
@@ -121,13 +162,16 @@ def with_tape(data: Data) -> Step:
     def pool(x):
         return tc.max_pool(x, 2, layout="channels_first")
 
+    def loss():
+        p1 = pool(tc.relu(conv(x, k1, a1, 2)))
+        p2 = pool(tc.relu(conv(p1, k2, a2, 0)))
+        h1 = tc.relu(tc.reshape(p2, (BATCH, -1)) @ w1 + b1)
+        h2 = tc.relu(h1 @ w2 + b2)
+        return tc.mean(tc.cross_entropy(h2 @ w3 + b3, labels))
+
     def step():
         with tc.GradientTape() as tape:
-            p1 = pool(tc.relu(conv(x, k1, a1, 2)))
-            p2 = pool(tc.relu(conv(p1, k2, a2, 0)))
-            h1 = tc.relu(tc.reshape(p2, (BATCH, -1)) @ w1 + b1)
-            h2 = tc.relu(h1 @ w2 + b2)
-            loss = tc.mean(tc.cross_entropy(h2 @ w3 + b3, labels))
-        return loss, tape.gradient(loss, parameters)
+            value = loss()
+        return value, tape.gradient(value, parameters)
 
     return step

@@ -35,19 +35,44 @@ def with_numpy(data: Data) -> Step:
     return step
 
 
-def with_torch(data: Data) -> Step:
+def torch_loss(data: Data):
     import torch
 
-    x, parameters = torch.tensor(data["x"]), [torch.tensor(p, requires_grad=True) for p in data["parameters"]]
+    x = torch.tensor(data["x"])
 
-    def step():
+    def loss(*parameters):
         h = x
         for w in parameters:
             h = torch.relu(h @ w)
-        loss = torch.mean(h * h)
-        return loss, list(torch.autograd.grad(loss, parameters))
+        return torch.mean(h * h)
 
-    return step
+    return loss, [torch.tensor(p) for p in data["parameters"]]
+
+
+def jax_loss(data: Data):
+    import jax
+    import jax.numpy as jnp
+
+    def loss(parameters, h):
+        for w in parameters:
+            h = jax.nn.relu(h @ w)
+        return jnp.mean(h * h)
+
+    return loss, [jnp.asarray(p) for p in data["parameters"]], [jnp.asarray(data["x"])]
+
+
+def tensorflow_loss(data: Data):
+    import tensorflow as tf
+
+    x, variables = tf.constant(data["x"]), [tf.Variable(p) for p in data["parameters"]]
+
+    def loss():
+        h = x
+        for w in variables:
+            h = tf.nn.relu(h @ w)
+        return tf.reduce_mean(h * h)
+
+    return loss, variables
 
 
 def _with_tape(data: Data, checkpoint: bool) -> Step:

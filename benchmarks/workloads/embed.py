@@ -70,6 +70,42 @@ def with_torch(data: Data) -> Step:
     return step
 
 
+def torch_loss(data: Data):
+    """With a dense gradient, which alone torch.func and torch.compile know."""
+    import torch
+    from torch.nn.functional import embedding
+
+    ids = torch.tensor(data["ids"])
+
+    def loss(table):
+        rows = embedding(ids, table)
+        return torch.sum(rows * rows)
+
+    return loss, [torch.tensor(data["table"])]
+
+
+def jax_loss(data: Data):
+    import jax.numpy as jnp
+
+    def loss(parameters, ids):
+        rows = parameters[0][ids]
+        return jnp.sum(rows * rows)
+
+    return loss, [jnp.asarray(data["table"])], [jnp.asarray(data["ids"])]
+
+
+def tensorflow_loss(data: Data):
+    import tensorflow as tf
+
+    table, ids = tf.Variable(data["table"]), tf.constant(data["ids"])
+
+    def loss():
+        rows = tf.gather(table, ids)
+        return tf.reduce_sum(rows * rows)
+
+    return loss, [table]
+
+
 def with_tape(data: Data) -> Step:
     import tape_core as tc
 

@@ -84,21 +84,46 @@ def with_mygrad(data: Data) -> Step:
     return step
 
 
-def with_torch(data: Data) -> Step:
+def torch_loss(data: Data):
     import torch
     from torch.nn.functional import cross_entropy
 
     x, labels = torch.tensor(data["x"]), torch.tensor(data["labels"])
-    parameters = [torch.tensor(p, requires_grad=True) for p in data["parameters"]]
-    w1, b1, w2, b2, w3, b3 = parameters
 
-    def step():
+    def loss(w1, b1, w2, b2, w3, b3):
         h1 = torch.relu(torch.addmm(b1, x, w1))  # one fused kernel, as in torch.nn.Linear
         h2 = torch.relu(torch.addmm(b2, h1, w2))
-        loss = cross_entropy(torch.addmm(b3, h2, w3), labels)
-        return loss, list(torch.autograd.grad(loss, parameters))
+        return cross_entropy(torch.addmm(b3, h2, w3), labels)
 
-    return step
+    return loss, [torch.tensor(p) for p in data["parameters"]]
+
+
+def jax_loss(data: Data):
+    import jax
+    import jax.numpy as jnp
+
+    def loss(parameters, x, labels):
+        w1, b1, w2, b2, w3, b3 = parameters
+        h1 = jax.nn.relu(x @ w1 + b1)
+        h2 = jax.nn.relu(h1 @ w2 + b2)
+        logs = jax.nn.log_softmax(h2 @ w3 + b3)
+        return -jnp.mean(jnp.take_along_axis(logs, labels[:, None], axis=1))
+
+    return loss, [jnp.asarray(p) for p in data["parameters"]], [jnp.asarray(data["x"]), jnp.asarray(data["labels"])]
+
+
+def tensorflow_loss(data: Data):
+    import tensorflow as tf
+
+    x, labels = tf.constant(data["x"]), tf.constant(data["labels"])
+    w1, b1, w2, b2, w3, b3 = variables = [tf.Variable(p) for p in data["parameters"]]
+
+    def loss():
+        h1 = tf.nn.relu(x @ w1 + b1)
+        h2 = tf.nn.relu(h1 @ w2 + b2)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, h2 @ w3 + b3))
+
+    return loss, variables
 
 
 def with_tape(data: Data) -> Step:
@@ -108,11 +133,14 @@ def with_tape(data: Data) -> Step:
     parameters = [tc.Variable(p) for p in data["parameters"]]
     w1, b1, w2, b2, w3, b3 = parameters
 
+    def loss():
+        h1 = tc.relu(x @ w1 + b1)
+        h2 = tc.relu(h1 @ w2 + b2)
+        return tc.mean(tc.cross_entropy(h2 @ w3 + b3, labels))
+
     def step():
         with tc.GradientTape() as tape:
-            h1 = tc.relu(x @ w1 + b1)
-            h2 = tc.relu(h1 @ w2 + b2)
-            loss = tc.mean(tc.cross_entropy(h2 @ w3 + b3, labels))
-        return loss, tape.gradient(loss, parameters)
+            value = loss()
+        return value, tape.gradient(value, parameters)
 
     return step

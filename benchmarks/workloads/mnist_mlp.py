@@ -5,9 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from workloads import Data
-from workloads.mlp import make_data, with_autograd, with_mygrad, with_numpy, with_tape, with_torch
+from workloads.mlp import (
+    jax_loss,
+    make_data,
+    tensorflow_loss,
+    torch_loss,
+    with_autograd,
+    with_mygrad,
+    with_numpy,
+    with_tape,
+)
 
-__all__ = ["data", "with_autograd", "with_mygrad", "with_numpy", "with_tape", "with_torch"]
+__all__ = [
+    "data",
+    "jax_loss",
+    "tensorflow_loss",
+    "torch_loss",
+    "with_autograd",
+    "with_mygrad",
+    "with_numpy",
+    "with_tape",
+]
 
 
 def data(rng: np.random.Generator) -> Data:

@@ -78,22 +78,46 @@ def with_mygrad(data: Data) -> Step:
     return step
 
 
-def with_torch(data: Data) -> Step:
+def torch_loss(data: Data):
     import torch
 
     xs = [torch.tensor(x) for x in data["xs"]]
-    w, u, b = (torch.tensor(data[name], requires_grad=True) for name in ("w", "u", "b"))
 
-    def step():
-        w.grad = u.grad = b.grad = None
+    def loss(w, u, b):
         h = torch.zeros(BATCH, HIDDEN)
         for x in xs:
             h = torch.tanh(x @ w + h @ u + b)
-        loss = torch.sum(h**2)
-        loss.backward()  # here a little faster than torch.autograd.grad
-        return loss, [w.grad, u.grad, b.grad]
+        return torch.sum(h**2)
 
-    return step
+    return loss, [torch.tensor(data[name]) for name in ("w", "u", "b")]
+
+
+def jax_loss(data: Data):
+    import jax.numpy as jnp
+
+    def loss(parameters, xs):
+        w, u, b = parameters
+        h = jnp.zeros((BATCH, HIDDEN), jnp.float32)
+        for x in xs:
+            h = jnp.tanh(x @ w + h @ u + b)
+        return jnp.sum(h**2)
+
+    return loss, [jnp.asarray(data[name]) for name in ("w", "u", "b")], [[jnp.asarray(x) for x in data["xs"]]]
+
+
+def tensorflow_loss(data: Data):
+    import tensorflow as tf
+
+    xs = [tf.constant(x) for x in data["xs"]]
+    w, u, b = variables = [tf.Variable(data[name]) for name in ("w", "u", "b")]
+
+    def loss():
+        h = tf.zeros((BATCH, HIDDEN))
+        for x in xs:
+            h = tf.tanh(x @ w + h @ u + b)
+        return tf.reduce_sum(h**2)
+
+    return loss, variables
 
 
 def with_tape(data: Data) -> Step:

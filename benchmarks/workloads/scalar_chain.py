@@ -6,11 +6,11 @@ import numpy as np
 
 from workloads import Data, Step
 
-LENGTH = 250
+ROUNDS = 250  # of four operations
 
 
-def data(rng: np.random.Generator) -> Data:
-    return {"x": np.asarray(rng.uniform(0.6, 0.9), np.float32)}
+def data(rng: np.random.Generator, operations: int = 4 * ROUNDS) -> Data:
+    return {"x": np.asarray(rng.uniform(0.6, 0.9), np.float32), "rounds": operations // 4}
 
 
 def with_numpy(data: Data) -> Step:
@@ -18,7 +18,7 @@ def with_numpy(data: Data) -> Step:
 
     def step():
         y, saved = x, []
-        for _ in range(LENGTH):
+        for _ in range(data["rounds"]):
             y_in = y
             y = y * x
             y = y + x
@@ -43,7 +43,7 @@ def with_autograd(data: Data) -> Step:
 
     def chain(x):
         y = x
-        for _ in range(LENGTH):
+        for _ in range(data["rounds"]):
             y = y * x
             y = y + x
             y = np.sin(y)
@@ -66,7 +66,7 @@ def with_mygrad(data: Data) -> Step:
 
     def step():
         y = x
-        for _ in range(LENGTH):
+        for _ in range(data["rounds"]):
             y = y * x
             y = y + x
             y = mg.sin(y)
@@ -77,21 +77,52 @@ def with_mygrad(data: Data) -> Step:
     return step
 
 
-def with_torch(data: Data) -> Step:
+def torch_loss(data: Data):
     import torch
 
-    x = torch.tensor(data["x"], requires_grad=True)
-
-    def step():
+    def chain(x):
         y = x
-        for _ in range(LENGTH):
+        for _ in range(data["rounds"]):
             y = y * x
             y = y + x
             y = torch.sin(y)
             y = torch.tanh(y)
-        return y, list(torch.autograd.grad(y, [x]))
+        return y
 
-    return step
+    return chain, [torch.tensor(data["x"])]
+
+
+def jax_loss(data: Data):
+    import jax.numpy as jnp
+
+    def chain(parameters):
+        (x,) = parameters
+        y = x
+        for _ in range(data["rounds"]):
+            y = y * x
+            y = y + x
+            y = jnp.sin(y)
+            y = jnp.tanh(y)
+        return y
+
+    return chain, [jnp.asarray(data["x"])], []
+
+
+def tensorflow_loss(data: Data):
+    import tensorflow as tf
+
+    x = tf.Variable(data["x"])
+
+    def chain():
+        y = x
+        for _ in range(data["rounds"]):
+            y = y * x
+            y = y + x
+            y = tf.sin(y)
+            y = tf.tanh(y)
+        return y
+
+    return chain, [x]
 
 
 def with_tape(data: Data) -> Step:
@@ -102,7 +133,7 @@ def with_tape(data: Data) -> Step:
     def step():
         with tc.GradientTape() as tape:
             y = x
-            for _ in range(LENGTH):
+            for _ in range(data["rounds"]):
                 y = y * x
                 y = y + x
                 y = tc.sin(y)

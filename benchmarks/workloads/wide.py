@@ -9,8 +9,8 @@ from workloads import Data, Step
 SIZE = 1_000_000
 
 
-def data(rng: np.random.Generator) -> Data:
-    return {name: rng.standard_normal(SIZE, np.float32) for name in ("x", "w", "b")}
+def data(rng: np.random.Generator, size: int = SIZE) -> Data:
+    return {name: rng.standard_normal(size, np.float32) for name in ("x", "w", "b")}
 
 
 def with_numpy(data: Data) -> Step:
@@ -86,16 +86,30 @@ def with_mygrad(data: Data) -> Step:
     return step
 
 
-def with_torch(data: Data) -> Step:
+def torch_loss(data: Data):
     import torch
 
-    x, w, b = (torch.tensor(data[name], requires_grad=True) for name in ("x", "w", "b"))
+    def loss(x, w, b):
+        return torch.sum(torch.tanh(x * w + b) ** 2 * torch.exp(-x * x))
 
-    def step():
-        loss = torch.sum(torch.tanh(x * w + b) ** 2 * torch.exp(-x * x))
-        return loss, list(torch.autograd.grad(loss, [x, w, b]))
+    return loss, [torch.tensor(data[name]) for name in ("x", "w", "b")]
 
-    return step
+
+def jax_loss(data: Data):
+    import jax.numpy as jnp
+
+    def loss(parameters):
+        x, w, b = parameters
+        return jnp.sum(jnp.tanh(x * w + b) ** 2 * jnp.exp(-x * x))
+
+    return loss, [jnp.asarray(data[name]) for name in ("x", "w", "b")], []
+
+
+def tensorflow_loss(data: Data):
+    import tensorflow as tf
+
+    x, w, b = variables = [tf.Variable(data[name]) for name in ("x", "w", "b")]
+    return lambda: tf.reduce_sum(tf.tanh(x * w + b) ** 2 * tf.exp(-x * x)), variables
 
 
 def with_tape(data: Data) -> Step:

@@ -482,3 +482,12 @@ def test_the_source_of_a_trace_goes_with_it() -> None:
     file = made()
     gc.collect()
     assert linecache.getlines(file) == []
+
+
+def test_a_function_may_have_the_name_of_one_that_it_calls() -> None:
+    @function
+    def tanh(x: Any) -> Any:
+        return tc.tanh(x) * 2
+
+    for _ in range(2):
+        assert same(tanh(tc.ones(3)), tc.tanh(tc.ones(3)) * 2)

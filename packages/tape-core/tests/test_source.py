@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -116,3 +117,21 @@ def test_a_failing_kernel_is_pointed_at_in_the_expression() -> None:
     shown = "".join(traceback.format_exception(caught.value))
     assert "inv(x0)" in shown
     assert "compiled, " in shown
+
+
+def test_a_large_array_is_let_go_of_as_soon_as_nothing_needs_it() -> None:
+    def f(x: Any, k: Any) -> Any:
+        y = tc.sin(x) * 2.0
+        z = tc.cos(x)
+        a = tc.take(y, k) + tc.take(z, k)
+        return a, tc.exp(a)
+
+    compiled = tc.function(f)
+    compiled(tc.ones(1 << 14), tc.asarray([0]))
+    (found,) = next(iter(compiled._compiled.values()))
+    kept = set(re.findall(r"\bx\d+\b", compiled.text().partition("return (")[0]))
+    gone = {name for line in lines(compiled) if line.startswith("del ") for name in line[4:].split(", ")}
+    large = {f"x{k}" for k, spec in found.program.specs.items() if spec.size >= 1 << 14}
+    assigned = {line.partition(" = ")[0] for line in lines(compiled) if " = " in line}
+    assert (large & assigned) - gone == set()
+    assert gone <= kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,23 @@ def slope(x: Any) -> Any:
 def test_torch_compile_gives_what_an_eager_call_gives() -> None:
     torch.compiler.reset()
     f = tc.function(compile="torch")(slope)
-    for values in ([0.5, -1.0], [0.25, 2.0]):
-        x = on_torch(values)
+    rows = on_torch([[0.5, -1.0], [0.25, 2.0]])
+    for x in (on_torch([0.5, -1.0]), on_torch([0.25, 2.0]), tc.asarray(rows.array[:, 0], backend="torch")):
         found = f(x)
         assert found.backend.name == "torch"
         assert np.allclose(found.numpy(), slope(x).numpy(), rtol=1e-6)
     assert f.traces == 1
 
 
-def test_without_a_compiler_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
+@pytest.mark.parametrize("named", [True, False])
+def test_without_a_compiler_the_message_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: bool
+) -> None:
+    if named:
+        monkeypatch.setenv("CXX", "no-such-compiler")
+    else:
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match=r"needs a C\+\+ compiler.*install g\+\+ or clang\+\+, or set CXX"):
         tc.function(compile="torch")(slope)(on_torch([1.0]))
 

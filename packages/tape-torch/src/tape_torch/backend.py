@@ -105,6 +105,13 @@ class TorchBackend(Backend):
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         return array.resolve_conj().resolve_neg().numpy()
 
+    @property
+    def compiler(self) -> Any:
+        """Blocks that stay in the cache."""
+        from tape_torch import blocks
+
+        return blocks
+
     def chosen(self, run: Callable[..., Any], program: Any, examples: list[Any]) -> Callable[..., Any]:
         """A CUDA graph for many kernels of small arrays, after some calls."""
         from tape_torch import graphs

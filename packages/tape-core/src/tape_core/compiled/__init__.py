@@ -25,4 +25,8 @@ and `linker.py` write files that stand alone.
 A branch or a loop (`tape_core.cond` and its like) is one instruction, whose `fn` is a `Flow` (`subprograms.py`): the
 functions that it is given are traced as programs of their own, with what they find around them as further inputs. Their
 derivatives are no matter of this package: `tape_core.transforms.loops` makes them of branches and loops.
+
+A call inside a tape's block is one record (`inside.py`): the function is traced with a tape and its backward sweep
+(`joint.py`), the program is taken apart into one for the call and one for the derivative (`partition.py`), and the
+record runs them (`joint_call.py`).
 """

@@ -27,6 +27,19 @@ class Ref:
         return self.id
 
 
+class Own:
+    """Stands for an array in `out=` that may be overwritten if nobody else holds it, which only a run can tell."""
+
+    __slots__ = ("id", "references")
+
+    def __init__(self, name: int, references: int) -> None:
+        self.id = name
+        self.references = references
+
+    def __repr__(self) -> str:
+        return f"own %{self.id}"
+
+
 class Place(NamedTuple):
     """A line of the user's code."""
 
@@ -154,6 +167,8 @@ class Program:
         self.outputs = outputs
         self.specs = specs
         self.backend = backend  # of all arrays; None where there are several
+        # Inputs that nothing needs after the run, old values of Variables, say, and how many references each has.
+        self.owned: dict[int, int] = {}
 
     @property
     def largest(self) -> int:

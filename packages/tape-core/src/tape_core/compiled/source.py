@@ -14,7 +14,7 @@ from itertools import chain, count
 from typing import Any
 
 from tape_core.backends.traced import Method
-from tape_core.compiled.program import Instruction, Place, Program, Ref
+from tape_core.compiled.program import Instruction, Own, Place, Program, Ref
 from tape_core.generated import generated
 
 _INFIX: dict[Any, tuple[str, int]] = {
@@ -32,6 +32,7 @@ _WHOLE = 9  # a name, a call
 _LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
 
 _HUGE = 1 << 12  # elements: an array of this size is let go of at once, not at the end of an expression
+_TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 _WIDTH = 96  # of a line in which an expression stands in another one
 
 _files = count()
@@ -60,7 +61,7 @@ class Source:
         self._parameters = parameters
         if parameters is not None:
             self._values.update(zip(program.inputs, parameters, strict=True))
-        function = re.sub(r"\W", "_", name)
+        self._function = function = re.sub(r"\W", "_", name)
         self.text = self._written(function)
         file = f"<tape_core: {name} compiled, {next(_files)}>"
         self.run: Callable[[list[Any]], tuple[Any, ...]] = generated(self.text, function, file, self.names)
@@ -89,11 +90,17 @@ class Source:
                 self._flush(lines)
                 lines += self._handed_over(instruction, uses.last(at))
                 continue
-            dying = [k for k in uses.last(at, _LARGE) if k not in waiting] if any_large else []
+            targets = instruction.kwargs.get("out")
+            owned = type(targets) is Own or (type(targets) is tuple and any([type(part) is Own for part in targets]))
+            if owned:
+                # Before the call, which holds its arguments itself, and with no view of them still to come.
+                self._flush(lines)
+                lines.append(f"    own = {self._owned(targets)}")
             expression = self._nested(instruction, lines)
+            dying = [k for k in uses.last(at, _LARGE) if k not in expression.inside] if any_large else []
             expression.dying += dying
             out = instruction.out
-            once = type(out) is int and uses.counts.get(out) == 1 and not instruction.effect
+            once = type(out) is int and uses.counts.get(out) == 1 and not instruction.effect and not owned
             if once and (not dying or max([specs[k].size for k in dying]) < _HUGE):
                 waiting[out] = expression
                 continue
@@ -129,6 +136,7 @@ class Source:
                 if len(found.text) <= _WIDTH:
                     for k in nested:
                         found.dying += waiting.pop(k).dying
+                    found.inside = nested
                     return found
                 self._flush(lines)
         return self._call(instruction)
@@ -186,6 +194,15 @@ class Source:
             given += [f"{name}={self._argument(value)}" for name, value in kwargs.items()]
         return Expression(f"{function}({', '.join(given)})")
 
+    def _owned(self, target: Any) -> str:
+        if type(target) is tuple:
+            return f"({', '.join(map(self._owned, target))},)"
+        if target is None:
+            return "None"
+        array = self._value(target.id)
+        self.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
+        return f"{array} if is_exclusive({array}, {target.references}) else None"
+
     def _operand(self, value: Any, close: int = _WHOLE) -> str:
         """An argument beside an operator that binds so closely."""
         if type(value) is Ref:
@@ -212,6 +229,8 @@ class Source:
         if kind is Ref:
             found = self._waiting.get(value.id)
             return self._value(value.id) if found is None else found.text
+        if kind is Own or (kind is tuple and any([type(part) is Own for part in value])):
+            return "own"
         if kind is bool or kind is int or kind is str or value is None or value is ...:
             return "..." if value is ... else repr(value)
         if kind is float and math.isfinite(value):
@@ -229,11 +248,11 @@ class Source:
         key = id(thing)
         if key not in self._named:
             wanted = re.sub(r"\W", "_", str(wanted)).strip("_") or "f"
-            if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|given|_", wanted):
+            if wanted[0].isdigit() or keyword.iskeyword(wanted) or _TAKEN.fullmatch(wanted):
                 wanted = f"{wanted}_"
             name, n = wanted, 2
             alone = self._parameters is not None  # then what else is in the file uses the names of Python
-            while name in self.names or (alone and hasattr(builtins, name)):
+            while name in self.names or name == self._function or (alone and hasattr(builtins, name)):
                 name, n = f"{wanted}_{n}", n + 1
             self._named[key] = name
             self._keep.append(thing)
@@ -266,14 +285,16 @@ class Expression:
     Attributes:
         text: what it is.
         close: how closely it binds.
-        dying: the values that nothing after it needs.
+        inside: the values whose expressions are in it.
+        dying: other values that nothing after it needs.
     """
 
-    __slots__ = ("close", "dying", "text")
+    __slots__ = ("close", "dying", "inside", "text")
 
     def __init__(self, text: str, close: int = _WHOLE) -> None:
         self.text = text
         self.close = close
+        self.inside: list[int] = []
         self.dying: list[int] = []
 
 

@@ -76,6 +76,7 @@ class Function:
             return self._traced(args, kwargs)
 
         traced.__name__ = getattr(self.python_function, "__name__", "function")
+        traced.__wrapped__ = self.python_function  # type: ignore[attr-defined]
         return _Compiled(traced, fallback="silent", retrace="allow")
 
     # -- calls

@@ -11,6 +11,7 @@ from tape_core.compiled.passes.algebra import algebra
 from tape_core.compiled.passes.broadcasts import broadcasts
 from tape_core.compiled.passes.constants import constants
 from tape_core.compiled.passes.dead_code import dead_code
+from tape_core.compiled.passes.early import early
 from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
 from tape_core.compiled.passes.reassociate import reassociate
@@ -34,6 +35,7 @@ ORDER: dict[str, Pass] = {
     "slices": slices,
     "scatters": scatters,
     "broadcasts": broadcasts,
+    "early": early,
     "fusion": fusion,
     "reuse": reuse,
 }
@@ -52,8 +54,10 @@ def run(program: Program, options: dict[str, bool]) -> tuple[Program, dict[str, 
     if unknown := [name for name in options if name not in ORDER]:
         raise ValueError(f"function: there is no pass {unknown[0]!r}; they are {', '.join(ORDER)}")
     left: dict[str, int] = {}
+    owned = program.owned
     for name, transform in ORDER.items():
         if options.get(name, name not in ON_REQUEST):
             program = transform(program)
+            program.owned = owned
             left[name] = len(program.instructions)
     return program, left
