@@ -358,9 +358,19 @@ class Function:
         raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as it is")
 
     def stats(self) -> list[dict[str, Any]]:
-        """For each trace the number of instructions: as traced, and after each pass."""
+        """What passes do, for each trace.
+
+        Each is a dict: how many instructions there are, as `"traced"` and after each pass by its name; and how many
+        elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
+        Passes that are left out are not in it.
+        """
         return [
-            {"traced": len(compiled.traced.instructions), **compiled.effects}
+            {
+                "traced": len(compiled.traced.instructions),
+                **compiled.effects,
+                "elements_traced": compiled.traced.elements,
+                "elements": compiled.source.program.elements,
+            }
             for compiled in [*chain.from_iterable(self._compiled.values()), *self._joints]
         ]
 
