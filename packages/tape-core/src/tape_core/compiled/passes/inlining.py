@@ -38,7 +38,7 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
     from tape_core.compiled.trace import Trace
 
     trace = Trace(instruction.name)
-    trace.in_rules = 1  # a decision by a value is no error of the user's
+    trace.trying = 1  # a decision by a value is no error of the user's
     numbers: dict[int, int] = {}
     inputs: dict[int, TracedArray] = {}
 
