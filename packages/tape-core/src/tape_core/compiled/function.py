@@ -364,6 +364,7 @@ class Function:
         elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
         Passes that are left out are not in it.
         """
+        kept: list[Any] = [*chain.from_iterable(self._compiled.values()), *self._joints]
         return [
             {
                 "traced": len(compiled.traced.instructions),
@@ -371,7 +372,7 @@ class Function:
                 "elements_traced": compiled.traced.elements,
                 "elements": compiled.source.program.elements,
             }
-            for compiled in [*chain.from_iterable(self._compiled.values()), *self._joints]
+            for compiled in kept
         ]
 
 
