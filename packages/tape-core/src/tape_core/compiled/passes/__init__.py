@@ -18,6 +18,7 @@ from tape_core.compiled.passes.reassociate import reassociate
 from tape_core.compiled.passes.reuse import reuse
 from tape_core.compiled.passes.same_calls import same_calls
 from tape_core.compiled.passes.scatters import scatters
+from tape_core.compiled.passes.slices import slices
 from tape_core.compiled.passes.views import views
 from tape_core.compiled.program import Program
 
@@ -31,6 +32,7 @@ ORDER: dict[str, Pass] = {
     "expansion": expansion,
     "same_calls": same_calls,
     "dead_code": dead_code,
+    "slices": slices,
     "scatters": scatters,
     "broadcasts": broadcasts,
     "early": early,

@@ -95,12 +95,22 @@ def _box(instruction: Instruction, specs: dict[int, Spec]) -> Box | None:
     if len(instruction.args) != 3 or type(instruction.args[0]) is not Ref:
         return None
     values, key, shape = instruction.args
-    parts = list(key) if type(key) is tuple else [key]
     if not str(specs[values.id].dtype).rpartition(".")[2].startswith(_KINDS) or -1 in shape:
         return None
+    box = box_of(key, shape)
+    if box is None or specs[values.id].shape != tuple([stop - start for start, stop, is_slice in box if is_slice]):
+        return None
+    return box
+
+
+def box_of(key: Any, shape: tuple[int, ...]) -> Box | None:
+    """The elements that a key names, if it consists of integers and slices without gaps."""
+    parts = list(key) if type(key) is tuple else [key]
     at = next((k for k, part in enumerate(parts) if part is ...), None)
     if at is not None:
         parts[at : at + 1] = [slice(None)] * (len(shape) - len(parts) + 1)
+    if len(parts) > len(shape):
+        return None
     parts += [slice(None)] * (len(shape) - len(parts))
     box = []
     for part, n in zip(parts, shape, strict=True):
@@ -113,8 +123,7 @@ def _box(instruction: Instruction, specs: dict[int, Spec]) -> Box | None:
             box.append((start, max(start, stop), True))
         else:
             return None
-    shown = tuple([stop - start for start, stop, is_slice in box if is_slice])
-    return tuple(box) if specs[values.id].shape == shown else None
+    return tuple(box)
 
 
 def _are_disjoint(boxes: Iterable[Box], known: dict[Box, None]) -> bool:
