@@ -14,6 +14,7 @@ from tape_core.compiled.passes.dead_code import dead_code
 from tape_core.compiled.passes.early import early
 from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
+from tape_core.compiled.passes.inlining import inlining
 from tape_core.compiled.passes.reassociate import reassociate
 from tape_core.compiled.passes.reuse import reuse
 from tape_core.compiled.passes.same_calls import same_calls
@@ -29,6 +30,7 @@ ORDER: dict[str, Pass] = {
     "algebra": algebra,
     "views": views,
     "reassociate": reassociate,
+    "inlining": inlining,
     "expansion": expansion,
     "same_calls": same_calls,
     "dead_code": dead_code,
