@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -468,3 +469,59 @@ def test_arguments_that_are_changed_inside_or_afterwards() -> None:
         return tape.gradient(y, x), again
 
     assert_as_eagerly(later, f)
+
+
+OPS: list[Callable[..., Any]] = [
+    lambda a, b: a + b,
+    lambda a, b: a * b,
+    lambda a, b: a - b * 0.5,
+    lambda a, b: a @ b,
+    lambda a, b: tc.tanh(a),
+    lambda a, b: tc.sin(a) * a,
+    lambda a, b: tc.where(a > b, a, b * 2.0),
+    lambda a, b: tc.maximum(a, 0.0),
+    lambda a, b: a / (1.0 + b * b),
+    lambda a, b: tc.sum(a, axis=0) + b,
+    lambda a, b: tc.mean(a) * b,
+    lambda a, b: tc.concat([a[:1], b[1:]], axis=0),
+    lambda a, b: tc.softmax(a) - b,
+    lambda a, b: tc.stop_gradient(a) * b,
+]
+
+
+def drawn(bits: Random, count: int) -> Callable[..., list[Any]]:
+    """A function of some arrays and Variables that calls `count` ops on what it has so far."""
+    choices = [(bits.choice(OPS), bits.random(), bits.random()) for _ in range(count)]
+
+    def program(known: list[Any]) -> list[Any]:
+        known = list(known)
+        for op, i, j in choices:
+            known.append(op(known[int(i * len(known))], known[int(j * len(known))]))
+        return known
+
+    return program
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_programs_that_are_drawn(seed: int) -> None:
+    draw = Random(seed)
+    before, inside, after = (drawn(draw, n) for n in (2, draw.randint(1, 8), 4))
+    variables = [tc.Variable(values(3, 3, seed=k)) for k in range(2)]
+    inputs = [values(3, 3, seed=k + 2) for k in range(2)]
+    given, kept = draw.randint(1, 4), draw.randint(1, 3)
+
+    def f(*xs: Any) -> Any:
+        return inside([*xs, *variables])[-kept:]
+
+    def step(f: Any) -> Any:
+        with tc.GradientTape() as tape:
+            tape.watch(inputs)
+            known = before([*inputs, *variables])
+            results = list(f(*known[-given:]))
+            target = after([*results, *known])[-1] + tc.sum(results[0])
+        return results, target, tape.gradient(target, [*inputs, *variables])
+
+    compiled = tc.function(f)
+    for _ in range(5):
+        expected = [bits(leaf) for leaf in leaves(step(f))]
+        assert [bits(leaf) for leaf in leaves(step(compiled))] == expected

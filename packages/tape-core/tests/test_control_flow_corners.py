@@ -157,7 +157,7 @@ def test_a_compiled_loop_has_its_body_once_and_shows_it(capsys: pytest.CaptureFi
     f(tc.ones(1000))
     f.show()
     shown = capsys.readouterr().out
-    assert [line.strip() for line in shown.splitlines() if " tanh(" in line] == ["x3 = tanh(x0 + x1)"]
+    assert shown.count(" tanh(") == 1
     assert "def scan_step(arrays):" in shown
     assert "scan(" in shown
     assert f.stats()[0]["traced"] == 1

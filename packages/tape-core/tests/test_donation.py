@@ -115,7 +115,7 @@ def test_mistakes() -> None:
             return x * 2
 
     with pytest.raises(ValueError, match="'x' is in static_argnames and in donate"):
-        tc.function(lambda x: x, static_argnames="x", donate="x")
+        tc.function(static_argnames="x", donate="x")(lambda x: x)
 
     @tc.function(donate="x")
     def added(x: Any, y: Any) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,14 +39,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def a_model() -> nn.Module:
+def a_model() -> Any:
     tc.set_seed(0)
     model = nn.Sequential([nn.Dense(70, activation="tanh"), nn.Dense(3)])
     model(tc.zeros((1, 64)))
     return model
 
 
-def a_step(model: nn.Module, optimizer: Any) -> Callable[..., Any]:
+def a_step(model: Any, optimizer: Any) -> Callable[..., Any]:
     def step(x: Any, y: Any) -> Any:
         with tc.GradientTape() as tape:
             loss = tc.mean(tc.cross_entropy(model(x), y))
@@ -58,7 +61,7 @@ def data() -> tuple[Any, Any]:
     return tc.default_rng(1).normal((8, 64)), tc.default_rng(2).integers(0, 3, (8,))
 
 
-def outcome(model: nn.Module, optimizer: Any) -> list[bytes]:
+def outcome(model: Any, optimizer: Any) -> list[bytes]:
     """All bits of the Variables, and of what the optimizer remembers."""
     state = {**model.state_dict(), **optimizer.state_dict(model)}
     return [state[name].numpy().tobytes() for name in sorted(state)]
@@ -73,7 +76,7 @@ def test_updates_have_the_bits_of_eager_ones(name: str, option: str) -> None:
     def train(*, compiled: bool) -> tuple[list[bytes], Any]:
         model, optimizer = a_model(), OPTIMIZERS[name](rate, **options)
         step = a_step(model, optimizer)
-        run = tc.function(step) if compiled else step
+        run: Any = tc.function(step) if compiled else step
         losses = [run(*data()).numpy().tobytes() for _ in range(5)]
         assert optimizer.iterations == 5
         return [*losses, *outcome(model, optimizer)], run
@@ -97,7 +100,7 @@ def test_what_is_set_between_calls_counts() -> None:
     def train(compiled: bool) -> list[bytes]:
         model, optimizer = a_model(), nn.Adam(0.05)
         step = a_step(model, optimizer)
-        run = tc.function(step, retrace="allow") if compiled else step
+        run: Any = tc.function(retrace="allow")(step) if compiled else step
         run(*data())
         optimizer.learning_rate = 0.01
         run(*data())
@@ -120,7 +123,7 @@ def test_a_state_that_is_loaded_between_calls_counts() -> None:
     def train(compiled: bool, *, resumed: bool) -> list[bytes]:
         model, optimizer = a_model(), nn.Adam(0.05)
         step = a_step(model, optimizer)
-        run = tc.function(step) if compiled else step
+        run: Any = tc.function(step) if compiled else step
         for _ in range(2):
             run(*data())
         weights, state = model.state_dict(), optimizer.state_dict(model)
@@ -160,7 +163,7 @@ def test_a_variable_that_appears_late_starts_fresh() -> None:
         frozen = model.variables[0]
         frozen.trainable = False
         step = a_step(model, optimizer)
-        run = tc.function(step) if compiled else step
+        run: Any = tc.function(step) if compiled else step
         for _ in range(2):
             run(*data())
         frozen.trainable = True
@@ -191,7 +194,7 @@ def test_two_updates_in_one_call_and_one_in_a_loop() -> None:
             tc.cond(losses[0] > losses[1], lambda: update(xs[0]), lambda: tc.asarray(0.0))
             return losses
 
-        run = tc.function(step) if compiled else step
+        run: Any = tc.function(step) if compiled else step
         losses = [run(tc.reshape(tc.linspace(0, 2, 15), (3, 5))).numpy().tobytes() for _ in range(3)]
         return [*losses, w.numpy().tobytes(), bytes([optimizer.iterations])]
 
@@ -226,7 +229,7 @@ def test_an_optimizer_of_ones_own(kind: type[nn.Optimizer]) -> None:
     def train(compiled: bool) -> tuple[list[bytes], Any]:
         model, optimizer = a_model(), kind(0.01)
         step = a_step(model, optimizer)
-        run = tc.function(step) if compiled else step
+        run: Any = tc.function(step) if compiled else step
         for _ in range(5):
             run(*data())
         return outcome(model, optimizer), run
@@ -277,3 +280,103 @@ def test_nothing_that_somebody_holds_is_changed() -> None:
         assert np.array_equal(tc.asarray(now).numpy(), before)
     assert np.array_equal(tape.gradient(y, w).numpy(), expected)
     assert np.array_equal(g.numpy(), np.ones((80, 80)))
+
+
+def test_metrics_and_averages_are_part_of_the_code() -> None:
+    def train(compiled: bool) -> tuple[list[Any], Any]:
+        model, optimizer = a_model(), nn.SGD(0.05)
+        mean, accuracy = nn.metrics.Mean(), nn.metrics.SparseCategoricalAccuracy()
+        average = nn.ExponentialMovingAverage(model, decay=0.5)
+        one = a_step(model, optimizer)
+
+        def step(x: Any, y: Any) -> None:
+            mean.update(one(x, y))
+            accuracy.update(y, model(x), tc.linspace(0, 1, 8))
+            average.update()
+
+        run: Any = tc.function(step) if compiled else step
+        found: list[Any] = []
+        for k in range(6):
+            if k == 3:
+                mean.reset()
+                average.load_state_dict(average.state_dict())
+            run(*data())
+            found += [mean.result(), accuracy.result()]
+        return [*found, *[v.numpy().tobytes() for v in average.state_dict().values()]], run
+
+    found, run = train(True)
+    assert found == train(False)[0]
+    names = [instruction.name for instruction in next(iter(run._compiled.values()))[0].program.instructions]
+    assert not {"update", "_take_in"} & set(names)
+
+
+@pytest.mark.parametrize("name", ["SGD", "nesterov", "Adam", "RMSprop", "Adagrad", "Adadelta", "Adamax", "Lion"])
+def test_a_training_step_is_exported_with_its_optimizer(name: str, tmp_path: Path) -> None:
+    if tc.get_backend().name != "numpy":
+        pytest.skip("read with NumPy")
+    model, optimizer = a_model(), OPTIMIZERS[name](0.05, global_clipnorm=0.5)
+    step = tc.function(a_step(model, optimizer))
+    step(*data())
+    step.export(tmp_path / "step.py")
+    alone = runpy.run_path(str(tmp_path / "step.py"))["step"]
+    assert "import tape" not in (tmp_path / "step.py").read_text()
+    x, y = data()
+    compiled = next(iter(step._compiled.values()))[0]
+    given = [x.numpy(), y.numpy(), *[np.array(v._array) if v.backend else v._array for v in compiled.variables]]
+    loss, *new = alone(*given)
+    assert loss == step(x, y).numpy()
+    for variable, value in zip(compiled.assigned, new, strict=True):
+        assert np.array_equal(value, variable._array)
+    assert [value for value in new if type(value) is int] == [2]  # the number of updates
+
+
+def test_a_schedule_is_not_exported() -> None:
+    model, optimizer = a_model(), nn.SGD(nn.schedules.CosineDecay(0.1, 10))
+    step = tc.function(a_step(model, optimizer))
+    step(*data())
+    with pytest.raises(ValueError, match=r"CosineDecay.* has no source that stands alone"):
+        step.export("nowhere.py")
+
+
+@pytest.mark.skipif(tc.get_backend().name != "numpy", reason="NumPy's memory is counted")
+def test_a_step_lets_go_of_gradients_and_updates_in_place() -> None:
+    def peak(*, compiled: bool) -> int:
+        tc.set_seed(0)
+        model = nn.Sequential([nn.Dense(512, "relu"), nn.Dense(512, "relu"), nn.Dense(10)])
+        x, y = tc.default_rng(1).normal((128, 784)), tc.default_rng(2).integers(0, 10, (128,))
+        model(x)
+        step = a_step(model, nn.SGD(0.01))
+        run: Any = tc.function(step) if compiled else step
+        for _ in range(3):
+            run(x, y)
+        tracemalloc.start()
+        try:
+            run(x, y)
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            run(x, y)
+            return tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+
+    assert peak(compiled=True) < 0.65 * peak(compiled=False)
+
+
+def test_a_compiled_function_with_a_metric_inside_a_tape() -> None:
+    def train(compiled: bool) -> list[Any]:
+        w, mean = tc.Variable([1.0, 2.0]), nn.metrics.Mean()
+
+        def loss(x: Any) -> Any:
+            value = tc.sum((w * x) ** 2)
+            mean.update(value)
+            return value
+
+        run: Any = tc.function(loss) if compiled else loss
+        found: list[Any] = []
+        for k in range(3):
+            with tc.GradientTape() as tape:
+                value = run(tc.asarray([k, 1.0]))
+            found += [tape.gradient(value, w).tolist(), mean.result()]
+        return found
+
+    assert train(True) == train(False)

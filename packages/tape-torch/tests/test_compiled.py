@@ -93,3 +93,29 @@ def test_an_optimizer_of_pytorch_takes_steps_in_a_compiled_function() -> None:
         return values
 
     assert train(compiled=True) == train(compiled=False)
+
+
+def test_compilers_refuse_optimizers_and_say_what_to_do() -> None:
+    w = tc.Variable(on_torch([1.0, 2.0]))
+    optimizer = Optimizer(torch.optim.SGD, [w], lr=0.1)
+
+    def step(x: Any) -> None:
+        optimizer.apply_gradients([(x, w)])
+
+    with pytest.raises(ValueError, match=r"step: compile='torch'.*apply_gradients.*return the gradients"):
+        tc.function(compile="torch")(step)(on_torch([1.0, 1.0]))
+
+
+def test_gradients_of_large_arrays_are_those_of_eager_calls_to_the_last_bit() -> None:
+    rng = np.random.default_rng(0)
+    x, w = (on_torch(rng.normal(size=70_000)) for _ in range(2))
+
+    def slopes(x: Any, w: Any) -> Any:
+        return tc.grad(lambda x, w: tc.sum(tc.tanh(x * w) * tc.exp(-x * x) + 0.3 * x * w + 3.0 * x), argnums=(0, 1))(
+            x, w
+        )
+
+    compiled = tc.function(slopes)
+    compiled(x, w)
+    for found, expected in zip(compiled(x, w), slopes(x, w), strict=True):
+        assert np.array_equal(found.numpy(), expected.numpy())

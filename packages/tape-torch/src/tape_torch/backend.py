@@ -165,9 +165,5 @@ class TorchBackend(Backend):
         return g * p
 
     def add_scaled(self, h: Any, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """In one pass."""
-        p = partial(self.xp, *arguments)
-        if type(p) is torch.Tensor:
-            h.addcmul_(g, p)
-        else:
-            h.add_(g, alpha=p)
+        """A product and a sum, as in compiled code: `addcmul_` and `add_(alpha=)` round once where those do twice."""
+        h.add_(self.scale(g, partial, arguments, in_place=False))

@@ -58,7 +58,8 @@ class _ByInductor:
 
         with torch.no_grad():
             graph = make_fx(lambda *arrays: self._run(list(arrays)))(*tensors)
-            return compiled_by_inductor(graph, list(tensors))
+            made: Callable[..., Any] = compiled_by_inductor(graph, list(tensors))
+            return made
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         given = tuple(arrays)

@@ -170,7 +170,7 @@ class TracedNumber:
     __array_ufunc__ = None
     __hash__ = object.__hash__
     shape = ()
-    trace = TracedArray.trace
+    trace: Any = TracedArray.trace
 
     def __init__(self, value: Any, name: int, trace: Trace, backend: Any = None) -> None:
         self.value = value
@@ -421,10 +421,8 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
     now = TRACE.get()
     for value in values:
         kind = type(value)
-        if kind in TRACED and value.made_in is now:
-            return now
         if kind in TRACED:
-            return value.trace  # type: ignore[no-any-return]
+            return now if value.made_in is now else value.trace  # type: ignore[no-any-return]
         if (kind is tuple or kind is list) and (found := trace_of(value)) is not None:
             return found
     return None

@@ -324,8 +324,8 @@ class Function:
 
         Raises:
             RuntimeError: there is no trace yet.
-            ValueError: the function draws random numbers, calls an optimizer, assigns Variables that are constants, or
-                has something that is in no file; or an argument of this method is not what it must be.
+            ValueError: the function draws random numbers, calls what runs as it is, assigns Variables that are
+                constants, or has something that is in no file; or an argument of this method is not what it must be.
         """
         from tape_core.compiled import export
 
@@ -364,6 +364,7 @@ class Function:
         elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
         Passes that are left out are not in it.
         """
+        kept: list[Any] = [*chain.from_iterable(self._compiled.values()), *self._joints]
         return [
             {
                 "traced": len(compiled.traced.instructions),
@@ -371,7 +372,7 @@ class Function:
                 "elements_traced": compiled.traced.elements,
                 "elements": compiled.source.program.elements,
             }
-            for compiled in [*chain.from_iterable(self._compiled.values()), *self._joints]
+            for compiled in kept
         ]
 
 
@@ -417,7 +418,7 @@ def function(
     donate: str | Iterable[str] = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | None = None,
+    compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
@@ -428,7 +429,7 @@ def function(
     donate: Any = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | None = None,
+    compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Any:
     """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.

@@ -39,7 +39,7 @@ class Held:
 
     __slots__ = ("first", "now", "trainable", "variable")
 
-    def __init__(self, variable: Variable, first: Any, now: Any) -> None:
+    def __init__(self, variable: Any, first: Any, now: Any) -> None:
         self.variable = variable
         self.first = first
         self.now = now

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from tape_core import random
 from tape_core.compiled.joint import Joint, Pattern
 from tape_core.compiled.joint_call import recorded_call
-from tape_core.compiled.signature import SLICES, TENSOR, Signature
+from tape_core.compiled.signature import SLICES, TENSOR, Signature, arguments_of
 
 if TYPE_CHECKING:
     from tape_core.compiled.function import Function
     from tape_core.tape import GradientTape
 
 _MANY = 4  # derivatives that one trace is made for
+_KINDS = 1000  # kinds of calls that are remembered: a Python number among the arguments makes many
 
 
 class InTapes:
@@ -75,13 +76,17 @@ class InTapes:
     ) -> Joint | None:
         """The function traced for calls of a kind; None where it is to run as it is."""
         if kind not in self._as_it_is:
+            if len(self._as_it_is) == _KINDS:
+                del self._as_it_is[next(iter(self._as_it_is))]
             self._as_it_is[kind] = SLICES in signature.kinds
             return None
         if self._as_it_is[kind]:
             return None
 
+        structure = signature.structure  # and not the leaves, which need not live longer
+
         def python(leaves: list[Any]) -> Any:
-            return self.function._called(*signature.arguments(leaves, with_kwargs), static)
+            return self.function._called(*arguments_of(structure, leaves, with_kwargs), static)
 
         self.function._check_number(len({name for name, *_ in self.known} - {signature.key}))
         bits = random.get_state()

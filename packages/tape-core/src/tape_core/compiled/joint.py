@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from tape_core import pytree, random
 from tape_core.backends.traced import TracingError
 from tape_core.backward import sweep
+from tape_core.compiled.numbers import Number
 from tape_core.compiled.partition import parted
 from tape_core.compiled.signature import STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
@@ -109,8 +110,17 @@ class JointTrace(Trace):
             self.refuse(f"calls {name}")
         return super().effect(name, fn, args, backend)
 
-    def write(self, variable: Variable, array: Any) -> None:
+    def read(self, variable: Variable | Number) -> Any:
+        """A Variable is read; an optimizer's or a metric's number is not, whose state is none of the tape's."""
+        if type(variable) is Number:
+            self.refuse(f"has the number {variable.name} of an optimizer, a metric or the like")
+        return super().read(variable)
+
+    def write(self, variable: Variable | Number, array: Any) -> None:
         """A Variable is assigned; it must be there, and none that a derivative is asked for."""
+        if isinstance(variable, Number):
+            self.read(variable)
+            return
         if not self.holds(variable):
             self.refuse("makes a Variable")
         if watches(self._tape, variable):
@@ -305,6 +315,7 @@ class Joint:
             sizes.append((cotangents, len(new)))
         self.sparse = any([shape is not None and shape != () for d in self.derivatives.values() for shape in d.found])
         self.traced = program = trace.program(arrays)
+        program.owned = {}  # a derivative may need what a Variable held
         # What Variables hold then comes after the result.
         k = len(program.outputs) - len(self.assigned)
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]

@@ -16,6 +16,7 @@ from tape_core.batching import spread
 from tape_core.compiled import passes
 from tape_core.compiled.flows import cond, scan, while_loop
 from tape_core.compiled.held import Held
+from tape_core.compiled.numbers import Number
 from tape_core.compiled.program import Program
 from tape_core.compiled.source import Source
 from tape_core.compiled.trace import Trace
@@ -45,7 +46,7 @@ class SubTrace(Trace):
         self.seeded: list[Any] = []  # generators that it makes
         self._rewound: dict[int, tuple[Any, Any]] = {}
 
-    def read(self, variable: Variable) -> Any:
+    def read(self, variable: Variable | Number) -> Any:
         """A Variable is what it is around, in an input of its own: it may be another in each step."""
         if id(variable) not in self.held:
             now = own = self.parent.read(variable)
@@ -55,7 +56,7 @@ class SubTrace(Trace):
             self.held[id(variable)] = Held(variable, own, own)
         return super().read(variable)
 
-    def write(self, variable: Variable, array: Any) -> None:
+    def write(self, variable: Variable | Number, array: Any) -> None:
         """A Variable that is made is made around."""
         if not self.holds(variable):
             self.parent.write(variable, value_of(array))
@@ -63,7 +64,7 @@ class SubTrace(Trace):
             outer = type(array) in TRACED and array.made_in is not self
             super().write(variable, self._capture(array) if outer else array)
 
-    def holds(self, variable: Variable) -> bool:
+    def holds(self, variable: Variable | Number) -> bool:
         """Whether a Variable is there, and not being made."""
         return id(variable) in self.held or self.parent.holds(variable)
 
@@ -217,7 +218,7 @@ class Flow:
         effect = any(part.effect for part in self.parts)
         if not backends and not effect:
             return []
-        first = next((b for b in backends if b is not None), None)
+        first: Any = next((b for b in backends if b is not None), None)
         args = [*args, *[array for part in self.parts for array in part.captured]]
         if effect or first is None:
             found = list(trace.effect(self.__name__, self, args, first))

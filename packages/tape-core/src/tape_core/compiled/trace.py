@@ -24,6 +24,7 @@ from tape_core.backends.traced import (
     value_of,
 )
 from tape_core.compiled.held import ARRAY, BACKEND, Held, keep, kept_by, traced_backend
+from tape_core.compiled.numbers import Number
 from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
 from tape_core.recording import ACTIVE
 from tape_core.tensor import SCALARS, Tensor
@@ -307,7 +308,7 @@ class Trace:
 
     # -- Variables, and numbers that are kept as they are
 
-    def read(self, variable: Variable) -> Any:
+    def read(self, variable: Variable | Number) -> Any:
         """What a Variable holds."""
         held = self.held.get(id(variable))
         if held is None:
@@ -317,7 +318,7 @@ class Trace:
         # An array of its own for each reader: an update in place is of nobody else's.
         return TracedArray(now.value, now.id, self, now.backend) if type(now) is TracedArray else now
 
-    def write(self, variable: Variable, array: Any) -> None:
+    def write(self, variable: Variable | Number, array: Any) -> None:
         """It is given a value."""
         held = self.held.get(id(variable))
         if held is None:
@@ -332,7 +333,7 @@ class Trace:
                 held = self.held[id(variable)]
         held.now = array
 
-    def holds(self, variable: Variable) -> bool:
+    def holds(self, variable: Variable | Number) -> bool:
         """Whether a Variable is there, and not being made."""
         if id(variable) in self.held:
             return True
@@ -378,13 +379,18 @@ class Trace:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
-        backends = self.backends or {backend_of_type(type(value)) for value in self.constants.values()}
+        backends = self.backends or _backends_of(self.constants.values())
         backend = next(iter(backends)) if len(backends) == 1 else None
         program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
         # By the references there are: the Variable and a name; of what is donated a name alone.
         program.owned = {h.first.id: 2 for h in self.held.values() if h.written and type(h.first) is TracedArray}
         program.owned |= dict.fromkeys(self.donated.values(), 1)
         return program
+
+
+def _backends_of(arrays: Iterable[Any]) -> set[Backend]:
+    found = [backend_of_type(type(array)) for array in arrays]
+    return {backend for backend in found if backend is not None}
 
 
 class AsArray:

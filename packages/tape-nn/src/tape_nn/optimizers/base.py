@@ -239,8 +239,8 @@ class Optimizer:
 
     def _move(self, xp: Any, gradient: Any, factor: Any, state: _State, rate: float, t: int) -> None:
         variable = state.variable
-        array, names = _own(variable), list(state.slots)
-        whole = [array, gradient, *map(_own, state.slots.values())]
+        array, names = owned_array(variable), list(state.slots)
+        whole = [array, gradient, *map(owned_array, state.slots.values())]
         for parts in variable.backend.blocks(whole):
             w, g, *own = parts
             slots = dict(zip(names, own, strict=True))
@@ -268,7 +268,7 @@ class Optimizer:
         array = variable._array
         in_place = backend.is_exclusive(array, 2)
         rows = self._clipped(xp, slices.values.array, factor)
-        slots = {name: _own(slot) for name, slot in state.slots.items()}
+        slots = {name: owned_array(slot) for name, slot in state.slots.items()}
         array = self._step_rows(xp, array, slices.indices.array, rows, slots, rate, in_place)
         if array is None:
             return False
@@ -421,7 +421,7 @@ class _Settings:
         return self.get(self.optimizer)
 
 
-def _own(variable: Variable) -> Any:
+def owned_array(variable: Variable) -> Any:
     """The array of a Variable, to be updated in place: a copy if a record or a caller sees it."""
     array = variable._array
     # 2: this frame's local and the variable itself.

@@ -149,7 +149,7 @@ def _place(
     for group in groups.values():
         if group.sums.isdisjoint(needed):
             role = compiler.role(instruction, specs, group)
-            if role is not None and group.takes(role) and not group.is_apart(needed):
+            if role is not None and group.takes(role) and not (program.owned and group.is_apart(needed)):
                 return group, role
     if max([specs[k].size for k in (instruction.out, *needed)]) < LARGE:
         return None, None

@@ -52,13 +52,13 @@ def reuse(program: Program) -> Program:
                     instruction.name, fn, tuple(args), {"out": targets[0]}, out, instruction.place
                 )
         elif hasattr(instruction.fn, "over"):
-            spare = [k for k in sorted({*instruction.inputs} & (own | fused)) if last[k] == at and k not in shared]
             run: Any = instruction.fn
+            spare = [k for k in sorted({*instruction.inputs} & (own | fused)) if last[k] == at and k not in shared]
             fused.update(run.own)
             if dead or spare:
-                fn = run.over(dead, spare)
-                given = {n: Own(k, free[k]) if k in free else Ref(k) for n, k in fn.targets.items()}
+                run = run.over(dead, spare)
+                given = {n: Own(k, free[k]) if k in free else Ref(k) for n, k in run.targets.items()}
                 kwargs = {"out": tuple([given.get(n) for n in out])}
-                instruction = Instruction(instruction.name, fn, instruction.args, kwargs, out, instruction.place)
+                instruction = Instruction(instruction.name, run, instruction.args, kwargs, out, instruction.place)
         kept.append(instruction)
     return program.replaced(kept)
