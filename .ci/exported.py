@@ -23,15 +23,15 @@ def functions() -> dict[str, tuple[Any, list[Any]]]:
     labels = tc.asarray([0, 2, 1, 2])
     w = tc.Variable(rng.normal((3, 3)), name="w")
     model = nn.Sequential([nn.Dense(8, activation="gelu"), nn.BatchNorm(), nn.Dense(3)])
+    optimizer = nn.Adam(0.1)
     square = rng.normal((4, 4), dtype="float64")
 
     def step(x: Any) -> Any:
-        """A step of gradient descent."""
+        """A step of training."""
         with tc.GradientTape() as tape:
             loss = tc.mean(tc.cross_entropy(model(x), labels))
         variables = model.trainable_variables
-        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
-            variable.assign_sub(0.1 * gradient)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
     def curvature(x: Any) -> Any:
@@ -100,10 +100,13 @@ def write(folder: Path) -> None:
             compiled(*arguments)
         compiled.export(folder / f"{name}.py", constants="npz")
         (trace,) = next(iter(compiled._compiled.values()))
-        before = [np.array(t.numpy()) for t in (*arguments, *trace.variables)]
+        before = {f"{k}": t.numpy() for k, t in enumerate(arguments)}
+        # Counts and rates of optimizers are Python's numbers.
+        kept = [v._array for v in trace.variables]
+        before |= {f"{k}{'n' * isinstance(a, int | float)}": np.array(a) for k, a in enumerate(kept, len(before))}
         results = [leaf for leaf in tc.pytree.flatten(compiled(*arguments))[0] if leaf is not None]
-        after = [t.numpy() for t in (*results, *trace.assigned)]
-        np.savez(folder / f"{name}.in.npz", *before)
+        after = [*[t.numpy() for t in results], *[v._array for v in trace.assigned]]
+        np.savez(folder / f"{name}.in.npz", **before)
         np.savez(folder / f"{name}.out.npz", *after)
 
 
@@ -119,7 +122,8 @@ def run(folder: Path) -> None:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         given, expected = (np.load(folder / f"{path.stem}.{end}.npz") for end in ("in", "out"))
-        found = getattr(module, path.stem)(*[given[k] for k in given.files])
+        arguments = [given[k].item() if k.endswith("n") else given[k] for k in given.files]
+        found = getattr(module, path.stem)(*arguments)
         if len(found) != len(expected.files):
             raise SystemExit(f"{path.name}: {len(found)} results, {len(expected.files)} expected")
         for k, array in enumerate(found):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 # NumPy is what worker.py needs.
 REQUIREMENTS = {
-    "autograd": ["autograd", "numpy"],
+    "autograd": ["autograd", "scipy", "numpy"],  # its logsumexp is that of SciPy
     "mygrad": ["mygrad", "numpy"],
     "jax": ["jax", "numpy"],
     "tensorflow": ["tensorflow-cpu; sys_platform == 'linux'", "tensorflow; sys_platform != 'linux'", "numpy"],

@@ -42,7 +42,7 @@ PEERS = {
     "jax": Peer("JAX eager", "jax"),
     "jax_jit": Peer("jax.jit", "jax", compiled=True, alone=True),
     "tensorflow": Peer("TensorFlow eager", "tensorflow"),
-    "tf_function": Peer("tf.function", "tensorflow", compiled=True),
+    "tf_function": Peer("tf.function", "tensorflow", compiled=True, alone=True),
     "tf_xla": Peer("tf.function, XLA", "tensorflow", compiled=True, alone=True),
 }
 LABELS = {name: peer.label for name, peer in PEERS.items()}

@@ -72,7 +72,7 @@ class Worker:
     def _last_words(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"exit status {self._process.poll()}"
+        return lines[-1][:200] if lines else f"exit status {self._process.poll()}"
 
     def end(self) -> None:
         """End the process and all that it has started."""

@@ -429,10 +429,11 @@ def test_passes_leave_out_what_is_the_same_and_what_nothing_needs() -> None:
     compiled(values(3))
     found = compiled.stats()[0]
     assert (found["traced"], found["same_calls"], found["dead_code"]) == (4, 3, 2)
+    assert (found["elements_traced"], found["elements"]) == (12, 6)
     plain = function(passes=dict.fromkeys(ORDER, False))(f)
     assert same(plain(values(3)), f(values(3)))
     assert same(plain(values(3)), f(values(3)))
-    assert plain.stats() == [{"traced": 4}]
+    assert plain.stats() == [{"traced": 4, "elements_traced": 12, "elements": 12}]
     with pytest.raises(ValueError, match="there is no pass 'wrong'"):
         function(passes={"wrong": True})(f)(values(3))
 

@@ -90,3 +90,14 @@ def test_places_that_overlap_and_parts_that_others_need_are_left_alone() -> None
         for found, expected in zip(g(x), needed(x), strict=True):
             assert found.numpy().tobytes() == expected.numpy().tobytes()
     assert g.text().count("scatter(") == 2
+
+
+@pytest.mark.parametrize(
+    "key", [(None, slice(0, 2)), (slice(None), None), (..., None), ([0, 1],), (slice(None, None, 2),)]
+)
+def test_keys_that_are_no_boxes_are_left_alone(key: Any) -> None:
+    eager = gradient(lambda x: tc.sum(x[key] ** 2) + tc.sum(x[4:] ** 3))
+    compiled = tc.function(eager)
+    x = tc.asarray(ZEROS)
+    for _ in range(2):
+        assert compiled(x).numpy().tobytes() == eager(x).numpy().tobytes()

@@ -24,6 +24,7 @@ SHAPED_BY_VALUES = frozenset({"nonzero", "repeat", "unique_all", "unique_counts"
 """Ops whose results have a shape that depends on values: compiled functions refuse them."""
 
 AT_ANY_SIZE: dict[str, dict[str, Any]] = {
+    "inlining": {"LARGE": 1},
     "fusion": {"LARGE": 2, "FEW": 1, "ENOUGH": 1},
     "reuse": {"LARGE": 2},
     "broadcasts": {"OFTEN": 1},

@@ -19,7 +19,8 @@ raw arrays, goes through `Trace.call` (`trace.py`) and becomes a `Program` (`pro
   inputs that may be overwritten at their last use: old values of Variables, donated arguments (`donation.py`).
 
 `passes/` has a file for each transformation of a program, from `Program` to `Program`; `passes/__init__.py` their order
-and names. What does not depend on inputs is computed while tracing, once: there is no pass for constants. `source.py`
+and names. While tracing, what depends on constants alone is noted like all else, and its value is known: Python may
+decide by it, and the pass `constants` leaves the value in its place. `source.py`
 writes a program as Python source; `state.py` is what the rest of Tape and tape-nn tell a trace (random numbers, what
 runs eagerly in the middle, modes); `signature.py` is what a trace is kept for. `export.py`
 and `linker.py` write files that stand alone.

@@ -358,9 +358,22 @@ class Function:
         raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as it is")
 
     def stats(self) -> list[dict[str, Any]]:
-        """For each trace the number of instructions: as traced, and after each pass."""
-        found: list[Compiled | Joint] = [*chain.from_iterable(self._compiled.values()), *self._joints]
-        return [{"traced": len(compiled.traced.instructions), **compiled.effects} for compiled in found]
+        """What passes do, for each trace.
+
+        Each is a dict: how many instructions there are, as `"traced"` and after each pass by its name; and how many
+        elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
+        Passes that are left out are not in it.
+        """
+        kept: list[Any] = [*chain.from_iterable(self._compiled.values()), *self._joints]
+        return [
+            {
+                "traced": len(compiled.traced.instructions),
+                **compiled.effects,
+                "elements_traced": compiled.traced.elements,
+                "elements": compiled.source.program.elements,
+            }
+            for compiled in kept
+        ]
 
 
 def found_by_name(decorated: Any, python: Callable[..., Any]) -> str | None:

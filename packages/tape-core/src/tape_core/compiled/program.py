@@ -175,6 +175,15 @@ class Program:
         """How many elements the largest value has, or had; many values share one spec."""
         return max([spec.size for spec in {id(spec): spec for spec in self.specs.values()}.values()], default=0)
 
+    @property
+    def elements(self) -> int:
+        """How many elements the arrays have that it makes: all results but those in memory that is there.
+
+        Views count as if they were copies, and what is of another length in each call does not.
+        """
+        made = [instruction for instruction in self.instructions if "out" not in instruction.kwargs]
+        return sum([max(0, self.specs[k].size) for instruction in made for k in instruction.outputs])
+
     def replaced(
         self,
         instructions: list[Instruction],

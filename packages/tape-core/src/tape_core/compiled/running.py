@@ -17,6 +17,7 @@ from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.variable import Variable
 
+_NOT_EXPORTED = ("inlining", "expansion", "broadcasts", "fusion")  # passes for speed, which make more code of less
 _CHANGED = "changes one of its arguments (as x += y does)"
 DONATED = "overwrites an argument that is donated to it"
 
@@ -124,7 +125,7 @@ class Compiled:
             values = dict(zip(traced.inputs[n:], arrays, strict=True))
             traced, held = traced.replaced(traced.instructions, constants={**traced.constants, **values}), []
             traced.inputs = traced.inputs[:n]
-        program, _ = passes.run(traced, {**self.options, "fusion": False, "expansion": False, "broadcasts": False})
+        program, _ = passes.run(traced, {**self.options, **dict.fromkeys(_NOT_EXPORTED, False)})
         shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
         inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:n])]
         for variable, what in zip(held, shown[n:], strict=True):

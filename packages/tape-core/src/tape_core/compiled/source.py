@@ -31,6 +31,7 @@ _CLOSE = 4  # how closely a sign binds
 _WHOLE = 9  # a name, a call
 _LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
 
+_HUGE = 1 << 12  # elements: an array of this size is let go of at once, not at the end of an expression
 _TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 _WIDTH = 96  # of a line in which an expression stands in another one
 
@@ -53,8 +54,7 @@ class Source:
         self._named: dict[Any, str] = {}  # by what the name is of
         self._values: dict[int, str] = {}
         self._keep: list[Any] = []
-        # Values that are used once, as expressions that are not written yet, and how closely they bind; in order.
-        self._waiting: dict[int, tuple[str, int]] = {}
+        self._waiting: dict[int, Expression] = {}  # of values that are used once, not written yet; in order
         for k, constant in program.constants.items():
             self._values[k] = f"c{k}"
             self.names[f"c{k}"] = constant
@@ -74,7 +74,7 @@ class Source:
 
     def _written(self, name: str) -> str:
         program = self.program
-        uses, waiting = Uses(program), self._waiting
+        uses, waiting, specs = Uses(program), self._waiting, program.specs
         any_large = program.largest >= _LARGE
         inputs = [self._value(k) for k in program.inputs]
         lines = [f"def {name}({'arrays' if self._parameters is None else ', '.join(inputs)}):"]
@@ -90,27 +90,35 @@ class Source:
                 self._flush(lines)
                 lines += self._handed_over(instruction, uses.last(at))
                 continue
-            large = [self._value(k) for k in uses.last(at, _LARGE) if k not in waiting] if any_large else []
-            text, closeness = self._nested(instruction, lines)
+            targets = next((given for given in instruction.kwargs.values() if _is_own(given)), None)
+            owned = targets is not None
+            if owned:
+                # Before the call, which holds its arguments itself, and with no view of them still to come.
+                self._flush(lines)
+                lines.append(f"    own = {self._owned(targets)}")
+            expression = self._nested(instruction, lines)
+            dying = [k for k in uses.last(at, _LARGE) if k not in expression.inside] if any_large else []
+            expression.dying += dying
             out = instruction.out
-            if type(out) is int and uses.counts.get(out) == 1 and not large and not instruction.effect:
-                waiting[out] = text, closeness
+            once = type(out) is int and uses.counts.get(out) == 1 and not instruction.effect and not owned
+            if once and (not dying or max([specs[k].size for k in dying]) < _HUGE):
+                waiting[out] = expression
                 continue
             if waiting:
                 self._flush(lines)
-            for given in instruction.kwargs.values():
-                if _is_own(given):  # before the call, which holds its arguments itself
-                    lines.append(f"    own = {self._owned(given)}")
             target = self._target(out)
-            lines.append(f"    {target} = {text}" if target else f"    {text}")
-            if large:
-                lines.append(f"    del {', '.join(large)}")
+            self._write(f"{target} = {expression.text}" if target else expression.text, expression, lines)
         self._flush(lines)
         outputs = "".join([f"{self._value(k)}, " for k in program.outputs])
         lines.append(f"    return ({outputs})" if outputs else "    return ()")
         return "\n".join(lines) + "\n"
 
-    def _nested(self, instruction: Instruction, lines: list[str]) -> tuple[str, int]:
+    def _write(self, line: str, expression: Expression, lines: list[str]) -> None:
+        lines.append(f"    {line}")
+        if expression.dying:
+            lines.append(f"    del {', '.join([self._value(k) for k in expression.dying])}")
+
+    def _nested(self, instruction: Instruction, lines: list[str]) -> Expression:
         """A call as an expression, with those in it that wait and are evaluated last before it, in their order."""
         waiting = self._waiting
         if waiting and (used := [k for k in instruction.inputs if k in waiting]):
@@ -125,9 +133,10 @@ class Source:
                     self._flush(lines, k)
             if nested:
                 found = self._call(instruction)
-                if len(found[0]) <= _WIDTH:
+                if len(found.text) <= _WIDTH:
                     for k in nested:
-                        del waiting[k]
+                        found.dying += waiting.pop(k).dying
+                    found.inside = nested
                     return found
                 self._flush(lines)
         return self._call(instruction)
@@ -137,7 +146,8 @@ class Source:
         waiting = self._waiting
         while waiting and (until is None or until in waiting):
             k = next(iter(waiting))
-            lines.append(f"    {self._value(k)} = {waiting.pop(k)[0]}")
+            expression = waiting.pop(k)
+            self._write(f"{self._value(k)} = {expression.text}", expression, lines)
 
     def _value(self, k: int) -> str:
         return self._values.get(k) or self._values.setdefault(k, f"x{k}")
@@ -163,18 +173,18 @@ class Source:
             return ""
         return f"({', '.join([self._target(part) or '_' for part in out])},)"
 
-    def _call(self, instruction: Instruction) -> tuple[str, int]:
-        """A call as an expression, and how closely it binds."""
+    def _call(self, instruction: Instruction) -> Expression:
+        """A call as an expression."""
         fn, args, kwargs = instruction.fn, instruction.args, instruction.kwargs
         if not kwargs and _is_operator(fn):
             if len(args) == 1:
-                return f"{_PREFIX[fn]}{self._operand(args[0], _CLOSE)}", _CLOSE
+                return Expression(f"{_PREFIX[fn]}{self._operand(args[0], _CLOSE)}", _CLOSE)
             symbol, close = _INFIX[fn]
-            return f"{self._operand(args[0], close)} {symbol} {self._operand(args[1], close + 1)}", close
+            return Expression(f"{self._operand(args[0], close)} {symbol} {self._operand(args[1], close + 1)}", close)
         if fn is operator.getitem:
-            return f"{self._operand(args[0])}[{self._key(args[1])}]", _WHOLE
+            return Expression(f"{self._operand(args[0])}[{self._key(args[1])}]")
         if isinstance(fn, operator.attrgetter):
-            return f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}", _WHOLE
+            return Expression(f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}")
         if type(fn) is Method and type(args[0]) is Ref:
             function, args = f"{self._operand(args[0])}.{fn.__name__}", args[1:]
         else:
@@ -185,7 +195,7 @@ class Source:
                 f"{name}={self._argument(value)}{' is not None' if name == 'in_place' and _is_own(value) else ''}"
                 for name, value in kwargs.items()
             ]
-        return f"{function}({', '.join(given)})", _WHOLE
+        return Expression(f"{function}({', '.join(given)})")
 
     def _owned(self, target: Any) -> str:
         if type(target) is tuple:
@@ -202,8 +212,7 @@ class Source:
             found = self._waiting.get(value.id)
             if found is None:
                 return self._values.get(value.id) or self._value(value.id)
-            text, own = found
-            return text if own >= close and own > 1 else f"({text})"
+            return found.text if found.close >= close and found.close > 1 else f"({found.text})"
         text = self._argument(value)
         return f"({text})" if text.startswith("-") else text
 
@@ -222,7 +231,7 @@ class Source:
         kind = type(value)
         if kind is Ref:
             found = self._waiting.get(value.id)
-            return self._value(value.id) if found is None else found[0]
+            return self._value(value.id) if found is None else found.text
         if _is_own(value):
             return "own"
         if kind is bool or kind is int or kind is str or value is None or value is ...:
@@ -276,6 +285,25 @@ def _is_operator(fn: Any) -> bool:
 def _shown(place: Place) -> str:
     text = linecache.getline(place.file, place.line).strip()
     return f"{place.file.rpartition('/')[2]}:{place.line}  {text}".rstrip()
+
+
+class Expression:
+    """A call in the source.
+
+    Attributes:
+        text: what it is.
+        close: how closely it binds.
+        inside: the values whose expressions are in it.
+        dying: other values that nothing after it needs.
+    """
+
+    __slots__ = ("close", "dying", "inside", "text")
+
+    def __init__(self, text: str, close: int = _WHOLE) -> None:
+        self.text = text
+        self.close = close
+        self.inside: list[int] = []
+        self.dying: list[int] = []
 
 
 class Uses:

@@ -379,14 +379,18 @@ class Trace:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
-        constants = [value for value in self.constants.values() if type(value) not in SCALARS]
-        backends: set[Any] = self.backends or {backend_of_type(type(value)) for value in constants}
+        backends = self.backends or _backends_of(self.constants.values())
         backend = next(iter(backends)) if len(backends) == 1 else None
         program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
         # By the references there are: the Variable and a name; of what is donated a name alone.
         program.owned = {h.first.id: 2 for h in self.held.values() if h.written and type(h.first) is TracedArray}
         program.owned |= dict.fromkeys(self.donated.values(), 1)
         return program
+
+
+def _backends_of(arrays: Iterable[Any]) -> set[Backend]:
+    found = [backend_of_type(type(array)) for array in arrays]
+    return {backend for backend in found if backend is not None}
 
 
 class AsArray:

@@ -14,10 +14,12 @@ from tape_core.compiled.passes.dead_code import dead_code
 from tape_core.compiled.passes.early import early
 from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
+from tape_core.compiled.passes.inlining import inlining
 from tape_core.compiled.passes.reassociate import reassociate
 from tape_core.compiled.passes.reuse import reuse
 from tape_core.compiled.passes.same_calls import same_calls
 from tape_core.compiled.passes.scatters import scatters
+from tape_core.compiled.passes.slices import slices
 from tape_core.compiled.passes.views import views
 from tape_core.compiled.program import Program
 
@@ -28,9 +30,11 @@ ORDER: dict[str, Pass] = {
     "algebra": algebra,
     "views": views,
     "reassociate": reassociate,
+    "inlining": inlining,
     "expansion": expansion,
     "same_calls": same_calls,
     "dead_code": dead_code,
+    "slices": slices,
     "scatters": scatters,
     "broadcasts": broadcasts,
     "early": early,
