@@ -83,9 +83,9 @@ def train(*, compiled: bool) -> tuple[nn.Module, list[tuple[dict[str, float], ..
     with trange(args.epochs, unit="epoch") as epochs:
         for epoch in epochs:
             optimizer.learning_rate = 0.01 * (1 - epoch / args.epochs)  # ever smaller steps
-            started = time.perf_counter()
             order = rng.permutation(len(train_y))
             shift = tc.asarray(997 * epoch)  # hardly ever the same image with the same noise
+            started = time.perf_counter()
             for start in range(0, len(train_y), batch):
                 step(order[start : start + batch], shift)
             seconds += time.perf_counter() - started

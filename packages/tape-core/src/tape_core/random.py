@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random as stdlib
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -145,10 +146,10 @@ class Generator:
     def permutation(self, n: int, *, backend: Any = None, device: str | None = None) -> Any:
         """0 ... n - 1 in random order, int64."""
 
-        def shuffled(bits: stdlib.Random) -> list[int]:
+        def shuffled(bits: stdlib.Random) -> memoryview:
             order = list(range(n))
             bits.shuffle(order)
-            return order
+            return memoryview(array("q", order))
 
         return self._drawn(shuffled, "int64", backend, device)
 
