@@ -106,7 +106,7 @@ def _recorded(run: Run, inputs: list[Any]) -> tuple[Any, tuple[Any, ...]]:
             run(list(inputs))
     cuda.current_stream().wait_stream(stream)
     graph = cuda.CUDAGraph()
-    with cuda.graph(graph):
+    with cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may go on meanwhile
         outputs = run(list(inputs))
     return graph, outputs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import chain, combinations
 from typing import Any
 
@@ -83,7 +84,8 @@ class _Sums:
                 a, b = (arg.id for arg in args)
                 alike = counts[a] == counts[b] == 1 and specs[a] == specs[b] == specs[out]
                 both = boxes[a] | boxes[b]
-                if alike and len(both) <= MOST and _are_disjoint(both, boxes[a]):
+                new = len(both) > len(boxes[a])
+                if alike and len(both) <= MOST and (not new or _are_disjoint(both, boxes[a])):
                     boxes[out], self.first[out] = both, self.first[a]
                     self.inside |= {a, b}
                     self.roots -= {a, b}
@@ -95,7 +97,7 @@ def _box(instruction: Instruction, specs: dict[int, Spec]) -> Box | None:
     if len(instruction.args) != 3 or type(instruction.args[0]) is not Ref:
         return None
     values, key, shape = instruction.args
-    if not str(specs[values.id].dtype).rpartition(".")[2].startswith(_KINDS) or -1 in shape:
+    if not _is_of_numbers(specs[values.id].dtype) or -1 in shape:
         return None
     box = box_of(key, shape)
     if box is None or specs[values.id].shape != tuple([stop - start for start, stop, is_slice in box if is_slice]):
@@ -103,26 +105,36 @@ def _box(instruction: Instruction, specs: dict[int, Spec]) -> Box | None:
     return box
 
 
+@lru_cache(maxsize=64)
+def _is_of_numbers(dtype: Any) -> bool:
+    return str(dtype).rpartition(".")[2].startswith(_KINDS)
+
+
 def box_of(key: Any, shape: tuple[int, ...]) -> Box | None:
     """The elements that a key names, if it consists of integers and slices without gaps."""
-    parts = list(key) if type(key) is tuple else [key]
-    at = next((k for k, part in enumerate(parts) if part is ...), None)
-    if at is not None:
-        parts[at : at + 1] = [slice(None)] * (len(shape) - len(parts) + 1)
-    if len(parts) > len(shape):
-        return None
-    parts += [slice(None)] * (len(shape) - len(parts))
-    box = []
-    for part, n in zip(parts, shape, strict=True):
-        if type(part) is int and -n <= part < n:
-            box.append((part % n, part % n + 1, False))
-        elif type(part) is slice and all([v is None or type(v) is int for v in (part.start, part.stop, part.step)]):
-            start, stop, step = part.indices(n)
+    parts = key if type(key) is tuple else (key,)
+    box: list[tuple[int, int, bool]] = []
+    for part in parts:
+        if part is ...:
+            hidden = len(shape) - len(parts) + 1
+            box += [(0, n, True) for n in shape[len(box) : len(box) + hidden]]
+            continue
+        if len(box) == len(shape):
+            return None
+        n = shape[len(box)]
+        if type(part) is slice:
+            try:
+                start, stop, step = part.indices(n)
+            except TypeError:  # not of integers
+                return None
             if step != 1:
                 return None
             box.append((start, max(start, stop), True))
+        elif type(part) is int and -n <= part < n:
+            box.append((part % n, part % n + 1, False))
         else:
             return None
+    box += [(0, n, True) for n in shape[len(box) :]]
     return tuple(box)
 
 

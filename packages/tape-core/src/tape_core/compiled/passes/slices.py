@@ -11,6 +11,7 @@ from tape_core.compiled.passes.scatters import box_of
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
 LARGE = 1 << 12  # elements: of larger arrays the calls themselves take the time
+_NUMBERS = (bool, int, float, complex)
 View = tuple[Any, int, int]
 """A slice along the first axis: of an array by its number, or of the call of a group; from where to where."""
 
@@ -19,29 +20,27 @@ class _Group:
     """Calls that are the same but for the slices that they are of.
 
     Attributes:
-        key: what they have in common; members: the calls, each with where its slices start and stop.
+        key: what they have in common; members: by what a call gives, where its slices start and stop.
+        ends: from where to where they go together.
         valid: whether one call is to do for all; whole: its number, once it is there.
     """
 
     def __init__(self, key: Any) -> None:
         self.key = key
-        self.members: list[tuple[Instruction, int, int]] = []
+        self.members: dict[int, tuple[int, int]] = {}
+        self.ends = (0, 0)
         self.valid = False
         self.whole: int | None = None
 
-    @property
-    def ends(self) -> tuple[int, int]:
-        """From where to where it goes, for all."""
-        return min([start for _, start, _ in self.members]), max([stop for _, _, stop in self.members])
-
     def fits(self, specs: dict[int, Spec]) -> bool:
         """Whether there are several, which follow each other without gaps, of small arrays that are there."""
-        places = sorted([(start, stop) for _, start, stop in self.members])
+        places = sorted(self.members.values())
         if len(places) < 2 or any([a[1] != b[0] for a, b in pairwise(places)]):
             return False
-        if sum([specs[member.out].size for member, _, _ in self.members]) > LARGE:
+        first, last = self.ends = places[0][0], places[-1][1]
+        if sum([specs[out].size for out in self.members]) > LARGE:
             return False
-        (first, last), bases = self.ends, [base for base in self.key[1:] if type(base) is _Group]
+        bases = [base for base in self.key[1:] if type(base) is _Group]
         return all([base.valid and base.ends[0] <= first and last <= base.ends[1] for base in bases])
 
 
@@ -78,7 +77,7 @@ def slices(program: Program) -> Program:
         return Ref(cut[base, start, stop])
 
     for instruction in program.instructions:
-        group = member_of.get(id(instruction))
+        group = member_of.get(instruction.out) if type(instruction.out) is int else None
         if group is None or not group.valid:
             kept.append(instruction)
             continue
@@ -90,7 +89,7 @@ def slices(program: Program) -> Program:
             spec = specs[instruction.out]
             whole = Spec(spec.kind, (last - first, *spec.shape[1:]), spec.dtype)
             group.whole = add(instruction.name, instruction.fn, args, whole, place)
-        start, stop = next((i, j) for member, i, j in group.members if member is instruction)
+        start, stop = group.members[instruction.out]
         key = slice(start - first, stop - first)
         kept.append(Instruction("getitem", operator.getitem, (Ref(group.whole), key), {}, instruction.out, place))
     return dead_code(Program(kept, program.inputs, program.constants, program.outputs, specs, program.backend))
@@ -112,26 +111,38 @@ def _groups(program: Program) -> tuple[list[_Group], dict[int, _Group]]:
             if (view := _view(instruction, specs)) is not None:
                 views[out] = view
             continue
+        place = _place(instruction, views, specs)
+        if place is None or out in results:
+            continue
         op = registry.get(instruction.name)
-        if not views or op is None or not op.elementwise or out in results:
+        if op is None or not op.elementwise:
             continue
-        given = [views.get(k) for k in instruction.inputs]
-        places = {view[1:] for view in given if view is not None}
-        alike = all([specs[k].shape == specs[out].shape for k in instruction.inputs])
-        if None in given or len(places) != 1 or not alike:
-            continue
-        start, stop = places.pop()
         key = (instruction.fn, *[_operand(arg, views) for arg in instruction.args])
         try:
             group = groups.setdefault(key, _Group(key))
         except TypeError:  # it cannot be told what is the same
             continue
-        group.members.append((instruction, start, stop))
-        member_of[id(instruction)] = group
-        views[out] = group, start, stop
+        group.members[out] = place
+        member_of[out] = group
+        views[out] = group, *place
     for group in groups.values():  # those that others are of come first
         group.valid = group.fits(specs)
     return list(groups.values()), member_of
+
+
+def _place(instruction: Instruction, views: dict[int, View], specs: dict[int, Spec]) -> tuple[int, int] | None:
+    """From where to where all arrays that an instruction is given are slices, of the shape of its result."""
+    place, shape = None, specs[instruction.out].shape
+    for arg in instruction.args:
+        if type(arg) is not Ref:
+            if type(arg) not in _NUMBERS:
+                return None
+            continue
+        view = views.get(arg.id)
+        if view is None or specs[arg.id].shape != shape or (place is not None and place != view[1:]):
+            return None
+        place = view[1:]
+    return place
 
 
 def _operand(arg: Any, views: dict[int, View]) -> Any:
