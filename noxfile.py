@@ -1,6 +1,6 @@
 """Everything that a contributor or CI runs.
 
-    python -m nox               lint, types, docs, wheels, conformance, tests
+    python -m nox               lint, types, docs, wheels, exported files, conformance, tests
     python -m nox -s demo       train the digits example
     python -m nox -s examples   run all examples, or those that are named after --
     python -m nox -s bench      measure against the peers
@@ -117,6 +117,23 @@ def wheels(session: nox.Session) -> None:
     session.chdir(empty)  # nothing may be imported from the checkout
     session.run(python, str(ROOT / ".ci" / "smoke.py"), external=True)
     session.run(python, "-m", "tape_core", external=True)
+
+
+@nox.session
+def exported(session: nox.Session) -> None:
+    """Export compiled functions, and run the files in an environment that has NumPy alone."""
+    install(session, "virtualenv", packages=["tape-core", "tape-numpy", "tape-nn"])
+    folder = Path(session.create_tmp()).resolve()
+    alone, files = folder / "alone", folder / "files"
+    session.run("python", ".ci/exported.py", "write", str(files), env=ONE_THREAD)
+    session.run("virtualenv", "--quiet", str(alone))
+    python = str(alone / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    # The same NumPy: another one may round in other ways.
+    version = session.run("python", "-c", "import numpy; print(numpy.__version__)", silent=True)
+    session.run(python, "-m", "pip", "install", "--quiet", f"numpy=={str(version).strip()}", external=True)
+    script = str(ROOT / ".ci" / "exported.py")
+    session.chdir(files)
+    session.run(python, script, "run", str(files), external=True, env=ONE_THREAD)
 
 
 @nox.session(**WITH_PIP)

@@ -48,4 +48,64 @@ def training_step(peers: list[str]) -> Comparison:
     return Comparison(steps, {("compiled", "as it is"): 0.5}, ("compiled", "as it is"))
 
 
-COMPARISONS = {make.__name__: make for make in (tracing, training_step)}
+def _recurrent(scan: bool) -> tuple[Any, Any, list[Any]]:
+    """The network of the workload rnn: its last state, what that is of, and the Variables."""
+    import tape_core as tc
+
+    raw = workload_data("rnn")
+    xs = tc.stack([tc.asarray(x) for x in raw["xs"]])
+    w, u, b = variables = [tc.Variable(raw[name]) for name in ("w", "u", "b")]
+
+    def step(h: Any, x: Any) -> Any:
+        return tc.tanh(x @ w + h @ u + b), None
+
+    def last(xs: Any) -> Any:
+        h = tc.zeros((xs.shape[1], u.shape[0]))
+        if scan:
+            return tc.scan(step, h, xs)[0]
+        for x in tc.unstack(xs):
+            h, _ = step(h, x)
+        return h
+
+    return last, xs, variables
+
+
+def _gradient(last: Any, xs: Any, variables: list[Any]) -> Any:
+    import tape_core as tc
+
+    def step() -> Any:
+        with tc.GradientTape() as tape:
+            loss = tc.sum(last(xs) ** 2)
+        return [loss, *tape.gradient(loss, variables)]
+
+    return step
+
+
+def inside_a_tape(peers: list[str]) -> Comparison:
+    """rnn, a compiled function in the block of a tape that is not: beside all compiled, and as it is."""
+    import tape_core as tc
+
+    last, xs, variables = _recurrent(scan=False)
+    inside = _gradient(tc.function(last), xs, variables)
+    inside()  # as it is; the next is traced
+    steps = {
+        "compiled inside": inside,
+        "compiled": tc.function(_gradient(last, xs, variables)),
+        "as it is": _gradient(last, xs, variables),
+    }
+    return Comparison(steps, {("compiled inside", "as it is"): 0.7, ("compiled inside", "compiled"): 1.4}, tuple(steps))
+
+
+def loops(peers: list[str]) -> Comparison:
+    """rnn, its gradient with tape_core.scan in place of Python's loop: compiled, and as it is."""
+    import tape_core as tc
+
+    steps = {}
+    for name, scan in (("scan", True), ("loop", False)):
+        step = _gradient(*_recurrent(scan))
+        steps |= {f"{name}, compiled": tc.function(step), f"{name}, as it is": step}
+    ratios = {("scan, compiled", "loop, compiled"): 1.3, ("scan, as it is", "loop, as it is"): 1.5}
+    return Comparison(steps, ratios, tuple(steps))
+
+
+COMPARISONS = {make.__name__: make for make in (tracing, training_step, inside_a_tape, loops)}

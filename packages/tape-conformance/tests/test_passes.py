@@ -13,6 +13,8 @@ from tape_core.compiled.program import Instruction, Program, Ref
 SAMPLES = {
     "constants": "add/compiled/2x3,2x3",
     "algebra": "pow/compiled/2x3,2",
+    "views": "expand_dims/compiled/2,axis=[]",
+    "reassociate": "inv/compiled/3x3",
     "expansion": "add/compiled/broadcast:2x3,3",
     "same_calls": "hypot/compiled/2x3,2x3",
     "dead_code": "add/compiled/2x3,2x3",
@@ -44,4 +46,4 @@ def test_a_pass_that_changes_a_result_is_caught(name: str, monkeypatch: pytest.M
     monkeypatch.setitem(passes.ORDER, name, wrong_where_it_changes(passes.ORDER[name]))
     (result,) = check_backend("numpy", only=SAMPLES[name]).results
     assert result.outcome == "failed"
-    assert "has other bits" in result.detail
+    assert ("is far off" if name in passes.ON_REQUEST else "has other bits") in result.detail

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import tape_core as tc
 from tape_core import pytree
+from tape_core.transforms import loops
 
 
 def values(*shape: int, seed: int = 0) -> tc.Tensor:
@@ -15,6 +16,15 @@ def values(*shape: int, seed: int = 0) -> tc.Tensor:
 
 
 W = values(3, 3, seed=7) * 0.5
+
+
+@pytest.fixture(params=[True, False], ids=["laid out", "as one record"], autouse=True)
+def laid_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a scan of few steps is recorded op by op, or as a longer one is."""
+    found: bool = request.param
+    if not found:
+        monkeypatch.setattr(loops, "LAID_OUT", 0)
+    return found
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -269,9 +279,12 @@ def examples_beside_all_of_them(x: Any, scan: Callable[..., Any]) -> Any:
     return tc.sum(tc.vmap(each)(x) ** 2)
 
 
+EXAMPLES = values(4, 3) * 0.5
+
+
 def derivatives_inside_and_outside(s: Any, scan: Callable[..., Any]) -> Any:
     """What the functions find around them has derivatives for each example, and for all."""
-    x = values(4, 3) * 0.5
+    x = EXAMPLES
 
     def each(q: Any) -> Any:
         def inner(t: Any) -> Any:
@@ -292,10 +305,10 @@ def scan_python(step: Callable[..., Any], c: Any, xs: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("f", "at"),
-    [(examples_beside_all_of_them, values(4, 3) * 0.5), (derivatives_inside_and_outside, values()[()] + 0.7)],
+    [(examples_beside_all_of_them, EXAMPLES), (derivatives_inside_and_outside, values()[()] + 0.7)],
     ids=["examples beside all", "inside and outside"],
 )
-@pytest.mark.parametrize("derivative", ["gradient", "forward", "jacrev of gradient"])
+@pytest.mark.parametrize("derivative", ["gradient", "forward", "jacrev of gradient", "hessian"])
 def test_what_is_around_a_loop_is_known_inside_and_outside_of_vmap(
     f: Callable[..., Any], at: tc.Tensor, derivative: str
 ) -> None:
@@ -303,13 +316,14 @@ def test_what_is_around_a_loop_is_known_inside_and_outside_of_vmap(
         "gradient": tc.grad,
         "forward": lambda f: lambda x: tc.jvp(f, (x,), (tc.cos(x),))[1],
         "jacrev of gradient": lambda f: tc.jacrev(tc.grad(f)),
+        "hessian": tc.hessian,
     }[derivative]
     found = of(lambda x: f(x, tc.scan))(at)
     assert_close(of(lambda x: f(x, scan_python))(at), found)
     assert_bits(found, tc.function(of(lambda x: f(x, tc.scan)))(at))
 
 
-def test_what_is_made_inside_is_not_known_to_tapes_around() -> None:
+def test_what_is_made_inside_one_record_is_not_known_to_tapes_around(laid_out: bool) -> None:
     kept: list[Any] = []
     x = tc.asarray(0.7)
     with tc.GradientTape(persistent=True) as tape:
@@ -317,4 +331,4 @@ def test_what_is_made_inside_is_not_known_to_tapes_around() -> None:
         y = tc.sin(x)
         last, _ = tc.scan(lambda c, _: (kept.append(c * y) or c * y, None), tc.asarray(1.0), length=2)
     assert tc.abs(tape.gradient(last, x) - 2 * tc.sin(x) * tc.cos(x)) < 1e-6
-    assert tape.gradient(kept[0], x) is None
+    assert (tape.gradient(kept[0], x) is None) is not laid_out

@@ -92,17 +92,17 @@ def test_a_generator_that_is_given_draws_the_same_again_or_is_refused() -> None:
     x = tc.linspace(1, 2, 4)
 
     def loss(x: Any, rng: Any) -> Any:
-        return tc.sum(tc.scan(lambda c, e: (tc.sin(c * e) * rng.uniform((4,)), None), x, x)[0])
+        return tc.sum(tc.scan(lambda c, e: (tc.sin(c * e) * rng.uniform((4,)), None), x[:4], x)[0])
 
-    slopes = [tc.grad(lambda x, f=f: f(x, tc.default_rng(5)))(x) for f in (loss, by_python)]
+    slopes = [tc.grad(lambda x, f=f: f(tc.tile(x, (40,)), tc.default_rng(5)))(x) for f in (loss, by_python)]
     assert bool(tc.all(tc.abs(slopes[0] - slopes[1]) < 1e-5))
     rng = tc.default_rng(5)
     with pytest.raises(TracingError, match="draws from a generator of its own"):
-        tc.function(tc.grad(lambda x: loss(x, rng)))(x)
+        tc.function(tc.grad(lambda x: loss(tc.tile(x, (40,)), rng)))(x)
 
 
 def by_python(x: Any, rng: Any) -> Any:
-    c = x
+    c = x[:4]
     for e in x:
         c = tc.sin(c * e) * rng.uniform((4,))
     return tc.sum(c)
@@ -157,7 +157,7 @@ def test_a_compiled_loop_has_its_body_once_and_shows_it(capsys: pytest.CaptureFi
     f(tc.ones(1000))
     f.show()
     shown = capsys.readouterr().out
-    assert [line.strip() for line in shown.splitlines() if " tanh(" in line] == ["x3 = tanh(x0 + x1)"]
+    assert shown.count(" tanh(") == 1
     assert "def scan_step(arrays):" in shown
     assert "scan(" in shown
     assert f.stats()[0]["traced"] == 1
@@ -269,12 +269,12 @@ def test_an_assignment_inside_that_a_derivative_would_repeat_is_refused() -> Non
 
         return tc.scan(step, tc.asarray(1.0), x)[0]
 
-    f(tc.ones(3))
-    assert v.item() == 3.0
+    f(tc.ones(200))
+    assert v.item() == 200.0
     with pytest.raises(RuntimeError, match=r"scan\(step\): the function assigns to a Variable"):
-        tc.grad(f)(tc.ones(3))
+        tc.grad(f)(tc.ones(200))
     with pytest.raises(RuntimeError, match=r"the function assigns to a Variable"):
-        tc.function(tc.grad(f))(tc.ones(3))
+        tc.function(tc.grad(f))(tc.ones(200))
 
 
 def test_an_assignment_is_refused_before_anything_is_written() -> None:
@@ -285,7 +285,7 @@ def test_an_assignment_is_refused_before_anything_is_written() -> None:
 
     for assigning in (tc.grad(f), tc.function(tc.grad(f))):
         with pytest.raises(RuntimeError, match="the function assigns to a Variable of shape"):
-            assigning(tc.ones((2, 3)))
+            assigning(tc.ones((200, 3)))
         assert v.tolist() == [0.0, 0.0, 0.0]
 
 

@@ -46,13 +46,11 @@ def test_a_training_step_runs_alone(tmp_path: Path) -> None:
     w = tc.Variable(tc.default_rng(0).normal((3, 4)), name="kernel")
     table = tc.linspace(0, 1, 4)
     labels = tc.asarray([0, 3])
-    # With all the default kernels that it is made of; PyTorch's own go by a way that has no source.
-    special = tc.gelu if tc.get_backend().name == "numpy" else tc.tanh
 
     @tc.function
     def train(x: Any) -> Any:
         with tc.GradientTape() as tape:
-            z = special(tc.softmax(x @ w) * table) + tc.sin(x[:, :1])
+            z = tc.gelu(tc.softmax(x @ w) * table) + tc.sin(x[:, :1])
             loss = tc.mean(tc.cross_entropy(z, labels)) + tc.sum(tc.softplus(w * w))
         w.assign_sub(0.5 * tape.gradient(loss, w))
         return loss, {"z": z}
@@ -70,6 +68,33 @@ def test_a_training_step_runs_alone(tmp_path: Path) -> None:
     assert "kernel: a Variable, " in text
     assert "the new value of kernel of shape (3, 4)" in text
     assert "# test_export.py:" in text
+
+
+def test_kernels_that_others_find_by_name_are_in_the_file(tmp_path: Path) -> None:
+    @tc.function
+    def f(a: Any, b: Any) -> Any:
+        with tc.GradientTape() as tape:
+            tape.watch([a, b])
+            y = tc.linalg.solve(a, b) + tc.digamma(1 + b * b)
+            loss = tc.sum(y) + tc.sum(tc.gelu(a)) + tc.logsumexp(b[0]) + tc.sum(tc.expand_dims(b, axis=(0, 2)))
+        return loss, tape.gradient(loss, [a, b])
+
+    a, b = tc.eye(3) * 2 + 0.1, tc.ones(3)
+    expected = [f(a, b)[0], *f(a, b)[1]]
+    f.export(tmp_path / "f.py")
+    for found, e in zip(run_alone(tmp_path, "f", a, b), expected, strict=True):
+        assert found.tobytes() == e.numpy().tobytes()
+
+
+def test_a_result_that_is_the_same_in_each_call_runs_alone(tmp_path: Path) -> None:
+    f = tc.function(lambda x: tc.arange(x.shape[0]))
+    f(tc.ones(3))
+    f.export(tmp_path / "f.py")
+    source = (tmp_path / "f.py").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(compile(source.replace("<lambda>", "f"), "f.py", "exec"), names)
+    (found,) = names["_lambda_"](None)
+    assert found.tolist() == [0, 1, 2]
 
 
 def test_branches_and_loops_run_alone_with_their_gradients(tmp_path: Path) -> None:

@@ -429,10 +429,11 @@ def test_passes_leave_out_what_is_the_same_and_what_nothing_needs() -> None:
     compiled(values(3))
     found = compiled.stats()[0]
     assert (found["traced"], found["same_calls"], found["dead_code"]) == (4, 3, 2)
+    assert (found["elements_traced"], found["elements"]) == (12, 6)
     plain = function(passes=dict.fromkeys(ORDER, False))(f)
     assert same(plain(values(3)), f(values(3)))
     assert same(plain(values(3)), f(values(3)))
-    assert plain.stats() == [{"traced": 4}]
+    assert plain.stats() == [{"traced": 4, "elements_traced": 12, "elements": 12}]
     with pytest.raises(ValueError, match="there is no pass 'wrong'"):
         function(passes={"wrong": True})(f)(values(3))
 
@@ -481,3 +482,12 @@ def test_the_source_of_a_trace_goes_with_it() -> None:
     file = made()
     gc.collect()
     assert linecache.getlines(file) == []
+
+
+def test_a_function_may_have_the_name_of_one_that_it_calls() -> None:
+    @function
+    def tanh(x: Any) -> Any:
+        return tc.tanh(x) * 2
+
+    for _ in range(2):
+        assert same(tanh(tc.ones(3)), tc.tanh(tc.ones(3)) * 2)

@@ -11,7 +11,7 @@ import pytest
 import tape_core as tc
 
 
-def array(*shape: int, seed: int = 0) -> tc.Tensor:
+def array(*shape: int, seed: int = 0) -> Any:
     return tc.default_rng(seed).normal(shape, dtype="float64")
 
 

@@ -48,7 +48,9 @@ def assert_same(f: Callable[..., Any], *args: Any) -> Any:
 
 
 UNARY: list[Callable[[Any], Any]] = [tc.tanh, tc.exp, tc.square, tc.abs, lambda x: -x, lambda x: 0.5 * x + 1, tc.relu]
-BINARY: list[Callable[[Any, Any], Any]] = [tc.add, tc.subtract, tc.multiply, tc.maximum, tc.divide]
+BINARY: list[Callable[[Any, Any], Any]] = [
+    tc.add, tc.subtract, tc.multiply, tc.maximum, tc.divide, lambda x, y: tc.where(x > y, y, 2 * x),
+]  # fmt: skip
 OVER: list[Callable[..., Any]] = [tc.sum, tc.max, tc.min, tc.mean]
 
 
@@ -98,3 +100,93 @@ def test_any_program(
     with_threads(threads, monkeypatch)
     with np.errstate(all="ignore"):
         assert_same(f, array(shape, seed, dtype))
+
+
+def normalised(x: Any, w: Any) -> Any:
+    with tc.GradientTape() as tape:
+        tape.watch([x, w])
+        h = tc.tanh(x @ w + w[0])
+        y = tc.sum(
+            tc.softmax(h * 2.0, axis=-1) * tc.logsumexp(h, axis=-1, keepdims=True) / tc.mean(h * h, axis=-1)[:, None]
+        )
+    return (y, *tape.gradient(y, [x, w]))
+
+
+@pytest.mark.parametrize(("n", "classes"), [(3000, 10), (1000, 130)])
+def test_softmax_and_logsumexp_are_runs_that_end_where_another_axis_is_reduced(n: int, classes: int) -> None:
+    compiled = assert_same(normalised, array((n, 8), 0), array((8, classes), 1))
+    stats = compiled.stats()[0]
+    assert stats["fusion"] < 0.5 * stats["dead_code"]
+    for name in ("exp(", "max("):
+        assert name not in compiled.text()
+
+
+def test_lines_of_infinity_and_nan() -> None:
+    def f(x: Any) -> Any:
+        return (
+            tc.softmax(x, axis=-1),
+            tc.logsumexp(x, axis=-1),
+            tc.log_softmax(x),
+            tc.max(x - 1.0, axis=1),
+            tc.mean(x * x, axis=1),
+        )
+
+    compiled = tc.function(f)
+    x = array((4000, 10), 0).numpy().copy()
+    compiled(tc.asarray(x))
+    x[3], x[5, 2], x[7, 1], x[9], x[11, 0] = -np.inf, np.inf, np.nan, -0.0, 1e308
+    with np.errstate(all="ignore"):
+        expected = f(tc.asarray(x))
+    for found, wanted in zip(compiled(tc.asarray(x)), expected, strict=True):
+        assert found.numpy().tobytes() == wanted.numpy().tobytes()
+
+
+def test_arrays_that_lie_otherwise_are_taken_as_they_are() -> None:
+    def f(x: Any, row: Any) -> Any:
+        y = tc.tanh(x - row) * 2.0
+        return y, tc.sum(y, axis=1), tc.max(x, axis=1, keepdims=True) * y
+
+    compiled = tc.function(f)
+    compiled(array((700, 60), 0), array((60,), 1))
+    x, row = array((1400, 60), 2), array((120,), 3)
+    for large, small in ((x[::2], row[:60]), (tc.matrix_transpose(array((60, 700), 4)), row[::2]), (x[:700], row[60:])):
+        for found, wanted in zip(compiled(large, small), f(large, small), strict=True):
+            assert found.numpy().tobytes() == wanted.numpy().tobytes()
+            assert found.numpy().strides == wanted.numpy().strides
+
+
+def test_a_run_writes_over_what_dies_with_it_and_over_nothing_else() -> None:
+    def f(x: Any, w: Any, scale: Any) -> Any:
+        y = x @ w
+        kept = x @ (w * 2.0)
+        z = tc.exp(y - scale) * 2.0 + tc.sum(y, axis=1, keepdims=True)
+        return tc.tanh(z * kept) - 1.0 + y, kept
+
+    x, w, scale = array((2000, 30), 0), array((30, 40), 1), array((2000, 1), 2)
+    compiled = assert_same(f, x, w, scale)
+    (trace,) = compiled._compiled[next(iter(compiled._compiled))]
+    (run,) = [i.fn for i in trace.program.instructions if i.name == "fused"]
+    assert run.targets
+    before = [t.numpy() for t in (x, w, scale)]
+    results = [compiled(x, w, scale) for _ in range(3)]
+    for result in results:
+        for found, wanted in zip(result, f(x, w, scale), strict=True):
+            assert np.array_equal(found.numpy(), wanted.numpy())
+    assert all(np.array_equal(t.numpy(), b) for t, b in zip((x, w, scale), before, strict=True))
+
+
+@pytest.mark.parametrize("shape", [(900, 3), (1025, 17), (70, 128), (40, 129), (7, 30, 20), (2, 3, 700), (3, 1000)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_over_any_axes(shape: tuple[int, ...], dtype: Any) -> None:
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    axes = [
+        *range(-len(shape), len(shape)),
+        *([(0, 1), (1, 2), (-2, -1), (0, 2), (2, 1)] if len(shape) > 2 else [(0,), (-1,)]),
+    ]
+    for axis in axes:
+        for keepdims in (False, True):
+            found = tc.sum(tc.asarray(x), axis=axis, keepdims=keepdims).numpy()
+            expected = x.astype(np.float64).sum(axis=axis, keepdims=keepdims)
+            assert found.shape == expected.shape
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, expected, atol=1000 * np.finfo(dtype).eps)

@@ -372,3 +372,39 @@ def test_epochs_of_so_many_steps_go_through_all_of_the_data(kind: str, steps: in
             data = tf.data.Dataset.from_tensor_slices((x, x)).batch(2)
             model.fit(data, epochs=len(epochs), steps_per_epoch=steps, verbose=0, callbacks=[start])
     assert seen == epochs
+
+
+def test_fit_runs_compiled_steps_with_the_same_results() -> None:
+    class Model(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden = tf.keras.layers.Dense(8, activation="relu")
+            self.drop = tf.keras.layers.Dropout(0.2)
+            self.norm = tf.keras.layers.BatchNormalization()
+            self.out = tf.keras.layers.Dense(3)
+            self.runs = 0
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            self.runs += 1
+            hidden = self.norm(self.drop(self.hidden(x), training=training), training=training)
+            return self.out(hidden)
+
+    def trained(run_eagerly: bool) -> tuple[Any, ...]:
+        tf.random.set_seed(1)
+        rng = np.random.default_rng(0)
+        x, y = rng.normal(size=(40, 4)).astype("float32"), rng.integers(0, 3, 40)
+        model = Model()
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss, metrics=["accuracy"], run_eagerly=run_eagerly)
+        history = model.fit(x, y, batch_size=8, epochs=3, verbose=0, validation_split=0.2)
+        return (
+            history.history,
+            [w.tolist() for w in model.get_weights()],
+            model.predict(x, verbose=0).tolist(),
+            model.runs,
+        )
+
+    eager, compiled = trained(True), trained(False)
+    assert compiled[:3] == eager[:3]
+    assert eager[3] == 3 * (4 + 1) + 2
+    assert compiled[3] < 8

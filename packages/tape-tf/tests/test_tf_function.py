@@ -88,6 +88,19 @@ def test_a_function_that_is_traced_again_and_again_is_warned_of(caplog: pytest.L
     assert "triggered tf.function retracing" in caplog.text
 
 
+def test_functions_inside_functions_are_part_of_them(caplog: pytest.LogCaptureFixture) -> None:
+    inner = tf.function(lambda x, n: x * n)
+
+    @tf.function
+    def outer(x: Any) -> Any:
+        return tf.add_n([inner(x, tf.constant(float(k))) for k in range(8)])
+
+    for value in (1.0, 2.0):
+        same(outer(tf.constant(value)), 28 * value)
+    assert outer.experimental_get_tracing_count() == 1
+    assert not caplog.text
+
+
 def test_functions_run_as_they_are_on_request() -> None:
     runs = []
     f = tf.function(lambda x: runs.append(tf.executing_eagerly()) or x.numpy())
@@ -447,42 +460,3 @@ def test_loops_that_are_no_instruction_run_as_they_are() -> None:
         rows, grown = f(tf.constant(x), tf.constant(n))
         same(rows, [x * k for k in range(n)])
         same(grown, [x] * 4)
-
-
-# -- Keras
-
-
-def test_fit_runs_compiled_steps_with_the_same_results(capsys: pytest.CaptureFixture[str]) -> None:
-    class Model(tf.keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.hidden = tf.keras.layers.Dense(8, activation="relu")
-            self.drop = tf.keras.layers.Dropout(0.2)
-            self.norm = tf.keras.layers.BatchNormalization()
-            self.out = tf.keras.layers.Dense(3)
-            self.runs = 0
-
-        def call(self, x: Any, training: bool = False) -> Any:
-            self.runs += 1
-            hidden = self.norm(self.drop(self.hidden(x), training=training), training=training)
-            return self.out(hidden)
-
-    def trained(run_eagerly: bool) -> tuple[Any, ...]:
-        tf.random.set_seed(1)
-        rng = np.random.default_rng(0)
-        x, y = rng.normal(size=(40, 4)).astype("float32"), rng.integers(0, 3, 40)
-        model = Model()
-        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile("adam", loss, metrics=["accuracy"], run_eagerly=run_eagerly)
-        history = model.fit(x, y, batch_size=8, epochs=3, verbose=0, validation_split=0.2)
-        return (
-            history.history,
-            [w.tolist() for w in model.get_weights()],
-            model.predict(x, verbose=0).tolist(),
-            model.runs,
-        )
-
-    eager, compiled = trained(True), trained(False)
-    assert compiled[:3] == eager[:3]
-    assert eager[3] == 3 * (4 + 1) + 2
-    assert compiled[3] < 8

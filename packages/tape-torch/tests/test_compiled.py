@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,23 @@ def slope(x: Any) -> Any:
 def test_torch_compile_gives_what_an_eager_call_gives() -> None:
     torch.compiler.reset()
     f = tc.function(compile="torch")(slope)
-    for values in ([0.5, -1.0], [0.25, 2.0]):
-        x = on_torch(values)
+    rows = on_torch([[0.5, -1.0], [0.25, 2.0]])
+    for x in (on_torch([0.5, -1.0]), on_torch([0.25, 2.0]), tc.asarray(rows.array[:, 0], backend="torch")):
         found = f(x)
         assert found.backend.name == "torch"
         assert np.allclose(found.numpy(), slope(x).numpy(), rtol=1e-6)
     assert f.traces == 1
 
 
-def test_without_a_compiler_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
+@pytest.mark.parametrize("named", [True, False])
+def test_without_a_compiler_the_message_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: bool
+) -> None:
+    if named:
+        monkeypatch.setenv("CXX", "no-such-compiler")
+    else:
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match=r"needs a C\+\+ compiler.*install g\+\+ or clang\+\+, or set CXX"):
         tc.function(compile="torch")(slope)(on_torch([1.0]))
 
@@ -85,3 +93,29 @@ def test_an_optimizer_of_pytorch_takes_steps_in_a_compiled_function() -> None:
         return values
 
     assert train(compiled=True) == train(compiled=False)
+
+
+def test_compilers_refuse_optimizers_and_say_what_to_do() -> None:
+    w = tc.Variable(on_torch([1.0, 2.0]))
+    optimizer = Optimizer(torch.optim.SGD, [w], lr=0.1)
+
+    def step(x: Any) -> None:
+        optimizer.apply_gradients([(x, w)])
+
+    with pytest.raises(ValueError, match=r"step: compile='torch'.*apply_gradients.*return the gradients"):
+        tc.function(compile="torch")(step)(on_torch([1.0, 1.0]))
+
+
+def test_gradients_of_large_arrays_are_those_of_eager_calls_to_the_last_bit() -> None:
+    rng = np.random.default_rng(0)
+    x, w = (on_torch(rng.normal(size=70_000)) for _ in range(2))
+
+    def slopes(x: Any, w: Any) -> Any:
+        return tc.grad(lambda x, w: tc.sum(tc.tanh(x * w) * tc.exp(-x * x) + 0.3 * x * w + 3.0 * x), argnums=(0, 1))(
+            x, w
+        )
+
+    compiled = tc.function(slopes)
+    compiled(x, w)
+    for found, expected in zip(compiled(x, w), slopes(x, w), strict=True):
+        assert np.array_equal(found.numpy(), expected.numpy())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,17 @@ def loss(case: Case, weights: list[Any], at: Replaced = NOTHING) -> float:
     return sum(inner(w, out.numpy()) for out, w in zip(seen, weights, strict=True) if w is not None)
 
 
-def gradients(case: Case, weights: list[Any], at: Replaced = NOTHING) -> dict[int, Any]:
-    """The gradient of the loss for each leaf, the leaves being as they are or as `at` says."""
+def gradients(
+    case: Case, weights: list[Any], at: Replaced = NOTHING, run: Callable[[Replaced], Sequence[Any]] | None = None
+) -> dict[int, Any]:
+    """The gradient of the loss for each leaf, the leaves being as they are or as `at` says.
+
+    `run` may compute what the loss is made of instead.
+    """
     values = {leaf.k: at.get(leaf.k, leaf.value) for leaf in case.leaves}
     with tc.GradientTape() as tape:
         tape.watch(list(values.values()))
-        seen = case.observed(case.call({**at, **values}))
+        seen = case.observed(case.call({**at, **values})) if run is None else tuple(run({**at, **values}))
     return _back(tape, seen, weights, values)
 
 

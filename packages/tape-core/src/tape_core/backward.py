@@ -78,7 +78,7 @@ def gradients(
 def sweep(
     tape: GradientTape,
     backend: Backend,
-    seeds: dict[int, Tensor],
+    seeds: dict[int, Any],
     sources: list[int],
     recorded: bool,
     release: bool,
@@ -88,7 +88,7 @@ def sweep(
     Args:
         tape: the tape; its records are read.
         backend: the backend of all its arrays.
-        seeds: cotangents by slot.
+        seeds: cotangents by slot: Tensors, or slices as the sweep computes with them.
         sources: the slots to differentiate with respect to.
         recorded: compute on Tensors, because another tape records.
         release: free each record as it is passed.
@@ -101,7 +101,7 @@ def sweep(
     wanted = None if tape._leaves == sources else _reached_from(tape, top, sources)
     grads: list[Any] = [None] * top
     for slot, cotangent in seeds.items():
-        grads[slot] = cotangent if recorded else cotangent._array
+        grads[slot] = cotangent if recorded or isinstance(cotangent, IndexedSlices) else cotangent._array
     if release:
         del records[top:]
     else:

@@ -201,7 +201,7 @@ def function_call(arrays: Any, /, *, call: FunctionCall) -> Any:
     """The results of a function."""
 
 
-_op = _FunctionOp(
+FUNCTION_CALL = _FunctionOp(
     function_call,
     {"arrays": vjp(lambda xp, g, out, arrays_watched, call: call.cotangents(g, out, arrays_watched))},
     form="op",
@@ -232,5 +232,5 @@ def recorded_as_one(
     backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.height)
     given = [lifted(t, backend) for t in inputs]
     call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, push, name)
-    found = _op.function(given, call=call)
+    found = FUNCTION_CALL.function(given, call=call)
     return list(found) if isinstance(found, tuple | list) else [found]

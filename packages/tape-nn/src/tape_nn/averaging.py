@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import tape_core as tc
 from tape_core import Tensor, Variable
-from tape_core.compiled.state import runs_as_it_is
+from tape_core.backends.traced import TRACE, TracingError
+from tape_core.compiled.state import asked, keeps_state
 from tape_core.tensor import wrap
 
 from tape_nn.module import Module
 from tape_nn.naming import like, named, unknown_names
+from tape_nn.optimizers.base import owned_array
 
 
 class ExponentialMovingAverage:
@@ -42,27 +45,37 @@ class ExponentialMovingAverage:
             raise ValueError(f"decay must be between 0 and 1; got {decay}")
         self.variables = variables
         self.decay = float(decay)
-        self._averages: dict[int, tuple[Variable, Any]] = {}
+        self._averages: dict[int, tuple[Variable, Variable]] = {}  # by the Variable's id
         self._named()
 
     def update(self) -> None:
         """Take in the values that the Variables have now."""
+        asked(self._number)
         self._take_in([variable for _, variable in self._named()])
 
-    @runs_as_it_is
+    def _number(self) -> int:
+        return len(self._averages)
+
+    def _holders(self) -> list[Variable]:
+        return [average for _, average in self._averages.values()]
+
+    @keeps_state(_holders)
     def _take_in(self, variables: list[Variable]) -> None:
         for variable in variables:
-            backend = variable.backend
-            if id(variable) not in self._averages:
-                self._averages[id(variable)] = (variable, backend.asarray(variable._array, copy=True))
+            known = self._averages.get(id(variable))
+            if known is None:
+                if TRACE.get() is not None:
+                    raise TracingError("an average is made once, and not in each call")
+                self._averages[id(variable)] = (variable, _average(variable, variable._array))
                 continue
-            average = self._averages[id(variable)][1]
-            whole = [average, variable._array]
-            for parts in backend.blocks(whole):
+            whole = [owned_array(known[1]), variable._array]
+            for parts in variable.backend.blocks(whole):
                 mean, value = parts
                 mean += (value - mean) * (1 - self.decay)
                 if parts is whole:
-                    self._averages[id(variable)] = (variable, mean)
+                    whole = [mean]
+                    break
+            known[1]._array = whole[0]
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -72,7 +85,7 @@ class ExponentialMovingAverage:
         kept = [(variable, variable._array) for variable, _ in self._averages.values()]
         try:
             for variable, average in self._averages.values():
-                variable.assign(wrap(variable.backend.asarray(average, copy=True), variable.backend))
+                variable.assign(average.value)
             yield
         finally:
             for variable, array in kept:
@@ -87,8 +100,7 @@ class ExponentialMovingAverage:
         found = {}
         for name, variable in self._named():
             if id(variable) in self._averages:
-                average = self._averages[id(variable)][1]
-                found[name] = wrap(variable.backend.asarray(average, copy=True), variable.backend)
+                found[name] = tc.asarray(self._averages[id(variable)][1], copy=True)
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -106,9 +118,18 @@ class ExponentialMovingAverage:
             tensor = like(value, v)
             if tensor.shape != v.shape:
                 raise ValueError(f"load_state_dict: {name!r} has shape {tensor.shape}; the variable has {v.shape}")
-            averages[id(v)] = (v, tensor._array)
+            known = self._averages.get(id(v))
+            if known is None:
+                averages[id(v)] = (v, _average(v, tensor._array))
+            else:  # which compiled functions know
+                known[1]._array = tensor._array
+                averages[id(v)] = known
         self._averages = averages
 
     def _named(self) -> Iterable[tuple[str, Variable]]:
         found = named(self.variables)
         return [(name, v) for name, v in found if v.trainable] if isinstance(self.variables, Module) else found
+
+
+def _average(variable: Variable, array: Any) -> Variable:
+    return Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_average")

@@ -15,7 +15,9 @@ from typing import Any
 
 import tape_core as tc
 from tape_core import Tensor
-from tape_core.compiled.state import runs_as_it_is
+from tape_core.backends.traced import TRACE, TracingError
+from tape_core.compiled.numbers import Number, number, of_numbers
+from tape_core.compiled.state import each_time, keeps_state, runs_as_it_is
 
 
 class Metric:
@@ -27,6 +29,10 @@ class Metric:
 
     name = "metric"
 
+    # Sums in float64 are the same on every backend, and so they are kept in Python; compiled functions have them, too.
+    _total: Any = number()
+    _count: Any = number()
+
     def __init__(self, name: str | None = None) -> None:
         if name is not None:
             self.name = name
@@ -36,7 +42,10 @@ class Metric:
         """A number for each example."""
         raise NotImplementedError
 
-    @runs_as_it_is
+    def _holders(self) -> list[Number]:
+        return [Metric._total.of(self), Metric._count.of(self)]
+
+    @keeps_state(_holders)
     def update(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in a batch.
 
@@ -54,7 +63,7 @@ class Metric:
     def _add(self, values: Tensor, sample_weight: Any) -> None:
         values = tc.astype(values, tc.float64)
         if sample_weight is None:
-            self._total += float(tc.sum(values))
+            self._total += _as_number(tc.sum(values))
             self._count += values.size
             return
         weights = tc.asarray(sample_weight, dtype=tc.float64, backend=values.backend, device=values.device)
@@ -64,12 +73,12 @@ class Metric:
                 f"{values.shape}, or of their first axes"
             )
         weights = tc.reshape(weights, weights.shape + (1,) * (values.ndim - weights.ndim))
-        self._total += float(tc.sum(values * weights))
-        self._count += float(tc.sum(tc.broadcast_to(weights, values.shape)))
+        self._total += _as_number(tc.sum(values * weights))
+        self._count += _as_number(tc.sum(tc.broadcast_to(weights, values.shape)))
 
     def result(self) -> float:
         """The metric of all batches since the last reset; NaN before the first."""
-        return self._total / self._count if self._count else math.nan
+        return _mean(self._total, self._count)
 
     def reset(self) -> None:
         """Forget all batches."""
@@ -98,7 +107,7 @@ class Mean(Metric):
 
     name = "mean"
 
-    @runs_as_it_is
+    @keeps_state(Metric._holders)
     def update(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         """Take in numbers."""
         if isinstance(values, float) and isinstance(sample_weight, int | float):
@@ -225,6 +234,7 @@ class AUC(Metric):
 
     name = "auc"
 
+    @runs_as_it_is
     def update(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in a batch: 0 or 1, probabilities or logits of the same shape, and a weight for each."""
         y_pred = tc.stop_gradient(y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred))
@@ -240,6 +250,8 @@ class AUC(Metric):
 
     def result(self) -> float:
         """The area for all batches since the last reset."""
+        if TRACE.get() is not None:
+            raise TracingError("auc: its result is computed in Python; ask for it outside of the compiled function")
         if not self._scores or any(map(math.isnan, self._scores)):
             return math.nan
         weights, truth = tc.asarray(self._weights, dtype=tc.float64), tc.asarray(self._truth)
@@ -251,6 +263,10 @@ class AUC(Metric):
         pairs = tc.sum(positive) * tc.sum(negative)
         return float(tc.sum(positive * below) / pairs) if float(pairs) else math.nan
 
+    def _holders(self) -> list[Number]:
+        return []
+
+    @each_time
     def reset(self) -> None:
         """Forget all batches."""
         self._truth: list[bool] = []
@@ -264,6 +280,18 @@ class AUC(Metric):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self._truth, self._scores, self._weights = (list(state[key]) for key in ("truth", "scores", "weights"))
+
+
+@of_numbers
+def _mean(total: float, count: float) -> float:
+    return total / count if count else math.nan
+
+
+def _as_number(value: Tensor) -> Any:
+    return _float(value._array)
+
+
+_float = of_numbers(float)
 
 
 def _one_each(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ class BlockCode:
     Args:
         group: the run.
         tiling: its axes.
-        free: the numbers of inputs that results may be written over.
+        dead, spare: the numbers of inputs that results may be written over; temporaries have the memory of spare ones.
 
     Attributes:
         buffers: the dtypes of temporaries.
@@ -31,7 +31,7 @@ class BlockCode:
         repeated: the numbers of inputs that are given a second time, at the end, as `Tiling.repeated` makes them.
     """
 
-    def __init__(self, group: Any, tiling: Tiling, free: Sequence[int]) -> None:
+    def __init__(self, group: Any, tiling: Tiling, dead: Sequence[int], spare: Sequence[int]) -> None:
         self.group = group
         self.tiling = tiling
         self.repeated: list[int] = []
@@ -46,7 +46,8 @@ class BlockCode:
         self._place: dict[int, str] = {k: f"x{k}" for k in group.inputs}
         self._body: list[str] = []
         self._last = {k: at for at, instruction in enumerate(group.instructions) for k in instruction.inputs}
-        self.over: dict[int, int] = self._overwritten(list(free))
+        self.over: dict[int, int] = self._overwritten([*dead, *spare])
+        self._spare = {k for k in spare if k not in self.over.values() and group.specs[k].shape == group.shape}
         self._write()
 
     def _overwritten(self, free: list[int]) -> dict[int, int]:
@@ -54,7 +55,7 @@ class BlockCode:
         specs, found = self.group.specs, {}
         for at, instruction in enumerate(self.group.instructions):
             step = step_of(instruction)
-            if instruction.out in self._large and step is not None and step[0] != "where":
+            if instruction.out in self._large and step is not None and not _in_two(instruction):
                 alike = [k for k in free if specs[k] == specs[instruction.out] and self._last[k] <= at]
                 if alike:
                     found[instruction.out] = alike[0]
@@ -64,8 +65,8 @@ class BlockCode:
     def _write(self) -> None:
         group, specs = self.group, self.group.specs
         last = self._last
-        # The block of a result serves temporaries until the result is there.
-        until = {f"o{i.out}": at for at, i in enumerate(group.instructions) if i.out in self._large}
+        # The block of a result serves temporaries until the result is there: the last may be its own operands.
+        until = {f"o{i.out}": at - _in_two(i) for at, i in enumerate(group.instructions) if i.out in self._large}
         free: dict[Any, list[str]] = {}
         for number in [k for k in self._large if k not in self.over]:
             free.setdefault(specs[number].dtype, []).append(f"o{number}")
@@ -77,8 +78,9 @@ class BlockCode:
                 if last[k] == at and k in group.made and k not in self._outs and self._place[k][0] in "bo"
                 if k not in group.spread and k not in group.lines
             ]
+            done += [k for k in dict.fromkeys(instruction.inputs) if last[k] == at and k in self._spare]
             step = step_of(instruction)
-            at_once = step is None or step[0] != "where"  # then it may be written to in the same call
+            at_once = not _in_two(instruction)
             done += [k for k, given in self.over.items() if last[given] == at and k != number]
             if at_once:
                 self._give_back(done, free)
@@ -219,6 +221,12 @@ class BlockCode:
         if group.lines:
             lines.append(f"line = ({', '.join(['j - i', *map(str, after[:-1])])}, 1)")
         return "\n    ".join([*lines, *self._body]) + "\n"
+
+
+def _in_two(instruction: Any) -> bool:
+    """Whether the result is written before all operands are read."""
+    step = step_of(instruction)
+    return step is not None and step[0] == "where"
 
 
 def _key(tiling: Tiling, seen: tuple[int, ...]) -> str:

@@ -21,13 +21,15 @@ from tape_core.generated import generated
 from tape_numpy.block_code import BlockCode
 from tape_numpy.calls import gives_new, gives_rows, into, step_of
 from tape_numpy.expansion import expansion
+from tape_numpy.indexing import joined, placed
 from tape_numpy.kernels import KERNELS, has_line_sums, lines_are_alike
 from tape_numpy.tiles import Tiling, bounds, total
 
-__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "role"]
+__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "joined", "placed", "role"]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = frozenset({*_FLOATS, np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.int32)})
+_NUMBERS = (float, int)
 _BROADCAST, _SUM, _MAX, _MIN = (KERNELS[name] for name in ("broadcast_to", "sum", "max", "min"))
 
 _files = count()
@@ -54,7 +56,7 @@ def role(instruction: Any, specs: Any, group: Any) -> str | None:
     if spec.dtype not in _DTYPES or (group is not None and spec.shape != group.shape):
         return None
     arrays = [specs[k] for k in instruction.inputs]
-    if any([a.dtype not in _DTYPES for a in arrays]):
+    if any([a.dtype not in _DTYPES and a.kind not in _NUMBERS for a in arrays]):
         return None
     small = [k for k in instruction.inputs if specs[k].shape not in ((), spec.shape)]
     if group is not None and any([not group.sees(k, specs[k].shape) for k in small]):
@@ -127,20 +129,21 @@ class _Blocks:
 
     Args:
         group: the group.
-        free: the numbers of inputs that results may be written over.
+        dead, spare: the numbers of inputs that may be overwritten; those that are dead only as `out=` says.
 
     Attributes:
         own: the numbers of results that have memory of their own.
+        targets: by results the inputs that they may be written over.
     """
 
-    def __init__(self, group: Any, free: Sequence[int] = ()) -> None:
+    def __init__(self, group: Any, dead: Sequence[int] = (), spare: Sequence[int] = ()) -> None:
         self.__name__ = "fused"
         self.group = group
         specs = group.specs
         self.inputs = [specs[k] for k in group.inputs]
         self.tiling = Tiling(group.shape, list(group.seen.values()), in_lines=bool(group.lines))
-        code = BlockCode(group, self.tiling, free)
-        self.over_inputs = [group.inputs.index(code.over[k]) if k in code.over else None for k in group.outputs]
+        code = BlockCode(group, self.tiling, dead, spare)
+        self.targets = code.over
         self.own = [i.out for i in group.instructions if i.out in group.outputs and gives_new(i, specs)]
         self.buffers = code.buffers
         given = [s.dtype for s in self.inputs if s.shape == group.shape]
@@ -156,11 +159,11 @@ class _Blocks:
         self.text = code.text()
         self.on_block = generated(self.text, "block", f"<tape_numpy: fused, {next(_files)}>", code.names)
 
-    def over(self, free: Sequence[int]) -> _Blocks:
+    def over(self, dead: Sequence[int], spare: Sequence[int]) -> _Blocks:
         """The same, with results in the memory of inputs."""
-        return _Blocks(self.group, free)
+        return _Blocks(self.group, dead, spare)
 
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+    def __call__(self, *arrays: Any, out: Any = None) -> tuple[Any, ...]:
         tiling = self.tiling
         lengths = tiling.lengths
         given = []
@@ -178,8 +181,8 @@ class _Blocks:
         given += [tiling.repeated(given[n]) for n in self.repeated]
         cuts, shape = tiling.cuts, self.group.shape
         whole = [
-            np.empty(len(cuts) if is_sum else spec.shape, spec.dtype) if k is None else arrays[k]
-            for (spec, is_sum), k in zip(self.outs, self.over_inputs, strict=True)
+            np.empty(len(cuts) if is_sum else spec.shape, spec.dtype) if target is None else target
+            for (spec, is_sum), target in zip(self.outs, out or [None] * len(self.outs), strict=True)
         ]
         results = [
             array if is_sum else array.reshape(lengths if spec.shape == shape else (*lengths[:-1], 1))

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
-from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.backends.traced import Method
-from tape_core.compiled.passes.fusion import LARGE
+from tape_core.compiled.passes.inlining import LARGE
 from tape_core.compiled.program import Ref, Spec
 
 from tape_numpy import kernels
@@ -30,8 +28,6 @@ _max = np.maximum.reduce
 
 def expansion(fn: Any) -> Callable[..., bool] | None:
     """What writes a kernel as calls of NumPy; None for most."""
-    if type(fn) is partial:  # an op's default kernel, of NumPy's
-        fn = fn.func
     try:
         return _EXPANSIONS.get(fn)
     except TypeError:
@@ -140,24 +136,6 @@ def _log_softmax(steps: Any, x: Any, *, axis: int = -1) -> bool:
     return True
 
 
-def _logsumexp(steps: Any, x: Any, *, axis: Any = None, keepdims: bool = False) -> bool:
-    if not _has_lines(steps, x, axis):
-        return False
-    line, out = _line(steps, x, True), _line(steps, x, keepdims)
-    top = steps.call("max", _MAX, x, axis=-1, keepdims=True, spec=line)
-    finite = steps.call("isfinite", np.isfinite, top, spec=line._replace(dtype=np.dtype(np.bool_)))
-    top = steps.call("where", np.where, finite, top, 0, spec=line)
-    _, exp = _shifted(steps, x, top)
-    total = steps.call("sum", _SUM, exp, axis=-1, keepdims=keepdims, spec=out)
-    nothing = steps.call("equal", operator.eq, total, 0, spec=out._replace(dtype=np.dtype(np.bool_)))
-    log = steps.call("log", np.log, steps.call("where", np.where, nothing, 1, total, spec=out), spec=out)
-    if not keepdims:
-        top = steps.call("reshape", KERNELS["reshape"], top, out.shape, spec=out)
-    result = steps.call("add", operator.add, log, top, spec=out)
-    steps.last("where", np.where, nothing, -math.inf, result)
-    return True
-
-
 def _shifted_exp(steps: Any, logits: Any) -> tuple[Ref, Ref, Ref]:
     """Class by class: logits less their largest, the exponentials of that, and their sums."""
     spec = steps.specs[logits.id]
@@ -240,7 +218,6 @@ _EXPANSIONS: dict[Any, Callable[..., bool]] = {
     KERNELS["mean"]: _mean,
     KERNELS["softmax"]: _softmax,
     KERNELS["log_softmax"]: _log_softmax,
-    DEFAULT_KERNELS["logsumexp"]: _logsumexp,
     KERNELS["cross_entropy"]: _cross_entropy,
     KERNELS["cross_entropy_vjp"]: _cross_entropy_vjp,
     _SUM: _sum,

@@ -222,7 +222,7 @@ def _ones_of(n: int, dtype: Any) -> Any:
 
 SHORT_SUM = 128  # elements: longer lines are added up pairwise, which rounds less
 MANY = 1 << 11  # elements: of fewer, NumPy's own sums are as fast
-FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+FLOATS: frozenset[Any] = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 FEW = 4096  # rows; longer vectors of ones are not kept
 _ones = lru_cache(maxsize=32)(np.ones)
 

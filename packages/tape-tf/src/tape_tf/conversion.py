@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 from tape_core.backends.selection import select
+from tape_core.backends.traced import TracedNumber
 
 from tape_tf import dtypes
 from tape_tf.errors import InvalidArgumentError
@@ -86,6 +87,10 @@ def _packed(parts: Sequence[Any]) -> tc.Tensor:
 
 def _from_python(value: Any, dtype: tc.DType | None, like: tc.Tensor | None) -> tc.Tensor:
     kind = type(value)
+    if kind is TracedNumber:
+        backend, device = where(like)
+        default = tc.int32 if type(value.value) is int else tc.float32
+        return tc.asarray(value, dtype=dtype or default, backend=backend, device=device)
     if kind not in _SCALARS:
         value = _as_array(value)
         rank = _RANKS.get(value.dtype.kind)

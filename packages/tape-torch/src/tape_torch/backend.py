@@ -105,6 +105,13 @@ class TorchBackend(Backend):
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         return array.resolve_conj().resolve_neg().numpy()
 
+    @property
+    def compiler(self) -> Any:
+        """Blocks that stay in the cache."""
+        from tape_torch import blocks
+
+        return blocks
+
     def chosen(self, run: Callable[..., Any], program: Any, examples: list[Any]) -> Callable[..., Any]:
         """A CUDA graph for many kernels of small arrays, after some calls."""
         from tape_torch import graphs
@@ -158,9 +165,5 @@ class TorchBackend(Backend):
         return g * p
 
     def add_scaled(self, h: Any, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """In one pass."""
-        p = partial(self.xp, *arguments)
-        if type(p) is torch.Tensor:
-            h.addcmul_(g, p)
-        else:
-            h.add_(g, alpha=p)
+        """A product and a sum, as in compiled code: `addcmul_` and `add_(alpha=)` round once where those do twice."""
+        h.add_(self.scale(g, partial, arguments, in_place=False))

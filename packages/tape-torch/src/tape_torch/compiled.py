@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Any
 
 import torch
@@ -20,38 +21,56 @@ def accelerated(run: Run, how: str, examples: list[Any]) -> Run:
         RuntimeError: what it needs is not there: a C++ compiler on the CPU, or a CUDA device.
     """
     if how == "torch":
-        return _by_inductor(run, examples)
+        return _ByInductor(run, examples)
     if how == "cudagraph":
         return _by_cuda_graph(run, examples)
     raise ValueError(f"function: compile must be None, 'none', 'torch' or 'cudagraph' on PyTorch, got {how!r}")
 
 
-def _by_inductor(run: Run, examples: list[Any]) -> Run:
-    from torch.fx.experimental.proxy_tensor import make_fx
+class _ByInductor:
+    """What `torch.compile` compiles with, without what it asks in each call: the trace has asked that.
 
-    if all([example.device.type == "cpu" for example in examples]) and not _has_compiler():
-        raise RuntimeError(
-            "function: compile='torch' needs a C++ compiler for tensors on the CPU, and there is none: install g++ or "
-            "clang++, or set CXX to the one to use. Without compile='torch' compiled functions need none"
-        )
-    graph = make_fx(lambda *arrays: run(list(arrays)))(*examples)
-    compiled = torch.compile(graph, dynamic=False)
-    return _emptying(compiled)
+    Code is for tensors that are laid out in one way; there is some for each way that they come in.
+    """
+
+    def __init__(self, run: Run, examples: list[Any]) -> None:
+        if all([example.device.type == "cpu" for example in examples]) and not _has_compiler():
+            raise RuntimeError(
+                "function: compile='torch' needs a C++ compiler for tensors on the CPU, and there is none: install g++ "
+                "or clang++, or set CXX to the one to use. Without compile='torch' compiled functions need none"
+            )
+        self._run = run
+        self._compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
+        self._lock = Lock()
+        self._for(examples)
+
+    def _for(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        key = tuple([tensor.stride() for tensor in tensors])
+        found = self._compiled.get(key)
+        if found is None:
+            with self._lock:
+                found = self._compiled[key] = self._compiled.get(key) or self._made(tensors)
+        return found
+
+    def _made(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        from torch._inductor import compile as compiled_by_inductor
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        with torch.no_grad():
+            graph = make_fx(lambda *arrays: self._run(list(arrays)))(*tensors)
+            made: Callable[..., Any] = compiled_by_inductor(graph, list(tensors))
+            return made
+
+    def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
+        given = tuple(arrays)
+        arrays.clear()
+        return tuple(self._for(given)(*given))
 
 
 def _has_compiler() -> bool:
     given = os.environ.get("CXX")
     names = [given] if given else ["g++", "clang++", "c++", "cl"]
     return any([shutil.which(name) for name in names])
-
-
-def _emptying(function: Callable[..., Any]) -> Run:
-    def call(arrays: list[Any]) -> tuple[Any, ...]:
-        given = tuple(arrays)
-        arrays.clear()
-        return tuple(function(*given))
-
-    return call
 
 
 def _by_cuda_graph(run: Run, examples: list[Any]) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,10 @@ def default(name: str, *args: Any, **kwargs: Any) -> Any:
     return DEFAULT_KERNELS[name](_namespaces[0], *args, **kwargs)
 
 
+# What a file that stands alone has in place of a call with these names (see `tape_core.compiled.linker`).
+default.resolve = lambda name: partial(DEFAULT_KERNELS[name], _namespaces[0])  # type: ignore[attr-defined]
+
+
 def own(op: str, name: str) -> Callable[..., Any]:
     """The op's own rule for an input, as a function of `xp`, the cotangent and what the rule names."""
     from tape_core.extend import registry  # ops are there when a rule runs
@@ -30,8 +35,11 @@ def own(op: str, name: str) -> Callable[..., Any]:
     if isinstance(rule, vjp):
         return rule.fn
     assert callable(rule)
-    partial: Callable[..., Any] = rule
-    return lambda xp, g, *args, **kwargs: g * partial(xp, *args, **kwargs)
+    slope: Callable[..., Any] = rule
+    return lambda xp, g, *args, **kwargs: g * slope(xp, *args, **kwargs)
+
+
+own.resolve = lambda op, name: own(op, name)  # type: ignore[attr-defined]
 
 
 def aten(name: str) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ def pays(program: Any, examples: list[Any]) -> bool:
     copied = [program.specs[k].size for k in (*program.inputs, *program.outputs)]
     if len(sizes) < max(_FEW, 2 * len(copied)):
         return False
-    total = sum(sizes) + sum(copied)
+    total: int = sum(sizes) + sum(copied)
     return total <= _MEMORY and total <= _SMALL * (len(sizes) + len(copied))
 
 
@@ -43,18 +43,17 @@ class Later:
 
     def __init__(self, run: Run, record: Callable[[Run, list[Any]], Run]) -> None:
         self.now = run
-        self._record: Callable[[Run, list[Any]], Run] | None = record
+        self._record = record
         self._runs = 0
         self._lock = Lock()
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
-        if self._record is not None:
+        if self._runs <= _RUNS:
             with self._lock:
-                self._runs += 1
-                if self._runs > _RUNS and (record := self._record) is not None and not _is_recording():
-                    self._record = None
+                self._runs += not _is_recording()
+                if self._runs == _RUNS + 1:
                     with suppress(RuntimeError):  # something waits for the device, or there is no memory left
-                        self.now = record(self.now, list(arrays))
+                        self.now = self._record(self.now, list(arrays))
         return self.now(arrays)
 
 
@@ -79,7 +78,7 @@ class Graph:
             raise RuntimeError("a CUDA graph is for tensors that are laid out in order")
         self._lock = Lock()
         with cuda.device(self._device):
-            self._done = cuda.Event()
+            self._done = cuda.Event()  # type: ignore[no-untyped-call]
             self._graph, self._outputs = _recorded(run, self._inputs)
             self._done.record()
 
@@ -107,7 +106,7 @@ def _recorded(run: Run, inputs: list[Any]) -> tuple[Any, tuple[Any, ...]]:
             run(list(inputs))
     cuda.current_stream().wait_stream(stream)
     graph = cuda.CUDAGraph()
-    with cuda.graph(graph):
+    with cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may go on meanwhile
         outputs = run(list(inputs))
     return graph, outputs
 
@@ -146,7 +145,5 @@ def _is_recording() -> bool:
 
 def on_one_device(tensors: list[Any]) -> bool:
     """Whether there are tensors, and nothing else, and all are on one CUDA device."""
-    devices = {getattr(tensor, "device", None) for tensor in tensors}
-    if None in devices:
-        return False
-    return len(devices) == 1 and next(iter(devices)).type == "cuda"
+    devices = {str(getattr(tensor, "device", "none")) for tensor in tensors}
+    return len(devices) == 1 and devices.pop().startswith("cuda")

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 from tape_core.backends.traced import TracingError
 from tape_core.compiled import passes
 from tape_core.compiled.function import Function, function
@@ -22,7 +23,12 @@ from tape_conformance.samples import Case
 SHAPED_BY_VALUES = frozenset({"nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 """Ops whose results have a shape that depends on values: compiled functions refuse them."""
 
-AT_ANY_SIZE = {"fusion": {"LARGE": 2, "FEW": 1, "ENOUGH": 1}, "reuse": {"LARGE": 2}, "broadcasts": {"OFTEN": 1}}
+AT_ANY_SIZE: dict[str, dict[str, Any]] = {
+    "inlining": {"LARGE": 1},
+    "fusion": {"LARGE": 2, "FEW": 1, "ENOUGH": 1},
+    "reuse": {"LARGE": 2},
+    "broadcasts": {"OFTEN": 1},
+}
 """Settings of passes that are for large arrays, or for what happens often, with which they take samples, too."""
 
 
@@ -45,6 +51,25 @@ def check_compiled(case: Case, examples: list[dict[int, Any]]) -> None:
         return
     if case.op.differentiable and case.leaves:
         _expect_same_bits(slopes, examples, "gradient")
+        _expect_same_bits_in_tapes(case, weights, values, examples)
+
+
+def _expect_same_bits_in_tapes(
+    case: Case, weights: list[Any], eager: Callable[..., list[Any]], examples: list[dict[int, Any]]
+) -> None:
+    """The gradients through a compiled function that is called inside a tape's block, too."""
+    compiled = function(eager)
+    chosen = list(examples[0])
+    for example in [*examples, *examples]:
+        expected, found = (
+            calculus.gradients(case, weights, example, lambda at, f=f: f(*[at[k] for k in chosen]))  # type: ignore[misc]
+            for f in (eager, compiled)
+        )
+        for k, d in expected.items():
+            a, b = dense(found[k]).numpy(), dense(d).numpy()
+            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+            expect(same, f"gradient {k} through a compiled function has other bits than an eager one: {a} and {b}")
+    expect_equal(compiled.traces, 1, "the number of traces for calls inside tapes")
 
 
 def _expect_same_bits(eager: Callable[..., list[Any]], examples: list[dict[int, Any]], what: str) -> None:
@@ -65,7 +90,10 @@ def _expect_same_bits(eager: Callable[..., list[Any]], examples: list[dict[int, 
 def _expect_exact_passes(
     compiled: Function, examples: list[dict[int, Any]], expected: list[list[Any]], what: str
 ) -> None:
-    """Each pass alone, and all but each, leave every bit as it is, and the arguments, too."""
+    """Each pass alone, and all but each, leave every bit as it is, and the arguments, too.
+
+    What rounds differently, where it is asked for, is close.
+    """
     (trace,) = next(iter(compiled._compiled.values()))
     given = [[tensor._array for tensor in example.values()] for example in examples]
     before = [[tensor.numpy().tobytes() for tensor in example.values()] for example in examples]
@@ -78,6 +106,10 @@ def _expect_exact_passes(
             for k, (array, tensor) in enumerate(zip(found, tensors, strict=True)):
                 a, b = tensor.backend.numpy(array), tensor.numpy()
                 expect_equal((a.shape, a.dtype), (b.shape, b.dtype), f"shape and dtype of {what} {k} with {label}")
+                if label in passes.ON_REQUEST:
+                    close = np.allclose(a, b, rtol=1e-12, atol=1e-12, equal_nan=True)
+                    expect(close, f"{what} {k} is far off with {label}: {a} and {b}")
+                    continue
                 expect(a.tobytes() == b.tobytes(), f"{what} {k} has other bits with {label}: {a} and {b}")
         after = [[tensor.numpy().tobytes() for tensor in example.values()] for example in examples]
         expect(after == before, f"an argument of a compiled function is written to with {label}")
@@ -87,7 +119,9 @@ def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
     """What each choice of passes makes of a trace, and how to call it; each program once."""
     known: list[Program] = []
     choices = {"no passes": dict.fromkeys(passes.ORDER, False), "all passes": {}}
-    for name in passes.ORDER:
+    for name in passes.ON_REQUEST:
+        choices[name] = {name: True}
+    for name in [name for name in passes.ORDER if name not in passes.ON_REQUEST]:
         choices[f"{name} alone"] = {other: other == name for other in passes.ORDER}
         choices[f"all passes but {name}"] = {name: False}
     for label, options in choices.items():

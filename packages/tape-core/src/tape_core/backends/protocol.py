@@ -76,9 +76,11 @@ class Backend:
         None where nothing does. It has these methods:
 
         - `expansion(fn)`: what writes a kernel as calls of the library to `passes.expansion.Steps`, or None;
-        - `takes(instruction, specs)`: whether it knows an elementwise instruction on arrays of such specs;
-        - `is_sum(instruction)`: whether an instruction is the sum of all elements of an array;
-        - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit; or None;
+        - `role(instruction, specs, group)`: what an instruction is in a group, or in a new one; None for no part of it;
+        - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit; or None.
+          Its attribute `own` has the numbers of results with memory of their own. Its method `over(dead, spare)` gives
+          one that takes `out=`, an array or None for each result: `targets` says which results may have the memory of
+          which inputs. Those in `spare` it may overwrite in any case, those in `dead` if they are in `out`;
         - `gives_new(instruction, specs)`: whether the result has memory of its own, and no argument is kept;
         - `gives_rows(instruction, specs)`: whether the result lies row by row in memory, however the arguments do;
         - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None.

@@ -14,9 +14,9 @@ from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
 from tape_core.backends.protocol import Backend
-from tape_core.rules import fused, vjp
 from tape_core.tensor import SCALARS, Tensor
 
 if TYPE_CHECKING:
@@ -160,6 +160,46 @@ class TracedArray:
         return self.value.__dlpack_device__()
 
 
+class TracedNumber:
+    """A Python number that is another one in each call, such as a learning rate; what is computed of it is noted.
+
+    With arrays and Tensors it is weak, as Python's numbers are.
+    """
+
+    __slots__ = ("__weakref__", "backend", "id", "made_in", "value")
+    __array_ufunc__ = None
+    __hash__ = object.__hash__
+    shape = ()
+    trace: Any = TracedArray.trace
+
+    def __init__(self, value: Any, name: int, trace: Trace, backend: Any = None) -> None:
+        self.value = value
+        self.id = name
+        self.made_in = trace
+        self.backend = backend  # of none
+
+    def __repr__(self) -> str:
+        return f"TracedNumber({self.id})"
+
+    def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
+        self.trace.decided_by_value(what)
+        return how(self.value)
+
+    def __bool__(self) -> bool:
+        return self._decided("whether a number is 0", bool)  # type: ignore[no-any-return]
+
+    def __int__(self) -> int:
+        return self._decided("a number as an int", int)  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self._decided("a number as an int", operator.index)  # type: ignore[no-any-return]
+
+    def __float__(self) -> float:
+        return self._decided("a number as a float", float)  # type: ignore[no-any-return]
+
+
+TRACED = (TracedArray, TracedNumber)
+
 _attribute = lru_cache(maxsize=64)(operator.attrgetter)  # the same function each time, so that calls are the same
 
 
@@ -189,7 +229,7 @@ def is_array(value: Any) -> bool:
 def _attach() -> None:
     def takes(other: Any) -> bool:
         kind = type(other)
-        return kind is TracedArray or kind in SCALARS or (is_array(other) and not _is_slices(other))
+        return kind in TRACED or kind in SCALARS or (is_array(other) and not _is_slices(other))
 
     def binary(function: Callable[..., Any], name: str) -> Any:
         def method(self: TracedArray, other: Any) -> Any:
@@ -212,13 +252,49 @@ def _attach() -> None:
     def unary(function: Callable[..., Any], name: str) -> Any:
         return lambda self: self.trace.call(name, function, (self,), {}, self.backend)
 
+    def sign(function: Callable[..., Any], name: str) -> Any:
+        return lambda self: self.trace.number(name, function, (self,))
+
+    def of_number(function: Callable[..., Any], name: str, *, swapped: bool = False) -> Any:
+        def method(self: TracedNumber, other: Any) -> Any:
+            if isinstance(other, Tensor):
+                number = _beside(self, other)
+                return function(other, number) if swapped else function(number, other)
+            given = (other, self) if swapped else (self, other)
+            if type(other) is TracedNumber or type(other) in SCALARS:
+                return self.trace.number(name, function, given)
+            if type(other) is TracedArray or not is_array(other) or _is_slices(other):
+                return NotImplemented
+            return self.trace.call(name, function, given, {}, backend_of_type(type(other)).traced)  # type: ignore[union-attr]
+
+        return method
+
+    def compared(function: Callable[..., Any]) -> Any:
+        def method(self: TracedNumber, other: Any) -> Any:
+            return self._decided("a comparison with a number", lambda value: function(value, value_of(other)))
+
+        return method
+
     for symbol, name in {**OPERATORS, **COMPARISONS}.items():
         setattr(TracedArray, f"__{symbol}__", binary(getattr(operator, f"__{symbol}__"), name))
+    for symbol in COMPARISONS:
+        setattr(TracedNumber, f"__{symbol}__", compared(getattr(operator, f"__{symbol}__")))
     for symbol, name in OPERATORS.items():
+        setattr(TracedNumber, f"__{symbol}__", of_number(getattr(operator, f"__{symbol}__"), name))
+        setattr(TracedNumber, f"__r{symbol}__", of_number(getattr(operator, f"__{symbol}__"), name, swapped=True))
         setattr(TracedArray, f"__r{symbol}__", reflected(getattr(operator, f"__{symbol}__"), name))
         setattr(TracedArray, f"__i{symbol}__", in_place(getattr(operator, f"__{symbol}__"), name))
     for symbol, name in SIGNS.items():
         setattr(TracedArray, f"__{symbol}__", unary(getattr(operator, f"__{symbol}__"), name))
+        setattr(TracedNumber, f"__{symbol}__", sign(getattr(operator, f"__{symbol}__"), name))
+
+
+def _beside(number: TracedNumber, tensor: Tensor) -> Tensor:
+    """A number as a Tensor for arithmetic with one: of its dtype, where that takes a Python number of this kind."""
+    from tape_core.ops.creation import asarray
+
+    dtype = tensor.dtype if tensor.dtype.inexact or type(number.value) is int else None
+    return asarray(number, dtype=dtype, backend=tensor.backend, device=tensor.device)
 
 
 def _is_slices(value: Any) -> bool:
@@ -250,7 +326,9 @@ class Traced(Backend):
     @property
     def rules(self) -> Any:
         """Those of the ops and of `base`, so that they may be traced."""
-        return _Rules(self)
+        from tape_core.backends.traced_rules import Rules
+
+        return Rules(self)
 
     @rules.setter
     def rules(self, rules: Any) -> None:
@@ -283,6 +361,9 @@ class Traced(Backend):
 
     def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         """A traced array stays one; anything else is a constant."""
+        if type(obj) is TracedNumber:
+            options = {"dtype": dtype, "device": device}
+            return obj.trace.call("asarray", self.base.asarray, (obj,), options, self)
         if type(obj) is not TracedArray:
             return self._constant(self.base.asarray(obj, dtype=dtype, device=device, copy=copy))
         if (dtype is None or dtype == obj.dtype) and device is None:
@@ -322,6 +403,8 @@ class Traced(Backend):
 
     def shared(self, value: Tensor) -> Any:
         """A value of `base` as a constant."""
+        if (trace := TRACE.get()) is not None:
+            trace.meets(value)
         return self._constant(value._array)
 
     def _constant(self, value: Any) -> Any:
@@ -330,76 +413,17 @@ class Traced(Backend):
 
 
 def value_of(array: Any) -> Any:
-    """The value of a traced array; a constant as it is."""
-    return array.value if type(array) is TracedArray else array
+    """The value of what is traced; a constant as it is."""
+    return array.value if type(array) in TRACED else array
 
 
-class _Rules:
-    """Derivative rules by op and input for traced arrays."""
-
-    def __init__(self, backend: Traced) -> None:
-        self.backend = backend
-
-    def get(self, name: str, default: Any = None) -> dict[str, Any]:
-        """Those of one op."""
-        from tape_core.op import registry
-
-        found = {**registry[name].rules, **self.backend.base.rules.get(name, {})}
-        return {k: self._traceable(rule, f"{name}_rule") for k, rule in found.items()}
-
-    def _traceable(self, rule: Any, name: str) -> Any:
-        if isinstance(rule, fused):
-            common = None if rule.common is None else _Opaque(rule.common, f"{name}_common", self.backend)
-            return fused(_Opaque(rule.fn, name, self.backend), common=common)
-        if isinstance(rule, vjp):
-            return type(rule)(_Rule(rule.fn, name, self.backend))
-        return _Rule(rule, name, self.backend) if callable(rule) else rule
-
-
-class _Opaque:
-    """A function of a namespace and raw arrays, such as a fused rule, that is one instruction."""
-
-    def __init__(self, fn: Callable[..., Any], name: str, backend: Traced) -> None:
-        self.__wrapped__ = fn
-        self.__code__ = getattr(fn, "__code__", None)
-        self.__name__ = name
-        self.on_base = partial(fn, backend.base.xp)
-        self.backend = backend
-
-    def __call__(self, xp: Any, *args: Any) -> Any:
-        trace = _trace_of(args)
-        if trace is None:
-            return self.on_base(*args)
-        return trace.call(self.__name__, self.on_base, args, {}, self.backend)
-
-
-class _Rule(_Opaque):
-    """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
-
-    def __call__(self, xp: Any, *args: Any) -> Any:
-        trace = _trace_of(args) if xp is self.backend.xp else None
-        if trace is None:
-            return self.__wrapped__(xp, *args)
-        before = len(trace.instructions)
-        trace.in_rules += 1
-        try:
-            return self.__wrapped__(xp, *args)
-        except TracingError:
-            del trace.instructions[before:]
-        finally:
-            trace.in_rules -= 1
-        return super().__call__(xp, *args)
-
-
-def _trace_of(values: Iterable[Any]) -> Trace | None:
+def trace_of(values: Iterable[Any]) -> Trace | None:
     now = TRACE.get()
     for value in values:
         kind = type(value)
-        if kind is TracedArray and value.made_in is now:
-            return now
-        if kind is TracedArray:
-            return value.trace  # type: ignore[no-any-return]
-        if (kind is tuple or kind is list) and (found := _trace_of(value)) is not None:
+        if kind in TRACED:
+            return now if value.made_in is now else value.trace  # type: ignore[no-any-return]
+        if (kind is tuple or kind is list) and (found := trace_of(value)) is not None:
             return found
     return None
 
@@ -420,7 +444,7 @@ class TracedKernels(Kernels):
             return function
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            trace = _trace_of(args) or (_trace_of(kwargs.values()) if kwargs else None)
+            trace = trace_of(args) or (trace_of(kwargs.values()) if kwargs else None)
             if trace is None:
                 return function(*args, **kwargs)
             return trace.call(name, function, args, kwargs, backend)

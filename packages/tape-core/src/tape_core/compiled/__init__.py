@@ -14,10 +14,13 @@ raw arrays, goes through `Trace.call` (`trace.py`) and becomes a `Program` (`pro
 - `Program.specs` has what each value was while tracing: the class of its array, shape and dtype.
 - In-place updates are functional by then: `w -= step` is a subtraction with a result of its own.
 - An instruction with `effect` is called each time, in order, whatever becomes of its result: random numbers are drawn
-  so, and an optimizer updates its Variables.
+  so, and what has a state in Python runs as it is.
+- A value may be a Python number (`numbers.py`), such as a learning rate; with arrays it is weak. `Program.owned` are
+  inputs that may be overwritten at their last use: old values of Variables, donated arguments (`donation.py`).
 
 `passes/` has a file for each transformation of a program, from `Program` to `Program`; `passes/__init__.py` their order
-and names. What does not depend on inputs is computed while tracing, once: there is no pass for constants. `source.py`
+and names. While tracing, what depends on constants alone is noted like all else, and its value is known: Python may
+decide by it, and the pass `constants` leaves the value in its place. `source.py`
 writes a program as Python source; `state.py` is what the rest of Tape and tape-nn tell a trace (random numbers, what
 runs eagerly in the middle, modes); `signature.py` is what a trace is kept for. `export.py`
 and `linker.py` write files that stand alone.
@@ -25,4 +28,8 @@ and `linker.py` write files that stand alone.
 A branch or a loop (`tape_core.cond` and its like) is one instruction, whose `fn` is a `Flow` (`subprograms.py`): the
 functions that it is given are traced as programs of their own, with what they find around them as further inputs. Their
 derivatives are no matter of this package: `tape_core.transforms.loops` makes them of branches and loops.
+
+A call inside a tape's block is one record (`inside.py`): the function is traced with a tape and its backward sweep
+(`joint.py`), the program is taken apart into one for the call and one for the derivative (`partition.py`), and the
+record runs them (`joint_call.py`).
 """

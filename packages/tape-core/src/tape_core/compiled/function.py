@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
+from itertools import chain
 from threading import RLock
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -16,10 +17,13 @@ from tape_core.backends.traced import TRACE, TracedArray, value_of
 from tape_core.compiled.signature import SLICES, TENSOR, Signature, static_key
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
+from tape_core.tape import GradientTape
 from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.user_code import warn_user
 
 if TYPE_CHECKING:
+    from tape_core.compiled.inside import InTapes
+    from tape_core.compiled.joint import Joint
     from tape_core.compiled.running import Compiled
     from tape_core.compiled.trace import Trace
 
@@ -63,6 +67,7 @@ class Function:
         python: Callable[..., Any],
         *,
         static_argnames: Iterable[str] = (),
+        donate: Iterable[str] = (),
         fallback: Fallback = False,
         retrace: Retrace = "warn",
         compile: str | Literal[False] | None = None,
@@ -72,6 +77,7 @@ class Function:
         self._name = getattr(python, "__name__", "function")
         self._settings: dict[str, Any] = {
             "static_argnames": static_argnames,
+            "donate": donate,
             "fallback": fallback,
             "retrace": retrace,
             "compile": compile,
@@ -84,14 +90,17 @@ class Function:
         self._fallback = fallback
         self._retrace = retrace
         self._options = dict(passes or {})
-        self._signature = inspect.signature(python) if self._static else None
-        if self._signature is not None and (
-            unknown := [name for name in self._static if name not in self._signature.parameters]
-        ):
-            raise ValueError(
-                f"function: static_argnames has {unknown[0]!r}; the parameters of {self._name} are "
-                f"{', '.join(self._signature.parameters)}"
-            )
+        self._donate = (donate,) if isinstance(donate, str) else tuple(donate)
+        self._signature = inspect.signature(python) if self._static or self._donate else None
+        for option, names in (("static_argnames", self._static), ("donate", self._donate)):
+            for name in names:
+                if self._signature is not None and name not in self._signature.parameters:
+                    raise ValueError(
+                        f"function: {option} has {name!r}; the parameters of {self._name} are "
+                        f"{', '.join(self._signature.parameters)}"
+                    )
+        if both := set(self._static) & set(self._donate):
+            raise ValueError(f"function: {min(both)!r} is in static_argnames and in donate; what is static stays")
         if fallback not in (False, True, "silent"):
             raise ValueError(f"function: fallback must be True, False or 'silent', got {fallback!r}")
         if retrace not in ("warn", "allow", "error"):
@@ -101,6 +110,7 @@ class Function:
         self._eager: dict[Any, str] = {}  # by signature, why it runs as it is
         self._traces = 0
         self._made_variables = False
+        self._tapes: InTapes | None = None
         self._lock = RLock()
         update_wrapper(self, python)
 
@@ -119,23 +129,41 @@ class Function:
         return found_by_name(self, self.python) or (_made, (self.python, self._settings))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if ACTIVE.get() or OPEN.get() or TRACE.get() is not None:
+        active = ACTIVE.get()
+        if active or OPEN.get() or TRACE.get() is not None:
+            if len(active) == 1 and self._how in (None, "none") and not OPEN.get() and TRACE.get() is None:
+                tape = active[0]
+                if isinstance(tape, GradientTape) and type(tape._records) is list:
+                    return self._in_tapes(tape, args, kwargs)
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)
-        if self._signature is None:
-            static: tuple[Any, ...] = ()
-            rest_kwargs = kwargs
-            signature = Signature(args, kwargs, (), self._name)
-        else:
-            static, rest_kwargs = self._apart(args, kwargs)
-            signature = Signature((), rest_kwargs, [key for _, _, key in static], self._name)
+        return self._unrecorded(*self._taken_apart(args, kwargs), args, kwargs)
+
+    def _unrecorded(self, signature: Signature, static: Any, with_kwargs: bool, args: Any, kwargs: Any) -> Any:
+        """A call of which nothing has to be recorded."""
         for compiled in self._compiled.get(signature.key, ()):
             if compiled.fits():
                 return compiled(signature.leaves)
         if signature.key in self._eager:
             return self.python(*args, **kwargs)
         with self._lock:
-            return self._first_call(signature, static, bool(rest_kwargs))
+            return self._first_call(signature, static, with_kwargs)
+
+    def _taken_apart(self, args: Any, kwargs: Any) -> tuple[Signature, Any, bool]:
+        """The signature of a call, its static arguments, and whether there are others by keyword."""
+        if self._signature is None:
+            return Signature(args, kwargs, (), self._name), (), bool(kwargs)
+        static, others = self._apart(args, kwargs)
+        return Signature((), others, [key for _, _, key in static], self._name), static, bool(others)
+
+    @property
+    def _in_tapes(self) -> InTapes:
+        """What calls inside a tape's block go to."""
+        if self._tapes is None:
+            from tape_core.compiled.inside import InTapes
+
+            self._tapes = InTapes(self, self._name, self._options)
+        return self._tapes
 
     def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Static arguments with their keys, and the others."""
@@ -151,9 +179,10 @@ class Function:
         return tuple(static), others
 
     def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
-        self._check_number(signature)
+        self._check_number(self._traces)
         # What traces is imported where it is needed first.
-        from tape_core.compiled.running import Compiled, check_apart
+        from tape_core.compiled.donation import give_away
+        from tape_core.compiled.running import DONATED, Compiled, check_apart
         from tape_core.compiled.trace import Trace, outside, tracing
 
         trace = Trace(self._name, fallback=bool(self._fallback))
@@ -167,6 +196,8 @@ class Function:
                 )
             else:
                 leaves.append(leaf)
+        for k in self._donated(signature):
+            trace.donated[k] = leaves[k]._array.id
         given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
         args, kwargs = signature.arguments(leaves, with_kwargs)
         try:
@@ -175,6 +206,7 @@ class Function:
                 # x += y assigns to the caller's Tensor.
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
                 check_apart(self._name, signature.leaves, changed)
+                check_apart(self._name, signature.leaves, trace.donated, DONATED)
                 compiled = (
                     None
                     if trace.failed
@@ -185,6 +217,8 @@ class Function:
         trace.commit()
         for k, array in changed.items():
             signature.leaves[k]._array, signature.leaves[k]._slots = value_of(array), NO_SLOTS
+        if trace.failed is None:
+            give_away(self._name, signature.leaves, trace.donated)
         if trace.failed is not None:
             self._eager[signature.key] = str(trace.failed)
             if self._fallback != "silent":
@@ -198,6 +232,14 @@ class Function:
         with outside():
             return _untraced(result)
 
+    def _donated(self, signature: Signature) -> list[int]:
+        """The places of the Tensors in arguments that are donated."""
+        if not self._donate or not signature.leaves:
+            return []
+        _, named = pytree.unflatten(signature.structure, list(range(len(signature.leaves))))
+        places = [k for name in self._donate for k in pytree.flatten(named[name])[0]]
+        return [k for k in places if signature.kinds[k] == TENSOR]
+
     def _called(self, args: Any, kwargs: Any, static: Any) -> Any:
         if self._signature is None:
             return self.python(*args, **kwargs)
@@ -208,14 +250,14 @@ class Function:
         )
         return self.python(*bound.args, **bound.kwargs)
 
-    def _check_number(self, signature: Signature) -> None:
-        if self._traces and self._retrace == "error":
+    def _check_number(self, known: int) -> None:
+        if known and self._retrace == "error":
             raise RuntimeError(
                 f"{self._name} is compiled, and would have to be traced again: with retrace='error' it is traced once. "
                 f"Call it with arrays of the same shapes and dtypes, and the same Python values; known: "
-                f"{self._traces} trace"
+                f"{known} trace"
             )
-        if self._traces == _MANY and self._retrace == "warn":
+        if known == _MANY and self._retrace == "warn":
             warn_user(
                 f"{self._name} is compiled, and is traced for the {_MANY + 1}th time, which takes longer than a call "
                 f"as it is. Python numbers among its arguments are constants of a trace: give those that change as "
@@ -235,8 +277,12 @@ class Function:
 
     @property
     def traces(self) -> int:
-        """How many traces are kept."""
-        return sum(map(len, self._compiled.values()))
+        """How many traces are kept, those for calls inside tapes' blocks among them."""
+        return sum(map(len, self._compiled.values())) + len(self._joints)
+
+    @property
+    def _joints(self) -> list[Joint]:
+        return [] if self._tapes is None else self._tapes.compiled
 
     @property
     def fallbacks(self) -> list[str]:
@@ -249,8 +295,9 @@ class Function:
 
     def text(self) -> str:
         """What :meth:`show` prints."""
-        found = [compiled for several in self._compiled.values() for compiled in several]
-        return "\n".join([compiled.source.whole for compiled in found]) or f"# {self._name} was not traced yet"
+        found = [compiled.source for several in self._compiled.values() for compiled in several]
+        found += [source for joint in self._joints for source in joint.sources]
+        return "\n".join([source.whole for source in found]) or f"# {self._name} was not traced yet"
 
     def export(
         self,
@@ -277,8 +324,8 @@ class Function:
 
         Raises:
             RuntimeError: there is no trace yet.
-            ValueError: the function draws random numbers, calls an optimizer, assigns Variables that are constants, or
-                has something that is in no file; or an argument of this method is not what it must be.
+            ValueError: the function draws random numbers, calls what runs as it is, assigns Variables that are
+                constants, or has something that is in no file; or an argument of this method is not what it must be.
         """
         from tape_core.compiled import export
 
@@ -302,11 +349,7 @@ class Function:
         Raises:
             ValueError: the function runs as it is.
         """
-        if self._signature is None:
-            signature = Signature(args, kwargs, (), self._name)
-        else:
-            static, rest = self._apart(args, kwargs)
-            signature = Signature((), rest, [key for _, _, key in static], self._name)
+        signature, _, _ = self._taken_apart(args, kwargs)
         for _ in range(3):  # a call that makes Variables is not one that is kept
             for compiled in self._compiled.get(signature.key, ()):
                 if compiled.fits():
@@ -315,11 +358,21 @@ class Function:
         raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as it is")
 
     def stats(self) -> list[dict[str, Any]]:
-        """For each trace the number of instructions: as traced, and after each pass."""
+        """What passes do, for each trace.
+
+        Each is a dict: how many instructions there are, as `"traced"` and after each pass by its name; and how many
+        elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
+        Passes that are left out are not in it.
+        """
+        kept: list[Any] = [*chain.from_iterable(self._compiled.values()), *self._joints]
         return [
-            {"traced": len(compiled.traced.instructions), **compiled.effects}
-            for several in self._compiled.values()
-            for compiled in several
+            {
+                "traced": len(compiled.traced.instructions),
+                **compiled.effects,
+                "elements_traced": compiled.traced.elements,
+                "elements": compiled.source.program.elements,
+            }
+            for compiled in kept
         ]
 
 
@@ -362,9 +415,10 @@ def function(python: Callable[..., Any], /) -> Function: ...
 def function(
     *,
     static_argnames: str | Iterable[str] = (),
+    donate: str | Iterable[str] = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | None = None,
+    compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
@@ -372,9 +426,10 @@ def function(
     /,
     *,
     static_argnames: Any = (),
+    donate: Any = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | None = None,
+    compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
 ) -> Any:
     """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
@@ -399,12 +454,19 @@ def function(
     A trace is for one structure of arguments, for the shapes, dtypes and devices of the Tensors in it, for the values
     of everything else in it, and for the backend that is selected. Variables may have any value: they are read and
     assigned in each call. Other Tensors and Python values that the function finds around it stay what they were. Random
-    numbers are drawn anew. Where a tape, an accumulator or vmap around the call is at work, `python` runs as it is.
+    numbers are drawn anew.
+
+    Inside a tape's block the call is one record, of which both directions are compiled, from the second call of a kind
+    on. Where several tapes, an accumulator or vmap around the call are at work, `python` runs as it is.
 
     Args:
         python: the function. What it does besides computing, such as printing, it does while it is traced.
         static_argnames: names of parameters whose values are constants of a trace. They must be hashable. Python
             scalars, strings and other objects that are no arrays are so anyway.
+        donate: names of parameters whose Tensors the function may overwrite with results of the same shape and dtype.
+            After a call they hold nothing, and any use of them raises a RuntimeError. It is for what a call replaces,
+            such as parameters that are no Variables. Memory that somebody else holds, as a caller's NumPy array, is
+            left alone; Variables are updated in place anyway. Where `python` runs as it is nothing is donated.
         fallback: where the function decides by a value, warn once and run it as it is from then on; with `"silent"`
             without the warning.
         retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
@@ -419,7 +481,9 @@ def function(
         TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from
             inside is used after it has returned.
         TypeError: in a call: an argument is neither an array nor hashable.
-        ValueError: an argument of this function is not what it must be; in a call: a Variable is made each time.
+        ValueError: an argument of this function is not what it must be; in a call: a Variable is made each time, or
+            what is donated is given twice.
+        RuntimeError: in a call: an argument was donated before.
     """
 
     def decorate(python: Any) -> Any:
@@ -428,6 +492,7 @@ def function(
         return Function(
             python,
             static_argnames=static_argnames,
+            donate=donate,
             fallback=fallback,
             retrace=retrace,
             compile=compile,

@@ -19,6 +19,7 @@ from typing import Any
 
 from tape_core.backends.kernels import DEFAULT_KERNELS, Kernels
 from tape_core.backends.traced import Method
+from tape_core.compiled.trace import AsArray
 
 _OURS = re.compile(r"tape_\w+")
 
@@ -41,6 +42,7 @@ class Linker:
         self.taken: set[str] = {"xp", *dir(builtins)}
         self._names: dict[tuple[str, str], str] = {}  # by module and name there
         self._functions: dict[int, tuple[Any, str]] = {}
+        self._open: set[int] = set()  # functions that are being written
         self._kernels: Kernels | None = None
         self._used_of_xp: set[str] = set()
         self._used_defaults: set[str] = set()  # of DEFAULT_KERNELS
@@ -63,6 +65,9 @@ class Linker:
         if isinstance(thing, Kernels):
             self._kernels = thing
             return "xp"
+        if isinstance(thing, AsArray):
+            array = self.expression(thing.backend.namespace.asarray, "asarray")
+            return f"(lambda *args, **kwargs: {array}({self.expression(thing.function, wanted)}(*args, **kwargs)))"
         if thing is None or isinstance(thing, bool | int | str):
             return repr(thing)
         if isinstance(thing, float | complex):
@@ -79,6 +84,9 @@ class Linker:
             if found is not None:
                 self.imports.add(found[0])
                 return f"{found[0]}.{found[1]}"
+        if (found := _public(thing, module.partition(".")[0])) is not None:
+            self.imports.add(found[0])
+            return f"{found[0]}.{found[1]}"
         if hasattr(thing, "itemsize") and module.startswith("numpy"):
             self.imports.add("numpy")
             return f"numpy.dtype({str(thing)!r})"
@@ -95,6 +103,15 @@ class Linker:
     def _ours(self, thing: Any, wanted: str) -> str:
         if id(thing) in self._functions:
             return self._functions[id(thing)][1]
+        if id(thing) in self._open:
+            raise ExportError(f"{wanted} is made of itself")
+        self._open.add(id(thing))
+        name = self._written(thing, wanted)
+        self._open.remove(id(thing))
+        self._functions[id(thing)] = thing, name
+        return name
+
+    def _written(self, thing: Any, wanted: str) -> str:
         # Not the module of a function which it wraps.
         module = sys.modules[thing.__globals__["__name__"] if isinstance(thing, FunctionType) else thing.__module__]
         own = str(thing.__name__)
@@ -121,7 +138,6 @@ class Linker:
                 made = self.free(wanted)
                 self.statements.append(f"{made} = {name}({', '.join(held)})")
                 name = made
-        self._functions[id(thing)] = thing, name
         return name
 
     def _maker(self, thing: FunctionType, node: Any, wanted: str) -> ast.FunctionDef:
@@ -196,6 +212,7 @@ class Linker:
                 self._used_of_xp.add(part.attr)
             if isinstance(part, ast.Subscript) and ast.unparse(part.value) == "DEFAULT_KERNELS":
                 self._used_defaults.update([str(key.value) for key in [part.slice] if isinstance(key, ast.Constant)])
+        node = ast.fix_missing_locations(_Resolved(self, module).visit(node))
         modules = {
             part.value.id
             for part in ast.walk(node)
@@ -248,6 +265,15 @@ def _importable(module: str, path: str | None, thing: Any) -> tuple[str, str] | 
         if found is thing:
             return candidate, path.removeprefix(f"{candidate}.")
     return None
+
+
+def _public(thing: Any, package: str) -> tuple[str, str] | None:
+    """The module of a package that has a function by its name, and that name: it may be made in another one."""
+    name = getattr(thing, "__name__", None)
+    if name is None or not callable(thing):
+        return None
+    modules = [m for m in sorted(sys.modules) if m.partition(".")[0] == package]
+    return next(((m, name) for m in modules if getattr(sys.modules[m], name, None) is thing), None)
 
 
 @cache
@@ -339,6 +365,48 @@ class _Plain(ast.NodeTransformer):
         if node.value is None:
             return None
         return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+
+class _Resolved(ast.NodeTransformer):
+    """With the function itself for what finds one by constants: an entry of a table, a function that has `resolve`."""
+
+    def __init__(self, linker: Linker, module: ModuleType) -> None:
+        self.linker = linker
+        self.module = module
+
+    def _value(self, node: ast.expr) -> Any:
+        """What a name, or a member of a module of ours, is."""
+        if isinstance(node, ast.Name):
+            return vars(self.module).get(node.id)
+        if isinstance(node, ast.Attribute):
+            owner = self._value(node.value)
+            if isinstance(owner, ModuleType) and _is_ours(owner.__name__):
+                return vars(owner).get(node.attr)
+        return None
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        self.generic_visit(node)
+        table = self._value(node.value)
+        if isinstance(table, dict) and table is not DEFAULT_KERNELS and isinstance(node.slice, ast.Constant):
+            found = table.get(node.slice.value)
+            if isinstance(found, FunctionType):
+                return self._expression(found, str(node.slice.value))
+        return node
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        resolve = getattr(self._value(node.func), "resolve", None)
+        if resolve is None:
+            return node
+        n = resolve.__code__.co_argcount
+        names = [arg.value for arg in node.args[:n] if isinstance(arg, ast.Constant)]
+        if len(names) < n:
+            return node
+        found = self._expression(resolve(*names), str(names[0]))
+        return ast.Call(found, node.args[n:], node.keywords) if node.args[n:] else found
+
+    def _expression(self, thing: Any, wanted: str) -> ast.expr:
+        return ast.parse(self.linker.expression(thing, wanted), mode="eval").body
 
 
 class _Members(ast.NodeTransformer):

@@ -27,6 +27,19 @@ class Ref:
         return self.id
 
 
+class Own:
+    """Stands for an array in `out=` that may be overwritten if nobody else holds it, which only a run can tell."""
+
+    __slots__ = ("id", "references")
+
+    def __init__(self, name: int, references: int) -> None:
+        self.id = name
+        self.references = references
+
+    def __repr__(self) -> str:
+        return f"own %{self.id}"
+
+
 class Place(NamedTuple):
     """A line of the user's code."""
 
@@ -154,11 +167,22 @@ class Program:
         self.outputs = outputs
         self.specs = specs
         self.backend = backend  # of all arrays; None where there are several
+        # Inputs that nothing needs after the run, old values of Variables, say, and how many references each has.
+        self.owned: dict[int, int] = {}
 
     @property
     def largest(self) -> int:
         """How many elements the largest value has, or had; many values share one spec."""
         return max([spec.size for spec in {id(spec): spec for spec in self.specs.values()}.values()], default=0)
+
+    @property
+    def elements(self) -> int:
+        """How many elements the arrays have that it makes: all results but those in memory that is there.
+
+        Views count as if they were copies, and what is of another length in each call does not.
+        """
+        made = [instruction for instruction in self.instructions if "out" not in instruction.kwargs]
+        return sum([max(0, self.specs[k].size) for instruction in made for k in instruction.outputs])
 
     def replaced(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 
 from tape_core import pytree
 from tape_core.compiled import passes
+from tape_core.compiled.donation import give_away
 from tape_core.compiled.program import Program
 from tape_core.compiled.signature import SLICES, STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
@@ -15,6 +16,10 @@ from tape_core.compiled.trace import Trace
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.variable import Variable
+
+_NOT_EXPORTED = ("inlining", "expansion", "broadcasts", "fusion")  # passes for speed, which make more code of less
+_CHANGED = "changes one of its arguments (as x += y does)"
+DONATED = "overwrites an argument that is donated to it"
 
 
 class Compiled:
@@ -31,11 +36,12 @@ class Compiled:
         how: str | None,
     ) -> None:
         self.kinds = signature.kinds
+        self.donated = list(trace.donated)
         self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the key
         held = [h for h in trace.held.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
-        self.trainable = [(h.variable, h.trainable) for h in held]
+        self.trainable = [(h.variable, h.trainable) for h in held if isinstance(h.variable, Variable)]
         self.guards = trace.guards
         leaves, self.structure = pytree.flatten(result)
         arrays: list[Any] = []
@@ -52,7 +58,9 @@ class Compiled:
         self.name = name
         self.changed = list(changed)  # Tensors among the arguments that the function assigns to
         self.traced: Program = trace.program([*arrays, *changed.values()])
-        self.program, self.effects = passes.run(self.traced, options)
+        # What an array library compiles sees arrays of its own, so nothing of ours is to overwrite any.
+        library = how not in (None, "none")
+        self.program, self.effects = passes.run(self.traced, {**options, "reuse": False} if library else options)
         self.source = Source(self.program, name)
         self.options = options
         self.run = self._chosen(name, how, trace)
@@ -71,21 +79,27 @@ class Compiled:
             return run
         effects = sorted({instruction.name for instruction in program.instructions if instruction.effect})
         deciding = sorted(_deciding(program))
+        numbers = sorted({v.name for v in self.variables if v.backend is None})
         examples = [trace.values[k] for k in program.inputs]
         if how is None:
-            return (
-                run
-                if effects or deciding or program.backend is None
-                else program.backend.chosen(run, program, examples)
-            )
+            if effects or deciding or numbers or program.backend is None:
+                return run
+            chosen = program.backend.chosen(run, program, examples)
+            if chosen is not run and program.owned:
+                program, _ = passes.run(self.traced, {**self.options, "reuse": False})
+                chosen = program.backend.chosen(Source(program, name).run, program, examples)  # type: ignore[union-attr]
+            return chosen
         if program.backend is None:
             raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are several, or none")
-        if how is None:
-            return program.backend.chosen(run, program, examples)
         if effects:
             raise ValueError(
                 f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
                 f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
+            )
+        if numbers:
+            raise ValueError(
+                f"{name}: compile={how!r} is for arrays, and the function has Python numbers that change, "
+                f"{', '.join(numbers)}, as optimizers and metrics do: return the gradients to the optimizer"
             )
         if deciding:
             raise ValueError(
@@ -99,7 +113,7 @@ class Compiled:
         from tape_core.compiled.export import exported
         from tape_core.compiled.linker import ExportError
 
-        traced, held = self.traced, self.variables
+        traced, held = self.traced.replaced(self.traced.instructions), self.variables  # what callers give is theirs
         n = len(traced.inputs) - len(held)
         if variables == "constants":
             if self.assigned:
@@ -107,15 +121,17 @@ class Compiled:
                 raise ExportError(
                     f"export: {name} assigns to {v.name or 'a Variable'} of shape {v.shape}, which cannot be a constant"
                 )
-            arrays = [v.backend.library.asarray(v._array, copy=True) for v in held]
+            arrays = [v._array if v.backend is None else v.backend.library.asarray(v._array, copy=True) for v in held]
             values = dict(zip(traced.inputs[n:], arrays, strict=True))
             traced, held = traced.replaced(traced.instructions, constants={**traced.constants, **values}), []
             traced.inputs = traced.inputs[:n]
-        program, _ = passes.run(traced, {**self.options, "fusion": False, "expansion": False, "broadcasts": False})
+        program, _ = passes.run(traced, {**self.options, **dict.fromkeys(_NOT_EXPORTED, False)})
         shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
         inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:n])]
         for variable, what in zip(held, shown[n:], strict=True):
-            inputs.append((variable.name or "variable", f"a Variable, {what}"))
+            inputs.append(
+                (variable.name or "variable", "a number" if variable.backend is None else f"a Variable, {what}")
+            )
         outputs = [f"result {k}" for k in range(len(program.outputs) - len(self.assigned))]
         if self.changed:
             outputs[-len(self.changed) :] = [f"the new value of argument {k}" for k in self.changed]
@@ -142,6 +158,9 @@ class Compiled:
         arrays += [variable._array for variable in self.variables]
         if self.changed:
             check_apart(self.name, leaves, self.changed)
+        if self.donated:
+            check_apart(self.name, leaves, self.donated, DONATED)
+            give_away(self.name, leaves, self.donated)
         # What is infinite or NaN in a backward pass, tapes do not warn of either.
         with self.quiet():
             found = self.run(arrays)
@@ -178,8 +197,8 @@ class Compiled:
         return pytree.unflatten(self.structure, made)
 
 
-def check_apart(name: str, leaves: list[Any], changed: Iterable[int]) -> None:
-    """Raise where a Tensor that the function assigns to is given to it twice.
+def check_apart(name: str, leaves: list[Any], changed: Iterable[int], what: str = _CHANGED) -> None:
+    """Raise where a Tensor that the function assigns to, or overwrites, is given to it twice.
 
     Raises:
         ValueError: naming what to do.
@@ -187,8 +206,8 @@ def check_apart(name: str, leaves: list[Any], changed: Iterable[int]) -> None:
     for k in changed:
         if sum([leaf is leaves[k] for leaf in leaves]) > 1:
             raise ValueError(
-                f"{name} is compiled, and changes one of its arguments (as x += y does), a Tensor of shape "
-                f"{leaves[k].shape} that is given to it twice: give a copy, x + 0, for one of them"
+                f"{name} is compiled, and {what}, a Tensor of shape {leaves[k].shape} that is given to it twice: "
+                f"give a copy, x + 0, for one of them"
             )
 
 

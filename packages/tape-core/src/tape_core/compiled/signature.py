@@ -63,12 +63,17 @@ class Signature:
 
     def arguments(self, leaves: list[Any], with_kwargs: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with other leaves."""
-        tree = pytree.unflatten(self.structure, leaves)
-        return tree if with_kwargs else (tuple(tree), {})
+        return arguments_of(self.structure, leaves, with_kwargs)
 
     def _path(self, k: int, with_kwargs: bool) -> str:
         path = pytree.path(self.structure, k)
         return path[path.index("]") + 1 :] if with_kwargs else path
+
+
+def arguments_of(structure: Any, leaves: list[Any], with_kwargs: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments of a structure."""
+    tree = pytree.unflatten(structure, leaves)
+    return tree if with_kwargs else (tuple(tree), {})
 
 
 def environment() -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from itertools import chain, count
 from typing import Any
 
 from tape_core.backends.traced import Method
-from tape_core.compiled.program import Instruction, Place, Program, Ref
+from tape_core.compiled.program import Instruction, Own, Place, Program, Ref
 from tape_core.generated import generated
 
 _INFIX: dict[Any, tuple[str, int]] = {
@@ -31,6 +31,8 @@ _CLOSE = 4  # how closely a sign binds
 _WHOLE = 9  # a name, a call
 _LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
 
+_HUGE = 1 << 12  # elements: an array of this size is let go of at once, not at the end of an expression
+_TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 _WIDTH = 96  # of a line in which an expression stands in another one
 
 _files = count()
@@ -52,15 +54,14 @@ class Source:
         self._named: dict[Any, str] = {}  # by what the name is of
         self._values: dict[int, str] = {}
         self._keep: list[Any] = []
-        # Values that are used once, as expressions that are not written yet, and how closely they bind; in order.
-        self._waiting: dict[int, tuple[str, int]] = {}
+        self._waiting: dict[int, Expression] = {}  # of values that are used once, not written yet; in order
         for k, constant in program.constants.items():
             self._values[k] = f"c{k}"
             self.names[f"c{k}"] = constant
         self._parameters = parameters
         if parameters is not None:
             self._values.update(zip(program.inputs, parameters, strict=True))
-        function = re.sub(r"\W", "_", name)
+        self._function = function = re.sub(r"\W", "_", name)
         self.text = self._written(function)
         file = f"<tape_core: {name} compiled, {next(_files)}>"
         self.run: Callable[[list[Any]], tuple[Any, ...]] = generated(self.text, function, file, self.names)
@@ -73,7 +74,7 @@ class Source:
 
     def _written(self, name: str) -> str:
         program = self.program
-        uses, waiting = Uses(program), self._waiting
+        uses, waiting, specs = Uses(program), self._waiting, program.specs
         any_large = program.largest >= _LARGE
         inputs = [self._value(k) for k in program.inputs]
         lines = [f"def {name}({'arrays' if self._parameters is None else ', '.join(inputs)}):"]
@@ -89,24 +90,35 @@ class Source:
                 self._flush(lines)
                 lines += self._handed_over(instruction, uses.last(at))
                 continue
-            large = [self._value(k) for k in uses.last(at, _LARGE) if k not in waiting] if any_large else []
-            text, closeness = self._nested(instruction, lines)
+            targets = instruction.kwargs.get("out")
+            owned = type(targets) is Own or (type(targets) is tuple and any([type(part) is Own for part in targets]))
+            if owned:
+                # Before the call, which holds its arguments itself, and with no view of them still to come.
+                self._flush(lines)
+                lines.append(f"    own = {self._owned(targets)}")
+            expression = self._nested(instruction, lines)
+            dying = [k for k in uses.last(at, _LARGE) if k not in expression.inside] if any_large else []
+            expression.dying += dying
             out = instruction.out
-            if type(out) is int and uses.counts.get(out) == 1 and not large and not instruction.effect:
-                waiting[out] = text, closeness
+            once = type(out) is int and uses.counts.get(out) == 1 and not instruction.effect and not owned
+            if once and (not dying or max([specs[k].size for k in dying]) < _HUGE):
+                waiting[out] = expression
                 continue
             if waiting:
                 self._flush(lines)
             target = self._target(out)
-            lines.append(f"    {target} = {text}" if target else f"    {text}")
-            if large:
-                lines.append(f"    del {', '.join(large)}")
+            self._write(f"{target} = {expression.text}" if target else expression.text, expression, lines)
         self._flush(lines)
         outputs = "".join([f"{self._value(k)}, " for k in program.outputs])
         lines.append(f"    return ({outputs})" if outputs else "    return ()")
         return "\n".join(lines) + "\n"
 
-    def _nested(self, instruction: Instruction, lines: list[str]) -> tuple[str, int]:
+    def _write(self, line: str, expression: Expression, lines: list[str]) -> None:
+        lines.append(f"    {line}")
+        if expression.dying:
+            lines.append(f"    del {', '.join([self._value(k) for k in expression.dying])}")
+
+    def _nested(self, instruction: Instruction, lines: list[str]) -> Expression:
         """A call as an expression, with those in it that wait and are evaluated last before it, in their order."""
         waiting = self._waiting
         if waiting and (used := [k for k in instruction.inputs if k in waiting]):
@@ -121,9 +133,10 @@ class Source:
                     self._flush(lines, k)
             if nested:
                 found = self._call(instruction)
-                if len(found[0]) <= _WIDTH:
+                if len(found.text) <= _WIDTH:
                     for k in nested:
-                        del waiting[k]
+                        found.dying += waiting.pop(k).dying
+                    found.inside = nested
                     return found
                 self._flush(lines)
         return self._call(instruction)
@@ -133,7 +146,8 @@ class Source:
         waiting = self._waiting
         while waiting and (until is None or until in waiting):
             k = next(iter(waiting))
-            lines.append(f"    {self._value(k)} = {waiting.pop(k)[0]}")
+            expression = waiting.pop(k)
+            self._write(f"{self._value(k)} = {expression.text}", expression, lines)
 
     def _value(self, k: int) -> str:
         return self._values.get(k) or self._values.setdefault(k, f"x{k}")
@@ -159,18 +173,18 @@ class Source:
             return ""
         return f"({', '.join([self._target(part) or '_' for part in out])},)"
 
-    def _call(self, instruction: Instruction) -> tuple[str, int]:
-        """A call as an expression, and how closely it binds."""
+    def _call(self, instruction: Instruction) -> Expression:
+        """A call as an expression."""
         fn, args, kwargs = instruction.fn, instruction.args, instruction.kwargs
         if not kwargs and _is_operator(fn):
             if len(args) == 1:
-                return f"{_PREFIX[fn]}{self._operand(args[0], _CLOSE)}", _CLOSE
+                return Expression(f"{_PREFIX[fn]}{self._operand(args[0], _CLOSE)}", _CLOSE)
             symbol, close = _INFIX[fn]
-            return f"{self._operand(args[0], close)} {symbol} {self._operand(args[1], close + 1)}", close
+            return Expression(f"{self._operand(args[0], close)} {symbol} {self._operand(args[1], close + 1)}", close)
         if fn is operator.getitem:
-            return f"{self._operand(args[0])}[{self._key(args[1])}]", _WHOLE
+            return Expression(f"{self._operand(args[0])}[{self._key(args[1])}]")
         if isinstance(fn, operator.attrgetter):
-            return f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}", _WHOLE
+            return Expression(f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}")
         if type(fn) is Method and type(args[0]) is Ref:
             function, args = f"{self._operand(args[0])}.{fn.__name__}", args[1:]
         else:
@@ -178,7 +192,16 @@ class Source:
         given = [self._argument(arg) for arg in args]
         if kwargs:
             given += [f"{name}={self._argument(value)}" for name, value in kwargs.items()]
-        return f"{function}({', '.join(given)})", _WHOLE
+        return Expression(f"{function}({', '.join(given)})")
+
+    def _owned(self, target: Any) -> str:
+        if type(target) is tuple:
+            return f"({', '.join(map(self._owned, target))},)"
+        if target is None:
+            return "None"
+        array = self._value(target.id)
+        self.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
+        return f"{array} if is_exclusive({array}, {target.references}) else None"
 
     def _operand(self, value: Any, close: int = _WHOLE) -> str:
         """An argument beside an operator that binds so closely."""
@@ -186,8 +209,7 @@ class Source:
             found = self._waiting.get(value.id)
             if found is None:
                 return self._values.get(value.id) or self._value(value.id)
-            text, own = found
-            return text if own >= close and own > 1 else f"({text})"
+            return found.text if found.close >= close and found.close > 1 else f"({found.text})"
         text = self._argument(value)
         return f"({text})" if text.startswith("-") else text
 
@@ -206,7 +228,9 @@ class Source:
         kind = type(value)
         if kind is Ref:
             found = self._waiting.get(value.id)
-            return self._value(value.id) if found is None else found[0]
+            return self._value(value.id) if found is None else found.text
+        if kind is Own or (kind is tuple and any([type(part) is Own for part in value])):
+            return "own"
         if kind is bool or kind is int or kind is str or value is None or value is ...:
             return "..." if value is ... else repr(value)
         if kind is float and math.isfinite(value):
@@ -224,11 +248,11 @@ class Source:
         key = id(thing)
         if key not in self._named:
             wanted = re.sub(r"\W", "_", str(wanted)).strip("_") or "f"
-            if wanted[0].isdigit() or keyword.iskeyword(wanted) or re.fullmatch(r"[xc]\d+|arrays|given|_", wanted):
+            if wanted[0].isdigit() or keyword.iskeyword(wanted) or _TAKEN.fullmatch(wanted):
                 wanted = f"{wanted}_"
             name, n = wanted, 2
             alone = self._parameters is not None  # then what else is in the file uses the names of Python
-            while name in self.names or (alone and hasattr(builtins, name)):
+            while name in self.names or name == self._function or (alone and hasattr(builtins, name)):
                 name, n = f"{wanted}_{n}", n + 1
             self._named[key] = name
             self._keep.append(thing)
@@ -253,6 +277,25 @@ def _is_operator(fn: Any) -> bool:
 def _shown(place: Place) -> str:
     text = linecache.getline(place.file, place.line).strip()
     return f"{place.file.rpartition('/')[2]}:{place.line}  {text}".rstrip()
+
+
+class Expression:
+    """A call in the source.
+
+    Attributes:
+        text: what it is.
+        close: how closely it binds.
+        inside: the values whose expressions are in it.
+        dying: other values that nothing after it needs.
+    """
+
+    __slots__ = ("close", "dying", "inside", "text")
+
+    def __init__(self, text: str, close: int = _WHOLE) -> None:
+        self.text = text
+        self.close = close
+        self.inside: list[int] = []
+        self.dying: list[int] = []
 
 
 class Uses:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,9 +36,58 @@ def runs_as_it_is(function: T) -> T:
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         trace = TRACE.get()
-        return function(*args, **kwargs) if trace is None else _Call(function, (args, kwargs)).traced(trace)
+        return function(*args, **kwargs) if trace is None else _Call(function, args, kwargs).traced(trace)
 
     return run  # type: ignore[return-value]
+
+
+def keeps_state(holders: Callable[[Any], Iterable[Any]]) -> Callable[[T], T]:
+    """A decorator for a method that changes the state of an object, which is in Variables and Numbers.
+
+    In a compiled function its computations are noted. Where it does what cannot be noted, such as deciding by a value,
+    it runs as it is, in one instruction.
+
+    Args:
+        holders: gives the Variables and Numbers that the object has besides those in the arguments.
+    """
+
+    def decorate(method: T) -> T:
+        @wraps(method)
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            trace = TRACE.get()
+            if trace is None:
+                return method(self, *args, **kwargs)
+            args = _once(args)
+            before = trace.state()
+            trace.trying += 1
+            try:
+                return method(self, *args, **kwargs)
+            except Exception:  # noqa: BLE001 - a mistake of the caller's is one again below
+                trace.go_back(before)
+            finally:
+                trace.trying -= 1
+            return _Call(method, (self, *args), kwargs, holders(self)).traced(trace)
+
+        return run  # type: ignore[return-value]
+
+    return decorate
+
+
+def _once(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Lists for generators, such as a zip, which are there once."""
+    return tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """A context in which nothing is noted, and Variables have what they have outside of compiled functions."""
+    if TRACE.get() is None:
+        yield
+        return
+    from tape_core.compiled.trace import outside
+
+    with outside():
+        yield
 
 
 def each_time(function: T) -> T:
@@ -53,7 +102,7 @@ def each_time(function: T) -> T:
         if trace is None or OPEN.get():  # what is batched has no value
             function(*args, **kwargs)
         else:
-            _Call(function, (args, kwargs)).emitted(trace)
+            _Call(function, args, kwargs).emitted(trace)
 
     return run  # type: ignore[return-value]
 
@@ -61,14 +110,12 @@ def each_time(function: T) -> T:
 class _Call:
     """A call with its arguments, without the values of those that are another in each run."""
 
-    def __init__(self, function: Callable[..., Any], arguments: Any) -> None:
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, holders: Iterable[Any] = ()) -> None:
         self.function = function
         self.__name__ = function.__name__
-        # A generator, such as a zip, is there once.
-        args, kwargs = arguments
-        args = tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
-        self.leaves, self.structure = pytree.flatten((args, kwargs))
-        self.variables = list({id(v): v for v in self.leaves if isinstance(v, Variable)}.values())
+        self.leaves, self.structure = pytree.flatten((_once(args), kwargs))
+        given = [v for v in self.leaves if isinstance(v, Variable)]
+        self.variables = list({id(v): v for v in [*given, *holders]}.values())
         self.tensors: list[tuple[int, Any]] = []  # where the arrays go, and their backends
         self.out: Any = None  # the structure of what it returns, and the backends of its leaves
 
@@ -101,7 +148,8 @@ class _Call:
         from tape_core.compiled.trace import outside
 
         arrays = [*self._arrays(), *[v._array for v in self.variables]]
-        backend: Any = self.variables[0].backend if self.variables else selection.select().backend
+        backends = [v.backend for v in self.variables if v.backend is not None]
+        backend: Any = backends[0] if backends else selection.select().backend
 
         def now(*given: Any) -> Any:
             with outside():
@@ -253,6 +301,6 @@ def states_replayed(trace: Trace, states: dict[int, Any], number: Tensor) -> Ite
 def asked(get: Callable[[], Any]) -> Any:
     """What `get` gives, such as a mode; a trace is of use only while it gives the same."""
     value, trace = get(), TRACE.get()
-    if trace is not None:
+    if trace is not None and not any([known is get for known, _ in trace.guards]):
         trace.guards.append((get, value))
     return value

@@ -11,13 +11,15 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from tape_core.backends.batched import BatchedArray, lifted
-from tape_core.backends.traced import TRACE, TracedArray, TracingError, value_of
+from tape_core.backends.traced import TRACE, TRACED, TracingError, value_of
 from tape_core.batching import spread
 from tape_core.compiled import passes
 from tape_core.compiled.flows import cond, scan, while_loop
+from tape_core.compiled.held import Held
+from tape_core.compiled.numbers import Number
 from tape_core.compiled.program import Program
 from tape_core.compiled.source import Source
-from tape_core.compiled.trace import Held, Trace
+from tape_core.compiled.trace import Trace
 from tape_core.ops.creation import asarray
 from tape_core.tensor import Tensor, wrap
 from tape_core.transforms.closures import is_noted
@@ -44,25 +46,25 @@ class SubTrace(Trace):
         self.seeded: list[Any] = []  # generators that it makes
         self._rewound: dict[int, tuple[Any, Any]] = {}
 
-    def read(self, variable: Variable) -> Any:
+    def read(self, variable: Variable | Number) -> Any:
         """A Variable is what it is around, in an input of its own: it may be another in each step."""
         if id(variable) not in self.held:
             now = own = self.parent.read(variable)
-            if type(now) is TracedArray:
+            if type(now) in TRACED:
                 own = self.input(now.value, now.backend)
                 self.captured[self, own.id] = now
             self.held[id(variable)] = Held(variable, own, own)
         return super().read(variable)
 
-    def write(self, variable: Variable, array: Any) -> None:
+    def write(self, variable: Variable | Number, array: Any) -> None:
         """A Variable that is made is made around."""
         if not self.holds(variable):
             self.parent.write(variable, value_of(array))
         else:
-            outer = type(array) is TracedArray and array.made_in is not self
+            outer = type(array) in TRACED and array.made_in is not self
             super().write(variable, self._capture(array) if outer else array)
 
-    def holds(self, variable: Variable) -> bool:
+    def holds(self, variable: Variable | Number) -> bool:
         """Whether a Variable is there, and not being made."""
         return id(variable) in self.held or self.parent.holds(variable)
 
@@ -74,6 +76,10 @@ class SubTrace(Trace):
                 f"how often it runs: call it outside"
             )
         return super().effect(name, fn, args, backend)
+
+    def meets(self, tensor: Tensor) -> None:
+        """A Tensor from around is the outermost trace's matter."""
+        self.parent.meets(tensor)
 
     def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> None:
         """What gives nothing is noted; it does not run now, since it may not be needed.
@@ -133,7 +139,7 @@ class SubTrace(Trace):
             TracingError: one was made in this call, so that it is no input.
         """
         found = [held for held in self.held.values() if held.written]
-        if any([type(held.first) is not TracedArray for held in found]):
+        if any([type(held.first) not in TRACED for held in found]):
             raise TracingError(f"{self.name} is compiled, and a branch or a loop makes a Variable and assigns to it")
         return [held.variable for held in found]
 
@@ -144,6 +150,7 @@ class SubTrace(Trace):
         outputs = [*results, *map(self.read, variables)]
         program = self.program(outputs)
         del program.outputs[len(outputs) :]
+        program.owned = {}  # the next step may need them
         self.open = False
         return program
 
@@ -211,11 +218,12 @@ class Flow:
         effect = any(part.effect for part in self.parts)
         if not backends and not effect:
             return []
+        first: Any = next((b for b in backends if b is not None), None)
         args = [*args, *[array for part in self.parts for array in part.captured]]
-        if effect:
-            found = list(trace.effect(self.__name__, self, args, backends[0] if backends else None))
+        if effect or first is None:
+            found = list(trace.effect(self.__name__, self, args, first))
         else:
-            found = list(trace.call(self.__name__, self, args, {}, backends[0]))
+            found = list(trace.call(self.__name__, self, args, {}, first))
         for array, backend in zip(found, backends, strict=True):
             array.backend = backend
         n = len(found) - len(variables)
@@ -257,10 +265,14 @@ def _both(a: Layers, b: Layers) -> Layers:
     """The layers of what is batched where one of two is."""
     if len(a) < len(b):
         a, b = b, a
-    b = (*[(backend, None) for backend, _ in a[: len(a) - len(b)]], *b)
-    return tuple(
-        [(backend, one if one is not None else other) for (backend, one), (_, other) in zip(a, b, strict=True)]
-    )
+    # A derivative that a vmap around asks for has the layers of its value, and that of the vmap below them.
+    rest, found = list(b), []
+    for at, (backend, axis) in reversed([*enumerate(a)]):
+        other = None
+        if rest and (len(rest) > at or (rest[-1][0] is backend and (rest[-1][1] in (None, axis) or axis is None))):
+            other = rest.pop()[1]
+        found.append((backend, axis if axis is not None else other))
+    return tuple(reversed(found))
 
 
 def _widened(tensor: Tensor, layers: Layers) -> Tensor:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import selection
+from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.traced import (
     MAYBE_SHAPED_BY_VALUES,
     TRACE,
+    TRACED,
     Traced,
     TracedArray,
+    TracedNumber,
     TracingError,
     is_array,
     refuse_leak,
     shaped_by_values,
+    value_of,
 )
+from tape_core.compiled.held import ARRAY, BACKEND, Held, keep, kept_by, traced_backend
+from tape_core.compiled.numbers import Number
 from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
 from tape_core.recording import ACTIVE
 from tape_core.tensor import SCALARS, Tensor
@@ -26,33 +33,6 @@ from tape_core.variable import Variable
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
-
-_array: Any = Tensor.__dict__["_array"]  # the slots, which a trace hides
-_backend: Any = Tensor.__dict__["backend"]
-
-
-class Held:
-    """What a Variable holds while a trace runs: the Variable itself keeps its value until the end.
-
-    Attributes:
-        first: what it held at first; None if it was made in this run.
-        now: what it holds now.
-    """
-
-    __slots__ = ("first", "now", "trainable", "variable")
-
-    def __init__(self, variable: Variable, first: Any, now: Any) -> None:
-        self.variable = variable
-        self.first = first
-        self.now = now
-        self.trainable = getattr(variable, "trainable", True)
-
-    @property
-    def written(self) -> bool:
-        """Whether it holds something else than at first."""
-        if type(self.first) is TracedArray and type(self.now) is TracedArray:
-            return bool(self.first.id != self.now.id)
-        return self.first is not self.now
 
 
 class Trace:
@@ -71,7 +51,7 @@ class Trace:
         self.fallback = fallback
         self.failed: TracingError | None = None
         self.open = True
-        self.in_rules = 0  # where a decision by a value makes the rule one instruction
+        self.trying = 0  # where a decision by a value makes what does so one instruction
         self.instructions: list[Instruction] = []
         self.inputs: list[int] = []
         self.values: dict[int, Any] = {}  # of the inputs in this run
@@ -80,6 +60,7 @@ class Trace:
         self.specs: dict[int, Spec] = {}
         self.of_any_length: set[int] = set()  # values that have another length in another call
         self.held: dict[int, Held] = {}
+        self.donated: dict[int, int] = {}  # arguments that may be overwritten: by their places the values' numbers
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self._inside: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
@@ -94,17 +75,23 @@ class Trace:
     def _number(self, value: Any) -> int:
         name = self._next
         self._next = name + 1
-        key = type(value), tuple(value.shape), value.dtype
+        key = type(value), tuple(getattr(value, "shape", ())), getattr(value, "dtype", None)
         spec = self._shared.get(key)
         self.specs[name] = self._shared.setdefault(key, Spec(*key)) if spec is None else spec
         return name
 
-    def input(self, value: Any, backend: Backend) -> TracedArray:
-        """An array that is another one in each call."""
-        name = self._number(value)
+    def _new(self, spec: Spec) -> int:
+        name = self._next
+        self._next = name + 1
+        self.specs[name] = spec
+        return name
+
+    def input(self, value: Any, backend: Any) -> Any:
+        """An array that is another one in each call; without a backend a Python number."""
+        name = self._number(value) if backend is not None else self._new(Spec(type(value), (), None))
         self.inputs.append(name)
         self.values[name] = value
-        return TracedArray(value, name, self, backend)
+        return (TracedArray if backend is not None else TracedNumber)(value, name, self, backend)
 
     def is_inside(self, other: Trace) -> bool:
         """Whether this trace is that of a branch or a loop in another one."""
@@ -120,7 +107,7 @@ class Trace:
         key = array.made_in, array.id
         found = self._inside.get(key)
         if found is None:
-            self.captured[key] = TracedArray(array.value, array.id, array.made_in, array.backend)
+            self.captured[key] = type(array)(array.value, array.id, array.made_in, array.backend)
             found = self._inside[key] = self.input(array.value, array.backend)
         return found
 
@@ -138,14 +125,14 @@ class Trace:
 
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
-        if type(array) is TracedArray:
+        if type(array) in TRACED:
             return Ref((array if array.made_in is self else self._capture(array)).id)
         return self._constant(array)
 
     def _split(self, value: Any) -> tuple[Any, Any]:
         """An argument with raw arrays, and with the names of arrays."""
         kind = type(value)
-        if kind is TracedArray:
+        if kind in TRACED:
             return value.value, Ref((value if value.made_in is self else self._capture(value)).id)
         if kind in SCALARS or value is None or kind is str:
             return value, value
@@ -203,7 +190,7 @@ class Trace:
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
         if type(out) in SCALARS:
-            fn, out = _AsArray(fn, backend.library), backend.library.asarray(out)
+            fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
         elif type(out) not in self._arrays and not (
             is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))
         ):
@@ -220,6 +207,18 @@ class Trace:
         if kind is Ref:
             return ref.id in self.known
         return not (kind is tuple or kind is list) or all(map(self._is_known, ref))
+
+    def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:
+        """Call a function that gives a Python number, as an instruction: of numbers, arrays and what stays as it is."""
+        pairs = [self._split(arg) for arg in args]
+        with outside():
+            out = fn(*[raw for raw, _ in pairs])
+        made = self._as_number(out)
+        self.instructions.append(Instruction(name, fn, tuple([ref for _, ref in pairs]), {}, made.id, self._place()))
+        return made
+
+    def _as_number(self, value: Any) -> TracedNumber:
+        return TracedNumber(value, self._new(Spec(type(value), (), None)), self)
 
     def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
         """As `call`, of what must be called each time."""
@@ -243,7 +242,8 @@ class Trace:
         effect: bool = False,
     ) -> Any:
         if type(out) not in self._arrays and isinstance(out, tuple | list):
-            traced, names = self._outputs(out, backend)
+            numbers = effect or hasattr(fn, "parts")  # of what runs as it is, of a branch or a loop: state
+            traced, names = self._outputs(out, backend, numbers)
             names = () if names is None else names
         else:
             traced, names = self._output(out, backend)
@@ -253,14 +253,17 @@ class Trace:
             self.is_of_any_length(instruction.outputs)
         return traced
 
-    def _outputs(self, out: Any, backend: Backend) -> tuple[Any, Any]:
-        if isinstance(out, tuple | list) and (_has_arrays(out) or not out):
-            pairs = [self._outputs(part, backend) for part in out]
+    def _outputs(self, out: Any, backend: Backend, numbers: bool) -> tuple[Any, Any]:
+        if isinstance(out, tuple | list) and (numbers or _has_arrays(out) or not out):
+            pairs = [self._outputs(part, backend, numbers) for part in out]
             names, kind = tuple([name for _, name in pairs]), type(out)
             parts = [traced for traced, _ in pairs]
             if hasattr(kind, "_fields"):
                 return kind(*parts), names
             return parts if kind is list else tuple(parts), names
+        if numbers and type(out) in _NUMBERS:
+            made = self._as_number(out)
+            return made, made.id
         return self._output(out, backend) if is_array(out) else (out, None)
 
     def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
@@ -288,8 +291,8 @@ class Trace:
             if self.failed is not None:
                 return  # it ran as it is, and what it gave away are values
             raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
-        if self.in_rules:
-            raise TracingError("a derivative rule decides by a value")
+        if self.trying:
+            raise TracingError("what is tried decides by a value")
         place = self._place()
         error = TracingError(
             f"{self.name} is compiled, and here {what} is asked for: {place.file}:{place.line}, in {place.function}. "
@@ -303,48 +306,63 @@ class Trace:
         if self.failed is None:
             self.failed = error
 
-    # -- Variables
+    # -- Variables, and numbers that are kept as they are
 
-    def read(self, variable: Variable) -> Any:
+    def read(self, variable: Variable | Number) -> Any:
         """What a Variable holds."""
         held = self.held.get(id(variable))
         if held is None:
-            now = self.input(_array.__get__(variable), _backend.__get__(variable).traced)
+            now = self.input(kept_by(variable), traced_backend(variable))
             held = self.held[id(variable)] = Held(variable, now, now)
         now = held.now
         # An array of its own for each reader: an update in place is of nobody else's.
         return TracedArray(now.value, now.id, self, now.backend) if type(now) is TracedArray else now
 
-    def write(self, variable: Variable, array: Any) -> None:
+    def write(self, variable: Variable | Number, array: Any) -> None:
         """It is given a value."""
         held = self.held.get(id(variable))
         if held is None:
             try:
-                _array.__get__(variable)
+                kept_by(variable)
             except AttributeError:  # it is being made
                 held = self.held[id(variable)] = Held(variable, None, array)
                 # So that it is there even if this run fails later on.
-                _array.__set__(variable, array.value if type(array) is TracedArray else array)
+                ARRAY.__set__(variable, array.value if type(array) is TracedArray else array)
             else:
                 self.read(variable)
                 held = self.held[id(variable)]
         held.now = array
 
-    def holds(self, variable: Variable) -> bool:
+    def holds(self, variable: Variable | Number) -> bool:
         """Whether a Variable is there, and not being made."""
         if id(variable) in self.held:
             return True
         try:
-            _array.__get__(variable)
+            kept_by(variable)
         except AttributeError:
             return False
         return True
+
+    def meets(self, tensor: Tensor) -> None:
+        """A Tensor from around the function is used, as a constant."""
 
     def drawn(self, generator: Any) -> None:
         """Random numbers are drawn."""
 
     def makes(self, generator: Any) -> None:
         """A generator is made."""
+
+    def state(self) -> Any:
+        """What has been noted so far, for `go_back`."""
+        return len(self.instructions), len(self.guards), {key: held.now for key, held in self.held.items()}
+
+    def go_back(self, state: Any) -> None:
+        """Forget what was noted since."""
+        instructions, guards, nows = state
+        del self.instructions[instructions:]
+        del self.guards[guards:]
+        for key, held in self.held.items():
+            held.now = nows.get(key, held.first)
 
     @property
     def made(self) -> list[Variable]:
@@ -355,18 +373,27 @@ class Trace:
         """Let the Variables have what they were given."""
         for held in self.held.values():
             if held.written:
-                now = held.now
-                _array.__set__(held.variable, now.value if type(now) is TracedArray else now)
+                keep(held.variable, value_of(held.now))
 
     def program(self, results: Sequence[Any]) -> Program:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
-        backend = next(iter(self.backends)) if len(self.backends) == 1 else None
-        return Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
+        backends = self.backends or _backends_of(self.constants.values())
+        backend = next(iter(backends)) if len(backends) == 1 else None
+        program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
+        # By the references there are: the Variable and a name; of what is donated a name alone.
+        program.owned = {h.first.id: 2 for h in self.held.values() if h.written and type(h.first) is TracedArray}
+        program.owned |= dict.fromkeys(self.donated.values(), 1)
+        return program
 
 
-class _AsArray:
+def _backends_of(arrays: Iterable[Any]) -> set[Backend]:
+    found = [backend_of_type(type(array)) for array in arrays]
+    return {backend for backend in found if backend is not None}
+
+
+class AsArray:
     """A function that gives Python scalars, as one that gives arrays."""
 
     def __init__(self, function: Callable[..., Any], backend: Backend) -> None:
@@ -377,6 +404,8 @@ class _AsArray:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.backend.asarray(self.function(*args, **kwargs))
 
+
+_NUMBERS = frozenset({int, float})
 
 _VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
 """Kernels of whose first argument only the shape and the like count."""
@@ -399,40 +428,48 @@ def _has_arrays(values: Any) -> bool:
 
 def _get_array(self: Variable) -> Any:
     trace = TRACE.get()
-    return _array.__get__(self) if trace is None else trace.read(self)
+    return ARRAY.__get__(self) if trace is None else trace.read(self)
 
 
 def _set_array(self: Variable, array: Any) -> None:
     trace = TRACE.get()
     if trace is None:
-        _array.__set__(self, array)
+        ARRAY.__set__(self, array)
     else:
         trace.write(self, array)
 
 
 def _get_backend(self: Variable) -> Any:
-    backend = _backend.__get__(self)
+    backend = BACKEND.__get__(self)
     return backend if TRACE.get() is None else backend.traced
 
 
 def _set_backend(self: Variable, backend: Any) -> None:
-    _backend.__set__(self, backend.base if isinstance(backend, Traced) else backend)
+    BACKEND.__set__(self, backend.base if isinstance(backend, Traced) else backend)
 
 
 _SHOWN = {"_array": property(_get_array, _set_array), "backend": property(_get_backend, _set_backend)}
 _lock = Lock()
 _running = 0
+_collects = True  # whether Python's garbage collector was on
 
 
 def _hide(change: int) -> None:
-    """While any trace runs, in any thread, Variables ask whether it is in theirs."""
-    global _running
+    """While any trace runs, in any thread, Variables ask whether it is in theirs.
+
+    There is no garbage collection: it would look through all that a trace makes again and again, and find it in use.
+    """
+    global _running, _collects
     with _lock:
         _running += change
         if change == 1 and _running == 1:
+            _collects = gc.isenabled()
+            gc.disable()
             for name, shown in _SHOWN.items():
                 setattr(Variable, name, shown)
         elif _running == 0:
+            if _collects:
+                gc.enable()
             for name in _SHOWN:
                 delattr(Variable, name)
 

@@ -21,18 +21,19 @@ class Closure:
     Attributes:
         tensors: Tensors that the recorders around know.
         variables: Variables with a derivative.
+        found: those Tensors and the values of Variables, by the id of their slots.
     """
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
         self.variables: list[Variable] = []
-        self._found: dict[int, Tensor] = {}  # by the id of their slots; what keeps those
+        self.found: dict[int, Tensor] = {}  # it keeps the slots
 
     def note(self, array: Any, slots: dict[int, int], backend: Any) -> None:
         """A value has been computed with, which has these slots; below a vmap, too, if it is the same there."""
-        known = self._found.get(id(slots))
+        known = self.found.get(id(slots))
         if known is None or backend.height < known.backend.height:
-            self._found[id(slots)] = wrap(detached(array), backend, slots)
+            self.found[id(slots)] = wrap(detached(array), backend, slots)
 
 
 class Capture:
@@ -123,4 +124,4 @@ def closure_of(what: str) -> Iterator[Closure]:
         ASSIGNING.reset(assigning)
     closure.variables = [v for v in readers.found if v.dtype.inexact]
     known = {id(v._slots) for v in closure.variables}
-    closure.tensors = [t for s, t in closure._found.items() if s not in known]
+    closure.tensors = [t for s, t in closure.found.items() if s not in known]

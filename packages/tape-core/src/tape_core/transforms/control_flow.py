@@ -27,20 +27,28 @@ class Tree:
     """
 
     __slots__ = ("places", "size", "structure", "tensors")
+    structure: Any
+    tensors: list[Tensor]
 
     def __init__(self, tree: Any, what: str, like: Tree | None = None) -> None:
+        if tree is None or type(tree) is Tensor:
+            self.structure, self.size = None, 1
+            self.places, self.tensors = ([], []) if tree is None else ([0], [tree])
+            return
         leaves, self.structure = pytree.flatten(tree)
         self.size = len(leaves)
         self.places = [k for k, leaf in enumerate(leaves) if leaf is not None]
         # A Python number is what the leaf is that it takes the place of.
         known = dict(zip(like.places, like.tensors, strict=True)) if like is not None else {}
-        self.tensors: list[Tensor] = [
+        self.tensors = [
             _tensor(leaves[k], known.get(k), lambda k=k: f"{what}{pytree.path(self.structure, k)}")  # type: ignore[misc]
             for k in self.places
         ]
 
     def of(self, tensors: Sequence[Tensor]) -> Any:
         """The structure with other Tensors."""
+        if self.structure is None and self.places:
+            return tensors[0]
         leaves: list[Any] = [None] * self.size
         for k, tensor in zip(self.places, tensors, strict=True):
             leaves[k] = tensor
@@ -59,8 +67,9 @@ class Tree:
         same = self.size == other.size and self.places == other.places
         if not same or not pytree.same(self.structure, other.structure, self.size):
             raise TypeError(f"{what} has the structure {other.shown()}, {whose} {self.shown()}; they must be the same")
-        for a, b, name in zip(self.tensors, other.tensors, self.names(), strict=True):
+        for k, (a, b) in enumerate(zip(self.tensors, other.tensors, strict=True)):
             if a.shape != b.shape or a.dtype is not b.dtype:
+                name = self.names()[k]
                 raise TypeError(
                     f"{what}{name} has shape {b.shape} and dtype {b.dtype}, {whose} shape {a.shape} and dtype "
                     f"{a.dtype}; they must be the same: see tape_core.astype and tape_core.broadcast_to"
@@ -203,9 +212,9 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None, reve
     >>> last.item(), sums.tolist()
     (6.0, [1.0, 3.0, 6.0])
 
-    A compiled function has its body once, however long `xs` is. Where a tape or an accumulator records, the loop
-    keeps what each step was given, and the derivative runs each step again: it takes less memory, and more time, than a
-    Python loop.
+    A compiled function has its body once, however long `xs` is. Where a tape or an accumulator records, up to 128
+    steps, those of loops inside loops multiplied, are recorded as those of a Python loop. Of more the loop keeps what
+    each step was given, and the derivative runs each step again: it takes less memory, and more time.
 
     Args:
         f: a function of what is carried and an element of `xs`, that returns a pair: what is carried on, a pytree of
@@ -221,7 +230,8 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None, reve
     Raises:
         TypeError: `f` returns no pair, or carries on another structure, shape or dtype: the leaf is named.
         ValueError: arrays of `xs` have other lengths, or no axis; `length` is missing or another.
-        RuntimeError: `f` assigns to a Variable while a tape or an accumulator records.
+        RuntimeError: `f` assigns to a Variable while a tape or an accumulator records, and there are more than 128
+            steps.
     """
     _check_callable("scan", "f", f)
     f = _lasting(f)

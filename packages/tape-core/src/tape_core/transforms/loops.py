@@ -1,14 +1,17 @@
 """Branches and loops of flat lists of Tensors, and their derivatives.
 
-Where nothing records they run as they are, or become an instruction of a compiled function. Where something does, each
+Where nothing records they run as they are, or become an instruction of a compiled function. Where something does, a
+loop over few elements is laid out: its steps are called one after the other, and what records sees each op. Any other
 is one record. It keeps what the loop carried into each step; the derivative is a loop as well, over what was kept, that
-runs each step again. So all derivatives are made of the same functions, eager and compiled, and have the same bits.
+runs each step again. Which of the two it is does not depend on whether the loop is compiled: so all derivatives are
+made of the same functions, eager and compiled, and have the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tape_core import random
@@ -19,7 +22,7 @@ from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
 from tape_core.tensor import Tensor
-from tape_core.transforms.calls import standing_for
+from tape_core.transforms.calls import standing_for, unrecorded
 from tape_core.transforms.closures import Closure, closure_of, is_recorded
 from tape_core.transforms.custom import apart, linear_transpose
 
@@ -27,6 +30,11 @@ Tensors = list[Any]
 Step = Callable[[Tensors, Tensors], tuple[Tensors, Tensors]]  # what is carried and an element, to the same
 Test = Callable[[Tensors], Any]
 Branch = Callable[[Tensors], Tensors]
+
+LAID_OUT = 128
+"""How many steps, those of loops inside loops multiplied, are laid out where something records."""
+
+_steps: ContextVar[int] = ContextVar("tape_core.laid_out_steps", default=1)
 
 
 # -- as they are
@@ -63,16 +71,25 @@ def _run_scan(
 
         if (found := traced_scan(trace, step, carry, xs, length, reverse, keep)) is not None:
             return found
+    return _run_steps(step, carry, xs, length, reverse, keep)
+
+
+def _run_steps(
+    step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+) -> tuple[Tensors, Tensors, Tensors]:
     first, saved, results = carry, [], []
-    columns = [unstack(x) for x in xs]
+    columns = [unstack(x) for x in xs] if length else []
     for k in range(length - 1, -1, -1) if reverse else range(length):
         if keep:
             saved.append(carry)
         carry, ys = step(carry, [column[k] for column in columns])
         results.append(ys)
-    # Without a step, one on zeros says what the results would be.
-    like = results[0] if results else step(carry, [_element(x) for x in xs])[1]
-    return carry, _stacked(results, like, reverse), _stacked(saved, first, reverse) if keep else []
+    if not results:
+        # One on zeros says what the results would be.
+        with unrecorded():
+            like = step(list(map(stop_gradient, carry)), [_element(x) for x in xs])[1]
+            return carry, _stacked([], like, reverse), _stacked([], first, reverse) if keep else []
+    return carry, _stacked(results, results[0], reverse), _stacked(saved, first, reverse) if keep else []
 
 
 def _element(x: Tensor) -> Tensor:
@@ -113,6 +130,7 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
         level = asked_level()
         given = [k for k, g in zip(flowing, gs, strict=True) if g is not None]
+        reached: set[int] = set()
 
         def results(branch: Branch, values: Tensors) -> Tensors:
             outs = branch(values)
@@ -128,13 +146,15 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
                         watched,
                         level,
                     )
-                return [d for d, w in zip(found, watched, strict=True) if w]
+                reached.update([k for k, d in enumerate(found) if d is not None])
+                return again.filled(found, watched, values)
 
             return run
 
         values = [*operands, *[g for g in gs if g is not None]]
         found = iter(cond(what, predicate, [back(branch) for branch in branches], values))
-        return [next(found) if w else None for w in watched]
+        ends = [next(found) if w else None for w in watched]
+        return [d if k in reached else None for k, d in enumerate(ends)]
 
     def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
         level = asked_level()
@@ -165,6 +185,20 @@ def while_loop(what: str, test: Test, step: Branch, carry: Tensors) -> Tensors:
 
 def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool) -> tuple[Tensors, Tensors]:
     """What is carried after a step for each element of `xs`, along axis 0, and the steps' results, stacked."""
+
+    steps = _steps.get() * length
+    if is_recorded() and steps <= LAID_OUT:
+        token = _steps.set(max(steps, 1))
+        try:
+            last, ys, _ = _run_steps(step, carry, xs, length, reverse, False)
+        finally:
+            _steps.reset(token)
+        return last, ys
+    return _scan(what, step, carry, xs, length, reverse)
+
+
+def _scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool) -> tuple[Tensors, Tensors]:
+    """The same as one record."""
 
     def run(step: Step, carry: Tensors, xs: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
         return _run_scan(step, carry, xs, length, reverse, keep)
@@ -208,29 +242,50 @@ def _loop(
         return [*stacks, *xs, numbers]
 
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
+        carrying = [g is not None or h is not None for g, h in zip(gs[:m], gs[m + len(given) :], strict=True)]
+        while True:
+            try:
+                return pulled(gs, [*carrying, *watched[m:]], known)
+            except _ReachedError as reached:
+                carrying = [a or k in reached.places for k, a in enumerate(carrying)]
+
+    def pulled(gs: list[Any], wanted: list[bool], known: list[Tensor]) -> list[Any]:
+        """The cotangents, where something comes to those of the carry that are wanted, and to no others.
+
+        Raises:
+            _ReachedError: it does come to others.
+        """
         level = asked_level()
         gys, gsaved = gs[m : m + len(given)], gs[m + len(given) :]
         by_step = [g for g in [*gys, *gsaved] if g is not None]
-        # A step must give on what comes to its carry; what comes to elements and to the closure, where it is wanted.
-        wanted = [k < m or w for k, w in enumerate(watched)]
+        carrying = [k for k in range(m) if wanted[k]]
         elements = [k for k in range(m, len(again.places)) if wanted[k]]
         around = [k for k in range(len(again.places), len(wanted)) if wanted[k]]
+        reached: set[int] = set()
 
         def back(totals: Tensors, row: Tensors) -> tuple[Tensors, Tensors]:
             *values, number = row[: n + len(xs) + 1]
             each = iter(row[n + len(xs) + 1 :])
-            cotangents = [*totals[:m], *[None if g is None else next(each) for g in gys]]
+            own = dict(zip(carrying, totals, strict=False))
+            cotangents = [*[own.get(k) for k in range(m)], *[None if g is None else next(each) for g in gys]]
             with draws.replayed(number):
-                found = again.transposed(results, values, cotangents, wanted, level)
-            new = [d if g is None else d + next(each) for d, g in zip(found[:m], gsaved, strict=True)]
-            new += [t + found[k] for t, k in zip(totals[m:], around, strict=True)]
-            return new, [found[k] for k in elements]
+                # A step must give on whatever comes to its carry.
+                found = again.transposed(results, values, cotangents, [k < m or w for k, w in enumerate(wanted)], level)
+            reached.update([k for k, d in enumerate(found) if d is not None])
+            if not reached.isdisjoint(k for k in range(m) if not wanted[k]):
+                raise _ReachedError(reached)
+            full = dict(zip([*carrying, *elements], again.filled(found, wanted, values), strict=False))
+            new = [full[k] if gsaved[k] is None else full[k] + next(each) for k in carrying]
+            so_far = zip(totals[len(carrying) :], around, strict=True)
+            new += [t if found[k] is None else t + found[k] for t, k in so_far]
+            return new, [full[k] for k in elements]
 
-        start = [_zeros_like(carry[k]) if g is None else g for k, g in zip(carried, gs[:m], strict=True)]
+        start = [_zeros_like(carry[carried[k]]) if gs[k] is None else gs[k] for k in carrying]
         start += [_zeros_like(again.inputs[k]) for k in around]
-        ends, stacks = scan(what, back, start, [*kept(known), *by_step], length, not reverse)
-        found = dict(zip([*range(m), *around, *elements], [*ends, *stacks], strict=True))
-        return [found[k] if w else None for k, w in enumerate(watched)]
+        ends, stacks = _scan(what, back, start, [*kept(known), *by_step], length, not reverse)
+        reached.update([k for k in carrying if gs[k] is not None or gsaved[k] is not None])
+        found = dict(zip([*carrying, *around, *elements], [*ends, *stacks], strict=True))
+        return [found[k] if k in reached else None for k in range(len(wanted))]
 
     def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
         level = asked_level()
@@ -247,11 +302,19 @@ def _loop(
 
         start = [_zeros_like(carry[k]) if t is None else t for k, t in zip(carried, ts[:m], strict=True)]
         rows = [*kept(known), *[ts[k] for k in moving]]
-        last, others = scan(what, forward, start, rows, length, reverse)
+        last, others = _scan(what, forward, start, rows, length, reverse)
         return [*last, *others]
 
     outs = again.recorded(what, outs, flowing, pull, push)
     return outs[:n], outs[n : n + len(ys)]
+
+
+class _ReachedError(Exception):
+    """Something comes to parts of a carry that nothing was thought to come to."""
+
+    def __init__(self, places: set[int]) -> None:
+        super().__init__()
+        self.places = places
 
 
 class _Again:
@@ -288,13 +351,14 @@ class _Again:
     def transposed(
         self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], level: int
     ) -> Tensors:
-        """The cotangents of those inputs that are wanted, None for others, for cotangents of the results."""
+        """The cotangents of the inputs that are wanted, for cotangents of the results; None for what none comes to."""
         at = [*[arguments[k] for k in self.places], *self.read]
-        found = linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.tensors, level)
-        return [
-            _zeros_like(x) if w and d is None else d
-            for d, w, x in zip(found, wanted, [*at, *self.tensors], strict=True)
-        ]
+        return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.tensors, level)
+
+    def filled(self, found: Tensors, wanted: Sequence[bool], arguments: Tensors) -> Tensors:
+        """Those that are wanted, with zeros for those to which none comes."""
+        at = [*[arguments[k] for k in self.places], *self.read, *self.tensors]
+        return [_zeros_like(x) if d is None else d for d, w, x in zip(found, wanted, at, strict=True) if w]
 
     def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any], level: int) -> Tensors:
         """The tangents of the results, for tangents of the inputs or None."""

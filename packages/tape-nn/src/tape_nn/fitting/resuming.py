@@ -162,8 +162,11 @@ def described(kind: str, thing: Any) -> dict[str, Any]:
             own = getattr(inner, "__name__", type(inner).__name__)
             found |= {name: own} if callable(inner) else described(name, inner)
     # A rate that a schedule gives changes; the schedule itself, where it says what it is, does not.
-    rate = found.pop("_learning_rate", None)
-    found["learning_rate"] = repr(rate) if dataclasses.is_dataclass(rate) else rate
+    if "_schedule" in found:
+        schedule = found["_schedule"]
+        found["learning_rate"] = thing.learning_rate if schedule is None else None
+        if dataclasses.is_dataclass(schedule):
+            found["learning_rate"] = repr(schedule)
     plain = {
         f"{kind}.{name}": value
         for name, value in found.items()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tape_core.compiled.numbers import of_numbers
+
 from tape_nn.optimizers.base import Optimizer, Schedule
+
+_sqrt = of_numbers(math.sqrt)
 
 
 class _Moments(Optimizer):
@@ -86,7 +90,7 @@ class Adam(_Moments):
         root = xp.sqrt(v)
         root += self.epsilon
         step = slots["momentum"] / root
-        step *= rate * math.sqrt(1 - self.beta_2**t) / (1 - self.beta_1**t)
+        step *= rate * _sqrt(1 - self.beta_2**t) / (1 - self.beta_1**t)
         w -= step
         return w
 
@@ -166,9 +170,11 @@ class Nadam(_Moments):
         super().__init__(learning_rate, beta_1, beta_2, epsilon, **options)
         self._products = [1.0]  # p(0), p(1), ...: as far as it was needed
 
+    @of_numbers
     def _momentum(self, t: int) -> float:
         return self.beta_1 * (1 - 0.5 * 0.96**t)
 
+    @of_numbers
     def _product(self, t: int) -> float:
         while len(self._products) <= t:
             self._products.append(self._products[-1] * self._momentum(len(self._products)))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, ClassVar, TypeAlias
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
-from tape_core.compiled.state import runs_as_it_is
-from tape_core.tensor import wrap
+from tape_core.backends.traced import value_of
+from tape_core.compiled.numbers import number, of_numbers
+from tape_core.compiled.state import asked, keeps_state, untraced
+from tape_core.tensor import SCALARS, wrap
 from tape_core.user_code import warn_user
+from tape_core.variable import check_assignable
 
 from tape_nn import clipping
 from tape_nn.naming import like, named, unknown_names
@@ -51,6 +55,11 @@ class Optimizer:
 
     _real_only: ClassVar[bool] = True
 
+    # They change from call to call of a compiled function.
+    iterations: Any = number()
+    """How many updates were applied."""
+    _rate: Any = number()
+
     def __init__(
         self,
         learning_rate: float | Schedule,
@@ -68,24 +77,27 @@ class Optimizer:
             raise ValueError(f"{' and '.join(chosen)} were both given; gradients are clipped in one way only")
         self.clipnorm, self.clipvalue, self.global_clipnorm = map(chosen.get, clips)
         self.iterations = 0
-        """How many updates were applied."""
         # By the Variable's id; the entry holds the Variable, so the id stays its own.
         self._states: dict[int, _State] = {}
         self._warned: set[int] = set()
         self._undecayed: dict[int, Variable] = {}
+        self._changes = 0  # of what compiled functions take for granted, besides settings
+        self._settings: _Settings | None = None
 
     @property
     def learning_rate(self) -> float:
         """How far the next update goes. It can be set at any time, to a number or to a schedule."""
-        if isinstance(self._learning_rate, float):
-            return self._learning_rate
-        return _rate(self._learning_rate(self.iterations), "the schedule's learning rate")
+        self._rely_on_settings()
+        if self._schedule is None:
+            return self._rate  # type: ignore[no-any-return]
+        return _scheduled(self._schedule, self.iterations)
 
     @learning_rate.setter
     def learning_rate(self, value: float | Schedule) -> None:
+        scheduled = callable(value) and not isinstance(value, Tensor)
+        self._schedule: Any = value if scheduled else None
         # A Python float is weak; an np.float64 would turn float32 arrays into float64 ones.
-        schedule = callable(value) and not isinstance(value, Tensor)
-        self._learning_rate: Any = value if schedule else _rate(value, "learning_rate")
+        self._rate = math.nan if scheduled else _checked_rate(value, "learning_rate")
 
     def exclude_from_weight_decay(self, variables: Iterable[Variable]) -> None:
         """Leave these Variables, such as biases, out of weight decay."""
@@ -93,6 +105,7 @@ class Optimizer:
             if not isinstance(variable, Variable):
                 raise TypeError(f"exclude_from_weight_decay takes Variables; got {type(variable).__name__!r}")
             self._undecayed[id(variable)] = variable
+        self._changes += 1
 
     def build(self, variables: Iterable[Variable]) -> None:
         """Make what is remembered about these Variables now; else their first update does.
@@ -106,7 +119,18 @@ class Optimizer:
             if id(variable) not in self._states:
                 self._start(variable)
 
-    @runs_as_it_is
+    def _holders(self) -> Iterable[Any]:
+        """What holds all that updates change, besides the Variables themselves."""
+        slots = [slot for state in self._states.values() for slot in state.slots.values()]
+        return [*slots, Optimizer.iterations.of(self), Optimizer._rate.of(self)]
+
+    def _rely_on_settings(self) -> None:
+        """Where a trace runs, have it be of use only while the settings are these."""
+        if self._settings is None:
+            self._settings = _Settings(self)
+        asked(self._settings)
+
+    @keeps_state(_holders)
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once.
 
@@ -131,6 +155,7 @@ class Optimizer:
             if gradient is None:
                 missing.append(variable)
                 continue
+            check_assignable(variable)
             if id(variable) in updates:
                 raise ValueError(f"{_names([variable])} is there twice; add its gradients up")
             if backend is not None and variable.backend is not backend:
@@ -170,6 +195,10 @@ class Optimizer:
 
         It must be elementwise: large arrays come in pieces. `w` and what is in `slots` are the optimizer's own, to
         be updated in place (`slots["momentum"] *= 0.9`); `g` is not.
+
+        In a compiled function the arrays, `rate` and `t` are traced, and so what it does becomes part of the code. A
+        function of `rate` and `t` alone that takes Python's own numbers, such as `math.sqrt`, has the decorator
+        `of_numbers`. Where the step decides by one of these numbers, the update runs as it is.
         """
         raise NotImplementedError
 
@@ -209,24 +238,23 @@ class Optimizer:
             self._move(xp, g, factor, state, rate, t)
 
     def _move(self, xp: Any, gradient: Any, factor: Any, state: _State, rate: float, t: int) -> None:
-        variable, backend = state.variable, state.variable.backend
-        array = variable._array
-        # 2: this frame's local and the variable itself. In place only if no record or caller sees the old value.
-        if not backend.is_exclusive(array, 2):
-            array = backend.asarray(array, copy=True)
-        names = list(state.slots)
-        whole = [array, gradient, *state.slots.values()]
-        for parts in backend.blocks(whole):
+        variable = state.variable
+        array, names = owned_array(variable), list(state.slots)
+        whole = [array, gradient, *map(owned_array, state.slots.values())]
+        for parts in variable.backend.blocks(whole):
             w, g, *own = parts
             slots = dict(zip(names, own, strict=True))
             w = self._piece(xp, w, self._clipped(xp, g, factor), slots, state, rate, t)
             if parts is whole:
-                array, state.slots = w, slots
+                array = w
+                state.take(slots)
                 break
             for part, new in zip((parts[0], *own), (w, *slots.values()), strict=True):
                 if new is not part:
                     part[...] = new
-        variable.assign(wrap(array, backend))
+        else:
+            state.take(dict(zip(names, whole[2:], strict=True)))
+        variable.assign(wrap(array, variable.backend))
 
     def _piece(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], state: _State, rate: float, t: int) -> Any:
         if self.weight_decay and id(state.variable) not in self._undecayed:
@@ -240,9 +268,11 @@ class Optimizer:
         array = variable._array
         in_place = backend.is_exclusive(array, 2)
         rows = self._clipped(xp, slices.values.array, factor)
-        array = self._step_rows(xp, array, slices.indices.array, rows, state.slots, rate, in_place)
+        slots = {name: owned_array(slot) for name, slot in state.slots.items()}
+        array = self._step_rows(xp, array, slices.indices.array, rows, slots, rate, in_place)
         if array is None:
             return False
+        state.take(slots)
         variable.assign(wrap(array, backend))
         return True
 
@@ -259,9 +289,11 @@ class Optimizer:
         if self._real_only and variable.dtype.kind == "complex floating":
             kind = type(self).__name__
             raise TypeError(f"{kind} updates real variables; {_names([variable])} has dtype {variable.dtype}")
-        xp, like = variable.backend.xp, variable._array
-        slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
-        state = self._states[id(variable)] = _State(variable, self.iterations, slots)
+        started = value_of(self.iterations)
+        with untraced():
+            xp, like = variable.backend.xp, variable._array
+            slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
+            state = self._states[id(variable)] = _State(variable, started, slots)
         return state
 
     # -- state
@@ -286,8 +318,8 @@ class Optimizer:
         """
         names = {id(variable): name for name, variable in named(variables)}
         state = {"iterations": asarray(self.iterations, dtype=tc.int64)}
-        if isinstance(self._learning_rate, float):  # a schedule is part of the program
-            state["learning_rate"] = asarray(self._learning_rate, dtype=tc.float64)
+        if self._schedule is None:  # a schedule is part of the program
+            state["learning_rate"] = asarray(self._rate, dtype=tc.float64)
         for key, own in self._states.items():
             if key not in names:
                 raise ValueError(
@@ -295,8 +327,8 @@ class Optimizer:
                 )
             state[f"{names[key]}/started"] = asarray(own.started, dtype=tc.int64)
             backend = own.variable.backend
-            for slot, array in own.slots.items():
-                state[f"{names[key]}/{slot}"] = wrap(backend.asarray(array, copy=True), backend)
+            for slot, value in own.slots.items():
+                state[f"{names[key]}/{slot}"] = wrap(backend.asarray(value._array, copy=True), backend)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any], variables: Any) -> None:
@@ -307,7 +339,7 @@ class Optimizer:
         """
         by_name = dict(named(variables))
         wanted = {"iterations"} | {"learning_rate"} & state.keys()
-        states: dict[int, _State] = {}
+        found: list[tuple[Variable, int, dict[str, Any]]] = []
         for name, variable in by_name.items():
             if f"{name}/started" not in state:
                 continue
@@ -324,16 +356,29 @@ class Optimizer:
                 slots[slot] = value._array
                 wanted.add(key)
             wanted.add(f"{name}/started")
-            states[id(variable)] = _State(variable, int(state[f"{name}/started"]), slots)
+            found.append((variable, int(state[f"{name}/started"]), slots))
         if unknown := [key for key in state if key not in wanted]:
             known = [f"{name}/{slot}" for name in by_name for slot in (*self._slots(), "started")]
             raise ValueError(unknown_names("load_state_dict", unknown, known))
         if "iterations" not in state:
             raise ValueError("load_state_dict: 'iterations' is missing: this is no optimizer's state")
-        self._states = states
+        self._take_states(found)
         self.iterations = int(state["iterations"])
-        if "learning_rate" in state and isinstance(self._learning_rate, float):
-            self._learning_rate = float(state["learning_rate"])
+        if "learning_rate" in state and self._schedule is None:
+            self._rate = float(state["learning_rate"])
+
+    def _take_states(self, found: list[tuple[Variable, int, dict[str, Any]]]) -> None:
+        """Into the slots that are there, which compiled functions know."""
+        before, self._states = self._states, {}
+        for variable, started, slots in found:
+            known = before.get(id(variable))
+            if known is not None and known.started == started and known.slots.keys() == slots.keys():
+                known.take(slots)
+                self._states[id(variable)] = known
+            else:
+                self._states[id(variable)] = _State(variable, started, slots)
+        if list(map(id, before.values())) != list(map(id, self._states.values())):
+            self._changes += 1
 
     @staticmethod
     def _within(name: str, value: float, low: float, high: float = math.inf, *, below: bool = False) -> float:
@@ -348,19 +393,52 @@ class Optimizer:
 
 
 class _State:
-    """What an optimizer remembers about one Variable: raw arrays that nobody else holds."""
+    """What an optimizer remembers about one Variable: Variables of the same shape."""
 
     def __init__(self, variable: Variable, started: int, slots: dict[str, Any]) -> None:
         self.variable = variable
         self.started = started
-        self.slots = slots
+        self.slots = {
+            name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
+            for name, array in slots.items()
+        }
+
+    def take(self, slots: dict[str, Any]) -> None:
+        """Have these arrays for what is remembered."""
+        for name, slot in self.slots.items():
+            slot._array = slots[name]
 
 
-def _rate(value: Any, name: str) -> float:
+class _Settings:
+    """What a compiled function takes for granted about an optimizer: all that is a Python value."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        plain = [name for name, value in vars(optimizer).items() if type(value) in SCALARS or value is None]
+        self.get = attrgetter("_schedule", *plain)
+
+    def __call__(self) -> Any:
+        return self.get(self.optimizer)
+
+
+def owned_array(variable: Variable) -> Any:
+    """The array of a Variable, to be updated in place: a copy if a record or a caller sees it."""
+    array = variable._array
+    # 2: this frame's local and the variable itself.
+    return array if variable.backend.is_exclusive(array, 2) else variable.backend.asarray(array, copy=True)
+
+
+@of_numbers
+def _checked_rate(value: Any, name: str) -> float:
     rate = float(value)
     if not 0 <= rate < math.inf:
         raise ValueError(f"{name} must be a number of at least 0; got {value}")
     return rate
+
+
+@of_numbers
+def _scheduled(schedule: Schedule, iterations: int) -> float:
+    return _checked_rate(schedule(iterations), "the schedule's learning rate")
 
 
 def _pair(pair: Any) -> tuple[Any, Variable]:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.compiled.state import each_time, runs_as_it_is
+from tape_core.compiled.numbers import of_numbers
+from tape_core.compiled.state import keeps_state
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
@@ -123,21 +124,21 @@ class OfTapeNN(Metric):
         """The metric of all batches since the last reset."""
         return wrap(self._now())
 
-    @runs_as_it_is
+    @keeps_state(lambda self: self.native._holders())
     def _now(self) -> tc.Tensor:
         return native(self._number(), self.dtype)
 
     def _number(self) -> float:
-        value = self.native.result()
-        return self._nan if math.isnan(value) and self._empty() else value
+        return _unless_empty(self.native.result(), self.native.state_dict().get("count", 1), self._nan)
 
-    def _empty(self) -> bool:
-        return bool(self.native.state_dict().get("count", 1) == 0)
-
-    @each_time
     def reset_state(self) -> None:
         """Forget all batches."""
         self.native.reset()
+
+
+@of_numbers
+def _unless_empty(value: float, count: float, otherwise: float) -> float:
+    return otherwise if math.isnan(value) and count == 0 else value
 
 
 class Mean(OfTapeNN):
@@ -165,7 +166,8 @@ class Sum(Mean):
         super().__init__(name, dtype)
 
     def _number(self) -> float:
-        return float(self.native.state_dict()["total"])
+        total: float = self.native.state_dict()["total"]
+        return total
 
 
 class Values(nn.metrics.Metric):

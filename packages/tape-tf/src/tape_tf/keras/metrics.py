@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -252,9 +253,9 @@ class AUC(OfTapeNN):
             raise ValueError(f"AUC: there is only curve='ROC'; got {curve!r}")
         super().__init__(nn.metrics.AUC(), name or auto_name("auc"), dtype)
 
-    def _empty(self) -> bool:
-        truth = self.native.state_dict()["truth"]
-        return len(set(truth)) < 2
+    def _number(self) -> float:
+        area = self.native.result()
+        return self._nan if math.isnan(area) and len(set(self.native.state_dict()["truth"])) < 2 else area
 
 
 def _each_example(metric: type[OfTapeNN]) -> Callable[..., Any]:

@@ -76,6 +76,7 @@ class Function:
             return self._traced(args, kwargs)
 
         traced.__name__ = getattr(self.python_function, "__name__", "function")
+        traced.__wrapped__ = self.python_function  # type: ignore[attr-defined]
         return _Compiled(traced, fallback="silent", retrace="allow")
 
     # -- calls
@@ -87,6 +88,8 @@ class Function:
         given = _beneath(args, kwargs)
         if given is None:
             return self._as_it_is(args, kwargs)
+        if TRACE.get() is not None:  # it becomes a part of the function around it
+            return wrap(self._compiled(*given[0], **given[1]))
         before = self._traces
         found = self._compiled(*given[0], **given[1])
         self._calls.append(self._traces > before)
@@ -244,7 +247,7 @@ class ConcreteFunction:
             specs_by, given_by = dict(specs.arguments), dict(given.arguments)
             if missing := [name for name in specs_by if name not in given_by]:
                 raise self._unfit(f"missing a required argument: {missing[0]!r}", args, kwargs)
-            ordered = inspect.BoundArguments(signature, {name: given_by[name] for name in specs_by})  # type: ignore[arg-type]
+            ordered = inspect.BoundArguments(signature, {name: given_by[name] for name in specs_by})
             args, kwargs = ordered.args, ordered.kwargs
         try:
             nest.assert_same_structure((expected, named), (args, kwargs))

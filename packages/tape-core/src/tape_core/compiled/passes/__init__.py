@@ -11,11 +11,15 @@ from tape_core.compiled.passes.algebra import algebra
 from tape_core.compiled.passes.broadcasts import broadcasts
 from tape_core.compiled.passes.constants import constants
 from tape_core.compiled.passes.dead_code import dead_code
+from tape_core.compiled.passes.early import early
 from tape_core.compiled.passes.expansion import expansion
 from tape_core.compiled.passes.fusion import fusion
+from tape_core.compiled.passes.inlining import inlining
 from tape_core.compiled.passes.reassociate import reassociate
 from tape_core.compiled.passes.reuse import reuse
 from tape_core.compiled.passes.same_calls import same_calls
+from tape_core.compiled.passes.scatters import scatters
+from tape_core.compiled.passes.slices import slices
 from tape_core.compiled.passes.views import views
 from tape_core.compiled.program import Program
 
@@ -26,10 +30,14 @@ ORDER: dict[str, Pass] = {
     "algebra": algebra,
     "views": views,
     "reassociate": reassociate,
+    "inlining": inlining,
     "expansion": expansion,
     "same_calls": same_calls,
     "dead_code": dead_code,
+    "slices": slices,
+    "scatters": scatters,
     "broadcasts": broadcasts,
+    "early": early,
     "fusion": fusion,
     "reuse": reuse,
 }
@@ -48,8 +56,10 @@ def run(program: Program, options: dict[str, bool]) -> tuple[Program, dict[str, 
     if unknown := [name for name in options if name not in ORDER]:
         raise ValueError(f"function: there is no pass {unknown[0]!r}; they are {', '.join(ORDER)}")
     left: dict[str, int] = {}
+    owned = program.owned
     for name, transform in ORDER.items():
         if options.get(name, name not in ON_REQUEST):
             program = transform(program)
+            program.owned = owned
             left[name] = len(program.instructions)
     return program, left

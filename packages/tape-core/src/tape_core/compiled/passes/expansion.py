@@ -32,26 +32,27 @@ class Steps:
         found = self._known.get(key)
         if found is None:
             value = make()
-            found = self._known[key] = Ref(self._new(type(value), tuple(value.shape), value.dtype))
+            found = self._known[key] = self.new(Spec(type(value), tuple(value.shape), value.dtype))
             self.constants[found.id] = value
         return found
 
     def call(self, name: str, fn: Any, *args: Any, spec: Spec, **kwargs: Any) -> Ref:
         """One more call, of a result with this spec."""
-        out = self._new(*spec)
-        self.made.append(Instruction(name, fn, args, kwargs, out, self.instruction.place))
-        return Ref(out)
+        out = self.new(spec)
+        self.made.append(Instruction(name, fn, args, kwargs, out.id, self.instruction.place))
+        return out
 
     def last(self, name: str, fn: Any, *args: Any, **kwargs: Any) -> None:
         """The call that gives what the instruction does."""
         given = self.instruction
         self.made.append(Instruction(name, fn, args, kwargs, given.out, given.place))
 
-    def _new(self, kind: type, shape: tuple[int, ...], dtype: Any) -> int:
+    def new(self, spec: Spec) -> Ref:
+        """One more value."""
         number = self._next
         self._next = number + 1
-        self.specs[number] = Spec(kind, shape, dtype)
-        return number
+        self.specs[number] = spec
+        return Ref(number)
 
 
 def expansion(program: Program) -> Program:

@@ -8,6 +8,7 @@ from typing import Any
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
 LARGE = 1 << 14  # elements: smaller arrays stay in the cache by themselves
+MANY = 4  # operands: beyond that, what has nothing to do with a run is the beginning of another one
 FEW = 2  # a run of fewer calls is no run
 ENOUGH = 1 << 18  # elements of all results together: for fewer, blocks cost more than they save
 
@@ -46,6 +47,10 @@ class Group:
         if role == "sum":
             return not self.lines and not self.seen
         return not self.sums or role in ("each", "number")
+
+    def is_apart(self, needed: list[int]) -> bool:
+        """Whether a call has nothing to do with a run that has many operands as it is."""
+        return len(self.inputs) >= MANY and self.made.isdisjoint(needed) and set(self.inputs).isdisjoint(needed)
 
     def sees(self, k: int, shape: tuple[int, ...]) -> bool:
         """Whether a smaller value can be broadcast as an array of this shape."""
@@ -116,6 +121,11 @@ def fusion(program: Program) -> Program:
             if group is not own and not group.made.isdisjoint(needed):
                 close(group)
         if role is None:
+            if program.owned and _is_large(instruction, program):
+                # A gradient that new values of Variables were made of is let go before there is more.
+                for group in list(open_groups.values()):
+                    if not group.made.isdisjoint(results):
+                        close(group)
             kept.append(instruction)
             continue
         if own is None:
@@ -139,7 +149,7 @@ def _place(
     for group in groups.values():
         if group.sums.isdisjoint(needed):
             role = compiler.role(instruction, specs, group)
-            if role is not None and group.takes(role):
+            if role is not None and group.takes(role) and not (program.owned and group.is_apart(needed)):
                 return group, role
     if max([specs[k].size for k in (instruction.out, *needed)]) < LARGE:
         return None, None

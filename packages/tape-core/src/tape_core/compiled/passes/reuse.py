@@ -1,8 +1,14 @@
-"""Reuse of memory: an elementwise call writes its result into an operand that nothing needs afterwards."""
+"""Reuse of memory: an elementwise call writes its result into an operand that nothing needs afterwards.
+
+That is a result of the program's own; or the old value of a Variable that is assigned, or an argument that is donated.
+Whether a caller or a view holds one of these, too, is looked up in each run.
+"""
 
 from __future__ import annotations
 
-from tape_core.compiled.program import Instruction, Program, Ref
+from typing import Any
+
+from tape_core.compiled.program import Instruction, Own, Program, Ref
 
 LARGE = 1 << 12  # elements: a smaller array is made faster than the call of a function with `out=` takes
 
@@ -27,24 +33,32 @@ def reuse(program: Program) -> Program:
     own: set[int] = set()  # values in memory of their own, row by row
     fused: set[int] = set()  # those of runs, as a rule row by row
     kept: list[Instruction] = []
+    free = {k: references for k, references in program.owned.items() if k not in program.outputs}
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
+        dead = [k for k in dict.fromkeys(instruction.inputs) if k in free and last[k] == at]
         if type(out) is int and compiler.gives_new(instruction, specs):
             spec = specs[out]
             alike = [k for k in instruction.inputs if k in own and specs[k] == spec]
             if compiler.gives_rows(instruction, specs) or alike:
                 own.add(out)
-            dying = [k for k in alike if last[k] == at and k not in shared]
-            into = compiler.into(instruction) if dying and spec.size >= LARGE else None
+            targets: list[Own | Ref] = [Own(k, free[k]) for k in dead if specs[k] == spec]
+            targets += [Ref(k) for k in alike if last[k] == at and k not in shared]
+            into = compiler.into(instruction) if targets and spec.size >= LARGE else None
             if into is not None:
                 fn, args = into
+                own.add(out)
                 instruction = Instruction(
-                    instruction.name, fn, tuple(args), {"out": Ref(dying[0])}, out, instruction.place
+                    instruction.name, fn, tuple(args), {"out": targets[0]}, out, instruction.place
                 )
         elif hasattr(instruction.fn, "over"):
-            free = [k for k in {*instruction.inputs} & (own | fused) if last[k] == at and k not in shared]
-            fused.update(instruction.fn.own)
-            fn = instruction.fn.over(sorted(free)) if free else instruction.fn
-            instruction = Instruction(instruction.name, fn, instruction.args, {}, out, instruction.place)
+            run: Any = instruction.fn
+            spare = [k for k in sorted({*instruction.inputs} & (own | fused)) if last[k] == at and k not in shared]
+            fused.update(run.own)
+            if dead or spare:
+                run = run.over(dead, spare)
+                given = {n: Own(k, free[k]) if k in free else Ref(k) for n, k in run.targets.items()}
+                kwargs = {"out": tuple([given.get(n) for n in out])}
+                instruction = Instruction(instruction.name, run, instruction.args, kwargs, out, instruction.place)
         kept.append(instruction)
     return program.replaced(kept)

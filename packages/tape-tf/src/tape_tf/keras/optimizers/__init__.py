@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.compiled.state import runs_as_it_is
 from tape_core.compiled.trace import outside
 
 from tape_tf.conversion import native, unwrap, wrap
@@ -293,7 +292,6 @@ class Optimizer:
         return {"name": self.name, "learning_rate": rate, **config}
 
 
-@runs_as_it_is
 def _number(of: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
     """A Python number that an optimizer has, as it is in each call of what is compiled."""
     return native(getattr(of, name), dtype)

@@ -1,0 +1,53 @@
+"""What Variables and Numbers hold while a trace runs, which hides it from others, and what they hold outside of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tape_core.backends.traced import TracedArray
+from tape_core.compiled.numbers import Number
+from tape_core.tensor import Tensor
+from tape_core.variable import Variable
+
+ARRAY: Any = Tensor.__dict__["_array"]  # the slots, which a trace hides
+BACKEND: Any = Tensor.__dict__["backend"]
+
+
+def kept_by(variable: Variable | Number) -> Any:
+    """What it holds outside of traces."""
+    return variable.kept if type(variable) is Number else ARRAY.__get__(variable)
+
+
+def keep(variable: Variable | Number, value: Any) -> None:
+    if type(variable) is Number:
+        variable.kept = value
+    else:
+        ARRAY.__set__(variable, value)
+
+
+def traced_backend(variable: Variable | Number) -> Any:
+    return None if type(variable) is Number else BACKEND.__get__(variable).traced
+
+
+class Held:
+    """What a Variable holds while a trace runs: the Variable itself keeps its value until the end.
+
+    Attributes:
+        first: what it held at first; None if it was made in this run.
+        now: what it holds now.
+    """
+
+    __slots__ = ("first", "now", "trainable", "variable")
+
+    def __init__(self, variable: Any, first: Any, now: Any) -> None:
+        self.variable = variable
+        self.first = first
+        self.now = now
+        self.trainable = getattr(variable, "trainable", True)
+
+    @property
+    def written(self) -> bool:
+        """Whether it holds something else than at first."""
+        if type(self.first) is TracedArray and type(self.now) is TracedArray:
+            return bool(self.first.id != self.now.id)
+        return self.first is not self.now

@@ -1,0 +1,160 @@
+"""Slices: an elementwise call for each of several slices of an array is one call, and slices of that."""
+
+from __future__ import annotations
+
+import operator
+from itertools import pairwise
+from typing import Any
+
+from tape_core.compiled.passes.dead_code import dead_code
+from tape_core.compiled.passes.scatters import box_of
+from tape_core.compiled.program import Instruction, Program, Ref, Spec
+
+LARGE = 1 << 12  # elements: of larger arrays the calls themselves take the time
+_NUMBERS = (bool, int, float, complex)
+View = tuple[Any, int, int]
+"""A slice along the first axis: of an array by its number, or of the call of a group; from where to where."""
+
+
+class _Group:
+    """Calls that are the same but for the slices that they are of.
+
+    Attributes:
+        key: what they have in common; members: by what a call gives, where its slices start and stop.
+        ends: from where to where they go together.
+        valid: whether one call is to do for all; whole: its number, once it is there.
+    """
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+        self.members: dict[int, tuple[int, int]] = {}
+        self.ends = (0, 0)
+        self.valid = False
+        self.whole: int | None = None
+
+    def fits(self, specs: dict[int, Spec]) -> bool:
+        """Whether there are several, which follow each other without gaps, of small arrays that are there."""
+        places = sorted(self.members.values())
+        if len(places) < 2 or any([a[1] != b[0] for a, b in pairwise(places)]):
+            return False
+        first, last = self.ends = places[0][0], places[-1][1]
+        if sum([specs[out].size for out in self.members]) > LARGE:
+            return False
+        bases = [base for base in self.key[1:] if type(base) is _Group]
+        return all([base.valid and base.ends[0] <= first and last <= base.ends[1] for base in bases])
+
+
+def slices(program: Program) -> Program:
+    """The program in which elementwise calls on neighbouring slices along the first axis are one call each."""
+    if program.backend is None or program.backend.compiler is None:
+        return program
+    groups, member_of = _groups(program)
+    if not any([group.valid for group in groups]):
+        return program
+    specs, new = dict(program.specs), max(program.specs)
+    cut: dict[View, int] = {}
+    kept: list[Instruction] = []
+
+    def add(name: str, fn: Any, args: tuple[Any, ...], spec: Spec, place: Any) -> int:
+        nonlocal new
+        new += 1
+        specs[new] = spec
+        kept.append(Instruction(name, fn, args, {}, new, place))
+        return new
+
+    def operand(base: Any, first: int, last: int, place: Any) -> Any:
+        """What all slices of one operand are together."""
+        offset = 0
+        if type(base) is _Group:
+            offset = base.ends[0]
+            base = base.whole
+        start, stop, spec = first - offset, last - offset, specs[base]
+        if (start, stop) == (0, spec.shape[0]):
+            return Ref(base)
+        if (base, start, stop) not in cut:
+            whole = Spec(spec.kind, (stop - start, *spec.shape[1:]), spec.dtype)
+            cut[base, start, stop] = add("getitem", operator.getitem, (Ref(base), slice(start, stop)), whole, place)
+        return Ref(cut[base, start, stop])
+
+    for instruction in program.instructions:
+        group = member_of.get(instruction.out) if type(instruction.out) is int else None
+        if group is None or not group.valid:
+            kept.append(instruction)
+            continue
+        first, last = group.ends
+        place = instruction.place
+        if group.whole is None:
+            pairs = zip(group.key[1:], instruction.args, strict=True)
+            args = tuple([operand(base, first, last, place) if type(arg) is Ref else arg for base, arg in pairs])
+            spec = specs[instruction.out]
+            whole = Spec(spec.kind, (last - first, *spec.shape[1:]), spec.dtype)
+            group.whole = add(instruction.name, instruction.fn, args, whole, place)
+        start, stop = group.members[instruction.out]
+        key = slice(start - first, stop - first)
+        kept.append(Instruction("getitem", operator.getitem, (Ref(group.whole), key), {}, instruction.out, place))
+    return dead_code(Program(kept, program.inputs, program.constants, program.outputs, specs, program.backend))
+
+
+def _groups(program: Program) -> tuple[list[_Group], dict[int, _Group]]:
+    """Which calls are the same but for their slices; and the group of each."""
+    from tape_core.op import registry  # ops are there when something runs
+
+    specs, results = program.specs, set(program.outputs)
+    views: dict[int, View] = {}
+    groups: dict[Any, _Group] = {}
+    member_of: dict[int, _Group] = {}
+    for instruction in program.instructions:
+        out = instruction.out
+        if type(out) is not int or instruction.kwargs or instruction.effect:
+            continue
+        if instruction.name == "getitem" and instruction.fn is operator.getitem:
+            if (view := _view(instruction, specs)) is not None:
+                views[out] = view
+            continue
+        place = _place(instruction, views, specs)
+        if place is None or out in results:
+            continue
+        op = registry.get(instruction.name)
+        if op is None or not op.elementwise:
+            continue
+        key = (instruction.fn, *[_operand(arg, views) for arg in instruction.args])
+        try:
+            group = groups.setdefault(key, _Group(key))
+        except TypeError:  # it cannot be told what is the same
+            continue
+        group.members[out] = place
+        member_of[out] = group
+        views[out] = group, *place
+    for group in groups.values():  # those that others are of come first
+        group.valid = group.fits(specs)
+    return list(groups.values()), member_of
+
+
+def _place(instruction: Instruction, views: dict[int, View], specs: dict[int, Spec]) -> tuple[int, int] | None:
+    """From where to where all arrays that an instruction is given are slices, of the shape of its result."""
+    place, shape = None, specs[instruction.out].shape
+    for arg in instruction.args:
+        if type(arg) is not Ref:
+            if type(arg) not in _NUMBERS:
+                return None
+            continue
+        view = views.get(arg.id)
+        if view is None or specs[arg.id].shape != shape or (place is not None and place != view[1:]):
+            return None
+        place = view[1:]
+    return place
+
+
+def _operand(arg: Any, views: dict[int, View]) -> Any:
+    """What an argument is a slice of; a number in a tuple, with its kind and sign."""
+    return views[arg.id][0] if type(arg) is Ref else (type(arg), repr(arg))
+
+
+def _view(instruction: Instruction, specs: dict[int, Spec]) -> View | None:
+    """What a call of `getitem` gives, if that is a slice along the first axis."""
+    array, key = instruction.args
+    shape = specs[array.id].shape if type(array) is Ref else ()
+    box = box_of(key, shape) if shape and -1 not in shape else None
+    if box is None or not box[0][2] or box[1:] != tuple([(0, n, True) for n in shape[1:]]):
+        return None
+    return (array.id, *box[0][:2]) if box[0][0] < box[0][1] else None

@@ -1,0 +1,162 @@
+"""Runs of elementwise calls in compiled functions: on the CPU block by block, so that temporaries stay in the cache.
+
+Only functions that round correctly, or not at all, are known here: their results do not depend on where in memory an
+element lies. A tensor with one block, one on an accelerator and one that is not contiguous go as a whole.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import torch
+from tape_core.compiled.program import Ref
+from tape_core.generated import generated
+
+from tape_torch.kernels import KERNELS
+
+__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "role"]
+
+BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
+
+_FLOATS = frozenset({torch.float32, torch.float64})
+_INTO: dict[Any, Any] = {
+    operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.div,
+    operator.neg: torch.neg, operator.abs: torch.abs,
+    **{KERNELS[name]: getattr(torch, name) for name in ("abs", "add", "divide", "maximum", "minimum", "multiply")},
+    **{KERNELS[name]: getattr(torch, name) for name in ("negative", "sqrt", "square", "subtract")},
+}  # fmt: skip
+_PLAIN = frozenset({KERNELS["sign"]})  # without `out=`
+_TENSORS_ONLY = frozenset({KERNELS["maximum"], KERNELS["minimum"]})
+
+_files = count()
+
+
+def expansion(fn: Any) -> None:
+    """PyTorch's own functions are as they are."""
+    return
+
+
+def gives_rows(instruction: Any, specs: Any) -> bool:
+    """Of no instruction is that known."""
+    return False
+
+
+def _is_known(instruction: Any) -> bool:
+    fn, args = instruction.fn, instruction.args
+    if instruction.kwargs or not args or type(args[0]) is not Ref:
+        return False
+    try:
+        known = fn in _INTO or fn in _PLAIN
+    except TypeError:
+        return False
+    if fn in _TENSORS_ONLY and type(args[1]) is not Ref:
+        return False
+    return known and all([type(arg) in (Ref, int, float) for arg in args])
+
+
+def role(instruction: Any, specs: Any, group: Any) -> str | None:
+    """Whether an instruction is elementwise, of dtypes and a spelling that are known here, and of the group's shape."""
+    alike = group is None or specs[instruction.out].shape == group.shape
+    return "each" if alike and _takes(instruction, specs) else None
+
+
+def _takes(instruction: Any, specs: Any) -> bool:
+    spec = specs[instruction.out]
+    if spec.kind is not torch.Tensor or spec.dtype not in _FLOATS or not _is_known(instruction):
+        return False
+    first, *others = [specs[k] for k in instruction.inputs]
+    if first != spec:
+        return False
+    return all([s == spec or (s.kind is float or (s.shape == () and s.dtype is spec.dtype)) for s in others])
+
+
+def gives_new(instruction: Any, specs: Any) -> bool:
+    """Whether the result is a tensor with memory of its own, and none of the arguments is kept."""
+    return type(instruction.out) is int and not instruction.effect and _takes(instruction, specs)
+
+
+def into(instruction: Any) -> tuple[Any, list[Any]] | None:
+    """A function that takes `out=`, and its arguments, to do what an elementwise instruction does."""
+    if not _is_known(instruction) or instruction.fn not in _INTO:
+        return None
+    return _INTO[instruction.fn], list(instruction.args)
+
+
+def fused(group: Any) -> Callable[..., Any]:
+    """A function of the group's inputs that gives its outputs."""
+    return _Blocks(group, {})
+
+
+class _Blocks:
+    """The instructions of a group on one block, as source.
+
+    Attributes:
+        own: the numbers of results that have memory of their own.
+        targets: by results the inputs that they may be written over.
+    """
+
+    def __init__(self, group: Any, targets: dict[int, int]) -> None:
+        self.__name__ = "fused"
+        self.group = group
+        self.own = list(group.outputs)
+        self.targets = targets
+        self.cut = [group.specs[k].shape == group.shape for k in group.inputs]
+        self.names: dict[str, Any] = {"__name__": __name__}
+        self.text = self._source()
+        self.on_block = generated(self.text, "block", f"<tape_torch: fused, {next(_files)}>", self.names)
+
+    def over(self, dead: Sequence[int], spare: Sequence[int]) -> _Blocks:
+        """The same, with results in the memory of inputs that are not needed any more where those are made."""
+        specs, found = self.group.specs, {}
+        last = {k: at for at, instruction in enumerate(self.group.instructions) for k in instruction.inputs}
+        free = [*dead, *spare]
+        for at, instruction in enumerate(self.group.instructions):
+            alike = [k for k in free if specs[k] == specs[instruction.out] and last[k] <= at]
+            if instruction.out in self.group.outputs and alike:
+                found[instruction.out] = alike[0]
+                free.remove(alike[0])
+        return _Blocks(self.group, found)
+
+    def __call__(self, *arrays: Any, out: Any = None) -> tuple[Any, ...]:
+        given = out or [None] * len(self.group.outputs)
+        like = arrays[self.cut.index(True)]
+        size = BLOCK * torch.get_num_threads()
+        cut = [array for array, is_cut in zip(arrays, self.cut, strict=True) if is_cut]
+        if like.device.type != "cpu" or like.numel() <= size or not all([array.is_contiguous() for array in cut]):
+            return self.on_block(*arrays, *given)  # type: ignore[no-any-return]
+        whole = [torch.empty_like(like) if target is None else target for target in given]
+        columns = [
+            array.view(-1).split(size) if is_cut else None for array, is_cut in zip(arrays, self.cut, strict=True)
+        ]
+        results = [array.view(-1).split(size) for array in whole]
+        for k in range(len(results[0])):
+            parts = [array if c is None else c[k] for array, c in zip(arrays, columns, strict=True)]
+            self.on_block(*parts, *[column[k] for column in results])
+        return tuple(whole)
+
+    def _source(self) -> str:
+        """`block(inputs..., outputs...)`; an output that is None is made."""
+        group = self.group
+        outs = {number: f"o{number}" for number in group.outputs}
+        place = {number: f"x{number}" for number in group.inputs}
+        last = {k: at for at, instruction in enumerate(group.instructions) for k in instruction.inputs}
+        lines = [f"def block({', '.join([*place.values(), *outs.values()])}):"]
+        for at, instruction in enumerate(group.instructions):
+            number, fn = instruction.out, instruction.fn
+            args = ", ".join([place[arg.id] if type(arg) is Ref else repr(arg) for arg in instruction.args])
+            dying = [place[k] for k in instruction.inputs if last[k] == at and place[k][0] == "t"]
+            target = outs.get(number) or (dying[0] if dying else None)
+            place[number] = outs.get(number, f"t{number}")
+            name = f"{instruction.name}_{'into' if fn in _INTO else 'of'}"
+            self.names[name] = _INTO.get(fn, fn)
+            call = f"{name}({args}, out={target})" if fn in _INTO and target else f"{name}({args})"
+            lines.append(f"    {place[number]} = {call}")
+            if fn not in _INTO and number in outs:
+                lines[-1] = f"    {place[number]} = {call} if {target} is None else {target}.copy_({call})"
+            if done := sorted({place[k] for k in instruction.inputs if last[k] == at and place[k][0] == "t"}):
+                lines.append(f"    del {', '.join(done)}")
+        lines.append(f"    return ({', '.join(outs.values())},)")
+        return "\n".join(lines) + "\n"
