@@ -45,7 +45,7 @@ def draw(results: dict[str, Any], folder: Path) -> dict[str, Path]:
         if wanted:
             drawn[name] = folder / f"benchmarks-{name}.png"
             figure = make(results)
-            figure.savefig(drawn[name], dpi=110)
+            figure.savefig(drawn[name], dpi=100)
             mpl.pyplot.close(figure)
     return drawn
 
@@ -74,12 +74,14 @@ def ratios(results: dict[str, Any]) -> Any:
         times = workload["times"]
         base = times["numpy"]["minimum"]
         labels.append(f"{name}\nby hand {shown(base * 1e3)} ms")
-        for peer, shift in (("tape", 0.2), ("tape_compiled", -0.2)):
+        target = targets.COMPILED.get(name, {}).get("numpy")
+        for peer, shift in (("tape", -0.2), ("tape_compiled", 0.2)):
             if peer in times:
                 value = times[peer]["minimum"] / base
-                handles[peer] = axes.barh(row - shift, value - 1, 0.38, left=1, color=LOOKS[peer][0], zorder=1)
+                handles[peer] = axes.barh(row + shift, value - 1, 0.38, left=1, color=LOOKS[peer][0], zorder=1)
+                end = min(value, 1, target or 1) if peer == "tape_compiled" else min(value, 1)
                 axes.annotate(
-                    f"{value:.2f} ", (min(value, 1), row - shift), ha="right", va="center", fontsize=7.5,
+                    f"{value:.2f} ", (end, row + shift), ha="right", va="center", fontsize=7.5,
                     color=LOOKS[peer][0] if peer == "tape_compiled" else "#a05060", zorder=3,
                 )  # fmt: skip
         for peer in DOTS:
@@ -89,7 +91,6 @@ def ratios(results: dict[str, Any]) -> Any:
                 handles[peer] = axes.scatter(
                     value, row, 34, color=color, marker=marker, edgecolors="white", linewidths=0.6, zorder=4
                 )
-        target = targets.COMPILED.get(name, {}).get("numpy")
         if target is not None:
             line = axes.plot([target] * 2, [row, row + 0.42], color="black", linewidth=2.2, zorder=5)
             handles["target"] = line[0]
@@ -151,7 +152,7 @@ def growth(results: dict[str, Any]) -> Any:
     """Microseconds of an operation against the length of a chain; nanoseconds of an element against their number."""
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5.6), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5.4), layout="constrained")
     handles = {}
     for axes, what in ((left, "lengths"), (right, "sizes")):
         for peer, points in results["growth"][what].items():

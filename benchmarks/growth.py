@@ -24,7 +24,7 @@ PEERS_OF_LENGTHS = (
 PEERS_OF_SIZES = (
     "numpy", "tape", "tape_compiled", "autograd", "torch", "jax_jit", "tf_function", "tf_xla",
 )  # fmt: skip
-LONGEST = 1.0  # seconds: steps that would take longer are left out
+LONGEST = 3.0  # seconds: steps that would take longer are left out
 
 
 def memory() -> float:

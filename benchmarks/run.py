@@ -153,8 +153,7 @@ def compare_in_processes(comparisons: comparison.Comparisons, peers: list[str], 
 
 PEAKS = {
     "mnist_mlp": (
-        "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "mygrad", "torch", "torch_compile", "jax_jit",
-        "tf_function", "tf_xla",
+        "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "mygrad", "torch", "jax_jit", "tf_function",
     ),
     "mnist_step": ("numpy", "tape", "tape_compiled"),
     "convnet": ("numpy", "tape", "tape_compiled", "tape_torch", "torch"),  # by hand, it keeps all windows
@@ -224,13 +223,13 @@ def main() -> int:
         names = options.workloads
         parts: dict[str, Callable[[], Any]] = {
             "times": lambda: times(workers, names, peers, seconds, limit),
-            "growth": lambda: growth.measure(workers, peers, seconds / 20, limit / 3, show),
+            "growth": lambda: growth.measure(workers, peers, seconds / 20, limit / 4, show),
             "threads": lambda: on_all_threads(pythons, names, peers, seconds / 2, limit),
             "derivatives": lambda: compare_in_processes(derivatives.COMPARISONS, peers, seconds / 2),
             "compiled": lambda: compare_in_processes(compiled.COMPARISONS, peers, seconds / 2),
-            "training": lambda: compare_in_processes(training.COMPARISONS, peers, seconds),
+            "training": lambda: compare_in_processes(training.COMPARISONS, peers, seconds / 2),
             "memory": lambda: peak_memory(pythons, names, peers),
-            "imports": lambda: imports(pythons, peers, 2 * rounds),
+            "imports": lambda: imports(pythons, peers, rounds + 1),
             "allocator": lambda: allocator.experiment(peers, max(1, rounds - 1), seconds=0.3),
         }
         for part in (part for part in parts if part in options.parts):

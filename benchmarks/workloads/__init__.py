@@ -26,7 +26,7 @@ WORKLOADS = (
     "scalar_chain", "small_mlp", "mnist_mlp", "mnist_step", "wide", "rnn", "embed", "convnet", "deep_mlp", "jacobian",
     "hessian", "gmm", "gmm_10k", "ba", "lstm",
 )  # fmt: skip
-THREADED = ("mnist_mlp", "wide", "convnet", "gmm_10k", "ba")  # where a second thread may help
+THREADED = ("mnist_mlp", "wide", "gmm_10k", "ba")  # where a second thread may help
 
 Data = dict[str, Any]
 Step = Callable[[], tuple[Any, list[Any]]]

@@ -16,6 +16,8 @@ def views(program: Program) -> Program:
     Only where axes are exchanged, or those of length 1 come and go: so its elements lie as they did.
     """
     specs = program.specs
+    if not any([spec.shape for spec in {id(spec): spec for spec in specs.values()}.values()]):
+        return program  # of numbers alone
     replaced: dict[int, int] = {}
     known: dict[int, tuple[int, Axes]] = {}
     kept: list[Instruction] = []
