@@ -133,7 +133,7 @@ def exported(session: nox.Session) -> None:
     session.run(python, "-m", "pip", "install", "--quiet", f"numpy=={str(version).strip()}", external=True)
     script = str(ROOT / ".ci" / "exported.py")
     session.chdir(files)
-    session.run(python, script, "run", str(files), external=True, env=ONE_THREAD)
+    session.run(python, script, "run", str(files), external=True, env={**ONE_THREAD, "PYTHONPATH": ""})
 
 
 @nox.session(**WITH_PIP)

@@ -155,6 +155,7 @@ PEAKS = {
     "mnist_mlp": (
         "numpy", "tape", "tape_compiled", "tape_torch", "autograd", "mygrad", "torch", "jax_jit", "tf_function",
     ),
+    "mnist_step": ("numpy", "tape", "tape_compiled"),
     "convnet": ("numpy", "tape", "tape_compiled", "tape_torch", "torch"),  # by hand, it keeps all windows
     "deep_mlp": ("numpy", "tape", "tape_compiled", "tape_checkpoint"),
 }  # fmt: skip

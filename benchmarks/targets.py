@@ -47,6 +47,7 @@ MEMORY = {  # peaks of arrays: (workload, peer, other peer) -> the largest ratio
     ("mnist_mlp", "tape_torch", "torch"): 1.05,
     ("convnet", "tape_torch", "torch"): 1.05,
     ("mnist_mlp", "tape_compiled", "tape"): 0.6,
+    ("mnist_step", "tape_compiled", "tape"): 0.6,
     ("deep_mlp", "tape_checkpoint", "tape"): 0.3,
 }
 CHECKPOINT_TIME = 1.4  # times the time without

@@ -63,6 +63,12 @@ def test_digits_options(tmp_path: Path) -> None:
     assert "nonesuch" in error.value.stderr
 
 
+def test_digits_compiled(tmp_path: Path) -> None:
+    output = digits(tmp_path, "--quick", "--compile").stdout
+    assert re.search(r"As it is, not compiled, training takes [\d.]+ s: [\d.]+ times as long", output)
+    assert "Every loss is the same, to the last bit" in output
+
+
 @pytest.mark.skipif(find_spec("tape_torch") is None, reason="tape-torch is not installed")
 def test_digits_are_read_as_well_on_pytorch(tmp_path: Path) -> None:
     options = ["--epochs", "4", "--seed", "3"]

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 WORKLOADS = (
-    "scalar_chain", "small_mlp", "mnist_mlp", "wide", "rnn", "embed", "convnet", "deep_mlp", "jacobian", "hessian",
-    "gmm", "gmm_10k", "ba", "lstm",
+    "scalar_chain", "small_mlp", "mnist_mlp", "mnist_step", "wide", "rnn", "embed", "convnet", "deep_mlp", "jacobian",
+    "hessian", "gmm", "gmm_10k", "ba", "lstm",
 )  # fmt: skip
 THREADED = ("mnist_mlp", "wide", "gmm_10k", "ba")  # where a second thread may help
 

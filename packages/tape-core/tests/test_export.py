@@ -86,6 +86,24 @@ def test_kernels_that_others_find_by_name_are_in_the_file(tmp_path: Path) -> Non
         assert found.tobytes() == e.numpy().tobytes()
 
 
+def test_gradients_of_slices_run_alone(tmp_path: Path) -> None:
+    @tc.function
+    def f(x: Any) -> Any:
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            a, b = tc.split(tc.sigmoid(x[0]) * x[1], 2)
+            loss = tc.sum(a * tc.tanh(b)) + tc.sum(x[1] ** 2)
+        return tape.gradient(loss, x)
+
+    x = tc.default_rng(0).normal((2, 6))
+    expected = f(x)
+    f.export(tmp_path / "f.py")
+    (found,) = run_alone(tmp_path, "f", x)
+    assert found.tobytes() == expected.numpy().tobytes()
+    assert "joined(" in f.text()
+    assert "placed(" in f.text()
+
+
 def test_a_result_that_is_the_same_in_each_call_runs_alone(tmp_path: Path) -> None:
     f = tc.function(lambda x: tc.arange(x.shape[0]))
     f(tc.ones(3))

@@ -103,7 +103,13 @@ def test_what_is_needed_elsewhere_or_would_overflow_stays() -> None:
 
 def test_integers_and_complex_numbers_keep_their_arithmetic() -> None:
     def f(n: Any, z: Any) -> Any:
-        return n**3 * 2 * 3, tc.sum(n * n), z * 2.0 * 3.0, tc.sum(z * z)
+        return (
+            n**3 * 2 * 3,
+            tc.sum(n * n),
+            tc.sum(tc.sqrt(n * 1.0) ** 2.0, dtype="float64", axis=0),
+            z * 2.0 * 3.0,
+            tc.sum(z * z),
+        )
 
     compiled = tc.function(passes={"reassociate": True})(f)
     args = tc.asarray([1, 2, 3]), tc.asarray([1 + 2j, 3j])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
+from tape_core.compiled.state import each_time
 
 OPTIMIZERS: dict[str, Callable[..., nn.Optimizer]] = {
     "SGD": nn.SGD,
@@ -380,3 +381,59 @@ def test_a_compiled_function_with_a_metric_inside_a_tape() -> None:
         return found
 
     assert train(True) == train(False)
+
+
+def test_rows_of_a_large_table_are_updated_in_place() -> None:
+    def train(compiled: bool) -> tuple[bytes, list[int]]:
+        table = tc.Variable(tc.reshape(tc.linspace(0, 1, 20_000), (1000, 20)))
+        optimizer = nn.SGD(0.5)
+
+        def step(k: Any) -> None:
+            with tc.GradientTape() as tape:
+                loss = tc.sum(tc.gather(table, k) ** 2)
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+        run = tc.function(step) if compiled else step
+        places = []
+        for k in range(5):
+            run(tc.asarray([k, 7, k]))
+            places.append(id(table._array))
+        kept = table.value
+        before = kept[9, 0].item()
+        run(tc.asarray([9]))
+        assert kept[9, 0].item() == before != table[9, 0].item()
+        return table.numpy().tobytes(), places
+
+    found, places = train(True)
+    assert found == train(False)[0]
+    if tc.get_backend().array_class is not None:
+        assert len(set(places[1:])) == 1
+
+
+@each_time
+def refuse_large(value: Any) -> None:
+    if value.item() > 1e6:
+        raise FloatingPointError("a loss is large")
+
+
+def test_a_check_that_fails_leaves_everything_as_it_was() -> None:
+    model, optimizer = a_model(), nn.Adam(0.05)
+
+    @tc.function
+    def step(x: Any, y: Any) -> None:
+        with tc.GradientTape() as tape:
+            loss = tc.sum((model(x) - y) ** 2)
+        variables = model.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        refuse_large(loss)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+    x = data()[0]
+    for _ in range(3):
+        step(x, tc.ones((8, 3)))
+    before = outcome(model, optimizer)
+    with pytest.raises(FloatingPointError):
+        step(x, tc.full((8, 3), 1e6))
+    assert outcome(model, optimizer) == before
+    step(x, tc.ones((8, 3)))
+    assert optimizer.iterations == 4

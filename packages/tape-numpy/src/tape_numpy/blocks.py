@@ -32,6 +32,9 @@ _DTYPES = frozenset({*_FLOATS, np.dtype(np.bool_), np.dtype(np.int64), np.dtype(
 _NUMBERS = (float, int)
 _BROADCAST, _SUM, _MAX, _MIN = (KERNELS[name] for name in ("broadcast_to", "sum", "max", "min"))
 
+SLICES_ARE_ALIKE = True
+"""An elementwise function gives an element of an array what it gives it in a slice: blocks rely on it, too."""
+
 _files = count()
 
 

@@ -17,7 +17,7 @@ from tape_core.generated import generated
 
 from tape_torch.kernels import KERNELS
 
-__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "role"]
+__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "joined", "placed", "role"]
 
 BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 
@@ -160,3 +160,19 @@ class _Blocks:
                 lines.append(f"    del {', '.join(done)}")
         lines.append(f"    return ({', '.join(outs.values())},)")
         return "\n".join(lines) + "\n"
+
+
+# -- sums of scattered parts
+
+
+def joined(axis: int, *parts: Any) -> Any:
+    """Parts one after the other; -0 becomes 0, as in a sum with zeros."""
+    return torch.cat(parts, axis).add_(0)
+
+
+def placed(shape: tuple[int, ...], keys: list[Any], *parts: Any) -> Any:
+    """Zeros to which each part is added where its key says."""
+    out = torch.zeros(shape, dtype=parts[0].dtype, device=parts[0].device)
+    for key, part in zip(keys, parts, strict=True):
+        out[key] += part
+    return out

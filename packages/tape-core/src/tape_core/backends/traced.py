@@ -447,6 +447,8 @@ class TracedKernels(Kernels):
             trace = trace_of(args) or (trace_of(kwargs.values()) if kwargs else None)
             if trace is None:
                 return function(*args, **kwargs)
+            if kwargs.get("in_place"):  # whether it can be is looked up in each run
+                kwargs["in_place"] = False
             return trace.call(name, function, args, kwargs, backend)
 
         kernel.__name__ = name

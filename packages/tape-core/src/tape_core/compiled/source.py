@@ -90,8 +90,8 @@ class Source:
                 self._flush(lines)
                 lines += self._handed_over(instruction, uses.last(at))
                 continue
-            targets = instruction.kwargs.get("out")
-            owned = type(targets) is Own or (type(targets) is tuple and any([type(part) is Own for part in targets]))
+            targets = next((given for given in instruction.kwargs.values() if _is_own(given)), None)
+            owned = targets is not None
             if owned:
                 # Before the call, which holds its arguments itself, and with no view of them still to come.
                 self._flush(lines)
@@ -191,7 +191,10 @@ class Source:
             function = "abs" if fn is operator.abs else self._name_of(fn, instruction.name)
         given = [self._argument(arg) for arg in args]
         if kwargs:
-            given += [f"{name}={self._argument(value)}" for name, value in kwargs.items()]
+            given += [
+                f"{name}={self._argument(value)}{' is not None' if name == 'in_place' and _is_own(value) else ''}"
+                for name, value in kwargs.items()
+            ]
         return Expression(f"{function}({', '.join(given)})")
 
     def _owned(self, target: Any) -> str:
@@ -229,7 +232,7 @@ class Source:
         if kind is Ref:
             found = self._waiting.get(value.id)
             return self._value(value.id) if found is None else found.text
-        if kind is Own or (kind is tuple and any([type(part) is Own for part in value])):
+        if _is_own(value):
             return "own"
         if kind is bool or kind is int or kind is str or value is None or value is ...:
             return "..." if value is ... else repr(value)
@@ -258,6 +261,11 @@ class Source:
             self._keep.append(thing)
             self.names[name] = thing
         return self._named[key]
+
+
+def _is_own(value: Any) -> bool:
+    """Whether an argument, or a part of it, is what only a run can tell."""
+    return type(value) is Own or (type(value) is tuple and any([type(part) is Own for part in value]))
 
 
 def instruction_outputs(out: Any) -> list[int]:

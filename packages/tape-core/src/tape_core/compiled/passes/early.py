@@ -10,7 +10,8 @@ _NUMBERS = (int, float)
 def early(program: Program) -> Program:
     """The program with the calls that lead to new values of Variables, and to nothing else, moved up.
 
-    What reads an old value stays before the call that may overwrite it.
+    What reads an old value stays before the call that may overwrite it. Nothing is moved past calls with effects, for
+    these may raise, as checks of values do: then nothing that comes later has happened.
     """
     moved = _leading_to_new_values(program)
     if not moved:
@@ -20,10 +21,11 @@ def early(program: Program) -> Program:
     read: dict[int, int] = {}  # by old value that after which nobody reads it any more
     views = {k: k for k in program.owned}  # old values by what may be a view of them
     order: list[tuple[int, bool, int]] = []
+    effect = -1
     for at, instruction in enumerate(program.instructions):
         place = at
         if at in moved:
-            place = max([made[k] for k in instruction.inputs], default=-1)
+            place = max([effect, *[made[k] for k in instruction.inputs]])
             for k in instruction.inputs:
                 if k in program.owned and last[k] == at:
                     place = max(place, read.get(k, -1))
@@ -32,6 +34,8 @@ def early(program: Program) -> Program:
                 read[views[k]] = max(read.get(views[k], -1), place)
         if len(instruction.inputs) == 1 and instruction.inputs[0] in views:
             views.update(dict.fromkeys(instruction.outputs, views[instruction.inputs[0]]))
+        if instruction.effect:
+            effect = at
         made.update(dict.fromkeys(instruction.outputs, place))
         order.append((place, at in moved, at))
     return program.replaced([program.instructions[at] for _, _, at in sorted(order)])

@@ -35,7 +35,7 @@ def reassociate(program: Program) -> Program:
     for instruction in program.instructions:
         rule = None if instruction.effect or type(instruction.out) is not int else _RULES.get(instruction.name)
         steps = rewriting.steps
-        if rule is not None and _is_real(steps.specs[instruction.out]):
+        if rule is not None and _fits(rule, instruction) and _is_real(steps.specs[instruction.out]):
             steps.instruction, steps.made = instruction, []
             if rule(rewriting, *instruction.args, **instruction.kwargs):
                 kept += steps.made
@@ -45,6 +45,12 @@ def reassociate(program: Program) -> Program:
         rewriting.note([instruction])
     steps = rewriting.steps
     return Program(kept, program.inputs, steps.constants, program.outputs, steps.specs, program.backend)
+
+
+def _fits(rule: Callable[..., bool], instruction: Instruction) -> bool:
+    """Whether a call has the arguments that its rule knows."""
+    known = getattr(rule, "__kwdefaults__", None) or {}
+    return len(instruction.args) == rule.__code__.co_argcount - 1 and instruction.kwargs.keys() <= known.keys()
 
 
 class _Rewriting:
@@ -157,8 +163,8 @@ def _dot(r: _Rewriting, a: Ref, b: Ref, out: Spec) -> tuple[Any, ...]:
     return first, first if a == b else flat(b)
 
 
-def _sum(r: _Rewriting, x: Any, *, axis: Any = None, keepdims: bool = False) -> bool:
-    found = None if axis is not None or keepdims else _factors(r, x)
+def _sum(r: _Rewriting, x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> bool:
+    found = None if axis is not None or dtype is not None or keepdims else _factors(r, x)
     if found is None:
         return False
     r.steps.last("matmul", operator.matmul, *_dot(r, *found, r.steps.specs[r.steps.instruction.out]))

@@ -51,6 +51,13 @@ def reuse(program: Program) -> Program:
                 instruction = Instruction(
                     instruction.name, fn, tuple(args), {"out": targets[0]}, out, instruction.place
                 )
+        elif instruction.kwargs.get("in_place") is False and type(first := instruction.args[0]) is Ref:
+            # Rows that are added to a table, say: all others stay.
+            if first.id in dead and specs[first.id] == specs[out] and specs[first.id].size >= LARGE:
+                kwargs = {**instruction.kwargs, "in_place": Own(first.id, free[first.id])}
+                instruction = Instruction(
+                    instruction.name, instruction.fn, instruction.args, kwargs, out, instruction.place
+                )
         elif hasattr(instruction.fn, "over"):
             run: Any = instruction.fn
             spare = [k for k in sorted({*instruction.inputs} & (own | fused)) if last[k] == at and k not in shared]

@@ -26,8 +26,9 @@ def scatters(program: Program) -> Program:
     together adds them to 0, too. (Which of two NaNs a sum is, processors choose by the place in an array.)
     """
     compiler = None if program.backend is None else program.backend.compiler
-    puts_together = hasattr(compiler, "joined")  # PyTorch's does not
-    if not puts_together or not any([instruction.name == "scatter" for instruction in program.instructions]):
+    if not hasattr(compiler, "joined") or not any(
+        [instruction.name == "scatter" for instruction in program.instructions]
+    ):
         return program
     found = _Sums(program)
     if not found.inside:

@@ -45,8 +45,12 @@ class _Group:
 
 
 def slices(program: Program) -> Program:
-    """The program in which elementwise calls on neighbouring slices along the first axis are one call each."""
-    if program.backend is None or program.backend.compiler is None:
+    """The program in which elementwise calls on neighbouring slices along the first axis are one call each.
+
+    Where the backend says that an element's result does not depend on where in an array it is.
+    """
+    compiler = None if program.backend is None else program.backend.compiler
+    if not getattr(compiler, "SLICES_ARE_ALIKE", False):
         return program
     groups, member_of = _groups(program)
     if not any([group.valid for group in groups]):
