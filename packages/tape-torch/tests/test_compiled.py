@@ -23,6 +23,17 @@ def slope(x: Any) -> Any:
     return tape.gradient(y, x)
 
 
+def test_gradients_of_slices_are_put_together() -> None:
+    def sums(x: Any) -> Any:
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            y = tc.sum(tc.tanh(x[:2]) * tc.exp(x[2:]))
+        return tape.gradient(y, x)
+
+    x = on_torch([0.5, -1.0, 0.25, 2.0])
+    assert np.array_equal(tc.function(sums)(x).numpy(), sums(x).numpy())
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler warns of PyTorch
 def test_torch_compile_gives_what_an_eager_call_gives() -> None:
     torch.compiler.reset()
