@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends.kernels import Kernels
+from tape_core.backends.kernels import DEFAULT_KERNELS, Kernels
 from tape_core.backends.traced import TRACE, TracedArray
 from tape_core.compiled.passes.expansion import Steps
 from tape_core.compiled.program import Instruction, Program, Ref, Spec, renamed
@@ -32,6 +32,8 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
     """The calls inside a call of a default kernel; of another one the call itself."""
     fn, specs = instruction.fn, steps.specs
     if instruction.effect or type(fn) is not partial or len(fn.args) != 1 or type(fn.args[0]) is not Kernels:
+        return [instruction]
+    if fn.func not in DEFAULT_KERNELS.values():  # a rule for arrays of the backend, which sees that these are none
         return [instruction]
     if max([specs[k].size for k in (*instruction.inputs, *instruction.outputs)]) < LARGE:
         return [instruction]
