@@ -107,7 +107,7 @@ def sweep(
     else:
         records = records[:top]
     found: dict[int, Any] = {}
-    with backend.quiet():
+    with backend.sweeping():
         if recorded or tape._masked or tape._sparse or wanted is not None:
             _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape)
         else:

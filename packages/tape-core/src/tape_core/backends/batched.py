@@ -205,6 +205,10 @@ class Batched(Backend):
         """As the array library."""
         return self.base.quiet()
 
+    def sweeping(self) -> AbstractContextManager[Any]:
+        """As the backend below."""
+        return self.base.sweeping()
+
     # -- ops
 
     def shared(self, value: Tensor) -> BatchedArray:

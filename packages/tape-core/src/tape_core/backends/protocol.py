@@ -218,6 +218,10 @@ class Backend:
         """Entered for a backward pass: floating-point warnings in it would point at nobody's line."""
         return nullcontext()
 
+    def sweeping(self) -> AbstractContextManager[Any]:
+        """A context around a backward sweep: `quiet`."""
+        return self.quiet()
+
     def nbytes(self, array: Raw) -> int:
         """How many bytes an array's elements take."""
         return int(math.prod(array.shape)) * self.dtype(array.dtype).itemsize

@@ -8,8 +8,8 @@ an array inside a derivative rule, becomes an instruction (see `tape_core.compil
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -392,6 +392,13 @@ class Traced(Backend):
     def quiet(self) -> AbstractContextManager[Any]:
         """As the array library."""
         return self.base.quiet()
+
+    @contextmanager
+    def sweeping(self) -> Iterator[None]:
+        """`quiet`, and what is noted comes from the line that asks for the derivative."""
+        trace = TRACE.get()
+        with self.quiet(), nullcontext() if trace is None else trace.from_here():
+            yield
 
     def nbytes(self, array: Any) -> int:
         """Of the value."""

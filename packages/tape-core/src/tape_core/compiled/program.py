@@ -169,11 +169,15 @@ class Program:
         self.backend = backend  # of all arrays; None where there are several
         # Inputs that nothing needs after the run, old values of Variables, say, and how many references each has.
         self.owned: dict[int, int] = {}
+        self._largest: int | None = None
 
     @property
     def largest(self) -> int:
         """How many elements the largest value has, or had; many values share one spec."""
-        return max([spec.size for spec in {id(spec): spec for spec in self.specs.values()}.values()], default=0)
+        if self._largest is None:
+            specs = {id(spec): spec for spec in self.specs.values()}
+            self._largest = max([spec.size for spec in specs.values()], default=0)
+        return self._largest
 
     @property
     def elements(self) -> int:
@@ -191,7 +195,7 @@ class Program:
         constants: dict[int, Any] | None = None,
     ) -> Program:
         """The program with other instructions, and other numbers for its results."""
-        return Program(
+        program = Program(
             instructions,
             self.inputs,
             self.constants if constants is None else constants,
@@ -199,6 +203,8 @@ class Program:
             self.specs,
             self.backend,
         )
+        program._largest = self._largest
+        return program
 
     def __repr__(self) -> str:
         lines = [f"inputs {self.inputs}", *map(repr, self.instructions), f"outputs {self.outputs}"]

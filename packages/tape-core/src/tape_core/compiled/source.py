@@ -75,7 +75,9 @@ class Source:
     def _written(self, name: str) -> str:
         program = self.program
         uses, waiting, specs = Uses(program), self._waiting, program.specs
-        any_large = program.largest >= _LARGE
+        distinct = {id(spec): spec for spec in specs.values()} if program.largest >= _LARGE else {}
+        sizes = {key: spec.size for key, spec in distinct.items()}
+        large = {k for k, spec in specs.items() if sizes[id(spec)] >= _LARGE} if sizes else set()
         inputs = [self._value(k) for k in program.inputs]
         lines = [f"def {name}({'arrays' if self._parameters is None else ', '.join(inputs)}):"]
         if inputs and self._parameters is None:
@@ -90,18 +92,20 @@ class Source:
                 self._flush(lines)
                 lines += self._handed_over(instruction, uses.last(at))
                 continue
-            targets = next((given for given in instruction.kwargs.values() if _is_own(given)), None)
-            owned = targets is not None
+            targets = [given for given in instruction.kwargs.values() if _is_own(given)] if instruction.kwargs else []
+            owned = bool(targets)
             if owned:
                 # Before the call, which holds its arguments itself, and with no view of them still to come.
                 self._flush(lines)
-                lines.append(f"    own = {self._owned(targets)}")
+                lines.append(f"    own = {self._owned(targets[0])}")
             expression = self._nested(instruction, lines)
-            dying = [k for k in uses.last(at, _LARGE) if k not in expression.inside] if any_large else []
-            expression.dying += dying
+            dying: list[int] = []
+            if large and not large.isdisjoint((*instruction.inputs, *instruction.outputs)):
+                dying = [k for k in uses.last(at) if k in large and k not in expression.inside]
+                expression.dying += dying
             out = instruction.out
             once = type(out) is int and uses.counts.get(out) == 1 and not instruction.effect and not owned
-            if once and (not dying or max([specs[k].size for k in dying]) < _HUGE):
+            if once and (not dying or max([sizes[id(specs[k])] for k in dying]) < _HUGE):
                 waiting[out] = expression
                 continue
             if waiting:
@@ -315,7 +319,6 @@ class Uses:
 
     def __init__(self, program: Program) -> None:
         self.instructions = program.instructions
-        self.specs = program.specs
         given = [instruction.inputs for instruction in program.instructions]
         self.counts = Counter(chain.from_iterable(given))
         self._last = {k: at for at, inputs in enumerate(given) for k in inputs}
@@ -323,9 +326,8 @@ class Uses:
             self._last[k] = -1
             self.counts[k] = 0
 
-    def last(self, at: int, least: int = 0) -> list[int]:
-        """The values of so many elements that no instruction after this one needs; not constants, nor results."""
-        instruction, last, specs = self.instructions[at], self._last, self.specs
+    def last(self, at: int) -> list[int]:
+        """The values that no instruction after this one needs; not constants, nor results."""
+        instruction, last = self.instructions[at], self._last
         found = [k for k in dict.fromkeys(instruction.inputs) if last[k] == at]
-        found += [k for k in instruction.outputs if k not in last]
-        return [k for k in found if specs[k].size >= least] if least else found
+        return found + [k for k in instruction.outputs if k not in last]

@@ -66,6 +66,7 @@ class Trace:
         self.backends: set[Backend] = set()
         self._constant_names: dict[int, int] = {}
         self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
+        self._from: Place | None = None  # the line that a sweep comes from
         self._shared: dict[Any, Spec] = {}
         self._arrays: set[type] = set()  # classes of arrays that instructions gave
         self._next = 0
@@ -191,9 +192,13 @@ class Trace:
                 return self.constant(out, backend)
         if type(out) in SCALARS:
             fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
-        elif type(out) not in self._arrays and not (
-            is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))
-        ):
+        if type(out) in self._arrays and not self.of_any_length:  # nearly always
+            traced, number = self._output(out, backend)
+            self.instructions.append(Instruction(name, fn, tuple(refs), names, number, self._from or self._place()))
+            if fixed:
+                known.add(number)
+            return traced
+        if not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
             return out  # a dtype, say
         before = self._next
         traced = self._noted(name, fn, tuple(refs), names, out, backend)
@@ -269,10 +274,25 @@ class Trace:
     def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
         self.backends.add(backend.library)
         self._arrays.add(type(out))
-        name = self._number(out)
+        name = self._next
+        self._next = name + 1
+        key = type(out), out.shape, out.dtype
+        self.specs[name] = self._shared.get(key) or self._shared.setdefault(key, Spec(key[0], tuple(key[1]), key[2]))
         return TracedArray(out, name, self, backend), name
 
+    @contextmanager
+    def from_here(self) -> Iterator[None]:
+        """A context in which all is noted as from the user's line that leads to it."""
+        before = self._from
+        self._from = before or self._place()
+        try:
+            yield
+        finally:
+            self._from = before
+
     def _place(self) -> Place:
+        if self._from is not None:
+            return self._from
         frame = user_frame(3)
         code, line = frame.f_code, frame.f_lineno
         key = id(code), line  # the hash of code itself goes through all of it

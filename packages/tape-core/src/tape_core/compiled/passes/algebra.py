@@ -20,8 +20,14 @@ def algebra(program: Program) -> Program:
     replaced: dict[int, int] = {}
     made: dict[int, Instruction] = {}
     kept: list[Instruction] = []
+    constants = program.constants
     for given in program.instructions:
         instruction = given.with_args(replaced) if replaced else given
+        args = instruction.args
+        of_two = len(args) == 2 and type(args[0]) is type(args[1]) is Ref  # nearly all are, which are no constants
+        if of_two and args[0].id not in constants and args[1].id not in constants:
+            kept.append(instruction)
+            continue
         if instruction.name in _NAMES and not instruction.effect and type(instruction.out) is int:
             same = _same_as(instruction, program, made)
             if same is not None and program.specs[same] == program.specs[instruction.out]:
@@ -40,9 +46,6 @@ def _same_as(instruction: Instruction, program: Program, made: dict[int, Instruc
         return None
     if len(args) == 2 and not instruction.kwargs:
         a, b = args
-        constants = program.constants
-        if type(a) is Ref and type(b) is Ref and a.id not in constants and b.id not in constants:
-            return None
         if name == "multiply":
             if _is_number(b, 1, program) and type(a) is Ref:
                 return a.id

@@ -13,7 +13,7 @@ def early(program: Program) -> Program:
     What reads an old value stays before the call that may overwrite it. Nothing is moved past calls with effects, for
     these may raise, as checks of values do: then nothing that comes later has happened.
     """
-    moved = _leading_to_new_values(program)
+    moved = _leading_to_new_values(program) if program.owned else set()
     if not moved:
         return program
     last = {k: at for at, instruction in enumerate(program.instructions) for k in instruction.inputs}

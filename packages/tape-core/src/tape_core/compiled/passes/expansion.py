@@ -63,6 +63,9 @@ def expansion(program: Program) -> Program:
     compiler = None if program.backend is None else program.backend.compiler
     if compiler is None:
         return program
+    functions = {id(instruction.fn): instruction.fn for instruction in program.instructions}
+    if not any([compiler.expansion(fn) for fn in functions.values()]):
+        return program
     steps = Steps(program)
     kept: list[Instruction] = []
     for instruction in program.instructions:
