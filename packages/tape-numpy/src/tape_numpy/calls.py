@@ -6,7 +6,6 @@ import operator
 from typing import Any
 
 import numpy as np
-
 from tape_core.compiled.program import Ref, Spec
 
 from tape_numpy.expansion import DOT
@@ -46,12 +45,10 @@ def into(instruction: Any) -> tuple[Any, list[Any]] | None:
     return None if step is None or step[0] != "ufunc" else (step[1], step[2])
 
 
-def whole(instruction: Any, constant: Any, shape: tuple[int, ...]) -> Any:
+def full(instruction: Any) -> Any:
     """Zeros for relu, say: NumPy compares two arrays with vector instructions, but not one with a number."""
     step = step_of(instruction)
-    if step is None or step[1] not in (np.maximum, np.minimum) or not extrema_are_alike():
-        return None
-    return np.full(shape, constant)
+    return np.full if step is not None and step[1] in (np.maximum, np.minimum) and extrema_are_alike() else None
 
 
 def scalar(instruction: Any, specs: Any) -> tuple[Any, Spec] | None:

@@ -17,7 +17,7 @@ from tape_core.generated import generated
 
 from tape_torch.kernels import KERNELS
 
-__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "joined", "placed", "role", "scalar", "whole"]
+__all__ = ["expansion", "full", "fused", "gives_new", "gives_rows", "into", "joined", "placed", "role", "scalar"]
 
 BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 
@@ -44,7 +44,7 @@ def gives_rows(instruction: Any, specs: Any) -> bool:
     return False
 
 
-def whole(instruction: Any, constant: Any, shape: tuple[int, ...]) -> None:
+def full(instruction: Any) -> None:
     """Numbers are as fast."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tape_core.compiled.passes.expansion import Steps
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
@@ -41,9 +43,10 @@ def broadcasts(program: Program) -> Program:
                     if _is_repeated(specs[k], whole):
                         uses.setdefault((k, whole.shape), []).append(at)
                     elif specs[k].shape == () and k in program.constants and whole.size < LARGE:
-                        array = compiler.whole(instruction, program.constants[k], whole.shape)
-                        if array is not None:
-                            constants[at] = {k: steps.constant((k, whole.shape), lambda array=array: array).id}  # type: ignore[misc]
+                        full = compiler.full(instruction)
+                        if full is not None:
+                            make = partial(full, whole.shape, program.constants[k])
+                            constants[at] = {k: steps.constant((k, whole.shape), make).id}
     often = {key: places for key, places in uses.items() if len(places) >= OFTEN}
     if not often and not constants:
         return program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tape_core.compiled.passes.expansion import Steps
@@ -37,7 +38,7 @@ def scalars(program: Program) -> Program:
             for arg in instruction.args:
                 if type(arg) is not Ref:
                     with program.backend.quiet():  # type: ignore[union-attr]
-                        arg = steps.constant((repr(arg), spec), lambda arg=arg: make(arg, spec.dtype))  # type: ignore[misc]
+                        arg = steps.constant((repr(arg), spec), partial(make, arg, spec.dtype))
                 elif program.specs[arg.id].kind is float and uses[key := (arg.id, spec)] > 1:
                     if key not in made:
                         made[key] = steps.call("asarray", make, arg, spec.dtype, spec=spec)
