@@ -8,6 +8,8 @@ from typing import Any
 from tape_core.compiled.passes.expansion import Steps
 from tape_core.compiled.program import Instruction, Program, Ref
 
+MANY = 2  # elements: a single one is a scalar of the array library, which takes numbers as they are
+
 
 def scalars(program: Program) -> Program:
     """The program with arrays for numbers, each made once: literals are constants, what changes is made in each call.
@@ -16,11 +18,13 @@ def scalars(program: Program) -> Program:
     cost.
     """
     compiler = None if program.backend is None else program.backend.compiler
-    makers = {} if compiler is None else {
+    if compiler is None or program.largest < MANY:
+        return program
+    makers = {
         at: maker
         for at, instruction in enumerate(program.instructions)
         if not instruction.effect and (maker := compiler.scalar(instruction, program.specs)) is not None
-    }  # fmt: skip
+    }
     if not makers:
         return program
     steps = Steps(program)
