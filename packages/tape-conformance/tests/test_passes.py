@@ -19,6 +19,7 @@ SAMPLES = {
     "same_calls": "hypot/compiled/2x3,2x3",
     "dead_code": "add/compiled/2x3,2x3",
     "fusion": "add/compiled/2x3,2x3",
+    "scalars": "tanh/compiled/2x3",
     "reuse": "inv/compiled/3x3",
 }
 """What each pass has something to do in. (For broadcasts that takes several ops: tape-numpy tests it.)"""

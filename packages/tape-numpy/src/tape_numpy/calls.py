@@ -6,9 +6,10 @@ import operator
 from typing import Any
 
 import numpy as np
+from tape_core.compiled.program import Ref, Spec
 
 from tape_numpy.expansion import DOT
-from tape_numpy.kernels import KERNELS, diagonal_matmul
+from tape_numpy.kernels import FLOATS, KERNELS, diagonal_matmul, extrema_are_alike
 
 _UFUNCS: dict[Any, Any] = {
     operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide,
@@ -17,6 +18,9 @@ _UFUNCS: dict[Any, Any] = {
     operator.and_: np.bitwise_and, operator.or_: np.bitwise_or, operator.xor: np.bitwise_xor,
     operator.invert: np.invert,
 }  # fmt: skip
+_WITH_NUMBERS = frozenset(
+    {operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.le, operator.gt, operator.ge}
+)
 _RELU, _ASTYPE, _SUM = (KERNELS[name] for name in ("relu", "astype", "sum"))
 
 
@@ -39,6 +43,26 @@ def into(instruction: Any) -> tuple[Any, list[Any]] | None:
     """A function that takes `out=`, and its arguments, to do what an elementwise instruction does."""
     step = step_of(instruction)
     return None if step is None or step[0] != "ufunc" else (step[1], step[2])
+
+
+def full(instruction: Any) -> Any:
+    """Zeros for relu, say: NumPy compares two arrays with vector instructions, but not one with a number."""
+    step = step_of(instruction)
+    return np.full if step is not None and step[1] in (np.maximum, np.minimum) and extrema_are_alike() else None
+
+
+def scalar(instruction: Any, specs: Any) -> tuple[Any, Spec] | None:
+    """An array of shape () is what NumPy makes of a number first, for an operator with an array."""
+    try:
+        if instruction.fn not in _WITH_NUMBERS or instruction.kwargs or len(instruction.args) != 2:
+            return None
+    except TypeError:
+        return None
+    for array, number in (instruction.args, instruction.args[::-1]):
+        if type(array) is Ref and specs[array.id].kind is np.ndarray and specs[array.id].dtype in FLOATS:
+            kind = specs[number.id].kind if type(number) is Ref else type(number)
+            return (np.asarray, Spec(np.ndarray, (), specs[array.id].dtype)) if kind in (float, int) else None
+    return None
 
 
 def step_of(instruction: Any) -> tuple[str, Any, list[Any]] | None:

@@ -223,5 +223,5 @@ _EXPANSIONS: dict[Any, Callable[..., bool]] = {
     _SUM: _sum,
     operator.matmul: _matmul,
     KERNELS["reshape"]: _as_method("reshape"),
-    KERNELS["astype"]: _as_method("astype", 1 << 12),  # larger ones are in runs of elementwise calls
+    KERNELS["astype"]: _as_method("astype", LARGE - 1),  # larger ones are in runs of elementwise calls
 }

@@ -216,6 +216,20 @@ def lines_are_alike() -> bool:
     return True
 
 
+@cache
+def extrema_are_alike() -> bool:
+    """Whether the larger and the smaller of an array and a number are those of two arrays, -0.0 and NaN included."""
+    values = [-0.0, 0.0, math.nan, -math.nan, 1.0, -1.0, math.inf, -math.inf]
+    for dtype in FLOATS:
+        for number in values:
+            for n in range(1, 70):
+                x = np.resize(np.array(values, dtype), n)
+                for fn in (np.maximum, np.minimum):
+                    if fn(x, np.array(number, dtype)).tobytes() != fn(x, np.full(n, number, dtype)).tobytes():
+                        return False
+    return True
+
+
 def _ones_of(n: int, dtype: Any) -> Any:
     return (_ones if n <= FEW else np.ones)(n, dtype)
 

@@ -17,7 +17,7 @@ from tape_core.generated import generated
 
 from tape_torch.kernels import KERNELS
 
-__all__ = ["expansion", "fused", "gives_new", "gives_rows", "into", "joined", "placed", "role"]
+__all__ = ["expansion", "full", "fused", "gives_new", "gives_rows", "into", "joined", "placed", "role", "scalar"]
 
 BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 
@@ -42,6 +42,14 @@ def expansion(fn: Any) -> None:
 def gives_rows(instruction: Any, specs: Any) -> bool:
     """Of no instruction is that known."""
     return False
+
+
+def full(instruction: Any) -> None:
+    """Numbers are as fast."""
+
+
+def scalar(instruction: Any, specs: Any) -> None:
+    """PyTorch makes tensors of numbers itself."""
 
 
 def _is_known(instruction: Any) -> bool:

@@ -83,7 +83,11 @@ class Backend:
           which inputs. Those in `spare` it may overwrite in any case, those in `dead` if they are in `out`;
         - `gives_new(instruction, specs)`: whether the result has memory of its own, and no argument is kept;
         - `gives_rows(instruction, specs)`: whether the result lies row by row in memory, however the arguments do;
-        - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None.
+        - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None;
+        - `full(instruction)`: what makes an array of a shape and a constant of shape (), if an instruction is faster
+          with such an operand in its result's shape; or None;
+        - `scalar(instruction, specs)`: a function of a Python number and a dtype that gives an array of shape (), and
+          the Spec of that, if an instruction is faster with those than with the numbers among its arguments; or None.
         """
         return None
 

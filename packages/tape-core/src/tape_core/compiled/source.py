@@ -82,6 +82,7 @@ class Source:
         lines = [f"def {name}({'arrays' if self._parameters is None else ', '.join(inputs)}):"]
         if inputs and self._parameters is None:
             lines += [f"    {', '.join(inputs)}{',' * (len(inputs) == 1)} = arrays", "    arrays.clear()"]
+            lines += self._told(used={k for instruction in program.instructions for k in instruction.inputs})
         place: Place | None = None
         for at, instruction in enumerate(program.instructions):
             if instruction.place is not place and instruction.place is not None:
@@ -116,6 +117,13 @@ class Source:
         outputs = "".join([f"{self._value(k)}, " for k in program.outputs])
         lines.append(f"    return ({outputs})" if outputs else "    return ()")
         return "\n".join(lines) + "\n"
+
+    def _told(self, used: set[int]) -> list[str]:
+        """A line for readers: which numbers constants are."""
+        program = self.program
+        found = [k for k in sorted(used & program.constants.keys()) if program.specs[k].shape == ()]
+        numbers = [f"c{k} = {program.constants[k]!s}" for k in found if hasattr(program.constants[k], "item")]
+        return [f"    # {', '.join(numbers)}"] if numbers else []
 
     def _write(self, line: str, expression: Expression, lines: list[str]) -> None:
         lines.append(f"    {line}")

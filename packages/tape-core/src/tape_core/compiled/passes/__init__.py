@@ -18,6 +18,7 @@ from tape_core.compiled.passes.inlining import inlining
 from tape_core.compiled.passes.reassociate import reassociate
 from tape_core.compiled.passes.reuse import reuse
 from tape_core.compiled.passes.same_calls import same_calls
+from tape_core.compiled.passes.scalars import scalars
 from tape_core.compiled.passes.scatters import scatters
 from tape_core.compiled.passes.slices import slices
 from tape_core.compiled.passes.views import views
@@ -39,6 +40,7 @@ ORDER: dict[str, Pass] = {
     "broadcasts": broadcasts,
     "early": early,
     "fusion": fusion,
+    "scalars": scalars,
     "reuse": reuse,
 }
 """By name, in the order in which they run."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tape_core.compiled.passes.expansion import Steps
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
 OFTEN = 4  # calls: laying it out takes as long as two of them
 SMALL = 1 << 12  # elements: in larger arrays the rows are long, and broadcasting costs nothing
+LARGE = 1 << 14  # elements: constants of this size would take memory for little; see `fusion`
 
 
 def broadcasts(program: Program) -> Program:
     """The program in which elementwise calls on small arrays get such an operand in the shape of their result.
+
+    So they do constant numbers, where the array library is faster then.
 
     Only where the other operands lie row by row, as the result then does with either: sums of it go along memory.
     """
@@ -20,6 +25,8 @@ def broadcasts(program: Program) -> Program:
     specs = program.specs
     rows: set[int] = set()  # values that lie row by row
     uses: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    steps = Steps(program)
+    constants: dict[int, dict[int, int]] = {}
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
         if type(out) is not int or instruction.effect:
@@ -35,10 +42,14 @@ def broadcasts(program: Program) -> Program:
                 for k in given:
                     if _is_repeated(specs[k], whole):
                         uses.setdefault((k, whole.shape), []).append(at)
+                    elif specs[k].shape == () and k in program.constants and whole.size < LARGE:
+                        full = compiler.full(instruction)
+                        if full is not None:
+                            make = partial(full, whole.shape, program.constants[k])
+                            constants[at] = {k: steps.constant((k, whole.shape), make).id}
     often = {key: places for key, places in uses.items() if len(places) >= OFTEN}
-    if not often:
+    if not often and not constants:
         return program
-    steps = Steps(program)
     first: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     replaced: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     for key, places in often.items():
@@ -55,7 +66,8 @@ def broadcasts(program: Program) -> Program:
                 spec = Spec(specs[k].kind, shape, specs[k].dtype)
                 laid_out[k, shape] = steps.call("broadcast_to", broadcast_to, Ref(k), shape, spec=spec).id
             kept += steps.made
-        kept.append(instruction.with_args({key[0]: laid_out[key] for key in replaced.get(at, ())}))
+        rows_laid_out = {key[0]: laid_out[key] for key in replaced.get(at, ())}
+        kept.append(instruction.with_args({**rows_laid_out, **constants.get(at, {})}))
     return Program(kept, program.inputs, steps.constants, program.outputs, steps.specs, program.backend)
 
 
