@@ -206,6 +206,8 @@ def test_python_values_are_static_and_named_ones_may_be_anything_hashable() -> N
     assert same(f(x, 0.5), tc.tanh(x) * 0.5)
     with pytest.raises(ValueError, match="static_argnames has 'wrong'; the parameters of f are x"):
         function(static_argnames=["wrong"])(f.python)
+    with pytest.raises(TypeError, match="static_argnames must be a parameter's name, or several, got 1"):
+        function(static_argnames=1)(f.python)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"f: argument \['scale'\] is a set.*hashable"):
         f(x, {1})
 

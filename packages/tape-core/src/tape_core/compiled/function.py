@@ -86,11 +86,11 @@ class Function:
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
         self._how = "none" if compile is False else compile
-        self._static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        self._static = _names("static_argnames", static_argnames)
         self._fallback = fallback
         self._retrace = retrace
         self._options = dict(passes or {})
-        self._donate = (donate,) if isinstance(donate, str) else tuple(donate)
+        self._donate = _names("donate", donate)
         self._signature = inspect.signature(python) if self._static or self._donate else None
         for option, names in (("static_argnames", self._static), ("donate", self._donate)):
             for name in names:
@@ -374,6 +374,13 @@ class Function:
             }
             for compiled in kept
         ]
+
+
+def _names(option: str, given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise TypeError(f"function: {option} must be a parameter's name, or several, got {wrong[0]!r}")
+    return names
 
 
 def found_by_name(decorated: Any, python: Callable[..., Any]) -> str | None:

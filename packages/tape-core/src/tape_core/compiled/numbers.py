@@ -55,7 +55,7 @@ class number:
     def __set__(self, instance: Any, value: Any) -> None:
         held = vars(instance).get(self.place)
         if held is None:
-            vars(instance)[self.place] = Number(value, self.name)
+            vars(instance)[self.place] = Number(value, self.name.lstrip("_"))
         else:
             held._array = value
 
