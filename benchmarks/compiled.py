@@ -52,6 +52,7 @@ def _recurrent(scan: bool) -> tuple[Any, Any, list[Any]]:
     """The network of the workload rnn: its last state, what that is of, and the Variables."""
     import tape_core as tc
 
+    tc.set_backend("numpy")  # the peers on PyTorch have been in this process
     raw = workload_data("rnn")
     xs = tc.stack([tc.asarray(x) for x in raw["xs"]])
     w, u, b = variables = [tc.Variable(raw[name]) for name in ("w", "u", "b")]
