@@ -17,13 +17,8 @@ from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.variable import Variable
 
-_NOT_EXPORTED = (
-    "inlining",
-    "expansion",
-    "broadcasts",
-    "fusion",
-    "scalars",
-)  # passes for speed, which make more code of less
+# Passes for speed, which make more code of less.
+_NOT_EXPORTED = ("inlining", "expansion", "broadcasts", "fusion", "scalars")
 _CHANGED = "changes one of its arguments (as x += y does)"
 DONATED = "overwrites an argument that is donated to it"
 

@@ -76,9 +76,8 @@ class Trace:
     def _number(self, value: Any) -> int:
         name = self._next
         self._next = name + 1
-        key = type(value), tuple(getattr(value, "shape", ())), getattr(value, "dtype", None)
-        spec = self._shared.get(key)
-        self.specs[name] = self._shared.setdefault(key, Spec(*key)) if spec is None else spec
+        kind, shape, dtype = key = type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
+        self.specs[name] = self._shared.get(key) or self._shared.setdefault(key, Spec(kind, tuple(shape), dtype))
         return name
 
     def _new(self, spec: Spec) -> int:
@@ -274,10 +273,7 @@ class Trace:
     def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
         self.backends.add(backend.library)
         self._arrays.add(type(out))
-        name = self._next
-        self._next = name + 1
-        key = type(out), out.shape, out.dtype
-        self.specs[name] = self._shared.get(key) or self._shared.setdefault(key, Spec(key[0], tuple(key[1]), key[2]))
+        name = self._number(out)
         return TracedArray(out, name, self, backend), name
 
     @contextmanager
