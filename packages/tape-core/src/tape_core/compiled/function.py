@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from itertools import chain
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from tape_core import pytree
 from tape_core.backends.batched import OPEN
 from tape_core.backends.traced import TRACE, TracedArray, value_of
+from tape_core.compiled.methods import Methods, found_by_name
 from tape_core.compiled.signature import SLICES, TENSOR, Signature, static_key
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
@@ -31,28 +31,6 @@ Retrace = Literal["warn", "allow", "error"]
 Fallback = bool | Literal["silent"]
 
 _MANY = 5  # traces of one function that the same call site can hardly mean
-_METHODS = "_compiled_methods"  # the attribute in which an instance has them
-
-
-class Methods(dict[Any, Any]):
-    """The compiled methods of one instance; copies and pickles of the instance make their own."""
-
-    def __reduce__(self) -> Any:
-        return Methods, ()
-
-    @staticmethod
-    def find(instance: Any, key: Any, make: Callable[[], Any], name: str = _METHODS) -> Any:
-        """What an instance has under a key in the attribute `name`; `make` makes it at first.
-
-        Raises:
-            TypeError: it has slots alone.
-        """
-        kept = vars(instance).setdefault(name, Methods())
-        # A shallow copy of an instance has the same dict.
-        found = kept.get((key, id(instance)))
-        if found is None:
-            found = kept[key, id(instance)] = make()
-        return found
 
 
 class Function:
@@ -381,15 +359,6 @@ def _names(option: str, given: Any) -> tuple[str, ...]:
     if wrong := [name for name in names if not isinstance(name, str)]:
         raise TypeError(f"function: {option} must be a parameter's name, or several, got {wrong[0]!r}")
     return names
-
-
-def found_by_name(decorated: Any, python: Callable[..., Any]) -> str | None:
-    """The name of a decorated function, if that leads to it."""
-    name = getattr(python, "__qualname__", "")
-    found: Any = sys.modules.get(getattr(python, "__module__", ""))
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return name if found is decorated else None
 
 
 def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import tape_nn as nn
-from tape_core.compiled.function import Methods
+from tape_core.compiled.methods import Methods
 from tape_nn.fitting.data import with_class_weights
 
 from tape_tf.conversion import wrap

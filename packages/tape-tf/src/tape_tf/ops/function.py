@@ -14,7 +14,7 @@ import tape_core as tc
 from tape_core import pytree
 from tape_core.backends.traced import TRACE
 from tape_core.compiled.function import Function as CompiledFunction
-from tape_core.compiled.function import Methods, found_by_name
+from tape_core.compiled.methods import Methods, found_by_name
 
 from tape_tf import logger, nest
 from tape_tf.conversion import convert_to_tensor, native, unwrap, wrap
