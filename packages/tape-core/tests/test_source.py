@@ -6,11 +6,13 @@ import operator
 import random
 import re
 import traceback
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tape_core as tc
+from tape_core.compiled import source
 
 BINARY = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
@@ -41,7 +43,9 @@ def test_what_is_used_once_stands_where_it_is_used() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*encountered")
 @pytest.mark.parametrize("seed", range(40))
-def test_expressions_have_the_parentheses_that_they_need(seed: int) -> None:
+def test_expressions_have_the_parentheses_that_they_need(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if seed % 2:
+        monkeypatch.setattr(source, "LONG", 0)
     choose = random.Random(seed)
 
     def grown(x: Any, depth: int, draw: random.Random) -> Any:
@@ -117,6 +121,26 @@ def test_a_failing_kernel_is_pointed_at_in_the_expression() -> None:
     shown = "".join(traceback.format_exception(caught.value))
     assert "inv(x0)" in shown
     assert "compiled, " in shown
+
+
+def test_long_functions_use_names_again_and_let_go_of_what_is_large() -> None:
+    def f(x: Any) -> Any:
+        for k in range(300):
+            x = tc.sin(x) + (x if k % 2 else tc.cos(x))
+        return x
+
+    compiled = tc.function(f)
+    for n in (3, 600, 1 << 13):
+        x = tc.default_rng(0).normal((n,))
+        for _ in range(2):
+            assert compiled(x).numpy().tobytes() == f(x).numpy().tobytes()
+        assert len(set(re.findall(r"\bx\d+\b", compiled.text()))) < 10
+    if tc.get_backend().name == "numpy":
+        tracemalloc.start()
+        compiled(x)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 5 * 8 * n
 
 
 def test_a_large_array_is_let_go_of_as_soon_as_nothing_needs_it() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from tape_core import compiled as compiled_package
 from tape_core.backends.traced import TracingError
 from tape_core.compiled import passes
 from tape_core.compiled.function import Function, function
@@ -24,12 +25,13 @@ SHAPED_BY_VALUES = frozenset({"nonzero", "repeat", "unique_all", "unique_counts"
 """Ops whose results have a shape that depends on values: compiled functions refuse them."""
 
 AT_ANY_SIZE: dict[str, dict[str, Any]] = {
-    "inlining": {"LARGE": 1},
-    "fusion": {"LARGE": 2, "FEW": 1, "ENOUGH": 1},
-    "reuse": {"LARGE": 2},
-    "broadcasts": {"OFTEN": 1},
+    "passes.inlining": {"LARGE": 1},
+    "passes.fusion": {"LARGE": 2, "FEW": 1, "ENOUGH": 1},
+    "passes.reuse": {"LARGE": 2},
+    "passes.broadcasts": {"OFTEN": 1},
+    "source": {"LONG": 0},
 }
-"""Settings of passes that are for large arrays, or for what happens often, with which they take samples, too."""
+"""Settings for large arrays, for what happens often, for long programs, with which samples are taken as such, too."""
 
 
 def check_compiled(case: Case, examples: list[dict[int, Any]]) -> None:
@@ -140,6 +142,6 @@ def _same(a: Program, b: Program) -> bool:
 def _at_any_size() -> Iterator[None]:
     with ExitStack() as stack:
         for name, settings in AT_ANY_SIZE.items():
-            module = sys.modules[f"{passes.__name__}.{name}"]
+            module = sys.modules[f"{compiled_package.__name__}.{name}"]
             stack.enter_context(patch.multiple(module, **settings))
         yield

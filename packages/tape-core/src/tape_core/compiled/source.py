@@ -9,9 +9,10 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain, count
-from typing import Any
+from types import BuiltinFunctionType
+from typing import Any, NamedTuple
 
 from tape_core.backends.traced import Method
 from tape_core.compiled.program import Instruction, Own, Place, Program, Ref
@@ -26,11 +27,11 @@ _INFIX: dict[Any, tuple[str, int]] = {
 }  # fmt: skip
 """Operators, and how closely they bind; those of 1 get parentheses wherever they are an operand."""
 _PREFIX: dict[Any, str] = {operator.neg: "-", operator.pos: "+", operator.invert: "~"}
-_OPERATORS = frozenset({*_INFIX, *_PREFIX})
 _CLOSE = 4  # how closely a sign binds
 _WHOLE = 9  # a name, a call
 _LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
-
+LONG = 1 << 8  # instructions: with more, names are used again, which Python compiles faster, and runs faster
+_LARGE_IN_LONG = 1 << 9  # elements: there, what is smaller is let go of when its name is used again
 _HUGE = 1 << 12  # elements: an array of this size is let go of at once, not at the end of an expression
 _TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 _WIDTH = 96  # of a line in which an expression stands in another one
@@ -55,12 +56,14 @@ class Source:
         self._values: dict[int, str] = {}
         self._keep: list[Any] = []
         self._waiting: dict[int, Expression] = {}  # of values that are used once, not written yet; in order
+        self._free: list[str] | None = [] if len(program.instructions) > LONG else None  # names to be used again
+        self._sized = _Sized(program)
         for k, constant in program.constants.items():
             self._values[k] = f"c{k}"
             self.names[f"c{k}"] = constant
         self._parameters = parameters
-        if parameters is not None:
-            self._values.update(zip(program.inputs, parameters, strict=True))
+        for k, given in zip(program.inputs, parameters or [f"x{k}" for k in program.inputs], strict=True):
+            self._values[k] = given
         self._function = function = re.sub(r"\W", "_", name)
         self.text = self._written(function)
         file = f"<tape_core: {name} compiled, {next(_files)}>"
@@ -73,130 +76,143 @@ class Source:
         return "\n".join([*[part.source.whole for part in parts], self.text])
 
     def _written(self, name: str) -> str:
-        program = self.program
-        uses, waiting, specs = Uses(program), self._waiting, program.specs
-        distinct = {id(spec): spec for spec in specs.values()} if program.largest >= _LARGE else {}
-        sizes = {key: spec.size for key, spec in distinct.items()}
-        large = {k for k, spec in specs.items() if sizes[id(spec)] >= _LARGE} if sizes else set()
-        inputs = [self._value(k) for k in program.inputs]
+        program, waiting, values = self.program, self._waiting, self._values
+        uses, huge = Uses(program), self._sized.of(_HUGE)
+        counts, ends = uses.counts, uses.ends
+        inputs = [values[k] for k in program.inputs]
         lines = [f"def {name}({'arrays' if self._parameters is None else ', '.join(inputs)}):"]
         if inputs and self._parameters is None:
             lines += [f"    {', '.join(inputs)}{',' * (len(inputs) == 1)} = arrays", "    arrays.clear()"]
-            lines += self._told(used={k for instruction in program.instructions for k in instruction.inputs})
+            lines += self._told()
         place: Place | None = None
+        comments: dict[Place, str] = {}
         for at, instruction in enumerate(program.instructions):
             if instruction.place is not place and instruction.place is not None:
                 self._flush(lines)
                 place = instruction.place
-                lines.append(f"    # {_shown(place)}")
+                lines.append(comments.get(place) or comments.setdefault(place, f"    # {_shown(place)}"))
+            out, dying = instruction.out, ends.get(at, [])
             if instruction.effect and hasattr(instruction.fn, "take_over"):
                 self._flush(lines)
-                lines += self._handed_over(instruction, uses.last(at))
+                self._hand_over(instruction, dying, lines)
                 continue
             targets = [given for given in instruction.kwargs.values() if _is_own(given)] if instruction.kwargs else []
-            owned = bool(targets)
-            if owned:
+            if targets:
                 # Before the call, which holds its arguments itself, and with no view of them still to come.
                 self._flush(lines)
                 lines.append(f"    own = {self._owned(targets[0])}")
-            expression = self._nested(instruction, lines)
-            dying: list[int] = []
-            if large and not large.isdisjoint((*instruction.inputs, *instruction.outputs)):
-                dying = [k for k in uses.last(at) if k in large and k not in expression.inside]
-                expression.dying += dying
-            out = instruction.out
-            once = type(out) is int and uses.counts.get(out) == 1 and not instruction.effect and not owned
-            if once and (not dying or max([sizes[id(specs[k])] for k in dying]) < _HUGE):
+            if waiting and not waiting.keys().isdisjoint(instruction.inputs):
+                expression = self._nested(instruction, dying, lines)
+            else:
+                expression = Expression(*self._call(instruction), dying)
+            once = type(out) is int and counts.get(out) == 1 and not targets and not instruction.effect
+            if once and (not huge or huge.isdisjoint(expression.dying)):
                 waiting[out] = expression
                 continue
             if waiting:
                 self._flush(lines)
-            target = self._target(out)
-            self._write(f"{target} = {expression.text}" if target else expression.text, expression, lines)
+            unused = not (out in counts if type(out) is int else counts.keys() >= {*instruction.outputs})
+            self._write(out, expression, lines, [k for k in instruction.outputs if k not in counts] if unused else [])
         self._flush(lines)
-        outputs = "".join([f"{self._value(k)}, " for k in program.outputs])
+        outputs = "".join([f"{values[k]}, " for k in program.outputs])
         lines.append(f"    return ({outputs})" if outputs else "    return ()")
         return "\n".join(lines) + "\n"
 
-    def _told(self, used: set[int]) -> list[str]:
+    def _told(self) -> list[str]:
         """A line for readers: which numbers constants are."""
         program = self.program
-        found = [k for k in sorted(used & program.constants.keys()) if program.specs[k].shape == ()]
+        found = [k for k in sorted(program.constants) if program.specs[k].shape == ()]
         numbers = [f"c{k} = {program.constants[k]!s}" for k in found if hasattr(program.constants[k], "item")]
         return [f"    # {', '.join(numbers)}"] if numbers else []
 
-    def _write(self, line: str, expression: Expression, lines: list[str]) -> None:
-        lines.append(f"    {line}")
-        if expression.dying:
-            lines.append(f"    del {', '.join([self._value(k) for k in expression.dying])}")
+    def _write(self, out: Any, expression: Expression, lines: list[str], unused: Iterable[int] = ()) -> None:
+        """A line for what `out` numbers; what nothing needs after it is let go of."""
+        gone = self._let_go(expression.dying) if expression.dying else []
+        target = self._target(out)
+        lines.append(f"    {target} = {expression.text}" if target else f"    {expression.text}")
+        if gone or unused:
+            given = {self._values[k] for k in instruction_outputs(out)}  # names that are in use again
+            gone = [name for name in gone if name not in given] + self._let_go(unused)
+            if gone:
+                lines.append(f"    del {', '.join(gone)}")
 
-    def _nested(self, instruction: Instruction, lines: list[str]) -> Expression:
+    def _let_go(self, dying: Iterable[int]) -> list[str]:
+        """The names of those values that are large; where names are used again, these are free now."""
+        values, free = self._values, self._free
+        large = self._sized.of(_LARGE if free is None else _LARGE_IN_LONG)
+        if free is not None:
+            fixed = () if self._parameters is None else self.program.inputs
+            free += [values[k] for k in dying if k not in fixed]
+        return [values[k] for k in dying if k in large] if large else []
+
+    def _nested(self, instruction: Instruction, dying: list[int], lines: list[str]) -> Expression:
         """A call as an expression, with those in it that wait and are evaluated last before it, in their order."""
         waiting = self._waiting
-        if waiting and (used := [k for k in instruction.inputs if k in waiting]):
-            if len(used) == 1:
-                nested = used if used[0] == next(reversed(waiting)) else []
-            else:
-                nested = list(waiting)[-len(used) :]
-                while [k for k in used if k in nested] != nested:
-                    del nested[0]
-            for k in used:
-                if k not in nested:
-                    self._flush(lines, k)
-            if nested:
-                found = self._call(instruction)
-                if len(found.text) <= _WIDTH:
-                    for k in nested:
-                        found.dying += waiting.pop(k).dying
-                    found.inside = nested
-                    return found
-                self._flush(lines)
-        return self._call(instruction)
+        used = [k for k in instruction.inputs if k in waiting]
+        if len(used) == 1:
+            nested = used if used[0] == next(reversed(waiting)) else []
+        else:
+            nested = list(waiting)[-len(used) :]
+            while [k for k in used if k in nested] != nested:
+                del nested[0]
+        for k in used:
+            if k not in nested:
+                self._flush(lines, k)
+        if nested:
+            text, close = self._call(instruction)
+            if len(text) <= _WIDTH:
+                dying = [k for k in dying if k not in nested]
+                for k in nested:
+                    dying += waiting.pop(k).dying
+                return Expression(text, close, dying)
+            self._flush(lines)
+        return Expression(*self._call(instruction), dying)
 
     def _flush(self, lines: list[str], until: int | None = None) -> None:
         """Lines for what waits; only up to one of them."""
         waiting = self._waiting
         while waiting and (until is None or until in waiting):
             k = next(iter(waiting))
-            expression = waiting.pop(k)
-            self._write(f"{self._value(k)} = {expression.text}", expression, lines)
+            self._write(k, waiting.pop(k), lines)
 
-    def _value(self, k: int) -> str:
-        return self._values.get(k) or self._values.setdefault(k, f"x{k}")
-
-    def _handed_over(self, instruction: Instruction, last: list[int]) -> list[str]:
+    def _hand_over(self, instruction: Instruction, dying: list[int], lines: list[str]) -> None:
         """Lines that give arrays away: what nothing needs afterwards may be updated in place."""
         given = [self._argument(arg) for arg in instruction.args]
-        outs = set(instruction.outputs)
-        dead = [self._value(k) for k in last if k not in outs]
-        function, out = self._name_of(instruction.fn, instruction.name), self._target(instruction.out)
-        return [
-            f"    given = [{', '.join(given)}]",
-            *([f"    del {', '.join(dead)}"] if dead else []),
-            f"    {f'{out} = ' if out else ''}{function}.take_over(given)",
-        ]
+        function = self._name_of(instruction.fn, instruction.name)
+        lines.append(f"    given = [{', '.join(given)}]")
+        if dying:
+            lines.append(f"    del {', '.join([self._values[k] for k in dying])}")
+        self._let_go(dying)
+        out = self._target(instruction.out)
+        lines.append(f"    {f'{out} = ' if out else ''}{function}.take_over(given)")
 
     def _target(self, out: Any) -> str:
+        if type(out) is int:
+            free = self._free
+            name = self._values[out] = free.pop() if free else f"x{out}"
+            return name
         if out is None:
             return "_"
-        if type(out) is int:
-            return self._value(out)
         if not instruction_outputs(out):
             return ""
         return f"({', '.join([self._target(part) or '_' for part in out])},)"
 
-    def _call(self, instruction: Instruction) -> Expression:
-        """A call as an expression."""
+    def _call(self, instruction: Instruction) -> tuple[str, int]:
+        """A call as an expression, and how closely that binds."""
         fn, args, kwargs = instruction.fn, instruction.args, instruction.kwargs
-        if not kwargs and _is_operator(fn):
-            if len(args) == 1:
-                return Expression(f"{_PREFIX[fn]}{self._operand(args[0], _CLOSE)}", _CLOSE)
-            symbol, close = _INFIX[fn]
-            return Expression(f"{self._operand(args[0], close)} {symbol} {self._operand(args[1], close + 1)}", close)
-        if fn is operator.getitem:
-            return Expression(f"{self._operand(args[0])}[{self._key(args[1])}]")
-        if isinstance(fn, operator.attrgetter):
-            return Expression(f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}")
+        if type(fn) is BuiltinFunctionType and not kwargs:
+            infix = _INFIX.get(fn)
+            if infix is not None:
+                symbol, close = infix
+                a, b = args
+                return f"{self._operand(a, close)} {symbol} {self._operand(b, close + 1)}", close
+            if fn is operator.getitem:
+                return f"{self._operand(args[0])}[{self._key(args[1])}]", _WHOLE
+            prefix = _PREFIX.get(fn)
+            if prefix is not None:
+                return f"{prefix}{self._operand(args[0], _CLOSE)}", _CLOSE
+        elif isinstance(fn, operator.attrgetter):
+            return f"{self._operand(args[0])}.{fn.__reduce__()[1][0]}", _WHOLE
         if type(fn) is Method and type(args[0]) is Ref:
             function, args = f"{self._operand(args[0])}.{fn.__name__}", args[1:]
         else:
@@ -207,23 +223,24 @@ class Source:
                 f"{name}={self._argument(value)}{' is not None' if name == 'in_place' and _is_own(value) else ''}"
                 for name, value in kwargs.items()
             ]
-        return Expression(f"{function}({', '.join(given)})")
+        return f"{function}({', '.join(given)})", _WHOLE
 
     def _owned(self, target: Any) -> str:
         if type(target) is tuple:
             return f"({', '.join(map(self._owned, target))},)"
         if target is None:
             return "None"
-        array = self._value(target.id)
+        array = self._values[target.id]
         self.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
         return f"{array} if is_exclusive({array}, {target.references}) else None"
 
     def _operand(self, value: Any, close: int = _WHOLE) -> str:
         """An argument beside an operator that binds so closely."""
         if type(value) is Ref:
-            found = self._waiting.get(value.id)
-            if found is None:
-                return self._values.get(value.id) or self._value(value.id)
+            k = value.id
+            if k not in self._waiting:
+                return self._values[k]
+            found = self._waiting[k]
             return found.text if found.close >= close and found.close > 1 else f"({found.text})"
         text = self._argument(value)
         return f"({text})" if text.startswith("-") else text
@@ -235,19 +252,21 @@ class Source:
 
     def _part(self, part: Any) -> str:
         if type(part) is slice:
-            start, stop, step = ("" if v is None else self._argument(v) for v in (part.start, part.stop, part.step))
+            start, stop, step = ["" if v is None else self._argument(v) for v in (part.start, part.stop, part.step)]
             return f"{start}:{stop}" + (f":{step}" if step else "")
         return self._argument(part)
 
     def _argument(self, value: Any) -> str:
         kind = type(value)
         if kind is Ref:
-            found = self._waiting.get(value.id)
-            return self._value(value.id) if found is None else found.text
+            k = value.id
+            return self._waiting[k].text if k in self._waiting else self._values[k]
+        if kind is bool or kind is int or kind is str or value is None:
+            return repr(value)
+        if value is ...:
+            return "..."
         if _is_own(value):
             return "own"
-        if kind is bool or kind is int or kind is str or value is None or value is ...:
-            return "..." if value is ... else repr(value)
         if kind is float and math.isfinite(value):
             return repr(value)
         if kind is tuple:
@@ -287,35 +306,23 @@ def instruction_outputs(out: Any) -> list[int]:
     return [] if out is None else [k for part in out for k in instruction_outputs(part)]
 
 
-def _is_operator(fn: Any) -> bool:
-    try:
-        return fn in _OPERATORS
-    except TypeError:  # not hashable
-        return False
-
-
 def _shown(place: Place) -> str:
     text = linecache.getline(place.file, place.line).strip()
     return f"{place.file.rpartition('/')[2]}:{place.line}  {text}".rstrip()
 
 
-class Expression:
+class Expression(NamedTuple):
     """A call in the source.
 
     Attributes:
         text: what it is.
         close: how closely it binds.
-        inside: the values whose expressions are in it.
-        dying: other values that nothing after it needs.
+        dying: the values that nothing after it needs, but those whose expressions are in it.
     """
 
-    __slots__ = ("close", "dying", "inside", "text")
-
-    def __init__(self, text: str, close: int = _WHOLE) -> None:
-        self.text = text
-        self.close = close
-        self.inside: list[int] = []
-        self.dying: list[int] = []
+    text: str
+    close: int
+    dying: list[int]
 
 
 class Uses:
@@ -323,19 +330,36 @@ class Uses:
 
     Attributes:
         counts: how often each is, by all instructions; 0 for constants and results.
+        ends: by the place of an instruction the values that none after it needs; not constants, nor results.
     """
 
     def __init__(self, program: Program) -> None:
-        self.instructions = program.instructions
         given = [instruction.inputs for instruction in program.instructions]
         self.counts = Counter(chain.from_iterable(given))
-        self._last = {k: at for at, inputs in enumerate(given) for k in inputs}
+        last = {k: at for at, inputs in enumerate(given) for k in inputs}
         for k in chain(program.constants, program.outputs):
-            self._last[k] = -1
+            last.pop(k, None)
             self.counts[k] = 0
+        self.ends: dict[int, list[int]] = {}
+        for k, at in last.items():
+            self.ends.setdefault(at, []).append(k)
 
-    def last(self, at: int) -> list[int]:
-        """The values that no instruction after this one needs; not constants, nor results."""
-        instruction, last = self.instructions[at], self._last
-        found = [k for k in dict.fromkeys(instruction.inputs) if last[k] == at]
-        return found + [k for k in instruction.outputs if k not in last]
+
+class _Sized:
+    """The values of a program by how many elements they have."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._found: dict[int, set[int]] = {}
+
+    def of(self, least: int) -> set[int]:
+        """Those with at least so many elements."""
+        found = self._found.get(least)
+        if found is None:
+            found, specs = set(), self.program.specs
+            if self.program.largest >= least:
+                distinct = {id(spec): spec for spec in specs.values()}  # many values share one
+                large = {key: spec.size >= least for key, spec in distinct.items()}
+                found = {k for k, spec in specs.items() if large[id(spec)]}
+            self._found[least] = found
+        return found
