@@ -17,6 +17,8 @@ from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import NO_SLOTS, Tensor, wrap
 from tape_core.variable import Variable
 
+# What a compiler gets does without these: it fuses calls itself, and sees arrays of its own.
+_THE_LIBRARYS = dict.fromkeys(("fusion", "reuse"), False)
 # Passes for speed, which make more code of less.
 _NOT_EXPORTED = ("inlining", "expansion", "broadcasts", "fusion", "scalars")
 _CHANGED = "changes one of its arguments (as x += y does)"
@@ -59,9 +61,8 @@ class Compiled:
         self.name = name
         self.changed = list(changed)  # Tensors among the arguments that the function assigns to
         self.traced: Program = trace.program([*arrays, *changed.values()])
-        # What an array library compiles sees arrays of its own, so nothing of ours is to overwrite any.
         library = how not in (None, "none")
-        self.program, self.effects = passes.run(self.traced, {**options, "reuse": False} if library else options)
+        self.program, self.effects = passes.run(self.traced, {**options, **_THE_LIBRARYS} if library else options)
         self.source = Source(self.program, name)
         self.options = options
         self.run = self._chosen(name, how, trace)
@@ -87,7 +88,7 @@ class Compiled:
                 return run
             chosen = program.backend.chosen(run, program, examples)
             if chosen is not run and program.owned:
-                program, _ = passes.run(self.traced, {**self.options, "reuse": False})
+                program, _ = passes.run(self.traced, {**self.options, **_THE_LIBRARYS})
                 chosen = program.backend.chosen(Source(program, name).run, program, examples)  # type: ignore[union-attr]
             return chosen
         if program.backend is None:
