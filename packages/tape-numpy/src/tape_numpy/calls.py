@@ -36,7 +36,8 @@ def gives_new(instruction: Any, specs: Any) -> bool:
 
 def gives_rows(instruction: Any, specs: Any) -> bool:
     """Whether the result lies row by row, however the arguments do: a stack of stacks of matrices need not."""
-    return instruction.fn in (operator.matmul, diagonal_matmul) and len(specs[instruction.out].shape) <= 3
+    fn = instruction.fn
+    return (fn is operator.matmul or fn is diagonal_matmul) and len(specs[instruction.out].shape) <= 3
 
 
 def into(instruction: Any) -> tuple[Any, list[Any]] | None:

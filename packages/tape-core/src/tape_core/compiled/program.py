@@ -111,8 +111,9 @@ class Instruction:
         """The same call with other values for some."""
         if replaced.keys().isdisjoint(self.inputs):
             return self
-        args = renamed(self.args, replaced)
-        kwargs = {name: renamed(value, replaced) for name, value in self.kwargs.items()}
+        args, kwargs = renamed(self.args, replaced), self.kwargs
+        if kwargs:
+            kwargs = {name: renamed(value, replaced) for name, value in kwargs.items()}
         return Instruction(self.name, self.fn, args, kwargs, self.out, self.place, effect=self.effect)
 
     def __repr__(self) -> str:
@@ -169,15 +170,20 @@ class Program:
         self.backend = backend  # of all arrays; None where there are several
         # Inputs that nothing needs after the run, old values of Variables, say, and how many references each has.
         self.owned: dict[int, int] = {}
-        self._largest: int | None = None
+        self._distinct: list[Spec] | None = None
+
+    @property
+    def distinct_specs(self) -> list[Spec]:
+        """Each object among the specs once, also those of values that are gone; many values share one."""
+        if self._distinct is None:
+            specs = self.specs.values()
+            self._distinct = list(dict(zip(map(id, specs), specs, strict=True)).values())
+        return self._distinct
 
     @property
     def largest(self) -> int:
-        """How many elements the largest value has, or had; many values share one spec."""
-        if self._largest is None:
-            specs = {id(spec): spec for spec in self.specs.values()}
-            self._largest = max([spec.size for spec in specs.values()], default=0)
-        return self._largest
+        """How many elements the largest value has, or had."""
+        return max([spec.size for spec in self.distinct_specs], default=0)
 
     @property
     def elements(self) -> int:
@@ -203,7 +209,7 @@ class Program:
             self.specs,
             self.backend,
         )
-        program._largest = self._largest
+        program._distinct = self._distinct
         return program
 
     def __repr__(self) -> str:

@@ -21,14 +21,19 @@ def algebra(program: Program) -> Program:
     made: dict[int, Instruction] = {}
     kept: list[Instruction] = []
     constants = program.constants
-    for given in program.instructions:
-        instruction = given.with_args(replaced) if replaced else given
+    is_as_it_was = replaced.keys().isdisjoint
+    for instruction in program.instructions:
+        if not is_as_it_was(instruction.inputs):
+            instruction = instruction.with_args(replaced)
+        if instruction.name not in _NAMES:
+            kept.append(instruction)
+            continue
         args = instruction.args
         of_two = len(args) == 2 and type(args[0]) is type(args[1]) is Ref  # nearly all are, which are no constants
         if of_two and args[0].id not in constants and args[1].id not in constants:
             kept.append(instruction)
             continue
-        if instruction.name in _NAMES and not instruction.effect and type(instruction.out) is int:
+        if not instruction.effect and type(instruction.out) is int:
             same = _same_as(instruction, program, made)
             if same is not None and program.specs[same] == program.specs[instruction.out]:
                 replaced[instruction.out] = same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from tape_core.compiled.passes.expansion import Steps
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
@@ -25,15 +26,15 @@ def broadcasts(program: Program) -> Program:
     specs = program.specs
     rows: set[int] = set()  # values that lie row by row
     uses: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-    steps = Steps(program)
-    constants: dict[int, dict[int, int]] = {}
+    full_of: dict[int, tuple[int, Any]] = {}  # by place a constant number, and what lays it out
+    gives_rows, of_no_rows = compiler.gives_rows, rows.isdisjoint
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
         if type(out) is not int or instruction.effect:
             continue
-        if compiler.gives_rows(instruction, specs):
+        if gives_rows(instruction, specs):
             rows.add(out)
-        elif compiler.into(instruction) is not None:
+        elif not of_no_rows(instruction.inputs) and compiler.into(instruction) is not None:
             whole = specs[out]
             given = instruction.inputs
             others = [k for k in given if specs[k].shape == whole.shape]
@@ -45,11 +46,15 @@ def broadcasts(program: Program) -> Program:
                     elif specs[k].shape == () and k in program.constants and whole.size < LARGE:
                         full = compiler.full(instruction)
                         if full is not None:
-                            make = partial(full, whole.shape, program.constants[k])
-                            constants[at] = {k: steps.constant((k, whole.shape), make).id}
+                            full_of[at] = k, full
     often = {key: places for key, places in uses.items() if len(places) >= OFTEN}
-    if not often and not constants:
+    if not often and not full_of:
         return program
+    steps = Steps(program)
+    constants: dict[int, dict[int, int]] = {}
+    for at, (k, full) in full_of.items():
+        shape = specs[program.instructions[at].out].shape
+        constants[at] = {k: steps.constant((k, shape), partial(full, shape, program.constants[k])).id}
     first: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     replaced: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     for key, places in often.items():

@@ -9,10 +9,11 @@ def dead_code(program: Program) -> Program:
     """The program without instructions that no result depends on; those with effects stay."""
     needed = set(program.outputs)
     kept = []
+    need = needed.update
     for instruction in reversed(program.instructions):
         out = instruction.out
-        if instruction.effect or (out in needed if type(out) is int else not needed.isdisjoint(instruction.outputs)):
-            needed.update(instruction.inputs)
+        if out in needed or instruction.effect or (type(out) is tuple and not needed.isdisjoint(instruction.outputs)):
+            need(instruction.inputs)
             kept.append(instruction)
     kept.reverse()
     constants = {k: value for k, value in program.constants.items() if k in needed}

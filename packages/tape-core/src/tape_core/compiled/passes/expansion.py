@@ -63,16 +63,18 @@ def expansion(program: Program) -> Program:
     compiler = None if program.backend is None else program.backend.compiler
     if compiler is None:
         return program
-    functions = {id(instruction.fn): instruction.fn for instruction in program.instructions}
-    if not any([compiler.expansion(fn) for fn in functions.values()]):
+    functions = [instruction.fn for instruction in program.instructions]
+    distinct = dict(zip(map(id, functions), functions, strict=True))
+    expansions = {k: expand for k, fn in distinct.items() if (expand := compiler.expansion(fn)) is not None}
+    if not expansions:
         return program
     steps = Steps(program)
     kept: list[Instruction] = []
     for instruction in program.instructions:
         if type(instruction.out) is int:
             steps.makers[instruction.out] = instruction
-        expand = None if instruction.effect or type(instruction.out) is not int else compiler.expansion(instruction.fn)
-        if expand is not None:
+        expand = expansions.get(id(instruction.fn))
+        if expand is not None and not instruction.effect and type(instruction.out) is int:
             steps.instruction, steps.made = instruction, []
             if expand(steps, *instruction.args, **instruction.kwargs):
                 kept += steps.made

@@ -10,37 +10,51 @@ from tape_core.compiled.program import Instruction, Program, Ref
 def same_calls(program: Program) -> Program:
     """The program in which a call that is the same as an earlier one gives the earlier one's results."""
     replaced: dict[int, int] = {}
-    first: dict[Any, Instruction] = {}
+    is_as_it_was = replaced.keys().isdisjoint
+    # The first call of each function of each values, which is nearly always the only one; None where there are several.
+    alone: dict[Any, Instruction | None] = {}
+    first: dict[Any, Instruction] = {}  # of those the first of each that is the same in all
     kept = []
-    for given in program.instructions:
-        instruction = given.with_args(replaced) if replaced else given
+    for instruction in program.instructions:
+        if not is_as_it_was(instruction.inputs):
+            instruction = instruction.with_args(replaced)
         if not instruction.effect:
             try:
-                known = first.setdefault(_key(instruction), instruction)
+                alike = instruction.fn, *instruction.inputs
+                other = alone.setdefault(alike, instruction)
             except TypeError:  # it cannot be told what is the same
-                known = instruction
-            if known is not instruction:
-                replaced.update(zip(instruction.outputs, known.outputs, strict=True))
-                continue
+                other = instruction
+            if other is not instruction:
+                if other is not None:
+                    _first(other, alike, first)
+                    alone[alike] = None
+                known = _first(instruction, alike, first)
+                if known is not instruction:
+                    replaced.update(zip(instruction.outputs, known.outputs, strict=True))
+                    continue
         kept.append(instruction)
     return program.replaced(kept, [replaced.get(k, k) for k in program.outputs])
 
 
-def _key(instruction: Instruction) -> Any:
-    """What two calls have in common that give the same."""
-    args = tuple([arg.id if type(arg) is Ref else _part(arg) for arg in instruction.args])
-    if not instruction.kwargs:
-        return instruction.fn, args
-    return instruction.fn, args, tuple([(name, _part(value)) for name, value in instruction.kwargs.items()])
+def _first(instruction: Instruction, alike: Any, first: dict[Any, Instruction]) -> Instruction:
+    """The first call that gives the same as one does, which may be this one."""
+    args, kwargs = tuple([_part(arg) for arg in instruction.args]), instruction.kwargs
+    key = (alike, args, tuple([(name, _part(value)) for name, value in kwargs.items()])) if kwargs else (alike, args)
+    try:
+        return first.setdefault(key, instruction)
+    except TypeError:  # it cannot be told what is the same
+        return instruction
 
 
 def _part(value: Any) -> Any:
-    """A number for a value; all else in a tuple."""
+    """What stands for an argument, where it is known in which order which values come."""
     kind = type(value)
+    if kind is int or value is None:
+        return value
     if kind is Ref:
-        return value.id
+        return Ref
     if kind is tuple or kind is list:
-        return kind, tuple([_part(part) for part in value])
+        return kind, *[_part(part) for part in value]
     if kind is slice:
         return kind, _part(value.start), _part(value.stop), _part(value.step)
     if kind is float or kind is complex:

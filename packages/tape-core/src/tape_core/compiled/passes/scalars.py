@@ -8,6 +8,7 @@ from typing import Any
 from tape_core.compiled.passes.expansion import Steps
 from tape_core.compiled.program import Instruction, Program, Ref
 
+_NUMBERS = (int, float)
 MANY = 2  # elements: a single one is a scalar of the array library, which takes numbers as they are
 
 
@@ -20,17 +21,24 @@ def scalars(program: Program) -> Program:
     compiler = None if program.backend is None else program.backend.compiler
     if compiler is None or program.largest < MANY:
         return program
-    makers = {
-        at: maker
-        for at, instruction in enumerate(program.instructions)
-        if not instruction.effect and (maker := compiler.scalar(instruction, program.specs)) is not None
-    }
+    specs = program.specs
+    changing: set[int] = set()
+    if any([spec.kind in _NUMBERS for spec in program.distinct_specs]):
+        changing = {k for k, spec in specs.items() if spec.kind in _NUMBERS}
+    of_arrays = changing.isdisjoint
+    makers: dict[int, Any] = {}
+    for at, instruction in enumerate(program.instructions):
+        given = instruction.inputs
+        if len(given) == len(instruction.args) and of_arrays(given):  # nearly all
+            continue
+        if not instruction.effect and (maker := compiler.scalar(instruction, specs)) is not None:
+            makers[at] = maker
     if not makers:
         return program
     steps = Steps(program)
     uses: dict[tuple[int, Any], int] = {}
     for at, (_, spec) in makers.items():
-        for k in program.instructions[at].inputs:
+        for k in changing.intersection(program.instructions[at].inputs):
             uses[k, spec] = uses.get((k, spec), 0) + 1
     made: dict[tuple[int, Any], Ref] = {}
     kept: list[Instruction] = []
@@ -41,9 +49,8 @@ def scalars(program: Program) -> Program:
             args = []
             for arg in instruction.args:
                 if type(arg) is not Ref:
-                    with program.backend.quiet():  # type: ignore[union-attr]
-                        arg = steps.constant((repr(arg), spec), partial(make, arg, spec.dtype))
-                elif program.specs[arg.id].kind is float and uses[key := (arg.id, spec)] > 1:
+                    arg = steps.constant((repr(arg), spec), partial(_quietly, program, make, arg, spec.dtype))
+                elif specs[arg.id].kind is float and uses[key := (arg.id, spec)] > 1:
                     if key not in made:
                         made[key] = steps.call("asarray", make, arg, spec.dtype, spec=spec)
                     arg = made[key]
@@ -54,3 +61,9 @@ def scalars(program: Program) -> Program:
             )
         kept.append(instruction)
     return Program(kept, program.inputs, steps.constants, program.outputs, steps.specs, program.backend)
+
+
+def _quietly(program: Program, make: Any, number: float, dtype: Any) -> Any:
+    """An array of a number that may be too large for its dtype."""
+    with program.backend.quiet():  # type: ignore[union-attr]
+        return make(number, dtype)

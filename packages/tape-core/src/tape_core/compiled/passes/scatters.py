@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import chain, combinations
+from itertools import chain, product
 from typing import Any
 
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
@@ -33,19 +33,21 @@ def scatters(program: Program) -> Program:
     found = _Sums(program)
     if not found.inside:
         return program
-    specs = dict(program.specs)
+    specs, involved = dict(program.specs), found.inside | found.roots
     new = max(specs)
     parts: dict[int, Parts] = {}
+    layouts: dict[Any, _Layout] = {}
     kept: list[Instruction] = []
     for instruction in program.instructions:
         out = instruction.out
-        if type(out) is not int or (out not in found.inside and out not in found.roots):
+        if out not in involved:
             kept.append(instruction)
             continue
         if instruction.name == "scatter":
             parts[out] = dict.fromkeys(found.boxes[out], instruction.args[0].id)
             continue
-        left, right = (parts.pop(arg.id) for arg in instruction.args)
+        a, b = instruction.inputs
+        left, right = parts.pop(a), parts.pop(b)
         for box, k in right.items():
             if box not in left:
                 left[box] = k
@@ -55,9 +57,13 @@ def scatters(program: Program) -> Program:
             place = instruction.place
             kept.append(Instruction("add", instruction.fn, (Ref(left[box]), Ref(k)), {}, new, place))
             left[box] = new
-        parts[out] = left
-        if out in found.roots:
-            kept.append(_together(parts.pop(out), instruction, found.first[out], specs[out], compiler))
+        if out in found.inside:
+            parts[out] = left
+            continue
+        shape = specs[out].shape
+        key = id(found.boxes[out]), shape
+        layout = layouts.get(key) or layouts.setdefault(key, _Layout(left, shape))
+        kept.append(_together(left, layout, instruction, found.first[out], shape, compiler))
     return Program(kept, program.inputs, program.constants, program.outputs, specs, program.backend)
 
 
@@ -66,32 +72,45 @@ class _Sums:
 
     Attributes:
         inside: the results that only another instruction of a sum needs; roots: the sums.
-        boxes: where the parts of each go; first: a `scatter` of each.
+        boxes: where the parts of each go, one object for the same boxes in the same order; first: a `scatter` of each.
     """
 
     def __init__(self, program: Program) -> None:
-        counts = Counter(chain(program.outputs, *[instruction.inputs for instruction in program.instructions]))
+        inputs = [instruction.inputs for instruction in program.instructions]
+        counts = Counter(chain(program.outputs, chain.from_iterable(inputs)))
         self.inside: set[int] = set()
         self.roots: set[int] = set()
         self.boxes: dict[int, dict[Box, None]] = {}
         self.first: dict[int, Instruction] = {}
         specs, boxes = program.specs, self.boxes
+        one: dict[Box, dict[Box, None]] = {}
+        unions: dict[tuple[int, int], dict[Box, None] | None] = {}
         for instruction in program.instructions:
-            out, args = instruction.out, instruction.args
-            if type(out) is not int or instruction.kwargs or instruction.effect:
-                continue
-            if instruction.name == "scatter" and (box := _box(instruction, specs)) is not None:
-                boxes[out], self.first[out] = {box: None}, instruction
-            elif instruction.name == "add" and all([type(a) is Ref and a.id in boxes for a in args]):
-                a, b = (arg.id for arg in args)
-                alike = counts[a] == counts[b] == 1 and specs[a] == specs[b] == specs[out]
-                both = boxes[a] | boxes[b]
-                new = len(both) > len(boxes[a])
-                if alike and len(both) <= MOST and (not new or _are_disjoint(both, boxes[a])):
+            name = instruction.name
+            if name == "scatter":
+                if _is_plain(instruction) and (box := _box(instruction, specs)) is not None:
+                    boxes[instruction.out] = one.setdefault(box, {box: None})
+                    self.first[instruction.out] = instruction
+            elif name == "add" and len(instruction.inputs) == 2:
+                a, b = instruction.inputs
+                if a not in boxes or b not in boxes or not counts[a] == counts[b] == 1 or not _is_plain(instruction):
+                    continue
+                out = instruction.out
+                if not specs[a] == specs[b] == specs[out]:
+                    continue
+                key = id(boxes[a]), id(boxes[b])
+                if key not in unions:
+                    unions[key] = _union(boxes[a], boxes[b])
+                both = unions[key]
+                if both is not None:
                     boxes[out], self.first[out] = both, self.first[a]
-                    self.inside |= {a, b}
-                    self.roots -= {a, b}
+                    self.inside.update(instruction.inputs)
+                    self.roots.difference_update(instruction.inputs)
                     self.roots.add(out)
+
+
+def _is_plain(instruction: Instruction) -> bool:
+    return type(instruction.out) is int and not instruction.kwargs and not instruction.effect
 
 
 def _box(instruction: Instruction, specs: dict[int, Spec]) -> Box | None:
@@ -123,46 +142,62 @@ def box_of(key: Any, shape: tuple[int, ...]) -> Box | None:
             continue
         if len(box) == len(shape):
             return None
-        n = shape[len(box)]
-        if type(part) is slice:
+        n, kind = shape[len(box)], type(part)
+        if kind is int and -n <= part < n:
+            start = part % n
+            box.append((start, start + 1, False))
+        elif kind is slice:
             try:
                 start, stop, step = part.indices(n)
             except TypeError:  # not of integers
                 return None
             if step != 1:
                 return None
-            box.append((start, max(start, stop), True))
-        elif type(part) is int and -n <= part < n:
-            box.append((part % n, part % n + 1, False))
+            box.append((start, stop if start < stop else start, True))
         else:
             return None
-    box += [(0, n, True) for n in shape[len(box) :]]
+    if len(box) < len(shape):
+        box += [(0, n, True) for n in shape[len(box) :]]
     return tuple(box)
 
 
-def _are_disjoint(boxes: Iterable[Box], known: dict[Box, None]) -> bool:
-    """Whether no element is in two of them; those that are known are so among each other."""
-    for one, other in combinations(boxes, 2):
-        if one in known and other in known:
-            continue
+def _union(some: dict[Box, None], others: dict[Box, None]) -> dict[Box, None] | None:
+    """All boxes, if they are few, and no element is in two of them; those of each sum are so among each other."""
+    new = [box for box in others if box not in some]
+    if not new:
+        return some
+    if len(some) + len(new) > MOST:
+        return None
+    for one, other in product(some, new):
         if not any([a[1] <= b[0] or b[1] <= a[0] for a, b in zip(one, other, strict=True)]):
-            return False
-    return True
+            return None
+    return some | dict.fromkeys(new)
 
 
-def _together(parts: Parts, given: Instruction, scatter: Instruction, spec: Spec, compiler: Any) -> Instruction:
+class _Layout:
+    """Where the parts of an array go.
+
+    Attributes:
+        ordered: their boxes, in order; keys: those as keys of integers and slices.
+        axis: along which they are the whole array, one after the other; None where they are not.
+    """
+
+    def __init__(self, boxes: Iterable[Box], shape: tuple[int, ...]) -> None:
+        self.ordered = sorted(boxes)
+        self.keys = [tuple([slice(i, j) if is_slice else i for i, j, is_slice in box]) for box in self.ordered]
+        self.axis = _whole(self.ordered, shape)
+
+
+def _together(
+    parts: Parts, layout: _Layout, given: Instruction, scatter: Instruction, shape: tuple[int, ...], compiler: Any
+) -> Instruction:
     """The instruction that gives the sum, of what it is in each place."""
-    keys = {box: tuple([slice(i, j) if is_slice else i for i, j, is_slice in box]) for box in parts}
-    if len(parts) == 1:
-        ((box, k),) = parts.items()
-        return Instruction("scatter", scatter.fn, (Ref(k), keys[box], spec.shape), {}, given.out, given.place)
-    ordered = sorted(parts)
-    refs = [Ref(parts[box]) for box in ordered]
-    axis = _whole(ordered, spec.shape)
-    if axis is not None:
-        return Instruction("joined", compiler.joined, (axis, *refs), {}, given.out, given.place)
-    args = (spec.shape, [keys[box] for box in ordered], *refs)
-    return Instruction("placed", compiler.placed, args, {}, given.out, given.place)
+    refs = [Ref(parts[box]) for box in layout.ordered]
+    if len(refs) == 1:
+        return Instruction("scatter", scatter.fn, (*refs, *layout.keys, shape), {}, given.out, given.place)
+    if layout.axis is not None:
+        return Instruction("joined", compiler.joined, (layout.axis, *refs), {}, given.out, given.place)
+    return Instruction("placed", compiler.placed, (shape, list(layout.keys), *refs), {}, given.out, given.place)
 
 
 def _whole(ordered: list[Box], shape: tuple[int, ...]) -> int | None:

@@ -38,7 +38,8 @@ class _Group:
         if len(places) < 2 or any([a[1] != b[0] for a, b in pairwise(places)]):
             return False
         first, last = self.ends = places[0][0], places[-1][1]
-        if sum([specs[out].size for out in self.members]) > LARGE:
+        out, (start, stop) = next(iter(self.members.items()))
+        if specs[out].size // (stop - start) * (last - first) > LARGE:  # rows are alike
             return False
         bases = [base for base in self.key[1:] if type(base) is _Group]
         return all([base.valid and base.ends[0] <= first and last <= base.ends[1] for base in bases])
@@ -52,8 +53,8 @@ def slices(program: Program) -> Program:
     compiler = None if program.backend is None else program.backend.compiler
     if not getattr(compiler, "SLICES_ARE_ALIKE", False) or program.largest < 2:
         return program
-    groups, member_of = _groups(program)
-    if not any([group.valid for group in groups]):
+    member_of = _members(program)
+    if not member_of:
         return program
     specs, new = dict(program.specs), max(program.specs)
     cut: dict[View, int] = {}
@@ -81,8 +82,8 @@ def slices(program: Program) -> Program:
         return Ref(cut[base, start, stop])
 
     for instruction in program.instructions:
-        group = member_of.get(instruction.out) if type(instruction.out) is int else None
-        if group is None or not group.valid:
+        group = member_of.get(instruction.out)
+        if group is None:
             kept.append(instruction)
             continue
         first, last = group.ends
@@ -99,39 +100,41 @@ def slices(program: Program) -> Program:
     return dead_code(Program(kept, program.inputs, program.constants, program.outputs, specs, program.backend))
 
 
-def _groups(program: Program) -> tuple[list[_Group], dict[int, _Group]]:
-    """Which calls are the same but for their slices; and the group of each."""
+def _members(program: Program) -> dict[int, _Group]:
+    """The groups of calls for which one is to do, by what the calls give."""
     from tape_core.op import registry  # ops are there when something runs
 
     specs, results = program.specs, set(program.outputs)
     views: dict[int, View] = {}
     groups: dict[Any, _Group] = {}
-    member_of: dict[int, _Group] = {}
     for instruction in program.instructions:
-        out = instruction.out
-        if type(out) is not int or instruction.kwargs or instruction.effect:
+        if instruction.fn is operator.getitem and instruction.name == "getitem":
+            if type(instruction.out) is int and not instruction.effect and (view := _view(instruction, specs)) is not None:
+                views[instruction.out] = view
             continue
-        if instruction.name == "getitem" and instruction.fn is operator.getitem:
-            if (view := _view(instruction, specs)) is not None:
-                views[out] = view
-            continue
-        place = _place(instruction, views, specs)
-        if place is None or out in results:
-            continue
-        op = registry.get(instruction.name)
-        if op is None or not op.elementwise:
-            continue
-        key = (instruction.fn, *[_operand(arg, views) for arg in instruction.args])
-        try:
-            group = groups.setdefault(key, _Group(key))
-        except TypeError:  # it cannot be told what is the same
-            continue
-        group.members[out] = place
-        member_of[out] = group
-        views[out] = group, *place
+        for k in instruction.inputs:
+            if k not in views:  # so it is of nearly all
+                break
+        else:
+            out = instruction.out
+            if type(out) is not int or out in results or instruction.kwargs or instruction.effect:
+                continue
+            place = _place(instruction, views, specs)
+            op = None if place is None else registry.get(instruction.name)
+            if place is None or op is None or not op.elementwise:
+                continue
+            key = (instruction.fn, *[_operand(arg, views) for arg in instruction.args])
+            try:
+                group = groups.get(key)
+            except TypeError:  # it cannot be told what is the same
+                continue
+            if group is None:
+                group = groups[key] = _Group(key)
+            group.members[out] = place
+            views[out] = group, *place
     for group in groups.values():  # those that others are of come first
         group.valid = group.fits(specs)
-    return list(groups.values()), member_of
+    return {out: group for group in groups.values() if group.valid for out in group.members}
 
 
 def _place(instruction: Instruction, views: dict[int, View], specs: dict[int, Spec]) -> tuple[int, int] | None:
@@ -142,10 +145,10 @@ def _place(instruction: Instruction, views: dict[int, View], specs: dict[int, Sp
             if type(arg) not in _NUMBERS:
                 return None
             continue
-        view = views.get(arg.id)
-        if view is None or specs[arg.id].shape != shape or (place is not None and place != view[1:]):
+        there = views[arg.id][1:]
+        if specs[arg.id].shape != shape or (place is not None and place != there):
             return None
-        place = view[1:]
+        place = there
     return place
 
 
@@ -157,8 +160,12 @@ def _operand(arg: Any, views: dict[int, View]) -> Any:
 def _view(instruction: Instruction, specs: dict[int, Spec]) -> View | None:
     """What a call of `getitem` gives, if that is a slice along the first axis."""
     array, key = instruction.args
-    shape = specs[array.id].shape if type(array) is Ref else ()
-    box = box_of(key, shape) if shape and -1 not in shape else None
-    if box is None or not box[0][2] or box[1:] != tuple([(0, n, True) for n in shape[1:]]):
+    if type(array) is not Ref or not (shape := specs[array.id].shape) or shape[1:] != specs[instruction.out].shape[1:]:
         return None
-    return (array.id, *box[0][:2]) if box[0][0] < box[0][1] else None
+    if type(key) is tuple and key and type(key[0]) is int:
+        return None
+    box = box_of(key, shape) if -1 not in shape else None
+    if box is None or (len(box) > 1 and box[1:] != tuple([(0, n, True) for n in shape[1:]])):
+        return None
+    start, stop, is_slice = box[0]
+    return (array.id, start, stop) if is_slice and start < stop else None

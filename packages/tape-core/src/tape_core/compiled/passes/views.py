@@ -6,6 +6,7 @@ from typing import Any
 
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
+_NAMES = frozenset({"matrix_transpose", "mT", "T", "permute_dims", "reshape", "getitem"})
 Axes = tuple[int | None, ...]
 """For each axis of a view that of the array which it is a view of; None for a new one, of length 1."""
 
@@ -15,14 +16,19 @@ def views(program: Program) -> Program:
 
     Only where axes are exchanged, or those of length 1 come and go: so its elements lie as they did.
     """
-    specs = program.specs
-    if not any([spec.shape for spec in {id(spec): spec for spec in specs.values()}.values()]):
+    if not any([spec.shape for spec in program.distinct_specs]):
         return program  # of numbers alone
+    specs = program.specs
     replaced: dict[int, int] = {}
+    is_as_it_was = replaced.keys().isdisjoint
     known: dict[int, tuple[int, Axes]] = {}
     kept: list[Instruction] = []
-    for given in program.instructions:
-        instruction = given.with_args(replaced) if replaced else given
+    for instruction in program.instructions:
+        if not is_as_it_was(instruction.inputs):
+            instruction = instruction.with_args(replaced)
+        if instruction.name not in _NAMES:
+            kept.append(instruction)
+            continue
         step = None if instruction.effect or type(instruction.out) is not int else _step(instruction, specs)
         if step is not None:
             out, inner = instruction.out, instruction.args[0].id
@@ -63,6 +69,8 @@ def _step(instruction: Instruction, specs: dict[int, Spec]) -> Axes | None:
     if instruction.kwargs or not args or type(args[0]) is not Ref:
         return None
     given, out = specs[args[0].id], specs[instruction.out]
+    if given.size != out.size:  # most slices
+        return None
     if given.kind is not out.kind or given.dtype != out.dtype or -1 in given.shape or -1 in out.shape:
         return None
     n = len(given.shape)
