@@ -391,6 +391,12 @@ class Trace:
             if held.written:
                 keep(held.variable, value_of(held.now))
 
+    def end(self) -> None:
+        """The run is over. What it held goes now, not when garbage is collected: what is traced knows its trace."""
+        self.open = False
+        for part in (self.held, self.values, self.captured, self._inside):
+            part.clear()
+
     def program(self, results: Sequence[Any]) -> Program:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
@@ -488,6 +494,21 @@ def _hide(change: int) -> None:
                 gc.enable()
             for name in _SHOWN:
                 delattr(Variable, name)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """A context in which a trace becomes code, after which all that is there is old to the garbage collector.
+
+    It would look through the code's programs, which stay. What the function has left is looked through before, as
+    a function inside it that calls itself.
+    """
+    if _collects:
+        gc.collect(0)
+    yield
+    if _collects and gc.get_freeze_count() == 0:  # what somebody has frozen would thaw
+        gc.freeze()
+        gc.unfreeze()
 
 
 @contextmanager
