@@ -20,6 +20,7 @@ from tape_core.backends.protocol import Backend
 from tape_core.tensor import SCALARS, Tensor
 
 if TYPE_CHECKING:
+    from tape_core.compiled.program import Ref
     from tape_core.compiled.trace import Trace
 
 TRACE: ContextVar[Trace | None] = ContextVar("tape_core.trace", default=None)
@@ -33,15 +34,22 @@ class TracingError(TypeError):
 class TracedArray:
     """What a Tensor inside a compiled function holds: a value, and the number by which the instructions know it."""
 
-    __slots__ = ("__weakref__", "backend", "id", "made_in", "value")
+    __slots__ = ("__weakref__", "backend", "dtype", "made_in", "ref", "shape", "value")
     __array_ufunc__ = None
     __hash__ = object.__hash__
 
-    def __init__(self, value: Any, name: int, trace: Trace, backend: Backend) -> None:
+    def __init__(self, value: Any, ref: Ref, trace: Trace, backend: Backend) -> None:
         self.value = value
-        self.id = name
+        self.shape = value.shape
+        self.dtype = value.dtype
+        self.ref = ref
         self.made_in = trace
         self.backend = backend
+
+    @property
+    def id(self) -> int:
+        """The number by which the instructions know it."""
+        return self.ref.id
 
     @property
     def trace(self) -> Trace:
@@ -54,16 +62,6 @@ class TracedArray:
         if now is not self.made_in and (now is None or not now.is_inside(self.made_in)):
             refuse_leak(self)
         return now
-
-    @property
-    def shape(self) -> Any:
-        """The value's."""
-        return self.value.shape
-
-    @property
-    def dtype(self) -> Any:
-        """The value's, in the terms of the array library."""
-        return self.value.dtype
 
     @property
     def ndim(self) -> int:
@@ -115,7 +113,7 @@ class TracedArray:
             raise TracingError(
                 "a function inside a branch or loop writes into an array from around it; return the new one"
             )
-        self.value, self.id = other.value, other.id
+        self.value, self.shape, self.dtype, self.ref = other.value, other.shape, other.dtype, other.ref
         return self
 
     def _in_place(self, function: Callable[..., Any], name: str, other: Any) -> Any:
@@ -166,15 +164,16 @@ class TracedNumber:
     With arrays and Tensors it is weak, as Python's numbers are.
     """
 
-    __slots__ = ("__weakref__", "backend", "id", "made_in", "value")
+    __slots__ = ("__weakref__", "backend", "made_in", "ref", "value")
     __array_ufunc__ = None
     __hash__ = object.__hash__
     shape = ()
+    id: Any = TracedArray.id
     trace: Any = TracedArray.trace
 
-    def __init__(self, value: Any, name: int, trace: Trace, backend: Any = None) -> None:
+    def __init__(self, value: Any, ref: Ref, trace: Trace, backend: Any = None) -> None:
         self.value = value
-        self.id = name
+        self.ref = ref
         self.made_in = trace
         self.backend = backend  # of none
 
@@ -227,18 +226,33 @@ def is_array(value: Any) -> bool:
 
 
 def _attach() -> None:
+    now = TRACE.get
+
     def takes(other: Any) -> bool:
         kind = type(other)
         return kind in TRACED or kind in SCALARS or (is_array(other) and not _is_slices(other))
 
     def binary(function: Callable[..., Any], name: str) -> Any:
         def method(self: TracedArray, other: Any) -> Any:
+            trace = self.made_in
+            if trace is now():
+                # As `Trace.call`, where nothing has to be looked up.
+                if type(other) is TracedArray and other.made_in is trace:
+                    a, b = self.ref, other.ref
+                    out = function(self.value, other.value)
+                    return trace.gave(name, function, (a, b), NONE, [a.id, b.id], out, self.backend)
+                if type(other) in SCALARS:
+                    a = self.ref
+                    return trace.gave(name, function, (a, other), NONE, [a.id], function(self.value, other), self.backend)
             return self.trace.call(name, function, (self, other), {}, self.backend) if takes(other) else NotImplemented
 
         return method
 
     def reflected(function: Callable[..., Any], name: str) -> Any:
         def method(self: TracedArray, other: Any) -> Any:
+            if type(other) in SCALARS and (trace := self.made_in) is now():
+                a = self.ref
+                return trace.gave(name, function, (other, a), NONE, [a.id], function(other, self.value), self.backend)
             return self.trace.call(name, function, (other, self), {}, self.backend) if takes(other) else NotImplemented
 
         return method
@@ -368,7 +382,7 @@ class Traced(Backend):
             return self._constant(self.base.asarray(obj, dtype=dtype, device=device, copy=copy))
         if (dtype is None or dtype == obj.dtype) and device is None:
             # What is computed never writes into an array, so a copy is the same value by a name of its own.
-            return TracedArray(obj.value, obj.id, obj.made_in, self) if copy else obj
+            return TracedArray(obj.value, obj.ref, obj.made_in, self) if copy else obj
         return obj.trace.call("asarray", self.base.asarray, (obj,), {"dtype": dtype, "device": device}, self)
 
     def public(self, array: Any) -> Any:
@@ -425,6 +439,7 @@ def value_of(array: Any) -> Any:
 
 
 def trace_of(values: Iterable[Any]) -> Trace | None:
+    """The trace that notes what is done with these, if any is traced."""
     now = TRACE.get()
     for value in values:
         kind = type(value)
@@ -436,6 +451,8 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
 
 
 _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
+NONE: dict[str, Any] = {}
+"""The keywords of all instructions that have none: nothing writes into it."""
 MAYBE_SHAPED_BY_VALUES = _SHAPED_BY_VALUES | {"getitem", "repeat"}
 
 
@@ -451,11 +468,13 @@ class TracedKernels(Kernels):
             return function
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            trace = trace_of(args) or (trace_of(kwargs.values()) if kwargs else None)
+            trace = trace_of(args)
+            if kwargs:
+                trace = trace or trace_of(kwargs.values())
+                if trace is not None and kwargs.get("in_place"):  # whether it can be is looked up in each run
+                    kwargs["in_place"] = False
             if trace is None:
                 return function(*args, **kwargs)
-            if kwargs.get("in_place"):  # whether it can be is looked up in each run
-                kwargs["in_place"] = False
             return trace.call(name, function, args, kwargs, backend)
 
         kernel.__name__ = name
@@ -467,8 +486,10 @@ def shaped_by_values(name: str, args: tuple[Any, ...]) -> bool:
     if name in _SHAPED_BY_VALUES:
         return True
     if name == "getitem":
-        key = args[1]
-        return any([type(p) is TracedArray and "bool" in str(p.dtype) for p in (key if type(key) is tuple else (key,))])
+        for part in args[1] if type(args[1]) is tuple else args[1:]:
+            if type(part) is TracedArray and "bool" in str(part.dtype):
+                return True
+        return False
     return name == "repeat" and len(args) > 1 and type(args[1]) is TracedArray
 
 

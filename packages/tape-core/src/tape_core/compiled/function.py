@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tape_core.compiled.joint import Joint
     from tape_core.compiled.running import Compiled
     from tape_core.compiled.trace import Trace
+    from tape_core.variable import Variable
 
 Retrace = Literal["warn", "allow", "error"]
 Fallback = bool | Literal["silent"]
@@ -161,7 +162,7 @@ class Function:
         # What traces is imported where it is needed first.
         from tape_core.compiled.donation import give_away
         from tape_core.compiled.running import DONATED, Compiled, check_apart
-        from tape_core.compiled.trace import Trace, outside, tracing
+        from tape_core.compiled.trace import Trace, compiling, outside, tracing
 
         trace = Trace(self._name, fallback=bool(self._fallback))
         leaves: list[Any] = []
@@ -185,14 +186,14 @@ class Function:
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
                 check_apart(self._name, signature.leaves, changed)
                 check_apart(self._name, signature.leaves, trace.donated, DONATED)
-                compiled = (
-                    None
-                    if trace.failed
-                    else Compiled(self._name, trace, signature, changed, result, self._options, self._how)
-                )
+                compiled = None
+                if trace.failed is None:
+                    with compiling():
+                        compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._how)
+            trace.commit()
+            made = trace.made
         finally:
-            trace.open = False
-        trace.commit()
+            trace.end()
         for k, array in changed.items():
             signature.leaves[k]._array, signature.leaves[k]._slots = value_of(array), NO_SLOTS
         if trace.failed is None:
@@ -201,8 +202,8 @@ class Function:
             self._eager[signature.key] = str(trace.failed)
             if self._fallback != "silent":
                 warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
-        elif trace.made:
-            self._check_made(trace)
+        elif made:
+            self._check_made(made)
         else:
             assert compiled is not None
             self._compiled.setdefault(signature.key, []).insert(0, compiled)
@@ -243,10 +244,10 @@ class Function:
                 f"tape_core.function(retrace='allow')"
             )
 
-    def _check_made(self, trace: Trace) -> None:
+    def _check_made(self, made: list[Variable]) -> None:
         if self._made_variables:
             raise ValueError(
-                f"{self._name} is compiled, and makes a Variable again in a later call: {trace.made[0]!r}. Make it "
+                f"{self._name} is compiled, and makes a Variable again in a later call: {made[0]!r}. Make it "
                 f"outside, or keep the one of the first call"
             )
         self._made_variables = True

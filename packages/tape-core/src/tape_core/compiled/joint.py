@@ -15,7 +15,7 @@ from tape_core.compiled.numbers import Number
 from tape_core.compiled.partition import parted
 from tape_core.compiled.signature import STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
-from tape_core.compiled.trace import Trace, tracing
+from tape_core.compiled.trace import Trace, compiling, tracing
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
 from tape_core.tape import GradientTape
@@ -211,9 +211,10 @@ class Joint:
                 if not self.specs and any([kind == INPUT for kind, *_ in self.outs]):
                     trace.refuse("gives back what it is given")
                 if self.inputs:
-                    self._compile(trace, own, inputs, arrays, tape, patterns)
+                    with compiling():
+                        self._compile(trace, own, inputs, arrays, tape, patterns)
         finally:
-            trace.open = False
+            trace.end()
 
     def _run(
         self, trace: JointTrace, tape: GradientTape, signature: Signature, watched: Sequence[int | None]

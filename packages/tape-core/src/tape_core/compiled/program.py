@@ -86,8 +86,8 @@ class Instruction:
         kwargs: dict[str, Any],
         out: Any,
         place: Place | None,
-        *,
         effect: bool = False,
+        inputs: list[int] | None = None,
     ) -> None:
         self.name = name
         self.fn = fn
@@ -96,10 +96,12 @@ class Instruction:
         self.out = out
         self.place = place
         self.effect = effect
-        self.inputs: list[int] = []
-        _collect(args, self.inputs)
-        if kwargs:
-            _collect(kwargs.values(), self.inputs)
+        if inputs is None:
+            inputs = []
+            _collect(args, inputs)
+            if kwargs:
+                _collect(kwargs.values(), inputs)
+        self.inputs = inputs
 
     @property
     def outputs(self) -> list[int]:

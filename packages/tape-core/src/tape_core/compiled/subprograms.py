@@ -92,7 +92,9 @@ class SubTrace(Trace):
                 f"{self.name} is compiled, and {name} is called in a branch or a loop of it, of which a derivative is "
                 f"wanted: call it outside"
             )
-        self._noted(name, fn, tuple([self._split(arg)[1] for arg in args]), {}, (), backend, effect=True)
+        inputs: list[int] = []
+        refs = tuple([self._split(arg, inputs)[1] for arg in args])
+        self._noted(name, fn, refs, {}, (), backend, inputs, effect=True)
 
     def makes(self, generator: Any) -> None:
         """A generator is made, so it draws the same in each run."""

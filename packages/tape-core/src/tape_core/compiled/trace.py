@@ -12,6 +12,7 @@ from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.traced import (
     MAYBE_SHAPED_BY_VALUES,
+    NONE,
     TRACE,
     TRACED,
     Traced,
@@ -33,6 +34,9 @@ from tape_core.variable import Variable
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
+
+
+_new = object.__new__
 
 
 class Trace:
@@ -64,11 +68,11 @@ class Trace:
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self._inside: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
-        self._constant_names: dict[int, int] = {}
+        self._constant_refs: dict[int, Ref] = {}
         self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
         self._from: Place | None = None  # the line that a sweep comes from
         self._shared: dict[Any, Spec] = {}
-        self._arrays: set[type] = set()  # classes of arrays that instructions gave
+        self._arrays: dict[type, Backend] = {}  # classes of arrays that instructions gave
         self._next = 0
 
     # -- values
@@ -76,9 +80,12 @@ class Trace:
     def _number(self, value: Any) -> int:
         name = self._next
         self._next = name + 1
-        kind, shape, dtype = key = type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
-        self.specs[name] = self._shared.get(key) or self._shared.setdefault(key, Spec(kind, tuple(shape), dtype))
+        self.specs[name] = self._spec(value)
         return name
+
+    def _spec(self, value: Any) -> Spec:
+        kind, shape, dtype = key = type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
+        return self._shared.get(key) or self._shared.setdefault(key, Spec(kind, tuple(shape), dtype))
 
     def _new(self, spec: Spec) -> int:
         name = self._next
@@ -91,7 +98,7 @@ class Trace:
         name = self._number(value) if backend is not None else self._new(Spec(type(value), (), None))
         self.inputs.append(name)
         self.values[name] = value
-        return (TracedArray if backend is not None else TracedNumber)(value, name, self, backend)
+        return (TracedArray if backend is not None else TracedNumber)(value, Ref(name), self, backend)
 
     def is_inside(self, other: Trace) -> bool:
         """Whether this trace is that of a branch or a loop in another one."""
@@ -107,40 +114,48 @@ class Trace:
         key = array.made_in, array.id
         found = self._inside.get(key)
         if found is None:
-            self.captured[key] = type(array)(array.value, array.id, array.made_in, array.backend)
+            self.captured[key] = type(array)(array.value, array.ref, array.made_in, array.backend)
             found = self._inside[key] = self.input(array.value, array.backend)
         return found
 
     def _constant(self, value: Any) -> Ref:
-        name = self._constant_names.get(id(value))
-        if name is None:
-            name = self._constant_names[id(value)] = self._number(value)
+        ref = self._constant_refs.get(id(value))
+        if ref is None:
+            name = self._number(value)
+            ref = self._constant_refs[id(value)] = Ref(name)
             self.constants[name] = value
             self.known.add(name)
-        return Ref(name)
+        return ref
 
     def constant(self, value: Any, backend: Backend) -> TracedArray:
         """An array that stays what it is, as one that a library's arrays can meet on either side of an operator."""
-        return TracedArray(value, self._constant(value).id, self, backend)
+        return TracedArray(value, self._constant(value), self, backend)
 
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
         if type(array) in TRACED:
-            return Ref((array if array.made_in is self else self._capture(array)).id)
+            return (array if array.made_in is self else self._capture(array)).ref  # type: ignore[no-any-return]
         return self._constant(array)
 
-    def _split(self, value: Any) -> tuple[Any, Any]:
-        """An argument with raw arrays, and with the names of arrays."""
+    def _split(self, value: Any, inputs: list[int]) -> tuple[Any, Any]:
+        """An argument with raw arrays, and with `Ref` for arrays, whose numbers are appended to `inputs`."""
         kind = type(value)
-        if kind in TRACED:
-            return value.value, Ref((value if value.made_in is self else self._capture(value)).id)
-        if kind in SCALARS or value is None or kind is str:
+        if kind in _PLAIN:
             return value, value
+        if kind in TRACED:
+            if value.made_in is not self:
+                value = self._capture(value)
+            inputs.append(value.ref.id)
+            return value.value, value.ref
         if kind is tuple or kind is list:
-            pairs = [self._split(part) for part in value]
-            return kind([raw for raw, _ in pairs]), kind([name for _, name in pairs])
+            if kind is tuple and _PLAIN.issuperset(map(type, value)):
+                return value, value
+            pairs = [self._split(part, inputs) for part in value]
+            return kind([raw for raw, _ in pairs]), kind([ref for _, ref in pairs])
         if is_array(value):
-            return value, self._constant(value)
+            ref = self._constant(value)
+            inputs.append(ref.id)
+            return value, ref
         return value, value
 
     def is_of_any_length(self, numbers: Iterable[int]) -> None:
@@ -155,80 +170,116 @@ class Trace:
 
     def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
         """Call a function of raw arrays, as an instruction: what it gives is traced."""
-        known = self.known
-        raws, refs = [], []
-        fixed = True  # whether nothing that it is given may be another in another call
+        raws: list[Any] = []
+        refs: list[Any] = []
+        inputs: list[int] = []
         for arg in args:
             kind = type(arg)
             if kind is TracedArray:
                 if arg.made_in is not self:
                     arg = self._capture(arg)
-                k = arg.id
                 raws.append(arg.value)
-                refs.append(Ref(k))
-                if fixed and k not in known:
-                    fixed = False
-            elif kind in SCALARS:
+                ref = arg.ref
+                refs.append(ref)
+                inputs.append(ref.id)
+            elif kind in _PLAIN:
                 raws.append(arg)
                 refs.append(arg)
             else:
-                raw, ref = self._split(arg)
+                raw, ref = self._split(arg, inputs)
                 raws.append(raw)
                 refs.append(ref)
-                fixed = fixed and self._is_known(ref)
-        names = {}
+        names = NONE
         if kwargs:
-            given = {}
+            given, names = {}, {}
             for k, arg in kwargs.items():
-                given[k], names[k] = self._split(arg)
-                fixed = fixed and self._is_known(names[k])
-        if not fixed and name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args):
+                given[k], names[k] = self._split(arg, inputs)
+        if name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args) and not self.known.issuperset(inputs):
             self.decided_by_value(f"the shape of the result of {name}")
         out = fn(*raws, **given) if kwargs else fn(*raws)
         if name in _VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
             first = refs[0]
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
+        return self.gave(name, fn, tuple(refs), names, inputs, out, backend)
+
+    def gave(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        inputs: list[int],
+        out: Any,
+        backend: Backend,
+    ) -> Any:
+        """Note a call by what it was given, as an `Instruction` says, and by what it gave; which is traced then."""
+        kind = type(out)
+        if self._arrays.get(kind) is not backend or self.of_any_length:
+            return self._gave_anything(name, fn, args, kwargs, inputs, out, backend)
+        # Nearly always: `_output` and the like without calls in between.
+        number = self._next
+        self._next = number + 1
+        traced = _new(TracedArray)
+        traced.value = out
+        traced.shape = shape = out.shape
+        traced.dtype = dtype = out.dtype
+        traced.ref = ref = _new(Ref)
+        ref.id = number
+        traced.made_in = self
+        traced.backend = backend
+        spec = self._shared.get((kind, shape, dtype))
+        self.specs[number] = self._spec(out) if spec is None else spec
+        self.instructions.append(
+            Instruction(name, fn, args, kwargs, number, self._from or self._place(), False, inputs)
+        )
+        known = self.known
+        for k in inputs:
+            if k not in known:
+                return traced
+        known.add(number)
+        return traced
+
+    def _gave_anything(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        inputs: list[int],
+        out: Any,
+        backend: Backend,
+    ) -> Any:
         if type(out) in SCALARS:
             fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
-        if type(out) in self._arrays and not self.of_any_length:  # nearly always
-            traced, number = self._output(out, backend)
-            self.instructions.append(Instruction(name, fn, tuple(refs), names, number, self._from or self._place()))
-            if fixed:
-                known.add(number)
-            return traced
         if not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
             return out  # a dtype, say
         before = self._next
-        traced = self._noted(name, fn, tuple(refs), names, out, backend)
-        if fixed:
-            known.update(range(before, self._next))
+        traced = self._noted(name, fn, args, kwargs, out, backend, inputs)
+        if self.known.issuperset(inputs):
+            self.known.update(range(before, self._next))
         return traced
-
-    def _is_known(self, ref: Any) -> bool:
-        """Whether an argument is the same in each call."""
-        kind = type(ref)
-        if kind is Ref:
-            return ref.id in self.known
-        return not (kind is tuple or kind is list) or all(map(self._is_known, ref))
 
     def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:
         """Call a function that gives a Python number, as an instruction: of numbers, arrays and what stays as it is."""
-        pairs = [self._split(arg) for arg in args]
+        inputs: list[int] = []
+        pairs = [self._split(arg, inputs) for arg in args]
         with outside():
             out = fn(*[raw for raw, _ in pairs])
         made = self._as_number(out)
-        self.instructions.append(Instruction(name, fn, tuple([ref for _, ref in pairs]), {}, made.id, self._place()))
+        refs = tuple([ref for _, ref in pairs])
+        self.instructions.append(Instruction(name, fn, refs, NONE, made.id, self._place(), False, inputs))
         return made
 
     def _as_number(self, value: Any) -> TracedNumber:
-        return TracedNumber(value, self._new(Spec(type(value), (), None)), self)
+        return TracedNumber(value, Ref(self._new(Spec(type(value), (), None))), self)
 
     def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
         """As `call`, of what must be called each time."""
-        pairs = [self._split(arg) for arg in args]
+        inputs: list[int] = []
+        pairs = [self._split(arg, inputs) for arg in args]
         out = fn(*[raw for raw, _ in pairs])
-        return self._noted(name, fn, tuple([ref for _, ref in pairs]), {}, out, backend, effect=True)
+        return self._noted(name, fn, tuple([ref for _, ref in pairs]), NONE, out, backend, inputs, effect=True)
 
     def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> None:
         """As `effect`, of what gives nothing: printing, checks."""
@@ -242,6 +293,7 @@ class Trace:
         kwargs: Any,
         out: Any,
         backend: Backend,
+        inputs: list[int],
         *,
         effect: bool = False,
     ) -> Any:
@@ -250,10 +302,11 @@ class Trace:
             traced, names = self._outputs(out, backend, numbers)
             names = () if names is None else names
         else:
-            traced, names = self._output(out, backend)
-        instruction = Instruction(name, fn, args, kwargs, names, self._place(), effect=effect)
+            traced = self._output(out, backend)
+            names = traced.id
+        instruction = Instruction(name, fn, args, kwargs, names, self._place(), effect, inputs)
         self.instructions.append(instruction)
-        if self.of_any_length and not self.of_any_length.isdisjoint(instruction.inputs):
+        if self.of_any_length and not self.of_any_length.isdisjoint(inputs):
             self.is_of_any_length(instruction.outputs)
         return traced
 
@@ -268,13 +321,16 @@ class Trace:
         if numbers and type(out) in _NUMBERS:
             made = self._as_number(out)
             return made, made.id
-        return self._output(out, backend) if is_array(out) else (out, None)
+        if not is_array(out):
+            return out, None
+        traced = self._output(out, backend)
+        return traced, traced.id
 
-    def _output(self, out: Any, backend: Backend) -> tuple[TracedArray, int]:
-        self.backends.add(backend.library)
-        self._arrays.add(type(out))
-        name = self._number(out)
-        return TracedArray(out, name, self, backend), name
+    def _output(self, out: Any, backend: Backend) -> TracedArray:
+        if self._arrays.get(type(out)) is not backend:
+            self._arrays[type(out)] = backend
+            self.backends.add(backend.library)
+        return TracedArray(out, Ref(self._number(out)), self, backend)
 
     @contextmanager
     def from_here(self) -> Iterator[None]:
@@ -289,7 +345,7 @@ class Trace:
     def _place(self) -> Place:
         if self._from is not None:
             return self._from
-        frame = user_frame(3)
+        frame = user_frame(4)  # what calls this, and what calls that, are ours
         code, line = frame.f_code, frame.f_lineno
         key = id(code), line  # the hash of code itself goes through all of it
         found = self._places.get(key)
@@ -332,7 +388,7 @@ class Trace:
             held = self.held[id(variable)] = Held(variable, now, now)
         now = held.now
         # An array of its own for each reader: an update in place is of nobody else's.
-        return TracedArray(now.value, now.id, self, now.backend) if type(now) is TracedArray else now
+        return TracedArray(now.value, now.ref, self, now.backend) if type(now) is TracedArray else now
 
     def write(self, variable: Variable | Number, array: Any) -> None:
         """It is given a value."""
@@ -391,6 +447,12 @@ class Trace:
             if held.written:
                 keep(held.variable, value_of(held.now))
 
+    def end(self) -> None:
+        """The run is over. What it held goes now, not when garbage is collected: what is traced knows its trace."""
+        self.open = False
+        for part in (self.held, self.values, self.captured, self._inside):
+            part.clear()
+
     def program(self, results: Sequence[Any]) -> Program:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
@@ -422,6 +484,7 @@ class AsArray:
 
 
 _NUMBERS = frozenset({int, float})
+_PLAIN = SCALARS | {str, slice, type(None), type(...)}  # arguments that are no arrays, and have none in them
 
 _VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
 """Kernels of whose first argument only the shape and the like count."""
@@ -488,6 +551,21 @@ def _hide(change: int) -> None:
                 gc.enable()
             for name in _SHOWN:
                 delattr(Variable, name)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """A context in which a trace becomes code, after which all that is there is old to the garbage collector.
+
+    It would look through the code's programs, which stay. What the function has left is looked through before, as
+    a function inside it that calls itself.
+    """
+    if _collects:
+        gc.collect(0)
+    yield
+    if _collects and gc.get_freeze_count() == 0:  # what somebody has frozen would thaw
+        gc.freeze()
+        gc.unfreeze()
 
 
 @contextmanager
