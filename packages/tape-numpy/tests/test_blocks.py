@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +69,25 @@ def test_scalars_and_arrays_that_lie_otherwise() -> None:
         args = x, tc.asarray(np.float32(2))
         for found, expected in zip(compiled(*args), f(*args), strict=True):
             assert found.numpy().tobytes() == expected.numpy().tobytes()
+
+
+def test_arrays_that_lie_otherwise_are_let_go_of() -> None:
+    def f(x: Any) -> Any:
+        return tc.exp(tc.sin(x) + 1.0) * x
+
+    x = tc.matrix_transpose(draw(400, 500, dtype=np.float64))
+    compiled = assert_same(lambda x: (f(x),), x)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        found = compiled(x)
+        now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert now < 1.1 * found[0].numpy().nbytes
+    assert peak < 3.1 * found[0].numpy().nbytes
 
 
 def test_what_is_assigned_and_what_comes_back_is_nobody_elses_memory() -> None:

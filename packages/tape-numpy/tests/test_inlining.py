@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -54,3 +56,25 @@ def test_what_looks_at_values_stays_closed_and_small_arrays_do() -> None:
             assert found.numpy().tobytes() == expected.numpy().tobytes()
     (stats,) = compiled.stats()
     assert stats.get("inlining", stats["views"]) == stats["views"]
+
+
+def test_what_takes_more_memory_in_the_open_stays_closed() -> None:
+    images, k = array(16, 32, 32, 4), array(5, 5, 4, 4)
+
+    @with_slope
+    def f(k: Any) -> Any:
+        y = tc.relu(tc.conv(images, k, padding="same"))
+        return tc.sum(tc.conv(y, k, padding="same") ** 2)
+
+    def peak(f: Callable[[Any], Any]) -> int:
+        f(k)
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        f(k)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        gc.enable()
+        return found
+
+    assert peak(tc.function(f)) <= 1.05 * peak(f)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, cached_property
 from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
-from tape_core.compiled.program import Ref
+from tape_core.compiled.program import Program, Ref
+from tape_core.compiled.source import Source
 from tape_core.generated import generated
 
 from tape_numpy.block_code import BlockCode
@@ -180,7 +181,7 @@ class _Blocks:
             elif not reduced and not any(array.strides):
                 given.append(array[(0,) * array.ndim])  # one number everywhere
             else:
-                return self._one_by_one(arrays)  # its sums go along memory
+                return self._one_by_one(list(arrays))  # its sums go along memory
         given += [tiling.repeated(given[n]) for n in self.repeated]
         cuts, shape = tiling.cuts, self.group.shape
         whole = [
@@ -210,19 +211,11 @@ class _Blocks:
             ]
         )
 
-    def _one_by_one(self, arrays: Any) -> tuple[Any, ...]:
-        """The instructions as they are."""
-        values = dict(zip(self.group.inputs, arrays, strict=True))
-
-        def value(arg: Any) -> Any:
-            if type(arg) is tuple:
-                return tuple([value(part) for part in arg])
-            return values[arg.id] if type(arg) is Ref else arg
-
-        for instruction in self.group.instructions:
-            kwargs = {name: value(arg) for name, arg in instruction.kwargs.items()}
-            values[instruction.out] = instruction.fn(*[value(arg) for arg in instruction.args], **kwargs)
-        return tuple([values[k] for k in self.group.outputs])
+    @cached_property
+    def _one_by_one(self) -> Callable[[list[Any]], tuple[Any, ...]]:
+        """The instructions as they are, as a function that empties the list of its arguments."""
+        group = self.group
+        return Source(Program(group.instructions, group.inputs, {}, group.outputs, group.specs), "one_by_one").run
 
     def _run(self, given: list[Any], results: list[Any], first: int, last: int) -> None:
         """Some of the blocks, on one thread."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import chain, count
 from types import BuiltinFunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from tape_core.backends.traced import Method
 from tape_core.compiled.program import Instruction, Own, Place, Program, Ref
@@ -37,6 +37,9 @@ _TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 _WIDTH = 96  # of a line in which an expression stands in another one
 
 _files = count()
+
+Expression = tuple[str, int, list[int]]
+"""A call in the source, how closely it binds, and the values that nothing after it needs, but those inside it."""
 
 
 class Source:
@@ -96,23 +99,26 @@ class Source:
                 self._flush(lines)
                 self._hand_over(instruction, dying, lines)
                 continue
-            targets = [given for given in instruction.kwargs.values() if _is_own(given)] if instruction.kwargs else []
-            if targets:
-                # Before the call, which holds its arguments itself, and with no view of them still to come.
-                self._flush(lines)
-                lines.append(f"    own = {self._owned(targets[0])}")
+            once = counts.get(out) == 1 and not instruction.effect  # several results have no count together
+            if instruction.kwargs:
+                targets = [given for given in instruction.kwargs.values() if _is_own(given)]
+                if targets:
+                    # Before the call, which holds its arguments itself, and with no view of them still to come.
+                    self._flush(lines)
+                    lines.append(f"    own = {self._owned(targets[0])}")
+                    once = False
             if waiting and not waiting.keys().isdisjoint(instruction.inputs):
-                expression = self._nested(instruction, dying, lines)
+                text, close, dying = self._nested(instruction, dying, lines)
             else:
-                expression = Expression(*self._call(instruction), dying)
-            once = type(out) is int and counts.get(out) == 1 and not targets and not instruction.effect
-            if once and (not huge or huge.isdisjoint(expression.dying)):
-                waiting[out] = expression
+                text, close = self._call(instruction)
+            if once and (not huge or huge.isdisjoint(dying)):
+                waiting[out] = text, close, dying
                 continue
             if waiting:
                 self._flush(lines)
-            unused = not (out in counts if type(out) is int else counts.keys() >= {*instruction.outputs})
-            self._write(out, expression, lines, [k for k in instruction.outputs if k not in counts] if unused else [])
+            self._write(out, text, dying, lines)
+            if out not in counts and (unused := [k for k in instruction.outputs if k not in counts]):
+                self._del(self._let_go(unused), lines)
         self._flush(lines)
         outputs = "".join([f"{values[k]}, " for k in program.outputs])
         lines.append(f"    return ({outputs})" if outputs else "    return ()")
@@ -125,16 +131,18 @@ class Source:
         numbers = [f"c{k} = {program.constants[k]!s}" for k in found if hasattr(program.constants[k], "item")]
         return [f"    # {', '.join(numbers)}"] if numbers else []
 
-    def _write(self, out: Any, expression: Expression, lines: list[str], unused: Iterable[int] = ()) -> None:
+    def _write(self, out: Any, text: str, dying: list[int], lines: list[str]) -> None:
         """A line for what `out` numbers; what nothing needs after it is let go of."""
-        gone = self._let_go(expression.dying) if expression.dying else []
+        gone = self._let_go(dying) if dying else []
         target = self._target(out)
-        lines.append(f"    {target} = {expression.text}" if target else f"    {expression.text}")
-        if gone or unused:
+        lines.append(f"    {target} = {text}" if target else f"    {text}")
+        if gone:
             given = {self._values[k] for k in instruction_outputs(out)}  # names that are in use again
-            gone = [name for name in gone if name not in given] + self._let_go(unused)
-            if gone:
-                lines.append(f"    del {', '.join(gone)}")
+            self._del([name for name in gone if name not in given], lines)
+
+    def _del(self, names: list[str], lines: list[str]) -> None:
+        if names:
+            lines.append(f"    del {', '.join(names)}")
 
     def _let_go(self, dying: Iterable[int]) -> list[str]:
         """The names of those values that are large; where names are used again, these are free now."""
@@ -155,25 +163,28 @@ class Source:
             nested = list(waiting)[-len(used) :]
             while [k for k in used if k in nested] != nested:
                 del nested[0]
-        for k in used:
-            if k not in nested:
-                self._flush(lines, k)
-        if nested:
-            text, close = self._call(instruction)
-            if len(text) <= _WIDTH:
-                dying = [k for k in dying if k not in nested]
-                for k in nested:
-                    dying += waiting.pop(k).dying
-                return Expression(text, close, dying)
+        if len(nested) < len(used):
+            for k in used:
+                if k not in nested:
+                    self._flush(lines, k)
+        text, close = self._call(instruction)
+        if not nested:
+            return text, close, dying
+        if len(text) > _WIDTH:
             self._flush(lines)
-        return Expression(*self._call(instruction), dying)
+            return *self._call(instruction), dying
+        dying = [k for k in dying if k not in nested]
+        for k in nested:
+            dying += waiting.pop(k)[2]
+        return text, close, dying
 
     def _flush(self, lines: list[str], until: int | None = None) -> None:
         """Lines for what waits; only up to one of them."""
         waiting = self._waiting
         while waiting and (until is None or until in waiting):
             k = next(iter(waiting))
-            self._write(k, waiting.pop(k), lines)
+            text, _, dying = waiting.pop(k)
+            self._write(k, text, dying, lines)
 
     def _hand_over(self, instruction: Instruction, dying: list[int], lines: list[str]) -> None:
         """Lines that give arrays away: what nothing needs afterwards may be updated in place."""
@@ -240,8 +251,8 @@ class Source:
             k = value.id
             if k not in self._waiting:
                 return self._values[k]
-            found = self._waiting[k]
-            return found.text if found.close >= close and found.close > 1 else f"({found.text})"
+            text, own, _ = self._waiting[k]
+            return text if own >= close and own > 1 else f"({text})"
         text = self._argument(value)
         return f"({text})" if text.startswith("-") else text
 
@@ -260,7 +271,7 @@ class Source:
         kind = type(value)
         if kind is Ref:
             k = value.id
-            return self._waiting[k].text if k in self._waiting else self._values[k]
+            return self._waiting[k][0] if k in self._waiting else self._values[k]
         if kind is bool or kind is int or kind is str or value is None:
             return repr(value)
         if value is ...:
@@ -309,20 +320,6 @@ def instruction_outputs(out: Any) -> list[int]:
 def _shown(place: Place) -> str:
     text = linecache.getline(place.file, place.line).strip()
     return f"{place.file.rpartition('/')[2]}:{place.line}  {text}".rstrip()
-
-
-class Expression(NamedTuple):
-    """A call in the source.
-
-    Attributes:
-        text: what it is.
-        close: how closely it binds.
-        dying: the values that nothing after it needs, but those whose expressions are in it.
-    """
-
-    text: str
-    close: int
-    dying: list[int]
 
 
 class Uses:

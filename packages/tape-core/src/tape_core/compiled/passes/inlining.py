@@ -17,7 +17,11 @@ LARGE = 1 << 14  # elements: of smaller arrays a call of one kernel is as good
 
 
 def inlining(program: Program) -> Program:
-    """The program with what default kernels of large arrays call, where their code runs without a look at values."""
+    """The program with what default kernels of large arrays call, where their code runs without a look at values.
+
+    Not where that would take more memory: kernels let go at once of what is larger than all that they are given and
+    give, windows and scores, and write into parts of arrays, which would be copies here.
+    """
     backend = program.backend
     if backend is None or backend.compiler is None or program.largest < LARGE:
         return program
@@ -35,7 +39,8 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
         return [instruction]
     if fn.func not in DEFAULT_KERNELS.values():  # a rule for arrays of the backend, which sees that these are none
         return [instruction]
-    if max([specs[k].size for k in (*instruction.inputs, *instruction.outputs)]) < LARGE:
+    largest = max([specs[k].size for k in (*instruction.inputs, *instruction.outputs)])
+    if largest < LARGE:
         return [instruction]
     from tape_core.compiled.trace import Trace
 
@@ -44,25 +49,22 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
     numbers: dict[int, int] = {}
     inputs: dict[int, TracedArray] = {}
 
-    def given(arg: Any) -> Any:
-        if type(arg) is tuple or type(arg) is list:
-            return type(arg)([given(part) for part in arg])
-        if type(arg) is not Ref:
-            return arg
-        if arg.id not in inputs:
-            inputs[arg.id] = trace.input(_example(specs[arg.id], backend), backend.traced)
-            numbers[inputs[arg.id].id] = arg.id
-        return inputs[arg.id]
-
+    for k in dict.fromkeys(instruction.inputs):
+        inputs[k] = trace.input(_example(specs[k], backend), backend.traced)
+        numbers[inputs[k].id] = k
     token = TRACE.set(trace)
     try:
         with backend.quiet():
-            args, kwargs = given(instruction.args), {name: given(arg) for name, arg in instruction.kwargs.items()}
-            found = fn.func(backend.traced.xp, *args, **kwargs)
+            kwargs = {name: _with(inputs, arg) for name, arg in instruction.kwargs.items()}
+            found = fn.func(backend.traced.xp, *_with(inputs, instruction.args), **kwargs)
     except Exception:  # noqa: BLE001 - for other values it may do otherwise
         return [instruction]
     finally:
         TRACE.reset(token)
+    if any([spec.size > largest for spec in trace.specs.values()]) or any(
+        [i.name == "setitem" for i in trace.instructions]
+    ):
+        return [instruction]
     results: dict[int, int] = {}
     if not _paired(found, instruction.out, results) or not results.keys().isdisjoint({*numbers, *trace.constants}):
         return [instruction]
@@ -86,6 +88,13 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
         for inner in trace.instructions
     ]
     return [part for inner in made for part in _inside(inner, steps, backend)]
+
+
+def _with(inputs: dict[int, TracedArray], arg: Any) -> Any:
+    """An argument with arrays for values."""
+    if type(arg) is tuple or type(arg) is list:
+        return type(arg)([_with(inputs, part) for part in arg])
+    return inputs[arg.id] if type(arg) is Ref else arg
 
 
 def _example(spec: Spec, backend: Backend) -> Any:
