@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from tape_core.compiled.passes.dead_code import dead_code
-from tape_core.compiled.passes.scatters import box_of
+from tape_core.compiled.passes.scatters import box_of, is_plain
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
 LARGE = 1 << 12  # elements: of larger arrays the calls themselves take the time
@@ -109,7 +109,8 @@ def _members(program: Program) -> dict[int, _Group]:
     groups: dict[Any, _Group] = {}
     for instruction in program.instructions:
         if instruction.fn is operator.getitem and instruction.name == "getitem":
-            if type(instruction.out) is int and not instruction.effect and (view := _view(instruction, specs)) is not None:
+            view = _view(instruction, specs) if is_plain(instruction) else None
+            if view is not None:
                 views[instruction.out] = view
             continue
         for k in instruction.inputs:
@@ -117,7 +118,7 @@ def _members(program: Program) -> dict[int, _Group]:
                 break
         else:
             out = instruction.out
-            if type(out) is not int or out in results or instruction.kwargs or instruction.effect:
+            if not is_plain(instruction) or out in results:
                 continue
             place = _place(instruction, views, specs)
             op = None if place is None else registry.get(instruction.name)
@@ -160,7 +161,8 @@ def _operand(arg: Any, views: dict[int, View]) -> Any:
 def _view(instruction: Instruction, specs: dict[int, Spec]) -> View | None:
     """What a call of `getitem` gives, if that is a slice along the first axis."""
     array, key = instruction.args
-    if type(array) is not Ref or not (shape := specs[array.id].shape) or shape[1:] != specs[instruction.out].shape[1:]:
+    shape = specs[array.id].shape if type(array) is Ref else ()
+    if not shape or shape[1:] != specs[instruction.out].shape[1:]:
         return None
     if type(key) is tuple and key and type(key[0]) is int:
         return None
