@@ -23,7 +23,7 @@ def algebra(program: Program) -> Program:
     changes = program.constants.keys().isdisjoint
     is_as_it_was = replaced.keys().isdisjoint
     for instruction in program.instructions:
-        if not is_as_it_was(instruction.inputs):
+        if replaced and not is_as_it_was(instruction.inputs):
             instruction = instruction.with_args(replaced)
         if instruction.name not in _NAMES:
             kept.append(instruction)

@@ -89,7 +89,7 @@ class _Sums:
             name = instruction.name
             if name == "scatter":
                 if is_plain(instruction) and (box := _box(instruction, specs)) is not None:
-                    boxes[instruction.out] = one.setdefault(box, {box: None})
+                    boxes[instruction.out] = one.get(box) or one.setdefault(box, {box: None})
                     self.first[instruction.out] = instruction
             elif name == "add" and len(instruction.inputs) == 2:
                 a, b = instruction.inputs
