@@ -22,6 +22,8 @@ _WITH_NUMBERS = frozenset(
     {operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.le, operator.gt, operator.ge}
 )
 _RELU, _ASTYPE, _SUM = (KERNELS[name] for name in ("relu", "astype", "sum"))
+_OTHERS = frozenset({np.where, _ASTYPE, _RELU, operator.pow})
+_CONTAINERS = (tuple, list, slice)
 
 
 def gives_new(instruction: Any, specs: Any) -> bool:
@@ -68,9 +70,16 @@ def scalar(instruction: Any, specs: Any) -> tuple[Any, Spec] | None:
 
 def step_of(instruction: Any) -> tuple[str, Any, list[Any]] | None:
     """The call of NumPy that does what an instruction does, into an array it is given; None where none does."""
-    fn, args = instruction.fn, list(instruction.args)
-    if any([type(arg) in (tuple, list, slice) for arg in args]):
+    try:
+        fn = _UFUNCS.get(instruction.fn, instruction.fn)
+        if not isinstance(fn, np.ufunc) and fn not in _OTHERS:
+            return None
+    except TypeError:
         return None
+    args = list(instruction.args)
+    for arg in args:
+        if type(arg) in _CONTAINERS:
+            return None
     if fn is np.where:
         return ("where", fn, args) if len(args) == 3 and not instruction.kwargs else None
     if fn is _ASTYPE:
@@ -81,10 +90,6 @@ def step_of(instruction: Any) -> tuple[str, Any, list[Any]] | None:
         return "ufunc", np.maximum, [args[0], 0]
     if fn is operator.pow and type(args[1]) in (int, float) and args[1] == 2:
         return "ufunc", np.square, args[:1]  # as arrays do
-    try:
-        fn = _UFUNCS.get(fn, fn)
-    except TypeError:
-        return None
     if isinstance(fn, np.ufunc) and fn.nout == 1 and fn.nin == len(args) and fn.signature is None:
         return "ufunc", fn, args
     return None

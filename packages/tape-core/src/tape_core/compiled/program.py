@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -152,6 +152,11 @@ def renamed(value: Any, replaced: dict[int, int]) -> Any:
     return value
 
 
+def _distinct(values: Collection[Any]) -> list[Any]:
+    """Each object once, in order."""
+    return list(dict(zip(map(id, values), values, strict=True)).values())
+
+
 class Program:
     """A straight line of instructions; see `tape_core.compiled`."""
 
@@ -178,9 +183,13 @@ class Program:
     def distinct_specs(self) -> list[Spec]:
         """Each object among the specs once, also those of values that are gone; many values share one."""
         if self._distinct is None:
-            specs = self.specs.values()
-            self._distinct = list(dict(zip(map(id, specs), specs, strict=True)).values())
+            self._distinct = _distinct(self.specs.values())
         return self._distinct
+
+    @property
+    def functions(self) -> list[Callable[..., Any]]:
+        """Each object that instructions call once."""
+        return _distinct([instruction.fn for instruction in self.instructions])
 
     @property
     def largest(self) -> int:

@@ -216,6 +216,8 @@ def check_apart(name: str, leaves: list[Any], changed: Iterable[int], what: str 
 def _deciding(program: Program) -> set[str]:
     """The instructions, also those inside loops, that decide by values in each call."""
     found: set[str] = set()
+    if not any([getattr(fn, "parts", None) for fn in program.functions]):
+        return found
     for instruction in program.instructions:
         if parts := getattr(instruction.fn, "parts", None):
             found.update({instruction.name} - {"scan"}, *[_deciding(part.traced) for part in parts])

@@ -20,17 +20,15 @@ def algebra(program: Program) -> Program:
     replaced: dict[int, int] = {}
     made: dict[int, Instruction] = {}
     kept: list[Instruction] = []
-    constants = program.constants
+    changes = program.constants.keys().isdisjoint
     is_as_it_was = replaced.keys().isdisjoint
     for instruction in program.instructions:
-        if not is_as_it_was(instruction.inputs):
+        if replaced and not is_as_it_was(instruction.inputs):
             instruction = instruction.with_args(replaced)
         if instruction.name not in _NAMES:
             kept.append(instruction)
             continue
-        args = instruction.args
-        of_two = len(args) == 2 and type(args[0]) is type(args[1]) is Ref  # nearly all are, which are no constants
-        if of_two and args[0].id not in constants and args[1].id not in constants:
+        if len(instruction.inputs) == 2 and changes(instruction.inputs):  # nearly all
             kept.append(instruction)
             continue
         if not instruction.effect and type(instruction.out) is int:

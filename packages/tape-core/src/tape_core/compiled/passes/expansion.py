@@ -63,9 +63,7 @@ def expansion(program: Program) -> Program:
     compiler = None if program.backend is None else program.backend.compiler
     if compiler is None:
         return program
-    functions = [instruction.fn for instruction in program.instructions]
-    distinct = dict(zip(map(id, functions), functions, strict=True))
-    expansions = {k: expand for k, fn in distinct.items() if (expand := compiler.expansion(fn)) is not None}
+    expansions = {id(fn): expand for fn in program.functions if (expand := compiler.expansion(fn)) is not None}
     if not expansions:
         return program
     steps = Steps(program)

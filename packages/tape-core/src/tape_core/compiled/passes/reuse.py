@@ -25,10 +25,13 @@ def reuse(program: Program) -> Program:
     specs = program.specs
     last: dict[int, int] = {}
     shared = {*program.inputs, *program.constants, *program.outputs}
+    news: set[int] = set()  # the places of calls that give one value in memory of its own
     for at, instruction in enumerate(program.instructions):
         for k in instruction.inputs:
             last[k] = at
-        if not hasattr(instruction.fn, "over") and not compiler.gives_new(instruction, specs):
+        if type(instruction.out) is int and compiler.gives_new(instruction, specs):
+            news.add(at)
+        elif not hasattr(instruction.fn, "over"):
             shared.update(instruction.inputs)  # the result may be a view
     own: set[int] = set()  # values in memory of their own, row by row
     fused: set[int] = set()  # those of runs, as a rule row by row
@@ -37,7 +40,7 @@ def reuse(program: Program) -> Program:
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
         dead = [k for k in dict.fromkeys(instruction.inputs) if k in free and last[k] == at]
-        if type(out) is int and compiler.gives_new(instruction, specs):
+        if at in news:
             spec = specs[out]
             alike = [k for k in instruction.inputs if k in own and specs[k] == spec]
             if compiler.gives_rows(instruction, specs) or alike:

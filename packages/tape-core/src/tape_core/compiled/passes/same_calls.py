@@ -16,7 +16,7 @@ def same_calls(program: Program) -> Program:
     first: dict[Any, Instruction] = {}  # of those the first of each that is the same in all
     kept = []
     for instruction in program.instructions:
-        if not is_as_it_was(instruction.inputs):
+        if replaced and not is_as_it_was(instruction.inputs):
             instruction = instruction.with_args(replaced)
         if not instruction.effect:
             try:

@@ -88,12 +88,12 @@ class _Sums:
         for instruction in program.instructions:
             name = instruction.name
             if name == "scatter":
-                if _is_plain(instruction) and (box := _box(instruction, specs)) is not None:
-                    boxes[instruction.out] = one.setdefault(box, {box: None})
+                if is_plain(instruction) and (box := _box(instruction, specs)) is not None:
+                    boxes[instruction.out] = one.get(box) or one.setdefault(box, {box: None})
                     self.first[instruction.out] = instruction
             elif name == "add" and len(instruction.inputs) == 2:
                 a, b = instruction.inputs
-                if a not in boxes or b not in boxes or not counts[a] == counts[b] == 1 or not _is_plain(instruction):
+                if a not in boxes or b not in boxes or not counts[a] == counts[b] == 1 or not is_plain(instruction):
                     continue
                 out = instruction.out
                 if not specs[a] == specs[b] == specs[out]:
@@ -109,7 +109,8 @@ class _Sums:
                     self.roots.add(out)
 
 
-def _is_plain(instruction: Instruction) -> bool:
+def is_plain(instruction: Instruction) -> bool:
+    """Whether a call gives one value, does nothing besides, and has no further options."""
     return type(instruction.out) is int and not instruction.kwargs and not instruction.effect
 
 
@@ -153,7 +154,7 @@ def box_of(key: Any, shape: tuple[int, ...]) -> Box | None:
                 return None
             if step != 1:
                 return None
-            box.append((start, stop if start < stop else start, True))
+            box.append((start, max(start, stop), True))
         else:
             return None
     if len(box) < len(shape):

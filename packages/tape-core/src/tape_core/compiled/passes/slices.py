@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import operator
-from itertools import pairwise
 from typing import Any
 
 from tape_core.compiled.passes.dead_code import dead_code
-from tape_core.compiled.passes.scatters import box_of
+from tape_core.compiled.passes.scatters import box_of, is_plain
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
 LARGE = 1 << 12  # elements: of larger arrays the calls themselves take the time
@@ -25,6 +24,8 @@ class _Group:
         valid: whether one call is to do for all; whole: its number, once it is there.
     """
 
+    __slots__ = ("ends", "key", "members", "valid", "whole")
+
     def __init__(self, key: Any) -> None:
         self.key = key
         self.members: dict[int, tuple[int, int]] = {}
@@ -33,16 +34,19 @@ class _Group:
         self.whole: int | None = None
 
     def fits(self, specs: dict[int, Spec]) -> bool:
-        """Whether there are several, which follow each other without gaps, of small arrays that are there."""
+        """Whether they follow each other without gaps, and are of small arrays that are there."""
         places = sorted(self.members.values())
-        if len(places) < 2 or any([a[1] != b[0] for a, b in pairwise(places)]):
-            return False
-        first, last = self.ends = places[0][0], places[-1][1]
-        out, (start, stop) = next(iter(self.members.items()))
-        if specs[out].size // (stop - start) * (last - first) > LARGE:  # rows are alike
-            return False
-        bases = [base for base in self.key[1:] if type(base) is _Group]
-        return all([base.valid and base.ends[0] <= first and last <= base.ends[1] for base in bases])
+        first = last = places[0][0]
+        for start, stop in places:
+            if start != last:
+                return False
+            last = stop
+        self.ends = first, last
+        for base in self.key[1:]:
+            if type(base) is _Group and not (base.valid and base.ends[0] <= first and last <= base.ends[1]):
+                return False
+        rows = specs[next(iter(self.members))]
+        return rows.size // rows.shape[0] * (last - first) <= LARGE  # all have rows of one shape
 
 
 def slices(program: Program) -> Program:
@@ -109,7 +113,8 @@ def _members(program: Program) -> dict[int, _Group]:
     groups: dict[Any, _Group] = {}
     for instruction in program.instructions:
         if instruction.fn is operator.getitem and instruction.name == "getitem":
-            if type(instruction.out) is int and not instruction.effect and (view := _view(instruction, specs)) is not None:
+            view = _view(instruction, specs) if is_plain(instruction) else None
+            if view is not None:
                 views[instruction.out] = view
             continue
         for k in instruction.inputs:
@@ -117,50 +122,53 @@ def _members(program: Program) -> dict[int, _Group]:
                 break
         else:
             out = instruction.out
-            if type(out) is not int or out in results or instruction.kwargs or instruction.effect:
+            if not is_plain(instruction) or out in results:
                 continue
-            place = _place(instruction, views, specs)
-            op = None if place is None else registry.get(instruction.name)
-            if place is None or op is None or not op.elementwise:
+            found = _of_slices(instruction, views, specs)
+            op = None if found is None else registry.get(instruction.name)
+            if found is None or op is None or not op.elementwise:
                 continue
-            key = (instruction.fn, *[_operand(arg, views) for arg in instruction.args])
+            key, start, stop = found
             try:
                 group = groups.get(key)
             except TypeError:  # it cannot be told what is the same
                 continue
             if group is None:
                 group = groups[key] = _Group(key)
-            group.members[out] = place
-            views[out] = group, *place
-    for group in groups.values():  # those that others are of come first
+            group.members[out] = start, stop
+            views[out] = group, start, stop
+    several = [group for group in groups.values() if len(group.members) > 1]
+    for group in several:  # those that others are of come first
         group.valid = group.fits(specs)
-    return {out: group for group in groups.values() if group.valid for out in group.members}
+    return {out: group for group in several if group.valid for out in group.members}
 
 
-def _place(instruction: Instruction, views: dict[int, View], specs: dict[int, Spec]) -> tuple[int, int] | None:
-    """From where to where all arrays that an instruction is given are slices, of the shape of its result."""
-    place, shape = None, specs[instruction.out].shape
+def _of_slices(instruction: Instruction, views: dict[int, View], specs: dict[int, Spec]) -> tuple[Any, int, int] | None:
+    """What a call has in common with those of other slices, and from where to where all arrays in it are slices.
+
+    Those have the shape of its result. A number is in a tuple, with its kind and sign.
+    """
+    place, shape, key = None, specs[instruction.out].shape, [instruction.fn]
     for arg in instruction.args:
-        if type(arg) is not Ref:
-            if type(arg) not in _NUMBERS:
+        kind = type(arg)
+        if kind is Ref:
+            base, start, stop = views[arg.id]
+            if specs[arg.id].shape != shape or (place is not None and place != (start, stop)):
                 return None
-            continue
-        there = views[arg.id][1:]
-        if specs[arg.id].shape != shape or (place is not None and place != there):
+            place = start, stop
+            key.append(base)
+        elif kind in _NUMBERS:
+            key.append((kind, repr(arg)))
+        else:
             return None
-        place = there
-    return place
-
-
-def _operand(arg: Any, views: dict[int, View]) -> Any:
-    """What an argument is a slice of; a number in a tuple, with its kind and sign."""
-    return views[arg.id][0] if type(arg) is Ref else (type(arg), repr(arg))
+    return None if place is None else (tuple(key), *place)
 
 
 def _view(instruction: Instruction, specs: dict[int, Spec]) -> View | None:
     """What a call of `getitem` gives, if that is a slice along the first axis."""
     array, key = instruction.args
-    if type(array) is not Ref or not (shape := specs[array.id].shape) or shape[1:] != specs[instruction.out].shape[1:]:
+    shape = specs[array.id].shape if type(array) is Ref else ()
+    if not shape or shape[1:] != specs[instruction.out].shape[1:]:
         return None
     if type(key) is tuple and key and type(key[0]) is int:
         return None

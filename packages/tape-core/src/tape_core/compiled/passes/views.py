@@ -24,7 +24,7 @@ def views(program: Program) -> Program:
     known: dict[int, tuple[int, Axes]] = {}
     kept: list[Instruction] = []
     for instruction in program.instructions:
-        if not is_as_it_was(instruction.inputs):
+        if replaced and not is_as_it_was(instruction.inputs):
             instruction = instruction.with_args(replaced)
         if instruction.name not in _NAMES:
             kept.append(instruction)
