@@ -451,9 +451,13 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
 
 
 _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
+VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
+"""Kernels of whose first argument only the shape and the like count."""
 NONE: dict[str, Any] = {}
 """The keywords of all instructions that have none: nothing writes into it."""
 MAYBE_SHAPED_BY_VALUES = _SHAPED_BY_VALUES | {"getitem", "repeat"}
+SEEN_TO = MAYBE_SHAPED_BY_VALUES | VALUE_FREE
+"""Kernels that `Trace.call` looks at more closely."""
 
 
 class TracedKernels(Kernels):
@@ -467,7 +471,24 @@ class TracedKernels(Kernels):
         if not callable(function) or isinstance(function, type):
             return function
 
+        quick = name not in SEEN_TO
+        now = TRACE.get
+
         def kernel(*args: Any, **kwargs: Any) -> Any:
+            if quick and not kwargs:
+                # As `Trace.call`, where nothing has to be looked up.
+                trace = now()
+                if len(args) == 1:
+                    (x,) = args
+                    if type(x) is TracedArray and x.made_in is trace:
+                        a = x.ref
+                        return trace.gave(name, function, (a,), NONE, [a.id], function(x.value), backend)
+                elif len(args) == 2:
+                    x, y = args
+                    if type(x) is TracedArray is type(y) and x.made_in is trace is y.made_in:
+                        a, b = x.ref, y.ref
+                        out = function(x.value, y.value)
+                        return trace.gave(name, function, (a, b), NONE, [a.id, b.id], out, backend)
             trace = trace_of(args)
             if kwargs:
                 trace = trace or trace_of(kwargs.values())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tape_core.backends.traced import Traced, TracingError, trace_of
+from tape_core.backends.traced import TRACE, Traced, TracingError, trace_of
 from tape_core.rules import fused, vjp
 
 
@@ -53,8 +53,8 @@ class _Rule(_Opaque):
     """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
 
     def __call__(self, xp: Any, *args: Any) -> Any:
-        trace = trace_of(args) if xp is self.backend.xp else None
-        if trace is None:
+        trace = TRACE.get()
+        if trace is None or xp is not self.backend.xp:
             return self.__wrapped__(xp, *args)
         before = len(trace.instructions)
         trace.trying += 1

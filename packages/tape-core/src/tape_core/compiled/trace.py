@@ -15,6 +15,7 @@ from tape_core.backends.traced import (
     NONE,
     TRACE,
     TRACED,
+    VALUE_FREE,
     Traced,
     TracedArray,
     TracedNumber,
@@ -197,7 +198,7 @@ class Trace:
         if name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args) and not self.known.issuperset(inputs):
             self.decided_by_value(f"the shape of the result of {name}")
         out = fn(*raws, **given) if kwargs else fn(*raws)
-        if name in _VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
+        if name in VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
             first = refs[0]
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
@@ -230,9 +231,16 @@ class Trace:
         traced.backend = backend
         spec = self._shared.get((kind, shape, dtype))
         self.specs[number] = self._spec(out) if spec is None else spec
-        self.instructions.append(
-            Instruction(name, fn, args, kwargs, number, self._from or self._place(), False, inputs)
-        )
+        made = _new(Instruction)
+        made.name = name
+        made.fn = fn
+        made.args = args
+        made.kwargs = kwargs
+        made.out = number
+        made.place = self._from or self._place()
+        made.effect = False
+        made.inputs = inputs
+        self.instructions.append(made)
         known = self.known
         for k in inputs:
             if k not in known:
@@ -486,8 +494,6 @@ class AsArray:
 _NUMBERS = frozenset({int, float})
 _PLAIN = SCALARS | {str, slice, type(None), type(...)}  # arguments that are no arrays, and have none in them
 
-_VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
-"""Kernels of whose first argument only the shape and the like count."""
 _SMALL = 1 << 12  # elements of a constant that is kept rather than made again
 
 
