@@ -70,7 +70,8 @@ class Trace:
         self._inside: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
         self._constant_refs: dict[int, Ref] = {}
-        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
+        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}  # by code and where it is in that
+        self._lines: dict[Place, Place] = {}  # one for each
         self._from: Place | None = None  # the line that a sweep comes from
         self._shared: dict[Any, Spec] = {}
         self._arrays: dict[type, Backend] = {}  # classes of arrays that instructions gave
@@ -354,11 +355,12 @@ class Trace:
         if self._from is not None:
             return self._from
         frame = user_frame(4)  # what calls this, and what calls that, are ours
-        code, line = frame.f_code, frame.f_lineno
-        key = id(code), line  # the hash of code itself goes through all of it
+        code = frame.f_code
+        key = id(code), frame.f_lasti  # the hash of code itself goes through all of it, and so does a line's number
         found = self._places.get(key)
         if found is None:
-            found = self._places[key] = code, Place(code.co_filename, line, code.co_qualname)
+            place = Place(code.co_filename, frame.f_lineno, code.co_qualname)
+            found = self._places[key] = code, self._lines.setdefault(place, place)
         return found[1]
 
     def decided_by_value(self, what: str) -> None:
