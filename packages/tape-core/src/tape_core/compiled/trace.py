@@ -13,6 +13,7 @@ from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.traced import (
     MAYBE_SHAPED_BY_VALUES,
     NONE,
+    PLAIN,
     TRACE,
     TRACED,
     VALUE_FREE,
@@ -142,7 +143,7 @@ class Trace:
     def _split(self, value: Any, inputs: list[int]) -> tuple[Any, Any]:
         """An argument with raw arrays, and with `Ref` for arrays, whose numbers are appended to `inputs`."""
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in PLAIN:
             return value, value
         if kind in TRACED:
             if value.made_in is not self:
@@ -150,7 +151,7 @@ class Trace:
             inputs.append(value.ref.id)
             return value.value, value.ref
         if kind is tuple or kind is list:
-            if kind is tuple and _PLAIN.issuperset(map(type, value)):
+            if kind is tuple and PLAIN.issuperset(map(type, value)):
                 return value, value
             pairs = [self._split(part, inputs) for part in value]
             return kind([raw for raw, _ in pairs]), kind([ref for _, ref in pairs])
@@ -184,7 +185,7 @@ class Trace:
                 ref = arg.ref
                 refs.append(ref)
                 inputs.append(ref.id)
-            elif kind in _PLAIN:
+            elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, arg))):
                 raws.append(arg)
                 refs.append(arg)
             else:
@@ -494,7 +495,6 @@ class AsArray:
 
 
 _NUMBERS = frozenset({int, float})
-_PLAIN = SCALARS | {str, slice, type(None), type(...)}  # arguments that are no arrays, and have none in them
 
 _SMALL = 1 << 12  # elements of a constant that is kept rather than made again
 
