@@ -71,7 +71,7 @@ def add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
 def _repeats(key: Any) -> bool:
     """Whether a key may name an element more than once."""
     parts = key if isinstance(key, tuple) else (key,)
-    return any(isinstance(part, np.ndarray) and part.dtype != bool for part in parts)
+    return any([isinstance(part, np.ndarray) and part.dtype != bool for part in parts])
 
 
 def _at(ufunc: Any, out: Any, values: Any, key: Any) -> None:

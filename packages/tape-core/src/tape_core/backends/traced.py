@@ -102,6 +102,10 @@ class TracedArray:
         return (self[k] for k in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
+        trace = self.made_in
+        if (type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))) and trace is TRACE.get():
+            a = self.ref
+            return trace.gave("getitem", operator.getitem, (a, key), NONE, [a.id], self.value[key], self.backend)
         return self.trace.call("getitem", operator.getitem, (self, key), {}, self.backend)
 
     def __setitem__(self, key: Any, values: Any) -> None:
@@ -451,9 +455,15 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
 
 
 _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
+PLAIN = SCALARS | {str, slice, type(None), type(...)}
+"""What arguments are that are no arrays, and have none in them."""
+VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
+"""Kernels of whose first argument only the shape and the like count."""
 NONE: dict[str, Any] = {}
 """The keywords of all instructions that have none: nothing writes into it."""
 MAYBE_SHAPED_BY_VALUES = _SHAPED_BY_VALUES | {"getitem", "repeat"}
+SEEN_TO = MAYBE_SHAPED_BY_VALUES | VALUE_FREE
+"""Kernels that `Trace.call` looks at more closely."""
 
 
 class TracedKernels(Kernels):
@@ -467,7 +477,29 @@ class TracedKernels(Kernels):
         if not callable(function) or isinstance(function, type):
             return function
 
+        quick = name == "getitem" or name not in SEEN_TO
+        now = TRACE.get
+
         def kernel(*args: Any, **kwargs: Any) -> Any:
+            if quick and not kwargs:
+                # As `Trace.call`, where nothing has to be looked up.
+                trace = now()
+                if len(args) == 1:
+                    (x,) = args
+                    if type(x) is TracedArray and x.made_in is trace:
+                        a = x.ref
+                        return trace.gave(name, function, (a,), NONE, [a.id], function(x.value), backend)
+                elif len(args) == 2:
+                    x, y = args
+                    if type(x) is TracedArray and x.made_in is trace:
+                        a, kind = x.ref, type(y)
+                        if kind is TracedArray:
+                            if y.made_in is trace and name != "getitem":
+                                b = y.ref
+                                out = function(x.value, y.value)
+                                return trace.gave(name, function, (a, b), NONE, [a.id, b.id], out, backend)
+                        elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, y))):
+                            return trace.gave(name, function, (a, y), NONE, [a.id], function(x.value, y), backend)
             trace = trace_of(args)
             if kwargs:
                 trace = trace or trace_of(kwargs.values())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tape_core.backends.traced import Traced, TracingError, trace_of
+from tape_core.backends.traced import TRACE, Traced, TracingError, trace_of
 from tape_core.rules import fused, vjp
 
 
@@ -28,8 +29,17 @@ class Rules:
             common = None if rule.common is None else _Opaque(rule.common, f"{name}_common", self.backend)
             return fused(_Opaque(rule.fn, name, self.backend), common=common)
         if isinstance(rule, vjp):
-            return type(rule)(_Rule(rule.fn, name, self.backend))
-        return _Rule(rule, name, self.backend) if callable(rule) else rule
+            return rule if _is_arithmetic(rule.fn) else type(rule)(_Rule(rule.fn, name, self.backend))
+        return _Rule(rule, name, self.backend) if callable(rule) and not _is_arithmetic(rule) else rule
+
+
+def _is_arithmetic(rule: Any) -> bool:
+    """Whether a function does nothing but compute with its parameters by operators, so that no value decides."""
+    code = getattr(rule, "__code__", None)
+    return code is not None and all([step.opname.startswith(_ARITHMETIC) for step in dis.get_instructions(code)])
+
+
+_ARITHMETIC = ("RESUME", "LOAD_FAST", "LOAD_CONST", "LOAD_SMALL_INT", "BINARY_OP", "UNARY_NEGATIVE", "RETURN_")
 
 
 class _Opaque:
@@ -53,8 +63,8 @@ class _Rule(_Opaque):
     """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
 
     def __call__(self, xp: Any, *args: Any) -> Any:
-        trace = trace_of(args) if xp is self.backend.xp else None
-        if trace is None:
+        trace = TRACE.get()
+        if trace is None or xp is not self.backend.xp:
             return self.__wrapped__(xp, *args)
         before = len(trace.instructions)
         trace.trying += 1

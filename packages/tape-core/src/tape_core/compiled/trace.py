@@ -13,8 +13,10 @@ from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.traced import (
     MAYBE_SHAPED_BY_VALUES,
     NONE,
+    PLAIN,
     TRACE,
     TRACED,
+    VALUE_FREE,
     Traced,
     TracedArray,
     TracedNumber,
@@ -69,7 +71,8 @@ class Trace:
         self._inside: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
         self._constant_refs: dict[int, Ref] = {}
-        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}
+        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}  # by code and where it is in that
+        self._lines: dict[Place, Place] = {}  # one for each
         self._from: Place | None = None  # the line that a sweep comes from
         self._shared: dict[Any, Spec] = {}
         self._arrays: dict[type, Backend] = {}  # classes of arrays that instructions gave
@@ -140,7 +143,7 @@ class Trace:
     def _split(self, value: Any, inputs: list[int]) -> tuple[Any, Any]:
         """An argument with raw arrays, and with `Ref` for arrays, whose numbers are appended to `inputs`."""
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in PLAIN:
             return value, value
         if kind in TRACED:
             if value.made_in is not self:
@@ -148,7 +151,7 @@ class Trace:
             inputs.append(value.ref.id)
             return value.value, value.ref
         if kind is tuple or kind is list:
-            if kind is tuple and _PLAIN.issuperset(map(type, value)):
+            if kind is tuple and PLAIN.issuperset(map(type, value)):
                 return value, value
             pairs = [self._split(part, inputs) for part in value]
             return kind([raw for raw, _ in pairs]), kind([ref for _, ref in pairs])
@@ -182,7 +185,7 @@ class Trace:
                 ref = arg.ref
                 refs.append(ref)
                 inputs.append(ref.id)
-            elif kind in _PLAIN:
+            elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, arg))):
                 raws.append(arg)
                 refs.append(arg)
             else:
@@ -197,7 +200,7 @@ class Trace:
         if name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args) and not self.known.issuperset(inputs):
             self.decided_by_value(f"the shape of the result of {name}")
         out = fn(*raws, **given) if kwargs else fn(*raws)
-        if name in _VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
+        if name in VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
             first = refs[0]
             if type(first) is not Ref or first.id not in self.of_any_length:
                 return self.constant(out, backend)
@@ -230,9 +233,16 @@ class Trace:
         traced.backend = backend
         spec = self._shared.get((kind, shape, dtype))
         self.specs[number] = self._spec(out) if spec is None else spec
-        self.instructions.append(
-            Instruction(name, fn, args, kwargs, number, self._from or self._place(), False, inputs)
-        )
+        made = _new(Instruction)
+        made.name = name
+        made.fn = fn
+        made.args = args
+        made.kwargs = kwargs
+        made.out = number
+        made.place = self._from or self._place()
+        made.effect = False
+        made.inputs = inputs
+        self.instructions.append(made)
         known = self.known
         for k in inputs:
             if k not in known:
@@ -346,11 +356,12 @@ class Trace:
         if self._from is not None:
             return self._from
         frame = user_frame(4)  # what calls this, and what calls that, are ours
-        code, line = frame.f_code, frame.f_lineno
-        key = id(code), line  # the hash of code itself goes through all of it
+        code = frame.f_code
+        key = id(code), frame.f_lasti  # the hash of code itself goes through all of it, and so does a line's number
         found = self._places.get(key)
         if found is None:
-            found = self._places[key] = code, Place(code.co_filename, line, code.co_qualname)
+            place = Place(code.co_filename, frame.f_lineno, code.co_qualname)
+            found = self._places[key] = code, self._lines.setdefault(place, place)
         return found[1]
 
     def decided_by_value(self, what: str) -> None:
@@ -484,10 +495,7 @@ class AsArray:
 
 
 _NUMBERS = frozenset({int, float})
-_PLAIN = SCALARS | {str, slice, type(None), type(...)}  # arguments that are no arrays, and have none in them
 
-_VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
-"""Kernels of whose first argument only the shape and the like count."""
 _SMALL = 1 << 12  # elements of a constant that is kept rather than made again
 
 

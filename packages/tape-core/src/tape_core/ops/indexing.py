@@ -72,12 +72,17 @@ def scatter(values: ArrayLike, /, key: Any, shape: tuple[int, ...]) -> Tensor:
 
 def with_raw_key(x: Tensor, key: Any) -> tuple[Tensor, Any]:
     """An array and its key with raw index arrays in place of Tensors; inside vmap both as each other's examples."""
+    if type(key) in _PARTS or (type(key) is tuple and _PARTS.issuperset(map(type, key))):
+        return x, key
     deepest = max([x, *_tensors_in(key)], key=lambda tensor: tensor.backend.height).backend
     if deepest.height and deepest.library is x.backend.library:
         from tape_core.backends.batched import lifted
 
         x = lifted(x, deepest)
     return x, raw_key(key, x)
+
+
+_PARTS = frozenset({int, slice, type(None), type(...)})  # of keys without arrays
 
 
 def _tensors_in(key: Any) -> list[Tensor]:
