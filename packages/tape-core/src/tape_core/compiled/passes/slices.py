@@ -76,12 +76,8 @@ def slices(program: Program) -> Program:
 
     def operand(base: Any, first: int, last: int, place: Any) -> Ref:
         """What all slices of one operand are together."""
-        offset = 0
-        if type(base) is _Group:
-            offset = base.ends[0]
-            whole = base.whole
-        else:
-            whole = Ref(base)
+        whole, offset = (base.whole, base.ends[0]) if type(base) is _Group else (Ref(base), 0)
+        assert whole is not None  # groups that others are of come first
         k, start, stop = whole.id, first - offset, last - offset
         if start == 0 and stop == specs[k].shape[0]:
             return whole
@@ -154,7 +150,8 @@ def _of_slices(instruction: Instruction, views: dict[int, View], specs: dict[int
 
     Those have the shape of its result. A number is in a tuple, with its kind and sign.
     """
-    place, shape, key = None, specs[instruction.out].shape, [instruction.fn]
+    place, shape = None, specs[instruction.out].shape
+    key: list[Any] = [instruction.fn]
     for arg in instruction.args:
         kind = type(arg)
         if kind is Ref:
