@@ -20,13 +20,13 @@ from tape_core.compiled.source import Source
 from tape_core.generated import generated
 
 from tape_numpy.block_code import BlockCode
-from tape_numpy.calls import full, gives_new, gives_rows, into, scalar, step_of
+from tape_numpy.calls import axes_in_rows, full, gives_new, into, scalar, step_of
 from tape_numpy.expansion import expansion
 from tape_numpy.indexing import joined, placed
 from tape_numpy.kernels import KERNELS, has_line_sums, lines_are_alike
 from tape_numpy.tiles import Tiling, bounds, total
 
-__all__ = ["expansion", "full", "fused", "gives_new", "gives_rows", "into", "joined", "placed", "role", "scalar"]
+__all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = frozenset({*_FLOATS, np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.int32)})

@@ -36,10 +36,9 @@ def gives_new(instruction: Any, specs: Any) -> bool:
     return step is not None and step[0] == "ufunc"
 
 
-def gives_rows(instruction: Any, specs: Any) -> bool:
-    """Whether the result lies row by row, however the arguments do: a stack of stacks of matrices need not."""
-    fn = instruction.fn
-    return (fn is operator.matmul or fn is diagonal_matmul) and len(specs[instruction.out].shape) <= 3
+def axes_in_rows(fn: Any) -> int | None:
+    """Results of matrix products lie row by row, however the arguments do; a stack of stacks of matrices need not."""
+    return 3 if fn is operator.matmul or fn is diagonal_matmul else None
 
 
 def into(instruction: Any) -> tuple[Any, list[Any]] | None:

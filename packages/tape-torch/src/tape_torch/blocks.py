@@ -17,7 +17,7 @@ from tape_core.generated import generated
 
 from tape_torch.kernels import KERNELS
 
-__all__ = ["expansion", "full", "fused", "gives_new", "gives_rows", "into", "joined", "placed", "role", "scalar"]
+__all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
 
 BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 
@@ -39,9 +39,8 @@ def expansion(fn: Any) -> None:
     return
 
 
-def gives_rows(instruction: Any, specs: Any) -> bool:
-    """Of no instruction is that known."""
-    return False
+def axes_in_rows(fn: Any) -> None:
+    """Of no function is that known."""
 
 
 def full(instruction: Any) -> None:

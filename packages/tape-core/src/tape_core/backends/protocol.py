@@ -82,7 +82,8 @@ class Backend:
           one that takes `out=`, an array or None for each result: `targets` says which results may have the memory of
           which inputs. Those in `spare` it may overwrite in any case, those in `dead` if they are in `out`;
         - `gives_new(instruction, specs)`: whether the result has memory of its own, and no argument is kept;
-        - `gives_rows(instruction, specs)`: whether the result lies row by row in memory, however the arguments do;
+        - `axes_in_rows(fn)`: up to how many axes the results of a function have that lie row by row in memory, however
+          the arguments do; None for most;
         - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None;
         - `full(instruction)`: what makes an array of a shape and a constant of shape (), if an instruction is faster
           with such an operand in its result's shape; or None;

@@ -23,16 +23,19 @@ def broadcasts(program: Program) -> Program:
     compiler = None if program.backend is None else program.backend.compiler
     if compiler is None or program.largest < OFTEN:
         return program
+    in_rows = {id(fn): n for fn in program.functions if (n := compiler.axes_in_rows(fn)) is not None}
+    if not in_rows:
+        return program
     specs = program.specs
     rows: set[int] = set()  # values that lie row by row
     uses: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     full_of: dict[int, tuple[int, Any]] = {}  # by place a constant number, and what lays it out
-    gives_rows, of_no_rows = compiler.gives_rows, rows.isdisjoint
+    of_no_rows = rows.isdisjoint
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
         if type(out) is not int or instruction.effect:
             continue
-        if gives_rows(instruction, specs):
+        if id(instruction.fn) in in_rows and len(specs[out].shape) <= in_rows[id(instruction.fn)]:
             rows.add(out)
         elif not of_no_rows(instruction.inputs) and compiler.into(instruction) is not None:
             whole = specs[out]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
@@ -14,7 +15,6 @@ class Steps:
     Attributes:
         instruction: the one.
         made: the calls so far.
-        makers: what gives each value that is given to it.
         specs, constants: those of the program; they grow with the calls.
     """
 
@@ -22,10 +22,15 @@ class Steps:
         self.specs: dict[int, Spec] = dict(program.specs)
         self.constants: dict[int, Any] = dict(program.constants)
         self.made: list[Instruction] = []
-        self.makers: dict[int, Instruction] = {}
+        self._program = program
         self.instruction: Instruction
         self._known: dict[Any, Ref] = {}
         self._next = max(self.specs, default=-1) + 1
+
+    @cached_property
+    def makers(self) -> dict[int, Instruction]:
+        """By value the instruction of the program that gives it."""
+        return {call.out: call for call in self._program.instructions if type(call.out) is int}
 
     def constant(self, key: Any, make: Callable[[], Any]) -> Ref:
         """An array that is the same in each call; one for each key."""
@@ -68,14 +73,15 @@ def expansion(program: Program) -> Program:
         return program
     steps = Steps(program)
     kept: list[Instruction] = []
+    found = False
     for instruction in program.instructions:
-        if type(instruction.out) is int:
-            steps.makers[instruction.out] = instruction
-        expand = expansions.get(id(instruction.fn))
-        if expand is not None and not instruction.effect and type(instruction.out) is int:
+        if id(instruction.fn) in expansions and not instruction.effect and type(instruction.out) is int:
             steps.instruction, steps.made = instruction, []
-            if expand(steps, *instruction.args, **instruction.kwargs):
+            if expansions[id(instruction.fn)](steps, *instruction.args, **instruction.kwargs):
                 kept += steps.made
+                found = True
                 continue
         kept.append(instruction)
+    if not found:
+        return program
     return Program(kept, program.inputs, steps.constants, program.outputs, steps.specs, program.backend)

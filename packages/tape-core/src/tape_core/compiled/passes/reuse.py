@@ -33,6 +33,7 @@ def reuse(program: Program) -> Program:
             news.add(at)
         elif not hasattr(instruction.fn, "over"):
             shared.update(instruction.inputs)  # the result may be a view
+    in_rows = {id(fn): n for fn in program.functions if (n := compiler.axes_in_rows(fn)) is not None}
     own: set[int] = set()  # values in memory of their own, row by row
     fused: set[int] = set()  # those of runs, as a rule row by row
     kept: list[Instruction] = []
@@ -43,7 +44,7 @@ def reuse(program: Program) -> Program:
         if at in news:
             spec = specs[out]
             alike = [k for k in instruction.inputs if k in own and specs[k] == spec]
-            if compiler.gives_rows(instruction, specs) or alike:
+            if alike or len(spec.shape) <= in_rows.get(id(instruction.fn), -1):
                 own.add(out)
             targets: list[Own | Ref] = [Own(k, free[k]) for k in dead if specs[k] == spec]
             targets += [Ref(k) for k in alike if last[k] == at and k not in shared]

@@ -12,8 +12,8 @@ from tape_core.compiled.program import Instruction, Program, Ref, Spec
 
 Box = tuple[tuple[int, int, bool], ...]
 """The elements that a key of integers and slices names: for each axis from where to where, and whether as a slice."""
-Parts = dict[Box, Any]
-"""By where they go, the numbers of the parts of a sum."""
+Parts = dict[Box, Ref]
+"""By where they go, the parts of a sum."""
 
 MOST = 16  # places in one array: a sum over more is left as it is
 _KINDS = ("float", "complex", "int", "uint")
@@ -44,19 +44,18 @@ def scatters(program: Program) -> Program:
             kept.append(instruction)
             continue
         if instruction.name == "scatter":
-            parts[out] = dict.fromkeys(found.boxes[out], instruction.args[0].id)
+            parts[out] = dict.fromkeys(found.boxes[out], instruction.args[0])
             continue
         a, b = instruction.inputs
         left, right = parts.pop(a), parts.pop(b)
-        for box, k in right.items():
-            if box not in left:
-                left[box] = k
-                continue
-            new += 1
-            specs[new] = specs[k]
-            place = instruction.place
-            kept.append(Instruction("add", instruction.fn, (Ref(left[box]), Ref(k)), {}, new, place))
-            left[box] = new
+        for box, part in right.items():
+            if box in left:
+                new += 1
+                specs[new] = specs[part.id]
+                args = left[box], part
+                kept.append(Instruction("add", instruction.fn, args, {}, new, instruction.place))
+                part = Ref(new)
+            left[box] = part
         if out in found.inside:
             parts[out] = left
             continue
@@ -193,7 +192,7 @@ def _together(
     parts: Parts, layout: _Layout, given: Instruction, scatter: Instruction, shape: tuple[int, ...], compiler: Any
 ) -> Instruction:
     """The instruction that gives the sum, of what it is in each place."""
-    refs = [Ref(parts[box]) for box in layout.ordered]
+    refs = [parts[box] for box in layout.ordered]
     if len(refs) == 1:
         return Instruction("scatter", scatter.fn, (*refs, *layout.keys, shape), {}, given.out, given.place)
     if layout.axis is not None:

@@ -21,7 +21,7 @@ class _Group:
     Attributes:
         key: what they have in common; members: by what a call gives, where its slices start and stop.
         ends: from where to where they go together.
-        valid: whether one call is to do for all; whole: its number, once it is there.
+        valid: whether one call is to do for all; whole: its result, once it is there.
     """
 
     __slots__ = ("ends", "key", "members", "valid", "whole")
@@ -31,7 +31,7 @@ class _Group:
         self.members: dict[int, tuple[int, int]] = {}
         self.ends = (0, 0)
         self.valid = False
-        self.whole: int | None = None
+        self.whole: Ref | None = None
 
     def fits(self, specs: dict[int, Spec]) -> bool:
         """Whether they follow each other without gaps, and are of small arrays that are there."""
@@ -61,32 +61,35 @@ def slices(program: Program) -> Program:
     if not member_of:
         return program
     specs, new = dict(program.specs), max(program.specs)
-    cut: dict[View, int] = {}
+    cut: dict[View, Ref] = {}
+    rows: dict[tuple[int, int], slice] = {}  # keys, one for each part: thousands are alike
     kept: list[Instruction] = []
 
-    def add(name: str, fn: Any, args: tuple[Any, ...], spec: Spec, place: Any) -> int:
+    def add(name: str, fn: Any, args: tuple[Any, ...], n: int, like: int, place: Any) -> Ref:
+        """One more call, of a result with so many rows."""
         nonlocal new
         new += 1
-        specs[new] = spec
+        spec = specs[like]
+        specs[new] = Spec(spec.kind, (n, *spec.shape[1:]), spec.dtype)
         kept.append(Instruction(name, fn, args, {}, new, place))
-        return new
+        return Ref(new)
 
-    def operand(base: Any, first: int, last: int, place: Any) -> Any:
+    def operand(base: Any, first: int, last: int, place: Any) -> Ref:
         """What all slices of one operand are together."""
-        offset = 0
-        if type(base) is _Group:
-            offset = base.ends[0]
-            base = base.whole
-        start, stop, spec = first - offset, last - offset, specs[base]
-        if (start, stop) == (0, spec.shape[0]):
-            return Ref(base)
-        if (base, start, stop) not in cut:
-            whole = Spec(spec.kind, (stop - start, *spec.shape[1:]), spec.dtype)
-            cut[base, start, stop] = add("getitem", operator.getitem, (Ref(base), slice(start, stop)), whole, place)
-        return Ref(cut[base, start, stop])
+        whole, offset = (base.whole, base.ends[0]) if type(base) is _Group else (Ref(base), 0)
+        assert whole is not None  # groups that others are of come first
+        k, start, stop = whole.id, first - offset, last - offset
+        if start == 0 and stop == specs[k].shape[0]:
+            return whole
+        found = cut.get((k, start, stop))
+        if found is None:
+            args = (whole, slice(start, stop))
+            found = cut[k, start, stop] = add("getitem", operator.getitem, args, stop - start, k, place)
+        return found
 
     for instruction in program.instructions:
-        group = member_of.get(instruction.out)
+        out = instruction.out
+        group = member_of.get(out)
         if group is None:
             kept.append(instruction)
             continue
@@ -95,12 +98,11 @@ def slices(program: Program) -> Program:
         if group.whole is None:
             pairs = zip(group.key[1:], instruction.args, strict=True)
             args = tuple([operand(base, first, last, place) if type(arg) is Ref else arg for base, arg in pairs])
-            spec = specs[instruction.out]
-            whole = Spec(spec.kind, (last - first, *spec.shape[1:]), spec.dtype)
-            group.whole = add(instruction.name, instruction.fn, args, whole, place)
-        start, stop = group.members[instruction.out]
-        key = slice(start - first, stop - first)
-        kept.append(Instruction("getitem", operator.getitem, (Ref(group.whole), key), {}, instruction.out, place))
+            group.whole = add(instruction.name, instruction.fn, args, last - first, out, place)
+        start, stop = group.members[out]
+        start, stop = start - first, stop - first
+        key = rows.get((start, stop)) or rows.setdefault((start, stop), slice(start, stop))
+        kept.append(Instruction("getitem", operator.getitem, (group.whole, key), {}, out, place))
     return dead_code(Program(kept, program.inputs, program.constants, program.outputs, specs, program.backend))
 
 
@@ -148,7 +150,8 @@ def _of_slices(instruction: Instruction, views: dict[int, View], specs: dict[int
 
     Those have the shape of its result. A number is in a tuple, with its kind and sign.
     """
-    place, shape, key = None, specs[instruction.out].shape, [instruction.fn]
+    place, shape = None, specs[instruction.out].shape
+    key: list[Any] = [instruction.fn]
     for arg in instruction.args:
         kind = type(arg)
         if kind is Ref:
