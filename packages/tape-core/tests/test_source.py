@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_core.compiled import source
+from tape_core.compiled import outlining, source
 
 BINARY = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
@@ -123,7 +123,9 @@ def test_a_failing_kernel_is_pointed_at_in_the_expression() -> None:
     assert "compiled, " in shown
 
 
-def test_long_functions_use_names_again_and_let_go_of_what_is_large() -> None:
+def test_long_functions_use_names_again_and_let_go_of_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlining, "LONG", 1000)  # what comes again would be written once
+
     def f(x: Any) -> Any:
         for k in range(300):
             x = tc.sin(x) + (x if k % 2 else tc.cos(x))

@@ -29,6 +29,7 @@ AT_ANY_SIZE: dict[str, dict[str, Any]] = {
     "passes.fusion": {"LARGE": 2, "FEW": 1, "ENOUGH": 1},
     "passes.reuse": {"LARGE": 2},
     "passes.broadcasts": {"OFTEN": 1},
+    "outlining": {"LONG": 0, "LEAST": 2},
     "source": {"LONG": 0},
 }
 """Settings for large arrays, for what happens often, for long programs, with which samples are taken as such, too."""

@@ -247,7 +247,9 @@ def _attach() -> None:
                     return trace.gave(name, function, (a, b), NONE, [a.id, b.id], out, self.backend)
                 if type(other) in SCALARS:
                     a = self.ref
-                    return trace.gave(name, function, (a, other), NONE, [a.id], function(self.value, other), self.backend)
+                    return trace.gave(
+                        name, function, (a, other), NONE, [a.id], function(self.value, other), self.backend
+                    )
             return self.trace.call(name, function, (self, other), {}, self.backend) if takes(other) else NotImplemented
 
         return method

@@ -51,7 +51,7 @@ def exported(
     source = Source(program, function, parameters=parameters)
     linker.taken.update(source.names)
     try:
-        aliases = [f"{own} = {text}" for own, text in _names(program, source, function, linker, beside) if text != own]
+        aliases = [f"{own} = {text}" for own, text in _names(program, source, linker, beside) if text != own]
         filled = linker.namespace()
     except ExportError as error:
         raise ExportError(f"export: {name} cannot be written to a file: {error}") from None
@@ -77,17 +77,17 @@ def exported(
         "\n".join(linker.statements),
         "\n".join(filled),
         "\n".join(aliases),
-        "\n" + "\n".join(lines),
+        "\n" + "\n".join([*source.parts, *lines]),
     ]
     return "\n".join(part for part in parts if part) + "\n"
 
 
 def _names(
-    program: Program, source: Source, function: str, linker: Linker, beside: dict[str, Any] | None
+    program: Program, source: Source, linker: Linker, beside: dict[str, Any] | None
 ) -> Iterator[tuple[str, str]]:
     """What the source of a program refers to: its names there, and Python source for each."""
     for own, thing in source.names.items():
-        if own in (function, "__name__", "__builtins__"):
+        if own in source.functions or own in ("__name__", "__builtins__"):
             continue
         constant = own[1:].isdigit() and own.startswith("c") and int(own[1:]) in program.constants
         if constant:
@@ -106,9 +106,9 @@ def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
         program, _ = passes.run(part.traced, {"fusion": False})
         source = Source(program, part.name)
         # A function that makes it, so that its names are its own.
-        names = list(_names(program, source, part.name, linker, beside))
+        names = list(_names(program, source, linker, beside))
         maker = linker.free(f"make_{part.name}")
-        body = source.text.replace("\n", "\n    ").rstrip()
+        body = source.joined.replace("\n", "\n    ").rstrip()
         linker.statements.append(
             f"def {maker}({', '.join(own for own, _ in names)}):\n    {body}\n    return {part.name}"
         )

@@ -157,6 +157,22 @@ def _distinct(values: Collection[Any]) -> list[Any]:
     return list(dict(zip(map(id, values), values, strict=True)).values())
 
 
+def literal(value: Any) -> Any:
+    """What stands for an argument but for its values: that of two is the same where they differ in those alone."""
+    kind = type(value)
+    if kind is int or value is None:
+        return value
+    if kind is Ref:
+        return Ref
+    if kind is tuple or kind is list:
+        return kind, *[literal(part) for part in value]
+    if kind is slice:
+        return kind, literal(value.start), literal(value.stop), literal(value.step)
+    if kind is float or kind is complex:
+        return kind, repr(value)  # 0.0 is not -0.0
+    return kind, value
+
+
 class Program:
     """A straight line of instructions; see `tape_core.compiled`."""
 

@@ -15,6 +15,7 @@ from types import BuiltinFunctionType
 from typing import Any
 
 from tape_core.backends.traced import Method
+from tape_core.compiled.outlining import outlined
 from tape_core.compiled.program import Instruction, Own, Place, Program, Ref
 from tape_core.generated import generated
 
@@ -47,6 +48,8 @@ class Source:
 
     Attributes:
         text: its source.
+        parts: the sources of functions that it calls, for what comes again and again.
+        functions: the names of all.
         names: what the source refers to.
         run: the function: it takes the list of the program's inputs and empties it, and returns a tuple. With names for
             the inputs it takes each of them.
@@ -54,33 +57,94 @@ class Source:
 
     def __init__(self, program: Program, name: str, parameters: list[str] | None = None) -> None:
         self.program = program
+        function = re.sub(r"\W", "_", name)
         self.names: dict[str, Any] = {"__name__": __name__}
-        self._named: dict[Any, str] = {}  # by what the name is of
-        self._values: dict[int, str] = {}
-        self._keep: list[Any] = []
-        self._waiting: dict[int, Expression] = {}  # of values that are used once, not written yet; in order
-        self._free: list[str] | None = [] if len(program.instructions) > LONG else None  # names to be used again
-        self._sized = _Sized(program)
-        for k, constant in program.constants.items():
-            self._values[k] = f"c{k}"
-            self.names[f"c{k}"] = constant
-        self._parameters = parameters
-        for k, given in zip(program.inputs, parameters or [f"x{k}" for k in program.inputs], strict=True):
-            self._values[k] = given
-        self._function = function = re.sub(r"\W", "_", name)
-        self.text = self._written(function)
+        self.names.update({f"c{k}": constant for k, constant in program.constants.items()})
+        names = _Names(self.names, {function, *(parameters or ())}, alone=parameters is not None)
+        whole, made = outlined(program)
+        self.functions = {function}
+        self.parts = []
+        for part in made:
+            own = names.free(f"{function}_part")
+            names.give(part, own)
+            self.functions.add(own)
+            self.parts.append(_Function(part, own, names, [f"x{k}" for k in part.inputs]).text)
+        self.text = _Function(whole, function, names, parameters).text
         file = f"<tape_core: {name} compiled, {next(_files)}>"
-        self.run: Callable[[list[Any]], tuple[Any, ...]] = generated(self.text, function, file, self.names)
+        self.run: Callable[[list[Any]], tuple[Any, ...]] = generated(self.joined, function, file, self.names)
+
+    @property
+    def joined(self) -> str:
+        """The source with that of its parts."""
+        return "\n".join([*self.parts, self.text])
 
     @property
     def whole(self) -> str:
         """The source, after that of the branches and loops in it."""
         parts = [part for instruction in self.program.instructions for part in getattr(instruction.fn, "parts", ())]
-        return "\n".join([*[part.source.whole for part in parts], self.text])
+        return "\n".join([*[part.source.whole for part in parts], self.joined])
+
+
+class _Names:
+    """The names of what has no literal, functions above all.
+
+    Args:
+        names: where they are found; taken: what others have.
+        alone: whether the source stands in a file, in which what else is there uses the names of Python.
+    """
+
+    def __init__(self, names: dict[str, Any], taken: set[str], *, alone: bool) -> None:
+        self.names = names
+        self.taken = taken
+        self.alone = alone
+        self._named: dict[int, str] = {}  # by what the name is of
+        self._keep: list[Any] = []
+
+    def of(self, thing: Any, wanted: str) -> str:
+        """Of a function or of something else; if it has none yet, like the one that is wanted."""
+        name = self._named.get(id(thing))
+        if name is None:
+            name = self.free(wanted)
+            self.give(thing, name)
+            self.names[name] = thing
+        return name
+
+    def give(self, thing: Any, name: str) -> None:
+        """Let something have a name."""
+        self._named[id(thing)] = name
+        self._keep.append(thing)
+        self.taken.add(name)
+
+    def free(self, wanted: str) -> str:
+        """A name that nothing has."""
+        wanted = re.sub(r"\W", "_", wanted).strip("_") or "f"
+        if wanted[0].isdigit() or keyword.iskeyword(wanted) or _TAKEN.fullmatch(wanted):
+            wanted = f"{wanted}_"
+        name, n = wanted, 2
+        while name in self.names or name in self.taken or (self.alone and hasattr(builtins, name)):
+            name, n = f"{wanted}_{n}", n + 1
+        return name
+
+
+class _Function:
+    """The source of one function: `text`."""
+
+    def __init__(self, program: Program, name: str, names: _Names, parameters: list[str] | None) -> None:
+        self.program = program
+        self.names = names
+        self._waiting: dict[int, Expression] = {}  # of values that are used once, not written yet; in order
+        self._free: list[str] | None = [] if len(program.instructions) > LONG else None  # names to be used again
+        self._sizes: dict[int, int] = {}  # by specs, of which many values share one
+        self._values = {k: f"c{k}" for k in program.constants}
+        self._parameters = parameters
+        for k, given in zip(program.inputs, parameters or [f"x{k}" for k in program.inputs], strict=True):
+            self._values[k] = given
+        self.text = self._written(name)
 
     def _written(self, name: str) -> str:
         program, waiting, values = self.program, self._waiting, self._values
-        uses, huge = Uses(program), self._sized.of(_HUGE)
+        uses = Uses(program)
+        huge = {k for k in program.specs if self._is_large(k, _HUGE)} if program.largest >= _HUGE else None
         counts, ends = uses.counts, uses.ends
         inputs = [values[k] for k in program.inputs]
         lines = [f"def {name}({'arrays' if self._parameters is None else ', '.join(inputs)}):"]
@@ -147,11 +211,18 @@ class Source:
     def _let_go(self, dying: Iterable[int]) -> list[str]:
         """The names of those values that are large; where names are used again, these are free now."""
         values, free = self._values, self._free
-        large = self._sized.of(_LARGE if free is None else _LARGE_IN_LONG)
+        least = _LARGE if free is None else _LARGE_IN_LONG
         if free is not None:
             fixed = () if self._parameters is None else self.program.inputs
             free += [values[k] for k in dying if k not in fixed]
-        return [values[k] for k in dying if k in large] if large else []
+        return [values[k] for k in dying if self._is_large(k, least)]
+
+    def _is_large(self, k: int, least: int) -> bool:
+        spec = self.program.specs[k]
+        size = self._sizes.get(id(spec))
+        if size is None:
+            size = self._sizes[id(spec)] = spec.size
+        return size >= least
 
     def _nested(self, instruction: Instruction, dying: list[int], lines: list[str]) -> Expression:
         """A call as an expression, with those in it that wait and are evaluated last before it, in their order."""
@@ -189,7 +260,7 @@ class Source:
     def _hand_over(self, instruction: Instruction, dying: list[int], lines: list[str]) -> None:
         """Lines that give arrays away: what nothing needs afterwards may be updated in place."""
         given = [self._argument(arg) for arg in instruction.args]
-        function = self._name_of(instruction.fn, instruction.name)
+        function = self.names.of(instruction.fn, instruction.name)
         lines.append(f"    given = [{', '.join(given)}]")
         if dying:
             lines.append(f"    del {', '.join([self._values[k] for k in dying])}")
@@ -227,7 +298,7 @@ class Source:
         if type(fn) is Method and type(args[0]) is Ref:
             function, args = f"{self._operand(args[0])}.{fn.__name__}", args[1:]
         else:
-            function = "abs" if fn is operator.abs else self._name_of(fn, instruction.name)
+            function = "abs" if fn is operator.abs else self.names.of(fn, instruction.name)
         given = [self._argument(arg) for arg in args]
         if kwargs:
             given += [
@@ -242,7 +313,7 @@ class Source:
         if target is None:
             return "None"
         array = self._values[target.id]
-        self.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
+        self.names.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
         return f"{array} if is_exclusive({array}, {target.references}) else None"
 
     def _operand(self, value: Any, close: int = _WHOLE) -> str:
@@ -286,23 +357,7 @@ class Source:
             return f"[{', '.join([self._argument(v) for v in value])}]"
         if kind is slice:
             return f"slice({', '.join([self._argument(v) for v in (value.start, value.stop, value.step)])})"
-        return self._name_of(value, getattr(value, "name", None) or getattr(value, "__name__", None) or kind.__name__)
-
-    def _name_of(self, thing: Any, wanted: str) -> str:
-        """The name of a function or of something else that has no literal."""
-        key = id(thing)
-        if key not in self._named:
-            wanted = re.sub(r"\W", "_", str(wanted)).strip("_") or "f"
-            if wanted[0].isdigit() or keyword.iskeyword(wanted) or _TAKEN.fullmatch(wanted):
-                wanted = f"{wanted}_"
-            name, n = wanted, 2
-            alone = self._parameters is not None  # then what else is in the file uses the names of Python
-            while name in self.names or name == self._function or (alone and hasattr(builtins, name)):
-                name, n = f"{wanted}_{n}", n + 1
-            self._named[key] = name
-            self._keep.append(thing)
-            self.names[name] = thing
-        return self._named[key]
+        return self.names.of(value, str(getattr(value, "name", None) or getattr(value, "__name__", kind.__name__)))
 
 
 def _is_own(value: Any) -> bool:
@@ -340,23 +395,3 @@ class Uses:
         self.ends: dict[int, list[int]] = {}
         for k, at in last.items():
             self.ends.setdefault(at, []).append(k)
-
-
-class _Sized:
-    """The values of a program by how many elements they have."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._found: dict[int, set[int]] = {}
-
-    def of(self, least: int) -> set[int]:
-        """Those with at least so many elements."""
-        found = self._found.get(least)
-        if found is None:
-            found, specs = set(), self.program.specs
-            if self.program.largest >= least:
-                distinct = {id(spec): spec for spec in specs.values()}  # many values share one
-                large = {key: spec.size >= least for key, spec in distinct.items()}
-                found = {k for k, spec in specs.items() if large[id(spec)]}
-            self._found[least] = found
-        return found

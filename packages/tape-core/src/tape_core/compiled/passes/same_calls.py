@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.compiled.program import Instruction, Program, Ref
+from tape_core.compiled.program import Instruction, Program, literal
 
 
 def same_calls(program: Program) -> Program:
@@ -38,25 +38,9 @@ def same_calls(program: Program) -> Program:
 
 def _first(instruction: Instruction, alike: Any, first: dict[Any, Instruction]) -> Instruction:
     """The first call that gives the same as one does, which may be this one."""
-    args, kwargs = tuple([_part(arg) for arg in instruction.args]), instruction.kwargs
-    key = (alike, args, tuple([(name, _part(value)) for name, value in kwargs.items()])) if kwargs else (alike, args)
+    args, kwargs = tuple([literal(arg) for arg in instruction.args]), instruction.kwargs
+    key = (alike, args, tuple([(name, literal(value)) for name, value in kwargs.items()])) if kwargs else (alike, args)
     try:
         return first.setdefault(key, instruction)
     except TypeError:  # it cannot be told what is the same
         return instruction
-
-
-def _part(value: Any) -> Any:
-    """What stands for an argument, where it is known in which order which values come."""
-    kind = type(value)
-    if kind is int or value is None:
-        return value
-    if kind is Ref:
-        return Ref
-    if kind is tuple or kind is list:
-        return kind, *[_part(part) for part in value]
-    if kind is slice:
-        return kind, _part(value.start), _part(value.stop), _part(value.step)
-    if kind is float or kind is complex:
-        return kind, repr(value)  # 0.0 is not -0.0
-    return kind, value
