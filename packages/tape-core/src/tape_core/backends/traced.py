@@ -81,13 +81,9 @@ class TracedArray:
         """The value's, in the terms of the array library."""
         return self.value.device
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.value, name)  # no attribute of the library's arrays is none of ours
-        if callable(found):
-            return partial(self._method, name)
-        if is_array(found):
-            return self.trace.call(name, _attribute(name), (self,), {}, self.backend)
-        return found
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return self.trace.call(name, Method(name), (self, *args), kwargs, self.backend)
@@ -160,6 +156,36 @@ class TracedArray:
 
     def __dlpack_device__(self) -> Any:
         return self.value.__dlpack_device__()
+
+
+class _Attribute:
+    """An attribute of the library's arrays, as one of traced arrays."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, array: TracedArray | None, kind: type) -> Any:
+        if array is None:
+            return self
+        name = self.name
+        found = getattr(array.value, name)  # no attribute of these arrays is none of ours
+        if callable(found):
+            return partial(array._method, name)
+        if is_array(found):
+            return array.trace.call(name, _attribute(name), (array,), {}, array.backend)
+        return found
+
+
+_known_kinds: set[type] = set()
+
+
+def know(kind: type) -> None:
+    """Give traced arrays the attributes of a class of arrays. (`__getattr__` would slow all attributes down.)"""
+    if kind not in _known_kinds:
+        _known_kinds.add(kind)
+        for name in dir(kind):
+            if (name == "__array_namespace__" or not name.startswith("__")) and not hasattr(TracedArray, name):
+                setattr(TracedArray, name, _Attribute(name))
 
 
 class TracedNumber:

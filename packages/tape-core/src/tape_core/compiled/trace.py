@@ -22,6 +22,7 @@ from tape_core.backends.traced import (
     TracedNumber,
     TracingError,
     is_array,
+    know,
     refuse_leak,
     shaped_by_values,
     value_of,
@@ -88,7 +89,11 @@ class Trace:
 
     def _spec(self, value: Any) -> Spec:
         kind, shape, dtype = key = type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
-        return self._shared.get(key) or self._shared.setdefault(key, Spec(kind, tuple(shape), dtype))
+        found = self._shared.get(key)
+        if found is None:
+            know(kind)
+            found = self._shared[key] = Spec(kind, tuple(shape), dtype)
+        return found
 
     def _new(self, spec: Spec) -> int:
         name = self._next
