@@ -57,7 +57,7 @@ class Trace:
         self.values: dict[int, Any] = {}  # of the inputs in this run
         self.constants: dict[int, Any] = {}
         self.known: set[int] = set()  # constants, and what is computed of them alone: Python may decide by these
-        self.specs: dict[int, Spec] = {}
+        self.specs: dict[int, Spec] = {}  # by numbers, which count up from 0
         self.of_any_length: set[int] = set()  # values that have another length in another call
         self.held: dict[int, Held] = {}
         self.donated: dict[int, int] = {}  # arguments that may be overwritten: by their places the values' numbers
@@ -70,13 +70,11 @@ class Trace:
         self._from: Place | None = None  # the line that a sweep comes from
         self._shared: dict[Any, Spec] = {}
         self._arrays: dict[type, Backend] = {}  # classes of arrays that instructions gave
-        self._next = 0
 
     # -- values
 
     def _number(self, value: Any) -> int:
-        name = self._next
-        self._next = name + 1
+        name = len(self.specs)
         self.specs[name] = self._spec(value)
         return name
 
@@ -89,8 +87,7 @@ class Trace:
         return found
 
     def _new(self, spec: Spec) -> int:
-        name = self._next
-        self._next = name + 1
+        name = len(self.specs)
         self.specs[name] = spec
         return name
 
@@ -219,8 +216,8 @@ class Trace:
         if self._arrays.get(kind) is not backend or self.of_any_length:
             return self._gave_anything(name, fn, args, kwargs, inputs, out, backend)
         # Nearly always: `_output` and the like without calls in between.
-        number = self._next
-        self._next = number + 1
+        specs = self.specs
+        number = len(specs)
         traced = _new(TracedArray)
         traced.value = out
         traced.shape = shape = out.shape
@@ -230,7 +227,7 @@ class Trace:
         traced.made_in = self
         traced.backend = backend
         spec = self._shared.get((kind, shape, dtype))
-        self.specs[number] = self._spec(out) if spec is None else spec
+        specs[number] = self._spec(out) if spec is None else spec
         made = _new(Instruction)
         made.name = name
         made.fn = fn
@@ -262,10 +259,10 @@ class Trace:
             fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
         if not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
             return out  # a dtype, say
-        before = self._next
+        before = len(self.specs)
         traced = self._noted(name, fn, args, kwargs, out, backend, inputs)
         if self.known.issuperset(inputs):
-            self.known.update(range(before, self._next))
+            self.known.update(range(before, len(self.specs)))
         return traced
 
     def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:
