@@ -30,32 +30,27 @@ class TracedKernels(Kernels):
         now = TRACE.get
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            if quick and not kwargs:
+            trace = now()
+            x = args[0] if args else None
+            if type(x) is not TracedArray or x.made_in is not trace:
+                trace = trace_of(args) or (trace_of(kwargs.values()) if kwargs else None)
+                if trace is None:
+                    return function(*args, **kwargs)
+            elif quick and not kwargs:
                 # As `Trace.call`, where nothing has to be looked up.
-                trace = now()
+                a = x.ref
                 if len(args) == 1:
-                    (x,) = args
-                    if type(x) is TracedArray and x.made_in is trace:
-                        a = x.ref
-                        return trace.gave(name, function, (a,), NONE, [a.id], function(x.value), backend)
-                elif len(args) == 2:
-                    x, y = args
-                    if type(x) is TracedArray and x.made_in is trace:
-                        a, kind = x.ref, type(y)
-                        if kind is TracedArray:
-                            if y.made_in is trace and name != "getitem":
-                                b = y.ref
-                                out = function(x.value, y.value)
-                                return trace.gave(name, function, (a, b), NONE, [a.id, b.id], out, backend)
-                        elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, y))):
-                            return trace.gave(name, function, (a, y), NONE, [a.id], function(x.value, y), backend)
-            trace = trace_of(args)
-            if kwargs:
-                trace = trace or trace_of(kwargs.values())
-                if trace is not None and kwargs.get("in_place"):  # whether it can be is looked up in each run
-                    kwargs["in_place"] = False
-            if trace is None:
-                return function(*args, **kwargs)
+                    return trace.gave(name, function, (a,), NONE, [a.id], function(x.value), backend)
+                if len(args) == 2:
+                    y = args[1]
+                    kind = type(y)
+                    if kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, y))):
+                        return trace.gave(name, function, (a, y), NONE, [a.id], function(x.value, y), backend)
+                    if kind is TracedArray and y.made_in is trace and name != "getitem":
+                        b, out = y.ref, function(x.value, y.value)
+                        return trace.gave(name, function, (a, b), NONE, [a.id, b.id], out, backend)
+            if kwargs.get("in_place"):  # whether it can be is looked up in each run
+                kwargs["in_place"] = False
             return trace.call(name, function, args, kwargs, backend)
 
         kernel.__name__ = name

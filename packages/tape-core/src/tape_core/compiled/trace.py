@@ -132,7 +132,7 @@ class Trace:
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
         if type(array) in TRACED:
-            return (array if array.made_in is self else self._capture(array)).ref  # type: ignore[no-any-return]
+            return (array if array.made_in is self else self._capture(array)).ref
         return self._constant(array)
 
     def _split(self, value: Any, inputs: list[int]) -> tuple[Any, Any]:
