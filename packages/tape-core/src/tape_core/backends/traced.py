@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.backends.discovery import backend_of_type
-from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
+from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS
 from tape_core.backends.protocol import Backend
 from tape_core.tensor import SCALARS, Tensor
 
@@ -29,6 +29,12 @@ TRACE: ContextVar[Trace | None] = ContextVar("tape_core.trace", default=None)
 
 class TracingError(TypeError):
     """A function that is compiled does what depends on values; or uses one of them afterwards."""
+
+
+PLAIN = SCALARS | {str, slice, type(None), type(...)}
+"""What arguments are that are no arrays, and have none in them."""
+NONE: dict[str, Any] = {}
+"""The keywords of all instructions that have none: nothing writes into it."""
 
 
 class TracedArray:
@@ -81,13 +87,9 @@ class TracedArray:
         """The value's, in the terms of the array library."""
         return self.value.device
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.value, name)  # no attribute of the library's arrays is none of ours
-        if callable(found):
-            return partial(self._method, name)
-        if is_array(found):
-            return self.trace.call(name, _attribute(name), (self,), {}, self.backend)
-        return found
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return self.trace.call(name, Method(name), (self, *args), kwargs, self.backend)
@@ -160,6 +162,36 @@ class TracedArray:
 
     def __dlpack_device__(self) -> Any:
         return self.value.__dlpack_device__()
+
+
+class _Attribute:
+    """An attribute of the library's arrays, as one of traced arrays."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, array: TracedArray | None, kind: type) -> Any:
+        if array is None:
+            return self
+        name = self.name
+        found = getattr(array.value, name)  # no attribute of these arrays is none of ours
+        if callable(found):
+            return partial(array._method, name)
+        if is_array(found):
+            return array.trace.call(name, _attribute(name), (array,), {}, array.backend)
+        return found
+
+
+_known_kinds: set[type] = set()
+
+
+def know(kind: type) -> None:
+    """Give traced arrays the attributes of a class of arrays. (`__getattr__` would slow all attributes down.)"""
+    if kind not in _known_kinds:
+        _known_kinds.add(kind)
+        for name in dir(kind):
+            if (name == "__array_namespace__" or not name.startswith("__")) and not hasattr(TracedArray, name):
+                setattr(TracedArray, name, _Attribute(name))
 
 
 class TracedNumber:
@@ -338,6 +370,8 @@ class Traced(Backend):
         self.library = base.library
         self.height = base.height + 1
         self.keeps = base.keeps
+        from tape_core.backends.traced_kernels import TracedKernels
+
         self.xp = TracedKernels(self)
 
     def __repr__(self) -> str:
@@ -454,77 +488,6 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
         if (kind is tuple or kind is list) and (found := trace_of(value)) is not None:
             return found
     return None
-
-
-_SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
-PLAIN = SCALARS | {str, slice, type(None), type(...)}
-"""What arguments are that are no arrays, and have none in them."""
-VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
-"""Kernels of whose first argument only the shape and the like count."""
-NONE: dict[str, Any] = {}
-"""The keywords of all instructions that have none: nothing writes into it."""
-MAYBE_SHAPED_BY_VALUES = _SHAPED_BY_VALUES | {"getitem", "repeat"}
-SEEN_TO = MAYBE_SHAPED_BY_VALUES | VALUE_FREE
-"""Kernels that `Trace.call` looks at more closely."""
-
-
-class TracedKernels(Kernels):
-    """Every op by name on traced arrays, and what else a rule may ask the array library for."""
-
-    _backend: Traced
-
-    def _resolve(self, name: str) -> Any:
-        backend = self._backend
-        function = getattr(backend.base.xp, name)
-        if not callable(function) or isinstance(function, type):
-            return function
-
-        quick = name == "getitem" or name not in SEEN_TO
-        now = TRACE.get
-
-        def kernel(*args: Any, **kwargs: Any) -> Any:
-            if quick and not kwargs:
-                # As `Trace.call`, where nothing has to be looked up.
-                trace = now()
-                if len(args) == 1:
-                    (x,) = args
-                    if type(x) is TracedArray and x.made_in is trace:
-                        a = x.ref
-                        return trace.gave(name, function, (a,), NONE, [a.id], function(x.value), backend)
-                elif len(args) == 2:
-                    x, y = args
-                    if type(x) is TracedArray and x.made_in is trace:
-                        a, kind = x.ref, type(y)
-                        if kind is TracedArray:
-                            if y.made_in is trace and name != "getitem":
-                                b = y.ref
-                                out = function(x.value, y.value)
-                                return trace.gave(name, function, (a, b), NONE, [a.id, b.id], out, backend)
-                        elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, y))):
-                            return trace.gave(name, function, (a, y), NONE, [a.id], function(x.value, y), backend)
-            trace = trace_of(args)
-            if kwargs:
-                trace = trace or trace_of(kwargs.values())
-                if trace is not None and kwargs.get("in_place"):  # whether it can be is looked up in each run
-                    kwargs["in_place"] = False
-            if trace is None:
-                return function(*args, **kwargs)
-            return trace.call(name, function, args, kwargs, backend)
-
-        kernel.__name__ = name
-        return kernel
-
-
-def shaped_by_values(name: str, args: tuple[Any, ...]) -> bool:
-    """Whether the shape of an instruction's result depends on values."""
-    if name in _SHAPED_BY_VALUES:
-        return True
-    if name == "getitem":
-        for part in args[1] if type(args[1]) is tuple else args[1:]:
-            if type(part) is TracedArray and "bool" in str(part.dtype):
-                return True
-        return False
-    return name == "repeat" and len(args) > 1 and type(args[1]) is TracedArray
 
 
 def refuse_leak(array: TracedArray) -> NoReturn:

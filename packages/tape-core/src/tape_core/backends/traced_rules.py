@@ -51,6 +51,7 @@ class _Opaque:
         self.__name__ = name
         self.on_base = partial(fn, backend.base.xp)
         self.backend = backend
+        self.xp = backend.xp
 
     def __call__(self, xp: Any, *args: Any) -> Any:
         trace = trace_of(args)
@@ -64,7 +65,7 @@ class _Rule(_Opaque):
 
     def __call__(self, xp: Any, *args: Any) -> Any:
         trace = TRACE.get()
-        if trace is None or xp is not self.backend.xp:
+        if trace is None or xp is not self.xp:
             return self.__wrapped__(xp, *args)
         before = len(trace.instructions)
         trace.trying += 1

@@ -15,7 +15,8 @@ from tape_core.compiled.numbers import Number
 from tape_core.compiled.partition import parted
 from tape_core.compiled.signature import STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
-from tape_core.compiled.trace import Trace, compiling, tracing
+from tape_core.compiled.trace import Trace
+from tape_core.compiled.tracing import compiling, tracing
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
 from tape_core.tape import GradientTape

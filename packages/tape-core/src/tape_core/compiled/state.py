@@ -84,7 +84,7 @@ def untraced() -> Iterator[None]:
     if TRACE.get() is None:
         yield
         return
-    from tape_core.compiled.trace import outside
+    from tape_core.compiled.tracing import outside
 
     with outside():
         yield
@@ -135,7 +135,7 @@ class _Call:
         backend = self.tensors[0][1] if self.tensors else selection.select().backend
 
         def run(*given: Any) -> tuple[()]:
-            from tape_core.compiled.trace import outside
+            from tape_core.compiled.tracing import outside
 
             with outside():
                 self(*given)
@@ -145,7 +145,7 @@ class _Call:
 
     def traced(self, trace: Trace) -> Any:
         """Run it, and note that."""
-        from tape_core.compiled.trace import outside
+        from tape_core.compiled.tracing import outside
 
         arrays = [*self._arrays(), *[v._array for v in self.variables]]
         backends = [v.backend for v in self.variables if v.backend is not None]

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.traced import (
-    MAYBE_SHAPED_BY_VALUES,
     NONE,
     PLAIN,
-    TRACE,
     TRACED,
-    VALUE_FREE,
-    Traced,
     TracedArray,
     TracedNumber,
     TracingError,
     is_array,
+    know,
     refuse_leak,
-    shaped_by_values,
     value_of,
 )
-from tape_core.compiled.held import ARRAY, BACKEND, Held, keep, kept_by, traced_backend
+from tape_core.backends.traced_kernels import MAYBE_SHAPED_BY_VALUES, VALUE_FREE, shaped_by_values
+from tape_core.compiled.held import ARRAY, Held, keep, kept_by, traced_backend
 from tape_core.compiled.numbers import Number
 from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
-from tape_core.recording import ACTIVE
+from tape_core.compiled.tracing import outside
 from tape_core.tensor import SCALARS, Tensor
 from tape_core.user_code import user_frame
 from tape_core.variable import Variable
@@ -63,7 +57,7 @@ class Trace:
         self.values: dict[int, Any] = {}  # of the inputs in this run
         self.constants: dict[int, Any] = {}
         self.known: set[int] = set()  # constants, and what is computed of them alone: Python may decide by these
-        self.specs: dict[int, Spec] = {}
+        self.specs: dict[int, Spec] = {}  # by numbers, which count up from 0
         self.of_any_length: set[int] = set()  # values that have another length in another call
         self.held: dict[int, Held] = {}
         self.donated: dict[int, int] = {}  # arguments that may be overwritten: by their places the values' numbers
@@ -76,23 +70,24 @@ class Trace:
         self._from: Place | None = None  # the line that a sweep comes from
         self._shared: dict[Any, Spec] = {}
         self._arrays: dict[type, Backend] = {}  # classes of arrays that instructions gave
-        self._next = 0
 
     # -- values
 
     def _number(self, value: Any) -> int:
-        name = self._next
-        self._next = name + 1
+        name = len(self.specs)
         self.specs[name] = self._spec(value)
         return name
 
     def _spec(self, value: Any) -> Spec:
         kind, shape, dtype = key = type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
-        return self._shared.get(key) or self._shared.setdefault(key, Spec(kind, tuple(shape), dtype))
+        found = self._shared.get(key)
+        if found is None:
+            know(kind)
+            found = self._shared[key] = Spec(kind, tuple(shape), dtype)
+        return found
 
     def _new(self, spec: Spec) -> int:
-        name = self._next
-        self._next = name + 1
+        name = len(self.specs)
         self.specs[name] = spec
         return name
 
@@ -137,7 +132,7 @@ class Trace:
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
         if type(array) in TRACED:
-            return (array if array.made_in is self else self._capture(array)).ref  # type: ignore[no-any-return]
+            return (array if array.made_in is self else self._capture(array)).ref
         return self._constant(array)
 
     def _split(self, value: Any, inputs: list[int]) -> tuple[Any, Any]:
@@ -221,8 +216,8 @@ class Trace:
         if self._arrays.get(kind) is not backend or self.of_any_length:
             return self._gave_anything(name, fn, args, kwargs, inputs, out, backend)
         # Nearly always: `_output` and the like without calls in between.
-        number = self._next
-        self._next = number + 1
+        specs = self.specs
+        number = len(specs)
         traced = _new(TracedArray)
         traced.value = out
         traced.shape = shape = out.shape
@@ -232,7 +227,7 @@ class Trace:
         traced.made_in = self
         traced.backend = backend
         spec = self._shared.get((kind, shape, dtype))
-        self.specs[number] = self._spec(out) if spec is None else spec
+        specs[number] = self._spec(out) if spec is None else spec
         made = _new(Instruction)
         made.name = name
         made.fn = fn
@@ -264,10 +259,10 @@ class Trace:
             fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
         if not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
             return out  # a dtype, say
-        before = self._next
+        before = len(self.specs)
         traced = self._noted(name, fn, args, kwargs, out, backend, inputs)
         if self.known.issuperset(inputs):
-            self.known.update(range(before, self._next))
+            self.known.update(range(before, len(self.specs)))
         return traced
 
     def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:
@@ -464,6 +459,11 @@ class Trace:
         for part in (self.held, self.values, self.captured, self._inside):
             part.clear()
 
+    def kept(self, results: Iterable[Any]) -> int:
+        """How many traced arrays these are, with those that it has for Variables."""
+        held = [array for held in self.held.values() for array in (held.first, held.now)]
+        return len({id(array) for array in (*results, *held) if type(array) in TRACED})
+
     def program(self, results: Sequence[Any]) -> Program:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]
@@ -508,95 +508,3 @@ def _size(array: Any) -> int:
 
 def _has_arrays(values: Any) -> bool:
     return any([_has_arrays(v) if isinstance(v, tuple | list) else is_array(v) for v in values])
-
-
-# -- Variables show a trace what it has noted of them
-
-
-def _get_array(self: Variable) -> Any:
-    trace = TRACE.get()
-    return ARRAY.__get__(self) if trace is None else trace.read(self)
-
-
-def _set_array(self: Variable, array: Any) -> None:
-    trace = TRACE.get()
-    if trace is None:
-        ARRAY.__set__(self, array)
-    else:
-        trace.write(self, array)
-
-
-def _get_backend(self: Variable) -> Any:
-    backend = BACKEND.__get__(self)
-    return backend if TRACE.get() is None else backend.traced
-
-
-def _set_backend(self: Variable, backend: Any) -> None:
-    BACKEND.__set__(self, backend.base if isinstance(backend, Traced) else backend)
-
-
-_SHOWN = {"_array": property(_get_array, _set_array), "backend": property(_get_backend, _set_backend)}
-_lock = Lock()
-_running = 0
-_collects = True  # whether Python's garbage collector was on
-
-
-def _hide(change: int) -> None:
-    """While any trace runs, in any thread, Variables ask whether it is in theirs.
-
-    There is no garbage collection: it would look through all that a trace makes again and again, and find it in use.
-    """
-    global _running, _collects
-    with _lock:
-        _running += change
-        if change == 1 and _running == 1:
-            _collects = gc.isenabled()
-            gc.disable()
-            for name, shown in _SHOWN.items():
-                setattr(Variable, name, shown)
-        elif _running == 0:
-            if _collects:
-                gc.enable()
-            for name in _SHOWN:
-                delattr(Variable, name)
-
-
-@contextmanager
-def compiling() -> Iterator[None]:
-    """A context in which a trace becomes code, after which all that is there is old to the garbage collector.
-
-    It would look through the code's programs, which stay. What the function has left is looked through before, as
-    a function inside it that calls itself.
-    """
-    if _collects:
-        gc.collect(0)
-    yield
-    if _collects and gc.get_freeze_count() == 0:  # what somebody has frozen would thaw
-        gc.freeze()
-        gc.unfreeze()
-
-
-@contextmanager
-def tracing(trace: Trace) -> Iterator[None]:
-    """A context that is noted, in which new arrays are constants and nothing else records."""
-    chosen = selection.select()
-    token, tapes = TRACE.set(trace), ACTIVE.set(())
-    _hide(1)
-    try:
-        with selection.use_backend(chosen.backend.traced, chosen.device):
-            yield
-    finally:
-        _hide(-1)
-        ACTIVE.reset(tapes)
-        TRACE.reset(token)
-
-
-@contextmanager
-def outside() -> Iterator[None]:
-    """A context in the middle of a trace that is not noted."""
-    token, tapes = TRACE.set(None), ACTIVE.set(())
-    try:
-        yield
-    finally:
-        ACTIVE.reset(tapes)
-        TRACE.reset(token)

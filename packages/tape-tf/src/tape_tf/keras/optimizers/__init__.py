@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.compiled.trace import outside
+from tape_core.compiled.tracing import outside
 
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx
