@@ -78,7 +78,7 @@ def child(column: str, condition: dict[str, str], seconds: float) -> dict[str, A
 
 def experiment(peers: list[str], rounds: int, seconds: float) -> dict[str, dict[str, Any]]:
     """condition -> column -> {minimum, median, faults}; the processes take turns."""
-    columns: list[str] = [peer for peer in ("numpy", "numpy_out", "tape") if peer in peers]
+    columns: list[str] = [peer for peer in ("numpy", "numpy_out", "tape", "tape_compiled") if peer in peers]
     if "tape" in columns:
         columns.append(SYSTEM)
     conditions = CONDITIONS if is_glibc() else {"default": {}}
