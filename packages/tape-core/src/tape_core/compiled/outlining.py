@@ -186,7 +186,9 @@ def _called(
     body.specs = {**program.specs, **dict.fromkeys(names.values(), Spec(int, (), None))}
     calls = []
     for s in shapes:
-        out = tuple([k if totals[k := s.made[n]] > inside[n] else None for n in needed])
+        out: Any = tuple([k if totals[k := s.made[n]] > inside[n] else None for n in needed])
+        if len(needed) == 1:
+            out = s.made[needed[0]]
         args = (*[Ref(s.given[n]) for n in passed], *[s.numbers[n] for n in differ])
         calls.append(Instruction("part", cast("Any", body), args, {}, out, None))
     return body, calls

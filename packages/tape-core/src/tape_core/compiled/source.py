@@ -68,7 +68,7 @@ class Source:
             own = names.free(f"{function}_part")
             names.give(part, own)
             self.functions.add(own)
-            self.parts.append(_Function(part, own, names, [f"x{k}" for k in part.inputs]).text)
+            self.parts.append(_Function(part, own, names, [f"x{k}" for k in part.inputs], is_part=True).text)
         self.text = _Function(whole, function, names, parameters).text
         file = f"<tape_core: {name} compiled, {next(_files)}>"
         self.run: Callable[[list[Any]], tuple[Any, ...]] = generated(self.joined, function, file, self.names)
@@ -127,10 +127,13 @@ class _Names:
 
 
 class _Function:
-    """The source of one function: `text`."""
+    """The source of one function: `text`. One that is a part of another one gives a single result as it is."""
 
-    def __init__(self, program: Program, name: str, names: _Names, parameters: list[str] | None) -> None:
+    def __init__(
+        self, program: Program, name: str, names: _Names, parameters: list[str] | None, *, is_part: bool = False
+    ) -> None:
         self.program = program
+        self._is_part = is_part
         self.names = names
         self._waiting: dict[int, Expression] = {}  # of values that are used once, not written yet; in order
         self._free: list[str] | None = [] if len(program.instructions) > LONG else None  # names to be used again
@@ -184,8 +187,11 @@ class _Function:
             if out not in counts and (unused := [k for k in instruction.outputs if k not in counts]):
                 self._del(self._let_go(unused), lines)
         self._flush(lines)
-        outputs = "".join([f"{values[k]}, " for k in program.outputs])
-        lines.append(f"    return ({outputs})" if outputs else "    return ()")
+        if self._is_part and len(program.outputs) == 1:
+            lines.append(f"    return {values[program.outputs[0]]}")
+        else:
+            outputs = "".join([f"{values[k]}, " for k in program.outputs])
+            lines.append(f"    return ({outputs})" if outputs else "    return ()")
         return "\n".join(lines) + "\n"
 
     def _told(self) -> list[str]:
