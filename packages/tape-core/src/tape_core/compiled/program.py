@@ -97,10 +97,11 @@ class Instruction:
         self.place = place
         self.effect = effect
         if inputs is None:
-            inputs = found = []
+            found: list[int] = []
             _collect(args, found)
             if kwargs:
                 _collect(kwargs.values(), found)
+            inputs = found
         self.inputs = inputs
 
     @property
