@@ -107,7 +107,7 @@ class TracedArray:
         trace = self.made_in
         if (type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))) and trace is TRACE.get():
             a = self.ref
-            return trace.gave("getitem", operator.getitem, (a, key), NONE, [a.id], self.value[key], self.backend)
+            return trace.gave("getitem", operator.getitem, (a, key), NONE, (a.id,), self.value[key], self.backend)
         return self.trace.call("getitem", operator.getitem, (self, key), {}, self.backend)
 
     def __setitem__(self, key: Any, values: Any) -> None:
@@ -276,11 +276,11 @@ def _attach() -> None:
                 if type(other) is TracedArray and other.made_in is trace:
                     a, b = self.ref, other.ref
                     out = function(self.value, other.value)
-                    return trace.gave(name, function, (a, b), NONE, [a.id, b.id], out, self.backend)
+                    return trace.gave(name, function, (a, b), NONE, (a.id, b.id), out, self.backend)
                 if type(other) in SCALARS:
                     a = self.ref
                     return trace.gave(
-                        name, function, (a, other), NONE, [a.id], function(self.value, other), self.backend
+                        name, function, (a, other), NONE, (a.id,), function(self.value, other), self.backend
                     )
             return self.trace.call(name, function, (self, other), {}, self.backend) if takes(other) else NotImplemented
 
@@ -290,7 +290,7 @@ def _attach() -> None:
         def method(self: TracedArray, other: Any) -> Any:
             if type(other) in SCALARS and (trace := self.made_in) is now():
                 a = self.ref
-                return trace.gave(name, function, (other, a), NONE, [a.id], function(other, self.value), self.backend)
+                return trace.gave(name, function, (other, a), NONE, (a.id,), function(other, self.value), self.backend)
             return self.trace.call(name, function, (other, self), {}, self.backend) if takes(other) else NotImplemented
 
         return method

@@ -40,15 +40,15 @@ class TracedKernels(Kernels):
                 # As `Trace.call`, where nothing has to be looked up.
                 a = x.ref
                 if len(args) == 1:
-                    return trace.gave(name, function, (a,), NONE, [a.id], function(x.value), backend)
+                    return trace.gave(name, function, (a,), NONE, (a.id,), function(x.value), backend)
                 if len(args) == 2:
                     y = args[1]
                     kind = type(y)
                     if kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, y))):
-                        return trace.gave(name, function, (a, y), NONE, [a.id], function(x.value, y), backend)
+                        return trace.gave(name, function, (a, y), NONE, (a.id,), function(x.value, y), backend)
                     if kind is TracedArray and y.made_in is trace and name != "getitem":
                         b, out = y.ref, function(x.value, y.value)
-                        return trace.gave(name, function, (a, b), NONE, [a.id, b.id], out, backend)
+                        return trace.gave(name, function, (a, b), NONE, (a.id, b.id), out, backend)
             if kwargs.get("in_place"):  # whether it can be is looked up in each run
                 kwargs["in_place"] = False
             return trace.call(name, function, args, kwargs, backend)

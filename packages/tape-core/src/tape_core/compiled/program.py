@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Instruction:
         out: Any,
         place: Place | None,
         effect: bool = False,
-        inputs: list[int] | None = None,
+        inputs: Sequence[int] | None = None,
     ) -> None:
         self.name = name
         self.fn = fn
@@ -97,10 +97,11 @@ class Instruction:
         self.place = place
         self.effect = effect
         if inputs is None:
-            inputs = []
-            _collect(args, inputs)
+            found: list[int] = []
+            _collect(args, found)
             if kwargs:
-                _collect(kwargs.values(), inputs)
+                _collect(kwargs.values(), found)
+            inputs = found
         self.inputs = inputs
 
     @property

@@ -207,7 +207,7 @@ class Trace:
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        inputs: list[int],
+        inputs: Sequence[int],
         out: Any,
         backend: Backend,
     ) -> Any:
@@ -251,7 +251,7 @@ class Trace:
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        inputs: list[int],
+        inputs: Sequence[int],
         out: Any,
         backend: Backend,
     ) -> Any:
@@ -298,7 +298,7 @@ class Trace:
         kwargs: Any,
         out: Any,
         backend: Backend,
-        inputs: list[int],
+        inputs: Sequence[int],
         *,
         effect: bool = False,
     ) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tape_core.compiled.program import Instruction, Program, Ref, Spec
@@ -48,7 +49,7 @@ class Group:
             return not self.lines and not self.seen
         return not self.sums or role in ("each", "number")
 
-    def is_apart(self, needed: list[int]) -> bool:
+    def is_apart(self, needed: Sequence[int]) -> bool:
         """Whether a call has nothing to do with a run that has many operands as it is."""
         return len(self.inputs) >= MANY and self.made.isdisjoint(needed) and set(self.inputs).isdisjoint(needed)
 
