@@ -21,9 +21,9 @@ raw arrays, goes through `Trace.call` or, where nothing has to be looked up, `Tr
 `passes/` has a file for each transformation of a program, from `Program` to `Program`; `passes/__init__.py` their order
 and names. While tracing, what depends on constants alone is noted like all else, and its value is known: Python may
 decide by it, and the pass `constants` leaves the value in its place. `source.py` writes a program as Python source, and
-what comes again in it once (`outlining.py`); `state.py` is what the rest of Tape and tape-nn tell a trace (random numbers,
-what runs eagerly in the middle, modes); `signature.py` is what a trace is kept for. `export.py` and `linker.py` write
-files that stand alone.
+what comes again in it once (`outlining.py`). `state.py` is what the rest of Tape and tape-nn tell a trace: random
+numbers, what runs eagerly in the middle, modes. `signature.py` is what a trace is kept for. `export.py` and `linker.py`
+write files that stand alone.
 
 A branch or a loop (`tape_core.cond` and its like) is one instruction, whose `fn` is a `Flow` (`subprograms.py`): the
 functions that it is given are traced as programs of their own, with what they find around them as further inputs. Their
