@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from itertools import count, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tape_core.compiled.program import Program, Ref
@@ -25,6 +24,9 @@ from tape_numpy.expansion import expansion
 from tape_numpy.indexing import joined, placed
 from tape_numpy.kernels import KERNELS, has_line_sums, lines_are_alike
 from tape_numpy.tiles import Tiling, bounds, total
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
 
@@ -262,4 +264,6 @@ def _threads() -> int:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # it takes a while, and one thread needs none
+
     return ThreadPoolExecutor(threads - 1, thread_name_prefix="tape")

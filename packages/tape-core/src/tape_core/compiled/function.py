@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from itertools import chain
-from sys import getrefcount
 from threading import RLock
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -183,7 +182,6 @@ class Function:
         args, kwargs = signature.arguments(leaves, with_kwargs)
         try:
             with tracing(trace):
-                references = getrefcount(trace)  # each of its arrays has one
                 result = self._called(args, kwargs, static)
                 # x += y assigns to the caller's Tensor.
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
@@ -191,10 +189,7 @@ class Function:
                 check_apart(self._name, signature.leaves, trace.donated, DONATED)
                 compiled = None
                 if trace.failed is None:
-                    known = {id(array) for array in given.values()}
-                    arrays = [*_arrays_of(result), *changed.values()]
-                    kept = trace.kept([array for array in arrays if id(array) not in known])
-                    with compiling(clean=getrefcount(trace) - references <= kept):
+                    with compiling():
                         compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._how)
             trace.commit()
             made = trace.made
@@ -375,10 +370,6 @@ def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
 def _traced(trace: Trace, tensor: Tensor) -> Tensor:
     backend = tensor.backend.traced
     return wrap(trace.input(tensor._array, backend), backend)
-
-
-def _arrays_of(result: Any) -> list[Any]:
-    return [leaf._array for leaf in pytree.flatten(result)[0] if type(leaf) is Tensor]
 
 
 def _untraced(result: Any) -> Any:

@@ -459,11 +459,6 @@ class Trace:
         for part in (self.held, self.values, self.captured, self._inside):
             part.clear()
 
-    def kept(self, results: Iterable[Any]) -> int:
-        """How many traced arrays these are, with those that it has for Variables."""
-        held = [array for held in self.held.values() for array in (held.first, held.now)]
-        return len({id(array) for array in (*results, *held) if type(array) in TRACED})
-
     def program(self, results: Sequence[Any]) -> Program:
         """The instructions, for these results: then the new values of Variables."""
         written = [held.now for held in self.held.values() if held.written and held.first is not None]

@@ -67,13 +67,13 @@ def _hide(change: int) -> None:
 
 
 @contextmanager
-def compiling(*, clean: bool = False) -> Iterator[None]:
+def compiling() -> Iterator[None]:
     """A context in which a trace becomes code, after which all that is there is old to the garbage collector.
 
-    It would look through the code's programs, which stay. It looks before through what the function has left, by
-    a function inside it that calls itself, say; unless it is `clean`.
+    It would look through the code's programs, which stay. What the function has left, a function inside it that calls
+    itself, say, it looks through before.
     """
-    if _collects and not clean:
+    if _collects:
         gc.collect(0)
     yield
     if _collects and gc.get_freeze_count() == 0:  # what somebody has frozen would thaw
