@@ -91,14 +91,16 @@ def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[i
     numbers: dict[int, list[int]] = {}
     for at, instruction in enumerate(instructions):
         key: Any = at
+        kinds: tuple[Any, ...]
         if not instruction.effect:
-            found: list[int] = []
-            key = (
-                instruction.fn, instruction.place,
-                *[Ref if type(arg) is Ref else _without(arg, found) for arg in instruction.args],
-            )  # fmt: skip
-            if found:
-                numbers[at] = found
+            args = instruction.args
+            kinds = tuple(map(type, args))
+            if kinds.count(Ref) < len(kinds):
+                found: list[int] = []
+                kinds = tuple([Ref if type(arg) is Ref else _without(arg, found) for arg in args])
+                if found:
+                    numbers[at] = found
+            key = instruction.fn, id(instruction.place), kinds
             if instruction.kwargs:
                 key = key, *[(name, literal(value)) for name, value in instruction.kwargs.items()]
         try:
