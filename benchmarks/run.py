@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -128,7 +129,29 @@ def on_all_threads(pythons: dict[str, str], names: list[str], peers: list[str], 
     )  # fmt: skip
     with Workers(pythons, ENVIRONMENT | threads_environment(count)) as workers:
         names, peers = [name for name in names if name in THREADED], [peer for peer in peers if peer not in left_out]
-        return {"count": count, "workloads": times(workers, names, peers, seconds, limit, replicas=1)}
+        found = times(workers, names, peers, seconds, limit, replicas=1)
+    speed_up = one_and_all_threads(pythons, count, seconds) if {"wide", "tape_compiled"} <= {*names, *peers} else None
+    return {"count": count, "workloads": found, "speed_up": speed_up}
+
+
+def one_and_all_threads(pythons: dict[str, str], count: int, seconds: float) -> dict[str, float]:
+    """Seconds of wide, compiled, on one thread and on all: in turns, for processes and minutes differ."""
+    samples: dict[str, list[float]] = {"one": [], "all": []}
+    with ExitStack() as stack:
+        ready = []
+        for key, threads in (("one", 1), ("all", count)):
+            workers = stack.enter_context(Workers(pythons, ENVIRONMENT | threads_environment(threads)))
+            for k in range(measure.REPLICAS):
+                worker = workers.get(f"tape {k}", "tape", ["tape_compiled"])
+                worker.ask("prepare", "wide", "tape_compiled", False, limit=60)
+                ready.append((key, worker))
+        begin = perf_counter()
+        while perf_counter() - begin < seconds:
+            for key, worker in ready:
+                samples[key].append(worker.ask("sample", "tape_compiled", limit=60))
+    minima = {key: min(found) for key, found in samples.items()}
+    show(f"wide, compiled, in turns: one thread {minima['one'] * 1e3:.3g} ms, all {minima['all'] * 1e3:.3g} ms")
+    return minima
 
 
 def compare_all(comparisons: comparison.Comparisons, peers: list[str], seconds: float) -> dict[str, Any]:

@@ -91,11 +91,9 @@ def other_verdicts(results: Results, labels: dict[str, str]) -> Iterator[Verdict
             if length == TRACED:
                 yield Verdict("first call, 10,000 captured calls", first * 1e3, TRACED_FIRST * 1e3, "ms")
     threads = results.get("threads", {})
-    wide = threads.get("workloads", {}).get("wide", {}).get("times", {}).get("tape_compiled")
-    alone = results["workloads"].get("wide", {}).get("times", {}).get("tape_compiled")
-    if wide and alone:
-        what = f"wide, compiled, {threads['count']} threads: speed-up"
-        yield Verdict(what, alone["minimum"] / wide["minimum"], THREADS, least=True)
+    if wide := threads.get("speed_up"):
+        what = f"wide, compiled, {threads['count']} threads: speed-up, in turns"
+        yield Verdict(what, wide["one"] / wide["all"], THREADS, least=True)
     if (slower := ratio(results, "deep_mlp", "tape_checkpoint", "tape")) is not None:
         yield Verdict("deep_mlp, time with checkpoints ÷ without", slower, CHECKPOINT_TIME)
     for (workload, of, to), target in MEMORY.items():
