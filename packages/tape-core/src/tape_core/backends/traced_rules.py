@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable
 from functools import partial
+from opcode import opname
 from typing import Any
 
 from tape_core.backends.traced import TRACE, Traced, TracingError, trace_of
@@ -36,10 +36,14 @@ class Rules:
 def _is_arithmetic(rule: Any) -> bool:
     """Whether a function does nothing but compute with its parameters by operators, so that no value decides."""
     code = getattr(rule, "__code__", None)
-    return code is not None and all([step.opname.startswith(_ARITHMETIC) for step in dis.get_instructions(code)])
+    return code is not None and _ARITHMETIC.issuperset(code.co_code[::2])
 
 
-_ARITHMETIC = ("RESUME", "LOAD_FAST", "LOAD_CONST", "LOAD_SMALL_INT", "BINARY_OP", "UNARY_NEGATIVE", "RETURN_")
+_NAMES = {
+    "BINARY_OP", "CACHE", "LOAD_CONST", "LOAD_SMALL_INT", "RESUME", "RETURN_CONST", "RETURN_VALUE", "UNARY_NEGATIVE",
+}  # fmt: skip
+_ARITHMETIC = {number for number, name in enumerate(opname) if name in _NAMES or name.startswith("LOAD_FAST")}
+"""The instructions of Python of which such functions consist."""
 
 
 class _Opaque:

@@ -374,6 +374,8 @@ def _traced(trace: Trace, tensor: Tensor) -> Tensor:
 
 def _untraced(result: Any) -> Any:
     """What a traced run has returned, as values."""
+    if result is None:
+        return None
     leaves, structure = pytree.flatten(result)
     return pytree.unflatten(structure, [_value(leaf) for leaf in leaves])
 

@@ -46,7 +46,11 @@ class Compiled:
         self.assigned = [h.variable for h in held if h.written]
         self.trainable = [(h.variable, h.trainable) for h in held if isinstance(h.variable, Variable)]
         self.guards = trace.guards
-        leaves, self.structure = pytree.flatten(result)
+        # Most training steps return nothing: then optree need not be imported.
+        leaves: list[Any] = [None]
+        self.structure: Any = None
+        if result is not None:
+            leaves, self.structure = pytree.flatten(result)
         arrays: list[Any] = []
         self.outs: list[tuple[Any, ...]] = []  # how to make each leaf of the result
         for leaf in leaves:
