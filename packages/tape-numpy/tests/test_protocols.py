@@ -228,6 +228,7 @@ def test_a_function_gives_what_numpy_gives_and_is_recorded(name: str, args: Any,
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs"), CONSTANT)
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # from NumPy 2.5 on
 def test_a_function_without_a_derivative_gives_what_numpy_gives(name: str, args: Any, kwargs: Any) -> None:
     function = function_of(name)
     assert_same(function(*tensors(args), **kwargs), function(*args, **kwargs))
