@@ -208,3 +208,9 @@ print(faults())
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     faults = int(done.stdout)
     assert faults < 20 if setting == "keep" else faults > 20
+
+
+def test_tile_takes_a_number_as_numpy_does() -> None:
+    x = tc.asarray(np.arange(3.0), backend="numpy")
+    assert tc.grad(lambda x: tc.sum(tc.tile(x, 2) * tc.arange(6.0, dtype=x.dtype)))(x).tolist() == [3.0, 5.0, 7.0]
+    assert tc.vmap(lambda x: tc.tile(x, 2))(tc.stack([x, x])).shape == (2, 6)

@@ -333,7 +333,8 @@ def _tile_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 1, 2), (3,))
 
 
-def _tile_transpose(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) -> Any:
+def _tile_transpose(xp: Any, g: Any, x_spec: Any, repetitions: Any) -> Any:
+    repetitions = (repetitions,) if isinstance(repetitions, int) else repetitions  # which NumPy takes, too
     n = builtins.max(len(x_spec.shape), len(repetitions))
     shape = (1,) * (n - len(x_spec.shape)) + tuple(x_spec.shape)
     repetitions = (1,) * (n - len(repetitions)) + tuple(repetitions)
@@ -342,7 +343,8 @@ def _tile_transpose(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) 
 
 
 def _tile_batch(call: Any, x: Any) -> Any:
-    repetitions = tuple(call.params["repetitions"])
+    given = call.params["repetitions"]
+    repetitions = (given,) if isinstance(given, int) else tuple(given)
     ndim = max(len(repetitions), x.ndim)
     return call(batching.front(x, ndim), repetitions=(1, *[1] * (ndim - len(repetitions)), *repetitions))
 
