@@ -212,5 +212,7 @@ print(faults())
 
 def test_tile_takes_a_number_as_numpy_does() -> None:
     x = tc.asarray(np.arange(3.0), backend="numpy")
-    assert tc.grad(lambda x: tc.sum(tc.tile(x, 2) * tc.arange(6.0, dtype=x.dtype)))(x).tolist() == [3.0, 5.0, 7.0]
-    assert tc.vmap(lambda x: tc.tile(x, 2))(tc.stack([x, x])).shape == (2, 6)
+    twice: Any = 2
+    weights = tc.arange(6.0, dtype=x.dtype)
+    assert tc.grad(lambda x: tc.sum(tc.tile(x, twice) * weights))(x).tolist() == [3.0, 5.0, 7.0]
+    assert tc.vmap(lambda x: tc.tile(x, twice))(tc.stack([x, x])).shape == (2, 6)
