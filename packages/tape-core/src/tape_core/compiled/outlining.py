@@ -185,7 +185,8 @@ def _called(
         {k: program.constants[k] for k in fixed},
     )
     body.inputs = [*[shape.given[n] for n in passed], *names.values()]
-    body.specs = {**program.specs, **dict.fromkeys(names.values(), Spec(int, (), None))}
+    if names:
+        body.specs = {**program.specs, **dict.fromkeys(names.values(), Spec(int, (), None))}
     calls = []
     for s in shapes:
         out: Any = tuple([k if totals[k := s.made[n]] > inside[n] else None for n in needed])

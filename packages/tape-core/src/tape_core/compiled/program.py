@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -151,6 +151,15 @@ def renamed(value: Any, replaced: dict[int, int]) -> Any:
     if kind is list:
         return [renamed(part, replaced) for part in value]
     return value
+
+
+def renewed(instructions: Iterable[Instruction], replaced: dict[int, int]) -> Iterator[Instruction]:
+    """One after the other, with other values for those that are in `replaced` by then."""
+    are_as_they_were = replaced.keys().isdisjoint
+    for instruction in instructions:
+        if replaced and not are_as_they_were(instruction.inputs):
+            instruction = instruction.with_args(replaced)
+        yield instruction
 
 
 def _distinct(values: Collection[Any]) -> list[Any]:

@@ -214,8 +214,16 @@ class Trace:
         """Note a call by what it was given, as an `Instruction` says, and by what it gave; which is traced then."""
         kind = type(out)
         if self._arrays.get(kind) is not backend or self.of_any_length:
-            return self._gave_anything(name, fn, args, kwargs, inputs, out, backend)
-        # Nearly always: `_output` and the like without calls in between.
+            if kind in SCALARS:
+                fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
+            if not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
+                return out  # a dtype, say
+            before = len(self.specs)
+            found = self._noted(name, fn, args, kwargs, out, backend, inputs)
+            if self.known.issuperset(inputs):
+                self.known.update(range(before, len(self.specs)))
+            return found
+        # Nearly always: `_noted` and the like without calls in between.
         specs = self.specs
         number = len(specs)
         traced = _new(TracedArray)
@@ -243,26 +251,6 @@ class Trace:
             if k not in known:
                 return traced
         known.add(number)
-        return traced
-
-    def _gave_anything(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        inputs: Sequence[int],
-        out: Any,
-        backend: Backend,
-    ) -> Any:
-        if type(out) in SCALARS:
-            fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
-        if not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
-            return out  # a dtype, say
-        before = len(self.specs)
-        traced = self._noted(name, fn, args, kwargs, out, backend, inputs)
-        if self.known.issuperset(inputs):
-            self.known.update(range(before, len(self.specs)))
         return traced
 
     def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:

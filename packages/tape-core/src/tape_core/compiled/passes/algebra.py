@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from tape_core.compiled.program import Instruction, Program, Ref, Spec
+from tape_core.compiled.program import Instruction, Program, Ref, Spec, renewed
 
 _FLOATS = ("float32", "float64")
 _SAME_SHAPE = frozenset({"reshape", "broadcast_to"})
@@ -21,14 +21,9 @@ def algebra(program: Program) -> Program:
     made: dict[int, Instruction] = {}
     kept: list[Instruction] = []
     changes = program.constants.keys().isdisjoint
-    is_as_it_was = replaced.keys().isdisjoint
-    for instruction in program.instructions:
-        if replaced and not is_as_it_was(instruction.inputs):
-            instruction = instruction.with_args(replaced)
-        if instruction.name not in _NAMES:
-            kept.append(instruction)
-            continue
-        if len(instruction.inputs) == 2 and changes(instruction.inputs):  # nearly all
+    for instruction in renewed(program.instructions, replaced):
+        inputs = instruction.inputs
+        if instruction.name not in _NAMES or (len(inputs) == 2 and changes(inputs)):  # nearly all
             kept.append(instruction)
             continue
         if not instruction.effect and type(instruction.out) is int:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.compiled.program import Instruction, Program, literal
+from tape_core.compiled.program import Instruction, Program, literal, renewed
 
 
 def same_calls(program: Program) -> Program:
     """The program in which a call that is the same as an earlier one gives the earlier one's results."""
     replaced: dict[int, int] = {}
-    is_as_it_was = replaced.keys().isdisjoint
     # The first call of each function of each values, which is nearly always the only one; None where there are several.
     alone: dict[Any, Instruction | None] = {}
     first: dict[Any, Instruction] = {}  # of those the first of each that is the same in all
     kept = []
-    for instruction in program.instructions:
-        if replaced and not is_as_it_was(instruction.inputs):
-            instruction = instruction.with_args(replaced)
+    for instruction in renewed(program.instructions, replaced):
         if not instruction.effect:
             try:
                 alike = instruction.fn, *instruction.inputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.compiled.program import Instruction, Program, Ref, Spec
+from tape_core.compiled.program import Instruction, Program, Ref, Spec, renewed
 
 _NAMES = frozenset({"matrix_transpose", "mT", "T", "permute_dims", "reshape", "getitem"})
 Axes = tuple[int | None, ...]
@@ -20,12 +20,9 @@ def views(program: Program) -> Program:
         return program  # of numbers alone
     specs = program.specs
     replaced: dict[int, int] = {}
-    is_as_it_was = replaced.keys().isdisjoint
     known: dict[int, tuple[int, Axes]] = {}
     kept: list[Instruction] = []
-    for instruction in program.instructions:
-        if replaced and not is_as_it_was(instruction.inputs):
-            instruction = instruction.with_args(replaced)
+    for instruction in renewed(program.instructions, replaced):
         if instruction.name not in _NAMES:
             kept.append(instruction)
             continue
