@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -151,6 +151,14 @@ def renamed(value: Any, replaced: dict[int, int]) -> Any:
     if kind is list:
         return [renamed(part, replaced) for part in value]
     return value
+
+
+def filled(arg: Any, values: Mapping[int, Any]) -> Any:
+    """An argument with the values themselves in the place of their numbers."""
+    kind = type(arg)
+    if kind is Ref:
+        return values[arg.id]
+    return kind([filled(part, values) for part in arg]) if kind is tuple or kind is list else arg
 
 
 def renewed(instructions: Iterable[Instruction], replaced: dict[int, int]) -> Iterator[Instruction]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-from tape_core.compiled.program import Instruction, Program, Ref
+from tape_core.compiled.program import Instruction, Program, filled
 
 
 def constants(program: Program) -> Program:
@@ -28,15 +28,8 @@ def constants(program: Program) -> Program:
 
 
 def _value(instruction: Instruction, known: dict[int, Any]) -> Any:
-    args = _known(instruction.args, known)
-    return instruction.fn(*args, **{name: _known(arg, known) for name, arg in instruction.kwargs.items()})
-
-
-def _known(arg: Any, known: dict[int, Any]) -> Any:
-    kind = type(arg)
-    if kind is Ref:
-        return known[arg.id]
-    return kind([_known(part, known) for part in arg]) if kind is tuple or kind is list else arg
+    args = filled(instruction.args, known)
+    return instruction.fn(*args, **{name: filled(arg, known) for name, arg in instruction.kwargs.items()})
 
 
 def _store(out: Any, value: Any, known: dict[int, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core.backends.kernels import DEFAULT_KERNELS, Kernels
 from tape_core.backends.traced import TRACE, TracedArray
 from tape_core.compiled.passes.expansion import Steps
-from tape_core.compiled.program import Instruction, Program, Ref, Spec, renamed
+from tape_core.compiled.program import Instruction, Program, Spec, filled, renamed
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -55,8 +55,8 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
     token = TRACE.set(trace)
     try:
         with backend.quiet():
-            kwargs = {name: _with(inputs, arg) for name, arg in instruction.kwargs.items()}
-            found = fn.func(backend.traced.xp, *_with(inputs, instruction.args), **kwargs)
+            kwargs = {name: filled(arg, inputs) for name, arg in instruction.kwargs.items()}
+            found = fn.func(backend.traced.xp, *filled(instruction.args, inputs), **kwargs)
     except Exception:  # noqa: BLE001 - for other values it may do otherwise
         return [instruction]
     finally:
@@ -88,13 +88,6 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
         for inner in trace.instructions
     ]
     return [part for inner in made for part in _inside(inner, steps, backend)]
-
-
-def _with(inputs: dict[int, TracedArray], arg: Any) -> Any:
-    """An argument with arrays for values."""
-    if type(arg) is tuple or type(arg) is list:
-        return type(arg)([_with(inputs, part) for part in arg])
-    return inputs[arg.id] if type(arg) is Ref else arg
 
 
 def _example(spec: Spec, backend: Backend) -> Any:
