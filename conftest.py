@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.compiled.source import Source
 from tape_core.extend import registry
 
 try:
@@ -30,3 +34,37 @@ def _ops_are_forgotten() -> Iterator[None]:
         registry._ops.pop(name)
     for name in set(DEFAULT_KERNELS) - before[1]:
         DEFAULT_KERNELS.pop(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _what_is_shown_is_what_runs() -> Iterator[None]:
+    """The text of each compiled function, read by Python, is the tree that was compiled, line by line."""
+    init = Source.__init__
+
+    def checked(self: Source, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        read, made = ast.parse(self.joined), self.tree()
+        assert ast.dump(read) == ast.dump(made), self.joined
+        lines = [[part.lineno for part in ast.walk(tree) if isinstance(part, ast.stmt)] for tree in (read, made)]
+        assert lines[0] == lines[1], self.joined
+
+    Source.__init__ = checked  # type: ignore[method-assign]
+    yield
+    Source.__init__ = init  # type: ignore[method-assign]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how much the fuzzers of tests/fuzz have drawn."""
+    found: Counter[str] = Counter()
+    seeds = []
+    for report in [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]:
+        for name, value in report.user_properties:
+            if name.startswith("fuzzed "):
+                found[name.removeprefix("fuzzed ")] += value
+            elif name == "fuzz_seed":
+                seeds.append(f"{report.nodeid}: {value}")
+    if found:
+        terminalreporter.section("fuzzers")
+        terminalreporter.line("drawn: " + ", ".join(f"{number} {what}" for what, number in sorted(found.items())))
+        for line in seeds:
+            terminalreporter.line(f"seed of {line}")

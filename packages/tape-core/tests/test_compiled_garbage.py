@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.backends.traced import TRACE
+from tape_core.recording import TRACE
 
 
 @pytest.fixture(autouse=True)
@@ -24,36 +27,6 @@ def _chain(x: Any) -> Any:
     for _ in range(400):
         x = tc.sin(x)
     return x
-
-
-def test_a_new_program_is_not_looked_through() -> None:
-    tc.function(_chain)(tc.ones(2))  # what is imported then
-    gc.collect()
-    tc.function(_chain)(tc.ones(2))
-    assert len(gc.get_objects(0)) < 1000, "the program is still to be looked through"
-
-
-def _leaving(left: list[Any]) -> Any:
-    """A compiled function with one inside that calls itself, and so refers to itself."""
-
-    def f(x: Any) -> Any:
-        y = x * 2.0
-
-        def power(n: int) -> Any:
-            return y if n == 0 else power(n - 1) * y
-
-        left.append(weakref.ref(power))
-        return power(3)
-
-    return tc.function(f)
-
-
-def test_what_a_function_leaves_is_collected_by_its_first_call() -> None:
-    left: list[Any] = []
-    f = _leaving(left)
-    f(tc.ones(2))
-    assert left[0]() is None
-    assert f(tc.ones(2)).tolist() == [16.0, 16.0]
 
 
 @pytest.mark.parametrize("variable", [False, True])
@@ -75,16 +48,57 @@ def test_a_trace_goes_without_the_garbage_collector(variable: bool) -> None:
     assert traces[0]() is None
 
 
-def test_what_is_frozen_stays_so() -> None:
+def test_a_first_call_leaves_the_collector_and_the_class_of_variables_as_they_are() -> None:
+    seen: list[Any] = []
+    w = tc.Variable(2.0)
+
+    def look() -> Any:
+        return gc.isenabled(), gc.get_freeze_count(), gc.get_threshold(), dict(vars(tc.Variable))
+
+    @tc.function
+    def f(x: Any) -> Any:
+        seen.append(look())
+        w.assign_add(x)
+        return w * _chain(x)
+
+    before = look()
+    f(tc.ones(()))
+    assert seen == [before]
+    assert look() == before
+
+
+def test_a_collector_that_is_off_stays_off_and_what_is_frozen_frozen() -> None:
+    gc.disable()
     gc.freeze()
     frozen = gc.get_freeze_count()
     tc.function(_chain)(tc.ones(2))
+    assert not gc.isenabled()
     assert 0 < gc.get_freeze_count() <= frozen
 
 
-def test_a_collector_that_is_off_stays_off() -> None:
-    gc.disable()
-    left: list[Any] = []
-    _leaving(left)(tc.ones(2))
-    assert left[0]() is not None
-    assert not gc.isenabled()
+def test_other_threads_read_and_assign_variables_while_a_trace_runs() -> None:
+    w = tc.Variable([1.0, 2.0])
+    traced, go_on = threading.Event(), threading.Event()
+
+    @tc.function
+    def f(x: Any) -> Any:
+        w.assign(w * x)
+        traced.set()
+        assert go_on.wait(60)
+        return tc.tanh(w) + w * w + w.value + tc.where(x > 0.0, w, 0.0)
+
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(f, tc.asarray(3.0))
+        assert traced.wait(60)
+        assert (w * w).tolist() == [1.0, 4.0]
+        assert (w + 1).tolist() == [2.0, 3.0]
+        assert tc.negative(w).tolist() == [-1.0, -2.0]
+        assert tc.concat([w, w]).tolist() == [1.0, 2.0, 1.0, 2.0]
+        assert w.backend is tc.asarray(1.0).backend
+        with tc.GradientTape() as tape:
+            y = tc.sum(w * w)
+        assert tape.gradient(y, w).tolist() == [2.0, 4.0]
+        go_on.set()
+        expected = np.tanh([3.0, 6.0]) + [9.0, 36.0] + np.asarray([3.0, 6.0]) * 2
+        np.testing.assert_allclose(job.result(60).numpy(), expected, rtol=1e-6)
+    assert w.tolist() == [3.0, 6.0]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 ALONE = """\
 import importlib.util, sys
@@ -178,3 +183,103 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"calls scan.*draw random numbers outside"):
         g.export(tmp_path / "f.py")
     assert not (tmp_path / "f.py").exists()
+
+
+# -- what users call things is no code
+
+HOSTILE = [
+    'q"""; boom("x"); """', "'; boom(); '", "C:\\new\\x", "a\\N{x}", "a\\", '\\"""\nboom()\n"""', "x\nboom()\n",
+    "\u2028    boom()", "\x0c\nboom()", "\x85    boom()", "\x1c    boom()", "\r    boom()", "# -*- coding: utf-7 -*-",
+    "{boom()}", "%(boom())s", "\ud800", "\u202eboom()", "numpy", "operator", "tuple", "class", "__file__",
+    "__builtins__", "__name__", "__debug__", "None", "\U0001d422\U0001d41f", "\ufb01", "\xb2", "", "_", "xp", "c0",
+    "x0", "lambda: boom()", "\0boom()", "types", "functools", "os",
+]  # fmt: skip
+NAMES = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.lists(
+        st.sampled_from(
+            [*"'\"\\\n\r\f\v\t #;:,(){}[]%=", '"""', "boom()", "\u2028", "\x85", "\x1c", "\ud800", "\0", "N{x}"]
+        ),
+        max_size=8,
+    ).map("".join),
+    st.text(max_size=6),
+)
+
+
+@settings(max_examples=60)
+@given(name=NAMES, variable=NAMES, comment=NAMES, key=NAMES)
+@example(name=HOSTILE[0], variable=HOSTILE[0], comment="see\u2028    boom()", key=HOSTILE[0])
+@example(name="numpy", variable="numpy", comment="\x0c    boom()", key="numpy")
+def test_names_and_comments_are_text_in_exported_files(
+    tmp_path_factory: pytest.TempPathFactory, name: str, variable: str, comment: str, key: str
+) -> None:
+    folder = tmp_path_factory.mktemp("exported")
+    comment = (
+        comment.replace("\n", "\\").replace("\r", "\\").replace("\0", "").encode("utf-8", "ignore").decode("utf-8")
+    )
+    user = folder / "user.py"
+    # Python itself ends a line at "\n" and "\r" alone.
+    user.write_text(f"def f(x):\n    out = tc.sin(x['given'] * w) ** 2 ** 2 + k  # {comment}\n    w.assign(out)\n"
+                    f"    return {{KEY: out}}\n", encoding="utf-8", newline="")  # fmt: skip
+    w = tc.Variable(tc.linspace(0, 1, 3), name=variable)
+    names: dict[str, Any] = {"tc": tc, "w": w, "KEY": key, "k": tc.asarray([1.0, 2.0, 3.0])}
+    exec(compile(user.read_text(encoding="utf-8"), str(user), "exec"), names)
+    names["f"].__name__ = name
+    f = tc.function(names["f"])
+    x = tc.asarray([0.5, 1.0, 2.0])
+    f({"given": x})
+    before = w.value
+    f.export(folder / "alone.py")
+    found = ast.parse((folder / "alone.py").read_text(encoding="utf-8"))
+    called = {ast.unparse(node.func) for node in ast.walk(found) if isinstance(node, ast.Call)}
+    assert not {name for name in called if "boom" in name}
+    here = sorted(os.listdir(folder))
+    alone: dict[str, Any] = {"__file__": str(folder / "alone.py")}
+    exec(compile(found, "alone.py", "exec"), alone)
+    (own,) = [node.name for node in found.body[-1:] if isinstance(node, ast.FunctionDef)]
+    for result, expected in zip(alone[own](*[a._array for a in (x, before)]), [f({"given": x})[key], w], strict=True):
+        assert np.asarray(result).tobytes() == expected.numpy().tobytes()
+    assert sorted(os.listdir(folder)) == here
+
+
+def test_the_name_of_the_users_file_is_text(tmp_path: Path) -> None:
+    user = tmp_path / "user\u2028    boom()\x0c.py"
+    user.write_text("def f(x):\n    return tc.sin(x) * 2\n", encoding="utf-8")
+    names: dict[str, Any] = {"tc": tc}
+    exec(compile(user.read_text(encoding="utf-8"), str(user), "exec"), names)
+    f = tc.function(names["f"])
+    f(tc.ones(3))
+    f.export(tmp_path / "alone.py")
+    text = (tmp_path / "alone.py").read_text(encoding="utf-8")
+    assert not any(line.strip().startswith("boom") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("constants", ["inline", "npz"])
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_full_disk_keeps_the_files_that_were_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, constants: Any, fails_at: int
+) -> None:
+    table = tc.linspace(0, 1, 200)
+    f = tc.function(lambda x: tc.sin(x) * table)
+    f(tc.ones(200))
+    f.export(tmp_path / "f.py", constants=constants)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    calls = []
+    sync = os.fsync
+
+    def full(number: int) -> None:
+        calls.append(number)
+        if len(calls) == fails_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(number)
+
+    g = tc.function(lambda x: tc.cos(x) + table)
+    g(tc.ones(200))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        if len(before) < fails_at:
+            return
+        with pytest.raises(OSError, match="No space left") as caught:
+            g.export(tmp_path / "f.py", constants=constants)
+    assert caught.value.filename is not None
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

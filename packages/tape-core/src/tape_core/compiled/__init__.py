@@ -16,7 +16,8 @@ raw arrays, goes through `Trace.call` or, where nothing has to be looked up, `Tr
 - An instruction with `effect` is called each time, in order, whatever becomes of its result: random numbers are drawn
   so, and what has a state in Python runs as it is.
 - A value may be a Python number (`numbers.py`), such as a learning rate; with arrays it is weak. `Program.owned` are
-  inputs that may be overwritten at their last use: old values of Variables, donated arguments (`donation.py`).
+  inputs that nothing needs after the run: donated arguments, which may be overwritten at their last use
+  (`donation.py`), and old values of Variables, which may not.
 
 `passes/` has a file for each transformation of a program, from `Program` to `Program`; `passes/__init__.py` their order
 and names. While tracing, what depends on constants alone is noted like all else, and its value is known: Python may

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import base64
+import io
+import os
+import secrets
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tape_core._version import __version__
 from tape_core.compiled import passes
+from tape_core.compiled.failures import SOURCE
 from tape_core.compiled.linker import ExportError, Linker
 from tape_core.compiled.program import Program
 from tape_core.compiled.source import Source
 from tape_core.compiled.subprograms import Flow
+from tape_core.generated import one_line
 
 _ARRAYS = "constants_beside"
+_MODULES = ("base64", "functools", "numpy", "operator", "os", "torch", "types")
 _SMALL = 64  # elements of a constant that stays in the file
 
-_HEAD = '''"""{summary}
+_HEAD = """{summary}
 
 Written by tape_core {version} from a compiled function.
 """
-'''
 
 
 def exported(
@@ -45,7 +50,7 @@ def exported(
             f"and return gradients in place of calling an optimizer"
         )
     linker = Linker()
-    linker.taken.add(_ARRAYS)
+    linker.taken.update([_ARRAYS, *_MODULES, *linker.libraries(program)])
     function = linker.free(name)
     parameters = [linker.free(wanted) for wanted, _ in inputs]
     source = Source(program, function, parameters=parameters)
@@ -57,29 +62,69 @@ def exported(
         raise ExportError(f"export: {name} cannot be written to a file: {error}") from None
     if linker.needs_namespace:
         linker.imports.add("types")
-    described = [f"    {p}: {what}" for p, (_, what) in zip(parameters, inputs, strict=True)]
-    lines = source.text.splitlines()
-    lines[1:1] = [
-        f'    """What {name} computes.',
-        "",
-        "    Args:",
-        *["    " + line for line in described],
-        "",
-        "    Returns:",
-        f"        a tuple: {', '.join(outputs) or 'nothing'}.",
-        '    """',
+    described = [f"{p}: {what}" for p, (_, what) in zip(parameters, inputs, strict=True)]
+    told = [one_line(f"What {name} computes."), "", "Args:", *[f"    {one_line(line)}" for line in described], ""]
+    told += ["Returns:", one_line(f"    a tuple: {', '.join(outputs) or 'nothing'}.")]
+    # What is in each of these is one statement, and nothing else.
+    groups = [
+        [f"import {module}" for module in sorted(linker.imports)],
+        [f"{_ARRAYS} = numpy.load(os.path.splitext(os.path.abspath(__file__))[0] + '.npz')"] if beside else [],
+        ["xp = types.SimpleNamespace()"] if linker.needs_namespace else [],
+        linker.statements,
+        filled,
+        aliases,
     ]
-    parts = [
-        _HEAD.format(summary=f"{name}, as straight-line code.", version=__version__),
-        "\n".join(f"import {module}" for module in sorted(linker.imports)),
-        f"{_ARRAYS} = numpy.load(os.path.splitext(os.path.abspath(__file__))[0] + '.npz')" if beside else "",
-        "xp = types.SimpleNamespace()\n" if linker.needs_namespace else "",
-        "\n".join(linker.statements),
-        "\n".join(filled),
-        "\n".join(aliases),
-        "\n" + "\n".join([*source.parts, *lines]),
-    ]
-    return "\n".join(part for part in parts if part) + "\n"
+    head = _docstring(_HEAD.format(summary=one_line(f"{name}, as straight-line code."), version=__version__))
+    definition, _, body = source.text.partition("\n")
+    docstring = _docstring("\n".join([told[0], *[f"    {line}" if line else "" for line in told[1:]], "    "]))
+    whole = "\n".join(
+        [
+            head, *["\n".join(group) for group in groups if group], "",
+            *source.parts, f"{definition}\n    {docstring}\n{body}",
+        ]
+    )  # fmt: skip
+    _check(whole, [statement for group in groups for statement in group], source, function)
+    return whole
+
+
+def _docstring(text: str) -> str:
+    """A docstring as Python reads it again: what could end it is escaped."""
+    module = ast.Module([ast.Expr(ast.Constant(text))], [])
+    return ast.unparse(module)
+
+
+def _check(text: str, statements: list[str], source: Source, function: str) -> None:
+    """Read the file as Python does: it has a docstring, these statements and the functions of the source.
+
+    Raises:
+        RuntimeError: something else came out of names or constants, which is Tape's fault.
+    """
+    compile(text, function, "exec")  # as a whole it has errors that parts of it do not have
+    found = ast.parse(text).body[1:]
+    functions = [*source.tree().body]
+    bodies = found[len(found) - len(functions) :]
+    if bodies and isinstance(last := bodies[-1], ast.FunctionDef):
+        del last.body[0]  # its docstring
+    expected = [ast.parse(statement).body for statement in statements]
+    bound = [name for node in found for name in _bound(node)]
+    if (
+        any([len(nodes) != 1 for nodes in expected])
+        or [*map(ast.dump, found)] != [*map(ast.dump, [*[nodes[0] for nodes in expected], *functions])]
+        or bound.count(function) != 1
+    ):
+        raise RuntimeError(
+            f"export: the file of {function} does not read as it was written: an error of Tape's, please report it"
+        )
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """The names that a statement of the file gives to something."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _names(
@@ -87,7 +132,7 @@ def _names(
 ) -> Iterator[tuple[str, str]]:
     """What the source of a program refers to: its names there, and Python source for each."""
     for own, thing in source.names.items():
-        if own in source.functions or own in ("__name__", "__builtins__"):
+        if own in source.functions or own in ("__name__", "__builtins__", SOURCE):
             continue
         constant = own[1:].isdigit() and own.startswith("c") and int(own[1:]) in program.constants
         if constant:
@@ -107,10 +152,10 @@ def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
         source = Source(program, part.name)
         # A function that makes it, so that its names are its own.
         names = list(_names(program, source, linker, beside))
-        maker = linker.free(f"make_{part.name}")
+        maker = linker.free(f"make_{source.name}")
         body = source.joined.replace("\n", "\n    ").rstrip()
         linker.statements.append(
-            f"def {maker}({', '.join(own for own, _ in names)}):\n    {body}\n    return {part.name}"
+            f"def {maker}({', '.join(own for own, _ in names)}):\n    {body}\n    return {source.name}"
         )
         made.append(f"{maker}({', '.join(text for _, text in names)})")
     settings = "".join(f", {linker.expression(setting, flow.__name__)}" for setting in flow.settings)
@@ -138,11 +183,37 @@ def _constant(value: Any, program: Program, linker: Linker, beside: dict[str, An
 
 
 def write(path: Any, text: str, beside: dict[str, Any] | None) -> None:
-    """Write the file, and the constants that are to be beside it."""
-    compile(text, str(path), "exec")
-    target = Path(path)
+    """Write the file, and the constants that are to be beside it: both whole, or neither.
+
+    They are written beside the files that they then take the places of.
+
+    Raises:
+        OSError: a file cannot be written; those that were there are as they were.
+    """
+    target = os.path.realpath(path)
+    contents = [(target, text.encode("utf-8"))]
     if beside:
         import numpy as np
 
-        np.savez(target.with_suffix(".npz"), **beside)
-    target.write_text(text, encoding="utf-8")
+        arrays = io.BytesIO()
+        np.savez(arrays, **beside)
+        contents.insert(0, (os.path.splitext(target)[0] + ".npz", arrays.getvalue()))
+    drafts: list[tuple[str, str]] = []
+    try:
+        for file, content in contents:
+            folder, name = os.path.split(file)
+            drafts.append((os.path.join(folder, f".{name}.{secrets.token_hex(8)}"), file))
+            with open(drafts[-1][0], "xb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+        for draft, file in drafts:
+            os.replace(draft, file)
+    except OSError as error:
+        if error.filename is None:  # of a write
+            raise OSError(error.errno, f"export: {error.strerror or error}", target) from error
+        raise
+    finally:
+        for draft, _ in drafts:
+            if os.path.exists(draft):
+                os.remove(draft)

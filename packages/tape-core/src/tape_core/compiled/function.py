@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
-from itertools import chain
-from threading import RLock
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, overload
+from weakref import ref
 
-from tape_core import pytree
+from tape_core import pytree, random
 from tape_core.backends.batched import OPEN
-from tape_core.backends.traced import TRACE, TracedArray, value_of
+from tape_core.backends.traced import TracedArray, TracingError
+from tape_core.compiled.kept import MANY, Traces, remember
 from tape_core.compiled.methods import Methods, found_by_name
-from tape_core.compiled.signature import SLICES, TENSOR, Signature, static_key
+from tape_core.compiled.signature import SLICES, TENSOR, Signature, called, static_key
+from tape_core.compiled.turns import its_turn
+from tape_core.forking import Lock
 from tape_core.indexed_slices import IndexedSlices
-from tape_core.recording import ACTIVE
+from tape_core.recording import ACTIVE, TRACE, in_blocks
 from tape_core.tape import GradientTape
-from tape_core.tensor import NO_SLOTS, Tensor, wrap
+from tape_core.tensor import Tensor, wrap
 from tape_core.user_code import warn_user
 
 if TYPE_CHECKING:
@@ -51,7 +53,9 @@ class Function:
         retrace: Retrace = "warn",
         compile: str | Literal[False] | None = None,
         passes: dict[str, bool] | None = None,
+        max_traces: int = MANY,
     ) -> None:
+        update_wrapper(self, python)  # first: what wraps another Function, as its gradient, has the attributes of that
         self.python = python
         self._name = getattr(python, "__name__", "function")
         self._settings: dict[str, Any] = {
@@ -61,6 +65,7 @@ class Function:
             "retrace": retrace,
             "compile": compile,
             "passes": passes,
+            "max_traces": max_traces,
         }
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
@@ -68,7 +73,15 @@ class Function:
         self._static = _names("static_argnames", static_argnames)
         self._fallback = fallback
         self._retrace = retrace
+        if passes is not None and not isinstance(passes, Mapping):
+            raise TypeError(f"function: passes must be a dict, as {{'same_calls': False}}, got {passes!r}")
+        if compile is not None and compile is not False and not isinstance(compile, str):
+            raise TypeError(f"function: compile must be the name of a compiler, False or None, got {compile!r}")
         self._options = dict(passes or {})
+        if self._options:
+            from tape_core.compiled.passes import check
+
+            check(self._options)
         self._donate = _names("donate", donate)
         self._signature = inspect.signature(python) if self._static or self._donate else None
         for option, names in (("static_argnames", self._static), ("donate", self._donate)):
@@ -84,14 +97,15 @@ class Function:
             raise ValueError(f"function: fallback must be True, False or 'silent', got {fallback!r}")
         if retrace not in ("warn", "allow", "error"):
             raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
-        # By signature, newest first: several where they depend on something besides, such as a mode.
-        self._compiled: dict[Any, list[Compiled]] = {}
+        if type(max_traces) is not int or max_traces < 1:
+            raise ValueError(f"function: max_traces must be a positive number, got {max_traces!r}")
+        # By signature: several where they depend on something besides, such as a mode.
+        self._compiled: Traces[Compiled] = Traces(max_traces)
         self._eager: dict[Any, str] = {}  # by signature, why it runs as it is
         self._traces = 0
         self._made_variables = False
         self._tapes: InTapes | None = None
-        self._lock = RLock()
-        update_wrapper(self, python)
+        self._lock = Lock()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method: each instance has its own, whose traces go with it."""
@@ -109,6 +123,8 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         active = ACTIVE.get()
+        if active:
+            active = in_blocks()
         if active or OPEN.get() or TRACE.get() is not None:
             if len(active) == 1 and self._how in (None, "none") and not OPEN.get() and TRACE.get() is None:
                 tape = active[0]
@@ -122,11 +138,21 @@ class Function:
         """A call of which nothing has to be recorded."""
         for compiled in self._compiled.get(signature.key, ()):
             if compiled.fits():
+                compiled.recent = True
+                if compiled.backend.is_strict:
+                    return self.python(*args, **kwargs)
                 return compiled(signature.leaves)
         if signature.key in self._eager:
             return self.python(*args, **kwargs)
-        with self._lock:
-            return self._first_call(signature, static, with_kwargs)
+        with its_turn(self._lock) as turn:
+            if turn:
+                # Another thread may have traced it meanwhile.
+                found = next((one for one in self._compiled.get(signature.key, ()) if one.fits()), None)
+                if found is None and signature.key not in self._eager:
+                    return self._first_call(signature, static, with_kwargs)
+            else:
+                found = None
+        return self.python(*args, **kwargs) if found is None else found(signature.leaves)
 
     def _taken_apart(self, args: Any, kwargs: Any) -> tuple[Signature, Any, bool]:
         """The signature of a call, its static arguments, and whether there are others by keyword."""
@@ -161,9 +187,10 @@ class Function:
         self._check_number(self._traces)
         # What traces is imported where it is needed first.
         from tape_core.compiled.donation import give_away
+        from tape_core.compiled.results import check_result, in_users_terms
         from tape_core.compiled.running import DONATED, Compiled, check_apart
         from tape_core.compiled.trace import Trace
-        from tape_core.compiled.tracing import compiling, outside, tracing
+        from tape_core.compiled.tracing import outside, tracing
 
         trace = Trace(self._name, fallback=bool(self._fallback))
         leaves: list[Any] = []
@@ -180,37 +207,61 @@ class Function:
             trace.donated[k] = leaves[k]._array.id
         given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
         args, kwargs = signature.arguments(leaves, with_kwargs)
+        bits = random.get_state() if self._fallback else None
         try:
             with tracing(trace):
-                result = self._called(args, kwargs, static)
+                with in_users_terms(trace):
+                    result = self._called(args, kwargs, static)
+                check_result(self._name, result)
                 # x += y assigns to the caller's Tensor.
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
                 check_apart(self._name, signature.leaves, changed)
                 check_apart(self._name, signature.leaves, trace.donated, DONATED)
                 compiled = None
                 if trace.failed is None:
-                    with compiling():
-                        compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._how)
-            trace.commit()
+                    compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._how)
+            trace.commit({signature.leaves[k]: array for k, array in changed.items()})
             made = trace.made
+        except TracingError as error:
+            if bits is None:
+                raise
+            random.set_state(bits)
+            self._runs_as_it_is(signature.key, error)
+            args, kwargs = signature.arguments(signature.leaves, with_kwargs)
+            return self._called(args, kwargs, static)
         finally:
             trace.end()
-        for k, array in changed.items():
-            signature.leaves[k]._array, signature.leaves[k]._slots = value_of(array), NO_SLOTS
         if trace.failed is None:
             give_away(self._name, signature.leaves, trace.donated)
         if trace.failed is not None:
-            self._eager[signature.key] = str(trace.failed)
-            if self._fallback != "silent":
-                warn_user(f"{trace.failed}\n{self._name} is not compiled for these arguments, and runs as it is.")
+            self._runs_as_it_is(signature.key, trace.failed)
         elif made:
             self._check_made(made)
         else:
             assert compiled is not None
-            self._compiled.setdefault(signature.key, []).insert(0, compiled)
+            callers = [*signature.leaves, *[value for _, value, _ in static]]
+            compiled.given_by_callers(callers, self._forget(signature.key))
+            self._compiled.add(signature.key, compiled)
             self._traces += 1
         with outside():
             return _untraced(result)
+
+    def _runs_as_it_is(self, key: Any, why: TracingError) -> None:
+        """Note that it is not compiled for arguments of this kind, and say so."""
+        remember(self._eager, key, str(why))
+        if self._fallback != "silent":
+            warn_user(f"{why}\n{self._name} is not compiled for these arguments, and runs as it is.")
+
+    def _forget(self, key: Any) -> Callable[[], None]:
+        """What drops the traces for arguments that cannot come again."""
+        function = ref(self)
+
+        def forget() -> None:
+            if (found := function()) is not None:
+                found._compiled.pop(key, None)
+                found._eager.pop(key, None)
+
+        return forget
 
     def _donated(self, signature: Signature) -> list[int]:
         """The places of the Tensors in arguments that are donated."""
@@ -221,14 +272,7 @@ class Function:
         return [k for k in places if signature.kinds[k] == TENSOR]
 
     def _called(self, args: Any, kwargs: Any, static: Any) -> Any:
-        if self._signature is None:
-            return self.python(*args, **kwargs)
-        arguments = {**kwargs, **{name: value for name, value, _ in static}}
-        bound = inspect.BoundArguments(
-            self._signature,
-            {name: arguments[name] for name in self._signature.parameters if name in arguments},
-        )
-        return self.python(*bound.args, **bound.kwargs)
+        return called(self.python, self._signature, args, kwargs, static)
 
     def _check_number(self, known: int) -> None:
         if known and self._retrace == "error":
@@ -258,7 +302,7 @@ class Function:
     @property
     def traces(self) -> int:
         """How many traces are kept, those for calls inside tapes' blocks among them."""
-        return sum(map(len, self._compiled.values())) + len(self._joints)
+        return len(self._compiled.all) + len(self._joints)
 
     @property
     def _joints(self) -> list[Joint]:
@@ -275,7 +319,7 @@ class Function:
 
     def text(self) -> str:
         """What :meth:`show` prints."""
-        found = [compiled.source for several in self._compiled.values() for compiled in several]
+        found = [compiled.source for compiled in self._compiled.all]
         found += [source for joint in self._joints for source in joint.sources]
         return "\n".join([source.whole for source in found]) or f"# {self._name} was not traced yet"
 
@@ -344,7 +388,7 @@ class Function:
         elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
         Passes that are left out are not in it.
         """
-        kept: list[Any] = [*chain.from_iterable(self._compiled.values()), *self._joints]
+        kept: list[Any] = [*self._compiled.all, *self._joints]
         return [
             {
                 "traced": len(compiled.traced.instructions),
@@ -400,6 +444,7 @@ def function(
     retrace: Retrace = "warn",
     compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
+    max_traces: int = MANY,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
     python: Any = None,
@@ -411,6 +456,7 @@ def function(
     retrace: Retrace = "warn",
     compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
+    max_traces: int = MANY,
 ) -> Any:
     """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
 
@@ -453,9 +499,12 @@ def function(
         compile: a compiler of the array library to hand the code to: on PyTorch `"torch"` for `torch.compile`, which
             rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default PyTorch takes a CUDA graph for many
             kernels of small arrays, and the code as it is for all else; `"none"` or False is always the code as it is.
+            Which names there are depends on the arrays: an unknown one is an error of the first call.
         passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`. And
             `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
             place from those of `python`.
+        max_traces: how many traces are kept, and as many for calls in tapes' blocks; the one that was not used for
+            longest goes. A trace for a Variable or another object that was an argument goes with the object.
 
     Raises:
         TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from
@@ -477,6 +526,7 @@ def function(
             retrace=retrace,
             compile=compile,
             passes=passes,
+            max_traces=max_traces,
         )
 
     return decorate if python is None else decorate(python)

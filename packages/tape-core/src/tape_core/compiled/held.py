@@ -6,27 +6,16 @@ from typing import Any
 
 from tape_core.backends.traced import TracedArray
 from tape_core.compiled.numbers import Number
-from tape_core.tensor import Tensor
 from tape_core.variable import Variable
-
-ARRAY: Any = Tensor.__dict__["_array"]  # the slots, which a trace hides
-BACKEND: Any = Tensor.__dict__["backend"]
 
 
 def kept_by(variable: Variable | Number) -> Any:
     """What it holds outside of traces."""
-    return variable.kept if type(variable) is Number else ARRAY.__get__(variable)
-
-
-def keep(variable: Variable | Number, value: Any) -> None:
-    if type(variable) is Number:
-        variable.kept = value
-    else:
-        ARRAY.__set__(variable, value)
+    return variable._raw
 
 
 def traced_backend(variable: Variable | Number) -> Any:
-    return None if type(variable) is Number else BACKEND.__get__(variable).traced
+    return None if isinstance(variable, Number) else variable._home.traced
 
 
 class Held:

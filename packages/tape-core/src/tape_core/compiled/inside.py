@@ -12,12 +12,17 @@ other results than before, say, and every one that is itself recorded, which mus
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from tape_core import random
 from tape_core.compiled.joint import Joint, Pattern
 from tape_core.compiled.joint_call import recorded_call
-from tape_core.compiled.signature import SLICES, TENSOR, Signature, arguments_of
+from tape_core.compiled.kept import Traces, remember, when_gone
+from tape_core.compiled.signature import SLICES, TENSOR, Signature, arguments_of, called
+from tape_core.compiled.turns import its_turn
+from tape_core.tensor import Tensor
 
 if TYPE_CHECKING:
     from tape_core.compiled.function import Function
@@ -37,12 +42,21 @@ class InTapes:
     """
 
     def __init__(self, function: Function, name: str, options: dict[str, bool]) -> None:
-        self.function = function
+        # The function has this object, and must not be a part of it.
+        self._function = ref(function)
+        self._lock = function._lock
         self.name = name
         self.options = options
-        self.known: dict[Any, list[Joint]] = {}
+        self.known: Traces[Joint] = Traces(function._compiled.most)
         self._patterns: dict[Any, set[Pattern]] = {}  # those that were asked for
         self._as_it_is: dict[Any, bool] = {}  # by kind, from its first call on
+
+    @property
+    def function(self) -> Function:
+        """The function; it is there while it is called."""
+        found = self._function()
+        assert found is not None
+        return found
 
     def __call__(self, tape: GradientTape, args: Any, kwargs: Any) -> Any:
         """Call the function."""
@@ -58,9 +72,14 @@ class InTapes:
         if joint is None:
             joint = self._traced(kind, tape, signature, static, with_kwargs, watched)
         if joint is not None:
+            joint.recent = True
+            if tape._cuts is not None and any([number is not None for number in watched]):
+                tape._cuts.add(joint.cuts)
             if not joint.inputs:
                 joint.read(tape)
                 return self.function._unrecorded(signature, static, with_kwargs, args, kwargs)
+            if joint.backend.is_strict:
+                return self.function.python(*args, **kwargs)
             found = recorded_call(joint, tape, signature.leaves)
             if found is not NotImplemented:
                 return found
@@ -69,41 +88,60 @@ class InTapes:
     @property
     def compiled(self) -> list[Joint]:
         """The traces that became code."""
-        return [joint for several in self.known.values() for joint in several if joint.inputs]
+        return [joint for joint in self.known.all if joint.inputs]
 
     def _traced(
         self, kind: Any, tape: GradientTape, signature: Signature, static: Any, with_kwargs: bool, watched: Any
     ) -> Joint | None:
         """The function traced for calls of a kind; None where it is to run as it is."""
-        if kind not in self._as_it_is:
-            if len(self._as_it_is) == _KINDS:
-                del self._as_it_is[next(iter(self._as_it_is))]
-            self._as_it_is[kind] = SLICES in signature.kinds
-            return None
-        if self._as_it_is[kind]:
+        as_it_is = self._as_it_is.get(kind)
+        if as_it_is is None:
+            remember(self._as_it_is, kind, SLICES in signature.kinds, _KINDS)
+        if as_it_is is not False:
             return None
 
         structure = signature.structure  # and not the leaves, which need not live longer
 
-        def python(leaves: list[Any]) -> Any:
-            return self.function._called(*arguments_of(structure, leaves, with_kwargs), static)
+        python_function, with_names = self.function.python, self.function._signature
 
-        self.function._check_number(len({name for name, *_ in self.known} - {signature.key}))
-        bits = random.get_state()
-        try:
-            with self.function._lock:
+        def python(leaves: list[Any]) -> Any:
+            return called(python_function, with_names, *arguments_of(structure, leaves, with_kwargs), static)
+
+        with its_turn(self._lock) as turn:
+            if not turn:
+                return None
+            # Another thread may have traced it meanwhile.
+            joint = next((joint for joint in self.known.get(kind, ()) if joint.fits(tape)), None)
+            if joint is not None or self._as_it_is.get(kind):
+                return joint
+            self.function._check_number(len({name for name, *_ in list(self.known)} - {signature.key}))
+            bits = random.get_state()
+            try:
                 joint = Joint(self, kind, python, tape, signature, watched, self._patterns.get(kind, set()))
-        except Exception:  # noqa: BLE001 - what is wrong with the function it says itself, and a rule where it is needed
-            self._as_it_is[kind] = True
-            return None
-        finally:
-            random.set_state(bits)
-        self.known.setdefault(kind, []).insert(0, joint)
-        return joint
+            except Exception:  # noqa: BLE001 - what is wrong with the function it says itself, and a rule where needed
+                remember(self._as_it_is, kind, True, _KINDS)
+                return None
+            finally:
+                random.set_state(bits)
+            joint.gone = when_gone([leaf for leaf in signature.leaves if type(leaf) is not Tensor], self._forget(kind))
+            self.known.add(kind, joint)
+            return joint
+
+    def _forget(self, kind: Any) -> Callable[[], None]:
+        """What drops the traces for arguments that cannot come again."""
+        owner = ref(self)
+
+        def forget() -> None:
+            if (found := owner()) is not None:
+                for known in (found.known, found._patterns, found._as_it_is):
+                    known.pop(kind, None)
+
+        return forget
 
     def asked(self, joint: Joint, pattern: Pattern) -> None:
         """A derivative was asked for that is not compiled: the next call is traced for it, too."""
-        patterns = self._patterns.setdefault(joint.kind, set())
-        patterns |= {*joint.used, pattern}
-        if len(patterns) <= _MANY:
-            self.known[joint.kind] = [one for one in self.known[joint.kind] if one is not joint]
+        with self._lock.now:
+            patterns = {*self._patterns.get(joint.kind, ()), *joint.used, pattern}
+            remember(self._patterns, joint.kind, patterns, _KINDS)
+            if len(patterns) <= _MANY:
+                self.known.remove(joint.kind, joint)

@@ -16,7 +16,9 @@ from tape_core.compiled.partition import parted
 from tape_core.compiled.signature import STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
 from tape_core.compiled.trace import Trace
-from tape_core.compiled.tracing import compiling, tracing
+from tape_core.compiled.tracing import tracing
+from tape_core.contexts import setting
+from tape_core.cuts import Cuts
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE
 from tape_core.tape import GradientTape
@@ -58,9 +60,12 @@ class Derivative:
 class Owner(Protocol):
     """What a trace asks of `InTapes`."""
 
-    function: Any
     name: str
     options: dict[str, bool]
+
+    @property
+    def function(self) -> Any:
+        """The compiled function."""
 
     def asked(self, joint: Joint, pattern: Pattern) -> None:
         """A derivative was asked for that is not compiled."""
@@ -179,7 +184,13 @@ class Joint:
         flowing: places of those that have a derivative.
         specs: shape and dtype of the results with a derivative.
         derivatives: by pattern.
+        age, recent: when it was made or last spared, and whether it was used since.
+        gone: notices the end of arguments that are needed for such a call.
     """
+
+    age = 0
+    recent = False
+    gone: Sequence[Any] = ()
 
     def __init__(
         self,
@@ -198,11 +209,11 @@ class Joint:
         self.tensors = [k for k, kind in enumerate(signature.kinds) if kind == TENSOR]
         self.taken: list[int] = []
         self.watched: list[int] = []
-        self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the kind
+        static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]
         self.used: set[Pattern] = set()
         self.derivatives: dict[Pattern, Derivative] = {}
         with unrecorded():
-            self.around = tensors_around(owner.function.python, self.static)
+            self.around = tensors_around(owner.function.python, static)
         trace = JointTrace(owner.name, tape)
         try:
             with tracing(trace):
@@ -212,8 +223,7 @@ class Joint:
                 if not self.specs and any([kind == INPUT for kind, *_ in self.outs]):
                     trace.refuse("gives back what it is given")
                 if self.inputs:
-                    with compiling():
-                        self._compile(trace, own, inputs, arrays, tape, patterns)
+                    self._compile(trace, own, inputs, arrays, tape, patterns)
         finally:
             trace.end()
 
@@ -223,6 +233,7 @@ class Joint:
         """The tape that has recorded the function, its inputs by slot, and the result."""
         own = GradientTape(watch_accessed_variables=tape._watch_accessed)
         own._complex = tape._complex
+        own._cuts = self.cuts = Cuts()
         own._variables = {name: (variable, ()) for name, (variable, _) in tape._variables.items()}
         unique: dict[int, Tensor] = {}
         leaves = list(signature.leaves)
@@ -239,11 +250,12 @@ class Joint:
                     self.watched.append(k)
         given = [(leaves[k], leaves[k]._array) for k in self.tensors]
         closure = Closure()
-        token = ACTIVE.set((own, Capture(tape._key, closure)))
+        own._open = True  # it is in no block of its own, but records like one that is
         try:
-            result = self.python(leaves)
+            with setting(ACTIVE, (own, Capture(tape._key, closure))):
+                result = self.python(leaves)
         finally:
-            ACTIVE.reset(token)
+            own._open = False
         if any([leaf._array is not array for leaf, array in given]):
             trace.refuse("changes an argument")
         held = [h for h in trace.held.values() if h.first is not None]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree, random
 from tape_core.backward import sweep
+from tape_core.commit import set_all
+from tape_core.compiled.failures import fail
 from tape_core.compiled.joint import FLOWING, INPUT, Joint, Pattern
 from tape_core.compiled.signature import STATIC, TENSOR
 from tape_core.function_op import FUNCTION_CALL
@@ -15,7 +17,7 @@ from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.plan import Part, Parts
 from tape_core.rules import FIRST_INPUT
 from tape_core.tape import GradientTape
-from tape_core.tensor import NO_SLOTS, own_slots, wrap
+from tape_core.tensor import NO_SLOTS, own_slots, twin_slots, wrap
 from tape_core.transforms.calls import standing_for
 from tape_core.transforms.custom import apart
 
@@ -35,8 +37,12 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     if n < len(at) and not {*at[:n]}.isdisjoint(at[n:]):
         return NotImplemented
     call = Call(joint, leaves)
-    with joint.quiet():
-        found = joint.source.run([*[leaves[k]._array for k in joint.taken], *[array for array, _ in call.values]])
+    arrays = [*[leaves[k]._array for k in joint.taken], *[array for array, _ in call.values]]
+    try:
+        with joint.quiet():
+            found = joint.source.run(arrays)
+    except Exception as error:  # noqa: BLE001 - it is raised again
+        fail(error)
     call.kept = found[joint.size :]
     if joint.masked:
         tape._masked = True
@@ -51,8 +57,8 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     parts = [{key: base + 1 + k} for k in range(len(joint.specs))] if several else [whole]
     if several:
         records += [(Part(k, joint.specs), None, base) for k in range(len(joint.specs))]
-    for variable, array in zip(joint.assigned, found[joint.size - len(joint.assigned) : joint.size], strict=True):
-        variable._array, variable._slots = array, {}
+    if joint.assigned:
+        set_all(joint.assigned, found[joint.size - len(joint.assigned) : joint.size])
     made, k = [], 0
     for kind, what, number in joint.outs:
         if kind == STATIC:
@@ -112,7 +118,10 @@ class Call:
                 if type(array) is IndexedSlices or array.shape != shape or array.dtype != dtype:
                     return self.again(gs, hs, masked, recorded)
                 arrays.append(array)
-        found = derivative.source.run(arrays)
+        try:
+            found = derivative.source.run(arrays)
+        except Exception as error:  # noqa: BLE001 - it is raised again
+            fail(error)
         if derivative.plain:
             return list(found)
         each = iter(found)
@@ -138,7 +147,8 @@ class Call:
             if number is not None:
                 leaves[k] = fresh[number]
         values = [
-            wrap(array, v.backend, dict(slots)) for v, (array, slots) in zip(joint.variables, self.values, strict=True)
+            wrap(array, v.backend, twin_slots(wrap(array, v.backend, slots)))
+            for v, (array, slots) in zip(joint.variables, self.values, strict=True)
         ]
         inputs = [*fresh, *[values[k] for k in joint.flowing]]
         tape.watch(inputs)

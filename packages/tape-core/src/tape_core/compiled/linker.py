@@ -7,7 +7,6 @@ import builtins
 import copy
 import importlib
 import inspect
-import keyword
 import operator
 import re
 import symtable
@@ -19,7 +18,9 @@ from typing import Any
 
 from tape_core.backends.kernels import DEFAULT_KERNELS, Kernels
 from tape_core.backends.traced import Method
+from tape_core.compiled.program import Program
 from tape_core.compiled.trace import AsArray
+from tape_core.generated import identifier
 
 _OURS = re.compile(r"tape_\w+")
 
@@ -46,6 +47,11 @@ class Linker:
         self._kernels: Kernels | None = None
         self._used_of_xp: set[str] = set()
         self._used_defaults: set[str] = set()  # of DEFAULT_KERNELS
+
+    @staticmethod
+    def libraries(program: Program) -> set[str]:
+        """The packages of what a program calls, which a file may import."""
+        return {str(getattr(fn, "__module__", None) or "").partition(".")[0] for fn in program.functions}
 
     # -- what stands for an object
 
@@ -153,8 +159,9 @@ class Linker:
 
     def free(self, wanted: str) -> str:
         """A name that nothing has yet."""
-        name = re.sub(r"\W", "_", wanted) or "f"
-        name = f"_{name}" if keyword.iskeyword(name) or name[0].isdigit() else name
+        name = identifier(wanted, "f")
+        if name.startswith("__") and name.endswith("__"):  # Python looks for such names itself
+            name = f"{name.strip('_')}_"
         n = 2
         found = name
         while found in self.taken:
@@ -198,6 +205,9 @@ class Linker:
             return found
         if isinstance(value, ModuleType):
             raise ExportError(f"{key[0]} uses the module {value.__name__}")
+        if (builtin := getattr(value, "of_raw_arrays", None)) is not None:  # a file has no others
+            self._names[key] = builtin.__name__
+            return self._names[key]
         owner = sys.modules.get(getattr(value, "__module__", None) or "", target)
         found = self.link(owner if name in vars(owner) else target, name)
         self._names[key] = found

@@ -25,9 +25,8 @@ class Methods(dict[Any, Any]):
         kept = vars(instance).setdefault(name, Methods())
         # A shallow copy of an instance has the same dict.
         found = kept.get((key, id(instance)))
-        if found is None:
-            found = kept[key, id(instance)] = make()
-        return found
+        # Of several threads that make one at once, all take the first.
+        return kept.setdefault((key, id(instance)), make()) if found is None else found
 
 
 def found_by_name(decorated: Any, python: Callable[..., Any]) -> str | None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from tape_core.backends.traced import TRACE, TRACED
+from tape_core.backends.traced import TRACED
+from tape_core.recording import TRACE
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -20,13 +21,20 @@ class Number:
     """
 
     __slots__ = ("__weakref__", "_slots", "kept", "name")
+    _raw: Any  # the slot `kept`, by the name that it has in a Variable
     backend = None
     shape = ()
+    _held_as = "_raw"
 
     def __init__(self, value: float, name: str) -> None:
         self.kept = value
         self.name = name
         self._slots: dict[int, int] = {}
+
+    @property
+    def _holder(self) -> Number:
+        """Where its value is, in the attribute `_held_as`; see `tape_core.commit`."""
+        return self
 
     @property
     def _array(self) -> Any:
@@ -40,6 +48,9 @@ class Number:
             self.kept = value
         else:
             trace.write(self, value)
+
+
+Number._raw = Number.__dict__["kept"]
 
 
 class number:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tape_core.compiled import passes
 from tape_core.compiled.program import Instruction, Program
+from tape_core.compiled.refusals import may_refuse
 
 
 class Backward(NamedTuple):
@@ -58,7 +59,8 @@ def parted(
 def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[Instruction], list[Instruction]]:
     """The instructions that do not depend on cotangents, and those that do or are of use to them alone.
 
-    Of the latter only those are put off that need nothing that would have to be kept for them.
+    Of the latter only those are put off that need nothing that would have to be kept for them, and that refuse no
+    values: a check belongs to the call.
     """
     depending = set(cotangents)
     early, late = [], []
@@ -74,7 +76,8 @@ def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[I
     kept, put_off = [], []
     for instruction in reversed(early):
         outs = instruction.outputs
-        if not instruction.effect and needed.isdisjoint(outs) and (there | crossing).issuperset(instruction.inputs):
+        unneeded = not instruction.effect and needed.isdisjoint(outs)
+        if unneeded and (there | crossing).issuperset(instruction.inputs) and not may_refuse(instruction, program):
             put_off.append(instruction)
             crossing.update(instruction.inputs)
         else:

@@ -27,6 +27,10 @@ class Ref:
         return self.id
 
 
+SHOWN = 0
+"""References to what may not be overwritten, and is replaced at the end of a run: the old value of a Variable."""
+
+
 class Own:
     """Stands for an array in `out=` that may be overwritten if nobody else holds it, which only a run can tell."""
 
@@ -209,7 +213,8 @@ class Program:
         self.outputs = outputs
         self.specs = specs
         self.backend = backend  # of all arrays; None where there are several
-        # Inputs that nothing needs after the run, old values of Variables, say, and how many references each has.
+        # Inputs that nothing needs after the run: arguments that are donated, with how many references each has, and
+        # old values of Variables, with `SHOWN`.
         self.owned: dict[int, int] = {}
         self._distinct: list[Spec] | None = None
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
+from weakref import proxy
 
 from tape_core import pytree
+from tape_core.backends.protocol import Backend
 from tape_core.compiled import passes
 from tape_core.compiled.donation import give_away
+from tape_core.compiled.failures import fail
+from tape_core.compiled.kept import when_gone
 from tape_core.compiled.program import Program
 from tape_core.compiled.signature import SLICES, STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
@@ -21,12 +25,16 @@ from tape_core.variable import Variable
 _THE_LIBRARYS = dict.fromkeys(("fusion", "reuse"), False)
 # Passes for speed, which make more code of less.
 _NOT_EXPORTED = ("inlining", "expansion", "broadcasts", "fusion", "scalars")
+_ANY = Backend("several", None)
 _CHANGED = "changes one of its arguments (as x += y does)"
 DONATED = "overwrites an argument that is donated to it"
 
 
 class Compiled:
     """What one trace became: it runs for the leaves of arguments that have the trace's signature."""
+
+    age = 0  # in the order of traces
+    recent = False  # whether it was used of late
 
     def __init__(
         self,
@@ -40,10 +48,15 @@ class Compiled:
     ) -> None:
         self.kinds = signature.kinds
         self.donated = list(trace.donated)
-        self.static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]  # its identity is in the key
         held = [h for h in trace.held.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
+        # What is assigned, and when all of it is: at once.
+        places = [(v._holder, v._held_as) for v in self.assigned]
+        leaves_of = [v for v in self.assigned if v._holder is v and v.backend is not None]
+        self.objects = [*[holder for holder, _ in places], *leaves_of]
+        self.attributes = [*[name for _, name in places], *["_slots"] * len(leaves_of)]
+        self.new_leaves = len(leaves_of)
         self.trainable = [(h.variable, h.trainable) for h in held if isinstance(h.variable, Variable)]
         self.guards = trace.guards
         # Most training steps return nothing: then optree need not be imported.
@@ -71,6 +84,7 @@ class Compiled:
         self.options = options
         self.run = self._chosen(name, how, trace)
         self.quiet: Callable[[], Any] = nullcontext if self.program.backend is None else self.program.backend.quiet
+        self.backend: Any = self.program.backend or _ANY
         self.plain = all(kind == TENSOR for kind in self.kinds)
         self.simple = all(out[0] == TENSOR for out in self.outs)
 
@@ -144,6 +158,16 @@ class Compiled:
         outputs += [f"the new value of {v.name or 'a Variable'} of shape {v.shape}" for v in self.assigned]
         return exported(program, name, inputs, outputs, beside)
 
+    def given_by_callers(self, values: list[Any], forget: Callable[[], None]) -> None:
+        """Keep none of these alive, which are arguments of each call; `forget` is called when one of them is gone."""
+        variables = {id(value) for value in values if isinstance(value, Variable)}
+        if variables:
+            self.variables = [proxy(v) if id(v) in variables else v for v in self.variables]
+            self.assigned = [proxy(v) if id(v) in variables else v for v in self.assigned]
+            self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
+            self.trainable = [(proxy(v) if id(v) in variables else v, trainable) for v, trainable in self.trainable]
+        self._gone = when_gone([value for value in values if type(value) is not Tensor], forget)
+
     def fits(self) -> bool:
         """Whether what it depends on is still so."""
         for variable, trainable in self.trainable:
@@ -161,27 +185,41 @@ class Compiled:
                     arrays.append(leaf._array)
                 elif kind == SLICES:
                     arrays += [leaf.values._array, leaf.indices._array]
-        arrays += [variable._array for variable in self.variables]
+        arrays += [variable._raw for variable in self.variables]
         if self.changed:
             check_apart(self.name, leaves, self.changed)
         if self.donated:
             check_apart(self.name, leaves, self.donated, DONATED)
             give_away(self.name, leaves, self.donated)
         # What is infinite or NaN in a backward pass, tapes do not warn of either.
-        with self.quiet():
-            found = self.run(arrays)
-        if self.assigned:
-            at = len(found) - len(self.assigned)
-            for variable in self.assigned:
-                variable._array = found[at]
-                variable._slots = {}
-                at += 1
+        try:
+            with self.quiet():
+                found = self.run(arrays)
+        except Exception as error:  # noqa: BLE001 - it is raised again
+            fail(error)
         if self.changed:
-            at = len(found) - len(self.assigned) - len(self.changed)
-            for k in self.changed:
-                leaves[k]._array, leaves[k]._slots = found[at], NO_SLOTS
-                at += 1
+            self._commit(found, [leaves[k] for k in self.changed])
+        elif self.assigned:
+            self._commit(found, ())
         return self.result(found)
+
+    def _commit(self, found: tuple[Any, ...], changed: Sequence[Any]) -> None:
+        """Let Variables and Tensors have their new values, all at once, as `tape_core.commit` does."""
+        objects, names = self.objects, self.attributes
+        at = len(found) - len(self.assigned)
+        if len(objects) == 2 and self.new_leaves and not changed:  # one Variable is whole in any case
+            slots: dict[int, int] = {}
+            objects[0]._raw = found[at]
+            objects[0]._slots = slots
+            return
+        before = list(map(getattr, objects, names))  # what is freed may run code of others: not before the end
+        values = [*found[at:], *[{} for _ in range(self.new_leaves)]]
+        if changed:
+            objects = [*objects, *changed, *changed]
+            names = [*names, *["_array"] * len(changed), *["_slots"] * len(changed)]
+            values += [*found[at - len(changed) : at], *[NO_SLOTS] * len(changed)]
+        any(map(setattr, objects, names, values))
+        del before
 
     def result(self, found: tuple[Any, ...]) -> Any:
         """What the function returns, of raw arrays."""

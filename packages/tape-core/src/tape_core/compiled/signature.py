@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from numbers import Number
 from typing import Any
+from weakref import ref
 
 from tape_core import dtypes, pytree
 from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
+from tape_core.compiled.kept import known_weakly
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import SCALARS, Tensor, wrap
 from tape_core.variable import Variable
 
 _KNOWN = frozenset({str, type(None), *SCALARS})
+_EXACT = frozenset({bool, int, str, type(None)})  # equal ones are the same
 STATIC, TENSOR, SLICES = 0, 1, 2
 
 
@@ -76,6 +83,17 @@ def arguments_of(structure: Any, leaves: list[Any], with_kwargs: bool) -> tuple[
     return tree if with_kwargs else (tuple(tree), {})
 
 
+def called(python: Callable[..., Any], signature: inspect.Signature | None, args: Any, kwargs: Any, static: Any) -> Any:
+    """Call a function that has this signature, where it has static arguments, which are given apart."""
+    if signature is None:
+        return python(*args, **kwargs)
+    arguments = {**kwargs, **{name: value for name, value, _ in static}}
+    bound = inspect.BoundArguments(
+        signature, {name: arguments[name] for name in signature.parameters if name in arguments}
+    )
+    return python(*bound.args, **bound.kwargs)
+
+
 def environment() -> tuple[Any, ...]:
     """What a function depends on besides its arguments: where new arrays are made, and of which dtype."""
     chosen = selection.select()
@@ -89,9 +107,11 @@ def static_key(value: Any, where: Callable[[], str]) -> Any:
         TypeError: it cannot be told.
     """
     kind = type(value)
+    if kind in _EXACT:
+        return kind, value
     if isinstance(value, Variable):
-        return kind, id(value)
-    if kind is float or kind is complex:
+        return kind, value._serial
+    if isinstance(value, Number) and not isinstance(value, Enum):
         return kind, repr(value)  # 0.0 is not -0.0, and NaN is NaN
     try:
         hash(value)
@@ -100,4 +120,23 @@ def static_key(value: Any, where: Callable[[], str]) -> Any:
             f"{where()} is a {kind.__name__}, which is neither an array nor hashable, so it cannot be told whether it "
             f"is the same as in another call; give it as a Tensor, or as a tuple or frozen dataclass"
         ) from None
-    return kind, value
+    # Two that are equal may have parts that are equal and not the same: 2 and 2.0, 0.0 and -0.0.
+    if isinstance(value, frozenset):
+        return kind, frozenset([static_key(part, where) for part in value])
+    parts: list[Any] = []
+    if isinstance(value, tuple):
+        parts = list(value)
+    elif is_dataclass(value):
+        parts = [getattr(value, field.name, None) for field in fields(value) if field.compare]
+    elif hasattr(kind, "__attrs_attrs__"):
+        parts = [getattr(value, field.name, None) for field in kind.__attrs_attrs__ if field.eq]
+    known = ref(value) if known_weakly(value) else value
+    return (kind, known, *[_part_key(part, where) for part in parts]) if parts else (kind, known)
+
+
+def _part_key(part: Any, where: Callable[[], str]) -> Any:
+    """The key of a part of a value that is hashable; the class of a part that is not, which the whole answers for."""
+    try:
+        return static_key(part, where)
+    except TypeError:
+        return type(part)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core import pytree
 from tape_core.backends import selection
 from tape_core.backends.batched import OPEN
-from tape_core.backends.traced import TRACE, value_of
+from tape_core.backends.traced import value_of
+from tape_core.commit import held_for_a_while
+from tape_core.contexts import contextmanager
 from tape_core.indexed_slices import IndexedSlices
+from tape_core.recording import TRACE
 from tape_core.tensor import Tensor, wrap
 from tape_core.variable import Variable
 
@@ -27,6 +29,9 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 def runs_as_it_is(function: T) -> T:
     """A decorator for what compiled code calls, in place of what it computes: it may change its own state.
+
+    State of its own that is in Variables and Numbers is better off with :func:`keeps_state`, for it stays as it was
+    where the call of the compiled function fails later on.
 
     In a compiled function the call is one instruction. The Tensors and Variables in its arguments are all that it may
     compute with, Variables all that it may assign, and what it returns are Tensors or None. Whatever else is in its
@@ -178,18 +183,18 @@ class _Call:
                 leaves[k] = IndexedSlices(values, indices, leaf.dense_shape)
             else:
                 leaves[k] = wrap(value_of(arrays.pop()), backend)
-        for variable in self.variables:
-            if variable._array is not arrays[-1]:
-                variable._array, variable._slots = arrays[-1], {}
-            arrays.pop()
         args, kwargs = pytree.unflatten(self.structure, leaves)
-        result = self.function(*args, **kwargs)
-        found, structure = pytree.flatten(result)
-        self.out = structure, [None if leaf is None else leaf.backend for leaf in found]
-        return (
-            tuple([None if leaf is None else leaf._array for leaf in found]),
-            tuple([v._array for v in self.variables]),
-        )
+        arrays.reverse()
+        # The new values are those of the whole run, which may still fail: it commits them at its end.
+        with held_for_a_while(self.variables, arrays, [{} for _ in self.variables]):
+            arrays.clear()
+            result = self.function(*args, **kwargs)
+            found, structure = pytree.flatten(result)
+            self.out = structure, [None if leaf is None else leaf.backend for leaf in found]
+            return (
+                tuple([None if leaf is None else leaf._array for leaf in found]),
+                tuple([v._array for v in self.variables]),
+            )
 
 
 # -- random numbers

@@ -7,22 +7,25 @@ They get and give Tensors that may be batched, by a vmap around: the instruction
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
-from tape_core.backends.batched import BatchedArray, lifted
-from tape_core.backends.traced import TRACE, TRACED, TracingError, value_of
+from tape_core.backends.batched import BatchedArray, lifted, placed
+from tape_core.backends.traced import TRACED, TracingError, value_of
 from tape_core.batching import spread
 from tape_core.compiled import passes
 from tape_core.compiled.flows import cond, scan, while_loop
 from tape_core.compiled.held import Held
 from tape_core.compiled.numbers import Number
 from tape_core.compiled.program import Program
+from tape_core.compiled.refusals import refuses
 from tape_core.compiled.source import Source
 from tape_core.compiled.trace import Trace
+from tape_core.contexts import contextmanager, setting
 from tape_core.ops.creation import asarray
+from tape_core.recording import TRACE
 from tape_core.tensor import Tensor, wrap
-from tape_core.transforms.closures import is_noted
+from tape_core.transforms.closures import is_noted, taken_over
 from tape_core.variable import Variable, check_assignable
 
 Tensors = list[Any]
@@ -124,11 +127,10 @@ class SubTrace(Trace):
 
         seeded = random.global_rng()
         state = seeded._bits.getstate()
-        token = TRACE.set(self)
         try:
-            yield
+            with setting(TRACE, self):
+                yield
         finally:
-            TRACE.reset(token)
             for generator, before in self._rewound.values():
                 generator._bits.setstate(before)
             seeded._bits.setstate(state)
@@ -180,6 +182,7 @@ class Part:
         self.source = Source(self.program, name)
         self.results = [self.program.specs[k] for k in self.program.outputs]
         self.effect = any(instruction.effect for instruction in self.program.instructions)
+        self.refuses = refuses(self.program)
 
     def place(self, variable: Variable) -> int | None:
         """Which of `captured` a Variable is."""
@@ -238,7 +241,7 @@ class Flow:
 
 
 def _layers(tensor: Tensor) -> Layers:
-    found = []
+    found, tensor = [], placed(tensor)
     while type(array := tensor._array) is BatchedArray:
         found.append((array.backend, array.axis))
         tensor = array.value
@@ -267,14 +270,9 @@ def _both(a: Layers, b: Layers) -> Layers:
     """The layers of what is batched where one of two is."""
     if len(a) < len(b):
         a, b = b, a
-    # A derivative that a vmap around asks for has the layers of its value, and that of the vmap below them.
-    rest, found = list(b), []
-    for at, (backend, axis) in reversed([*enumerate(a)]):
-        other = None
-        if rest and (len(rest) > at or (rest[-1][0] is backend and (rest[-1][1] in (None, axis) or axis is None))):
-            other = rest.pop()[1]
-        found.append((backend, axis if axis is not None else other))
-    return tuple(reversed(found))
+    above = len(a) - len(b)
+    both = [(backend, axis or other) for (backend, axis), (_, other) in zip(a[above:], b, strict=True)]
+    return (*a[:above], *both)
 
 
 def _widened(tensor: Tensor, layers: Layers) -> Tensor:
@@ -301,6 +299,7 @@ def _traced(
     if sub.failed is not None:
         trace.failed = trace.failed or sub.failed
         return None
+    taken_over(outs)
     return sub, outs
 
 
@@ -315,6 +314,7 @@ def _backends(tensors: Tensors) -> list[Any]:
 
 def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
     """The values of Tensors, the backends they are traced on, and their layers."""
+    taken_over(tensors)
     return [(value_of((t := _base(x))._array), t.backend.library.traced, _layers(x)) for x in tensors]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.discovery import backend_of_type
@@ -11,6 +10,7 @@ from tape_core.backends.traced import (
     NONE,
     PLAIN,
     TRACED,
+    TRUTH,
     TracedArray,
     TracedNumber,
     TracingError,
@@ -20,12 +20,15 @@ from tape_core.backends.traced import (
     value_of,
 )
 from tape_core.backends.traced_kernels import MAYBE_SHAPED_BY_VALUES, VALUE_FREE, shaped_by_values
-from tape_core.compiled.held import ARRAY, Held, keep, kept_by, traced_backend
+from tape_core.commit import set_all
+from tape_core.compiled.frozen import frozen
+from tape_core.compiled.held import Held, kept_by, traced_backend
 from tape_core.compiled.numbers import Number
-from tape_core.compiled.program import Instruction, Place, Program, Ref, Spec
+from tape_core.compiled.program import SHOWN, Instruction, Place, Program, Ref, Spec
 from tape_core.compiled.tracing import outside
-from tape_core.tensor import SCALARS, Tensor
-from tape_core.user_code import user_frame
+from tape_core.contexts import contextmanager
+from tape_core.tensor import NO_SLOTS, SCALARS, Tensor
+from tape_core.user_code import deciding_frame, user_frame
 from tape_core.variable import Variable
 
 if TYPE_CHECKING:
@@ -108,7 +111,7 @@ class Trace:
         if not self.is_inside(array.made_in):
             refuse_leak(array)
         if array.id in array.made_in.known:
-            return self.constant(array.value, array.backend)
+            return self.constant(array.value, array.backend, own=True)
         key = array.made_in, array.id
         found = self._inside.get(key)
         if found is None:
@@ -125,15 +128,20 @@ class Trace:
             self.known.add(name)
         return ref
 
-    def constant(self, value: Any, backend: Backend) -> TracedArray:
-        """An array that stays what it is, as one that a library's arrays can meet on either side of an operator."""
+    def constant(self, value: Any, backend: Backend, *, own: bool = False) -> TracedArray:
+        """An array that stays what it is, as one that a library's arrays can meet on either side of an operator.
+
+        It is copied, so that it does stay, unless it is the trace's `own`.
+        """
+        if not own:
+            value = frozen(value)
         return TracedArray(value, self._constant(value), self, backend)
 
     def ref(self, array: Any) -> Ref:
         """How instructions name an array."""
         if type(array) in TRACED:
             return (array if array.made_in is self else self._capture(array)).ref
-        return self._constant(array)
+        return self._constant(frozen(array))
 
     def _split(self, value: Any, inputs: list[int]) -> tuple[Any, Any]:
         """An argument with raw arrays, and with `Ref` for arrays, whose numbers are appended to `inputs`."""
@@ -151,6 +159,7 @@ class Trace:
             pairs = [self._split(part, inputs) for part in value]
             return kind([raw for raw, _ in pairs]), kind([ref for _, ref in pairs])
         if is_array(value):
+            value = frozen(value)
             ref = self._constant(value)
             inputs.append(ref.id)
             return value, ref
@@ -192,13 +201,13 @@ class Trace:
             given, names = {}, {}
             for k, arg in kwargs.items():
                 given[k], names[k] = self._split(arg, inputs)
-        if name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args) and not self.known.issuperset(inputs):
+        if name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args):
             self.decided_by_value(f"the shape of the result of {name}")
         out = fn(*raws, **given) if kwargs else fn(*raws)
         if name in VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
             first = refs[0]
             if type(first) is not Ref or first.id not in self.of_any_length:
-                return self.constant(out, backend)
+                return self.constant(out, backend, own=True)
         return self.gave(name, fn, tuple(refs), names, inputs, out, backend)
 
     def gave(
@@ -359,18 +368,27 @@ class Trace:
             raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
         if self.trying:
             raise TracingError("what is tried decides by a value")
+        # No name for what is raised: this frame, to which it leads, would lead to it.
+        if not self.fallback:
+            raise self._undecided(what)
+        if self.failed is None:
+            self.failed = self._undecided(what)
+
+    def _undecided(self, what: str) -> TracingError:
         place = self._place()
-        error = TracingError(
+        if what == TRUTH and (own := deciding_frame()) is not None:
+            return TracingError(
+                f"{self.name} is compiled, and {own} of Tape, to which {place.file}:{place.line}, in {place.function}, "
+                f"leads, decides by a value. That is a bug in Tape, not in your code: please report it. Until it is "
+                f"mended, the function can run as it is, with tape_core.function(fallback=True)"
+            )
+        return TracingError(
             f"{self.name} is compiled, and here {what} is asked for: {place.file}:{place.line}, in {place.function}. "
             f"It is another one in each call, so Python cannot decide by it. Use tape_core.where for a choice between "
             f"values, tape_core.cond, while_loop and scan for branches and loops; give what decides as a Python value "
             f"and name it in static_argnames; take values out after the call; or let the function run as it is, with "
             f"tape_core.function(fallback=True)"
         )
-        if not self.fallback:
-            raise error
-        if self.failed is None:
-            self.failed = error
 
     # -- Variables, and numbers that are kept as they are
 
@@ -393,7 +411,7 @@ class Trace:
             except AttributeError:  # it is being made
                 held = self.held[id(variable)] = Held(variable, None, array)
                 # So that it is there even if this run fails later on.
-                ARRAY.__set__(variable, array.value if type(array) is TracedArray else array)
+                setattr(variable, "_raw", array.value if type(array) is TracedArray else array)  # noqa: B010
             else:
                 self.read(variable)
                 held = self.held[id(variable)]
@@ -435,11 +453,17 @@ class Trace:
         """The Variables that were made in this run."""
         return [held.variable for held in self.held.values() if held.first is None]
 
-    def commit(self) -> None:
-        """Let the Variables have what they were given."""
-        for held in self.held.values():
-            if held.written:
-                keep(held.variable, value_of(held.now))
+    def commit(self, tensors: dict[Tensor, Any] | None = None) -> None:
+        """Let the Variables have what they were given, and other Tensors these arrays, all at once."""
+        tensors = tensors or {}
+        written = [held for held in self.held.values() if held.written]
+        set_all(
+            [held.variable for held in written],
+            [value_of(held.now) for held in written],
+            [tensor for tensor in tensors for _ in range(2)],
+            ["_array", "_slots"] * len(tensors),
+            [value for array in tensors.values() for value in (value_of(array), NO_SLOTS)],
+        )
 
     def end(self) -> None:
         """The run is over. What it held goes now, not when garbage is collected: what is traced knows its trace."""
@@ -454,8 +478,8 @@ class Trace:
         backends = self.backends or _backends_of(self.constants.values())
         backend = next(iter(backends)) if len(backends) == 1 else None
         program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
-        # By the references there are: the Variable and a name; of what is donated a name alone.
-        program.owned = {h.first.id: 2 for h in self.held.values() if h.written and type(h.first) is TracedArray}
+        # By the references there are: of what is donated a name. A Variable's value is everybody's until the commit.
+        program.owned = {h.first.id: SHOWN for h in self.held.values() if h.written and type(h.first) is TracedArray}
         program.owned |= dict.fromkeys(self.donated.values(), 1)
         return program
 

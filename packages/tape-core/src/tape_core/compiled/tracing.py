@@ -1,107 +1,103 @@
-"""Contexts in which functions are traced and compiled: what they do to Variables and to Python's garbage collector."""
+"""Contexts in which functions are traced."""
 
 from __future__ import annotations
 
-import gc
+import _signal  # type: ignore[import-not-found]  # the functions of `signal` without its enumerations, which take longer
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Lock
+from threading import current_thread, main_thread
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
+from tape_core import hotpath
 from tape_core.backends import selection
-from tape_core.backends.traced import TRACE, Traced
-from tape_core.compiled.held import ARRAY, BACKEND
-from tape_core.recording import ACTIVE
-from tape_core.variable import Variable
+from tape_core.compiled.turns import TRACING
+from tape_core.contexts import contextmanager, setting
+from tape_core.forking import Lock, forget_in_children
+from tape_core.recording import ACTIVE, TRACE
 
 if TYPE_CHECKING:
     from tape_core.compiled.trace import Trace
 
 
-def _get_array(self: Variable) -> Any:
-    trace = TRACE.get()
-    return ARRAY.__get__(self) if trace is None else trace.read(self)
-
-
-def _set_array(self: Variable, array: Any) -> None:
-    trace = TRACE.get()
-    if trace is None:
-        ARRAY.__set__(self, array)
-    else:
-        trace.write(self, array)
-
-
-def _get_backend(self: Variable) -> Any:
-    backend = BACKEND.__get__(self)
-    return backend if TRACE.get() is None else backend.traced
-
-
-def _set_backend(self: Variable, backend: Any) -> None:
-    BACKEND.__set__(self, backend.base if isinstance(backend, Traced) else backend)
-
-
-_SHOWN = {"_array": property(_get_array, _set_array), "backend": property(_get_backend, _set_backend)}
 _lock = Lock()
-_running = 0
-_collects = True  # whether Python's garbage collector was on
+_running: WeakSet[Trace] = WeakSet()
 
 
-def _hide(change: int) -> None:
-    """While any trace runs, in any thread, Variables ask whether it is in theirs.
-
-    There is no garbage collection: it would look through all that a trace makes again and again, and find it in use.
-    """
-    global _running, _collects
-    with _lock:
-        _running += change
-        if change == 1 and _running == 1:
-            _collects = gc.isenabled()
-            gc.disable()
-            for name, shown in _SHOWN.items():
-                setattr(Variable, name, shown)
-        elif _running == 0:
-            if _collects:
-                gc.enable()
-            for name in _SHOWN:
-                delattr(Variable, name)
+def _begin(trace: Trace) -> None:
+    with _lock.now:
+        _running.add(trace)
+        hotpath.variables_are_read(by_name=True)
 
 
-@contextmanager
-def compiling() -> Iterator[None]:
-    """A context in which a trace becomes code, after which all that is there is old to the garbage collector.
+def _end(trace: Trace) -> None:
+    with _lock.now:
+        _running.discard(trace)
+        hotpath.variables_are_read(by_name=bool(_running))
 
-    It would look through the code's programs, which stay. What the function has left, a function inside it that calls
-    itself, say, it looks through before.
-    """
-    if _collects:
-        gc.collect(0)
-    yield
-    if _collects and gc.get_freeze_count() == 0:  # what somebody has frozen would thaw
-        gc.freeze()
-        gc.unfreeze()
+
+def _forget_other_threads() -> None:
+    """In a forked child: the traces of other threads do not run any more."""
+    _running.clear()
+    trace = TRACE.get()
+    while trace is not None:
+        _running.add(trace)
+        trace = trace.parent
+    hotpath.variables_are_read(by_name=bool(_running))
+
+
+forget_in_children(_forget_other_threads)
 
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[None]:
     """A context that is noted, in which new arrays are constants and nothing else records."""
     chosen = selection.select()
-    token, tapes = TRACE.set(trace), ACTIVE.set(())
-    _hide(1)
-    try:
-        with selection.use_backend(chosen.backend.traced, chosen.device):
+    backend = selection.use_backend(chosen.backend.traced, chosen.device)
+    with _handlers_outside(), setting(TRACING, True), setting(ACTIVE, ()), backend, setting(TRACE, trace):
+        try:
+            _begin(trace)
             yield
+        finally:
+            _end(trace)
+
+
+class _Outside:
+    """A signal handler that sees what is there outside of the trace that it comes into the middle of."""
+
+    def __init__(self, handler: Any) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: Any) -> Any:
+        with outside():
+            return self.handler(number, frame)
+
+
+@contextmanager
+def _handlers_outside() -> Iterator[None]:
+    """A context in which handlers of signals run as outside of the trace that they interrupt.
+
+    Python calls them in its main thread only. The one that raises KeyboardInterrupt, and those in C, see no Variables.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    wrapped: dict[int, _Outside] = {}
+    try:
+        for number in range(1, _signal.NSIG):
+            handler = _signal.getsignal(number)
+            if callable(handler) and not isinstance(handler, _Outside | BuiltinFunctionType):
+                wrapped[number] = _Outside(handler)
+                _signal.signal(number, wrapped[number])
+        yield
     finally:
-        _hide(-1)
-        ACTIVE.reset(tapes)
-        TRACE.reset(token)
+        for number, handler in wrapped.items():
+            if _signal.getsignal(number) is handler:
+                _signal.signal(number, handler.handler)
 
 
 @contextmanager
 def outside() -> Iterator[None]:
     """A context in the middle of a trace that is not noted."""
-    token, tapes = TRACE.set(None), ACTIVE.set(())
-    try:
+    with setting(ACTIVE, ()), setting(TRACE, None):
         yield
-    finally:
-        ACTIVE.reset(tapes)
-        TRACE.reset(token)

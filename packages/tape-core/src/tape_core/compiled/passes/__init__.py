@@ -5,7 +5,8 @@ A pass is a function from :class:`~tape_core.compiled.program.Program` to anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tape_core.compiled.passes.algebra import algebra
 from tape_core.compiled.passes.broadcasts import broadcasts
@@ -23,6 +24,7 @@ from tape_core.compiled.passes.scatters import scatters
 from tape_core.compiled.passes.slices import slices
 from tape_core.compiled.passes.views import views
 from tape_core.compiled.program import Program
+from tape_core.mistakes import flag, meant
 
 Pass = Callable[[Program], Program]
 
@@ -49,14 +51,21 @@ ON_REQUEST = frozenset({"reassociate"})
 """Those that run only where they are asked for."""
 
 
+def check(options: Mapping[str, Any]) -> None:
+    """Raise a ValueError where an option names no pass, and a TypeError where it is neither True nor False."""
+    for name, wanted in options.items():
+        if name not in ORDER:
+            raise ValueError(f"function: there is no pass {name!r}{meant(name, ORDER)}; they are {', '.join(ORDER)}")
+        flag("function", f"passes[{name!r}]", wanted)
+
+
 def run(program: Program, options: dict[str, bool]) -> tuple[Program, dict[str, int]]:
     """The program after the passes that `options` do not turn off, or ask for, and how many instructions each left.
 
     Raises:
         ValueError: an option names no pass.
     """
-    if unknown := [name for name in options if name not in ORDER]:
-        raise ValueError(f"function: there is no pass {unknown[0]!r}; they are {', '.join(ORDER)}")
+    check(options)
     left: dict[str, int] = {}
     owned = program.owned
     for name, transform in ORDER.items():

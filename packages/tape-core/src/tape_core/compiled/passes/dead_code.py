@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from tape_core.compiled.program import Program
+from tape_core.compiled.refusals import may_refuse
 
 
 def dead_code(program: Program) -> Program:
-    """The program without instructions that no result depends on; those with effects stay."""
+    """The program without instructions that no result depends on.
+
+    Those with effects stay, and those that may refuse the values they are given.
+    """
     needed = set(program.outputs)
     kept = []
     need = needed.update
     for instruction in reversed(program.instructions):
         out = instruction.out
-        if out in needed or instruction.effect or (type(out) is tuple and not needed.isdisjoint(instruction.outputs)):
+        if (
+            out in needed
+            or instruction.effect
+            or (type(out) is tuple and not needed.isdisjoint(instruction.outputs))
+            or may_refuse(instruction, program)
+        ):
             need(instruction.inputs)
             kept.append(instruction)
     kept.reverse()

@@ -75,7 +75,9 @@ def expansion(program: Program) -> Program:
     kept: list[Instruction] = []
     found = False
     for instruction in program.instructions:
-        if id(instruction.fn) in expansions and not instruction.effect and type(instruction.out) is int:
+        known = id(instruction.fn) in expansions and not instruction.effect and type(instruction.out) is int
+        # What loops of any length give has another shape in another call.
+        if known and not any([-1 in program.specs[k].shape for k in instruction.inputs]):
             steps.instruction, steps.made = instruction, []
             if expansions[id(instruction.fn)](steps, *instruction.args, **instruction.kwargs):
                 kept += steps.made

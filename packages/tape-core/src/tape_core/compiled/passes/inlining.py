@@ -6,9 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.kernels import DEFAULT_KERNELS, Kernels
-from tape_core.backends.traced import TRACE, TracedArray
+from tape_core.backends.traced import TracedArray
 from tape_core.compiled.passes.expansion import Steps
 from tape_core.compiled.program import Instruction, Program, Spec, filled, renamed
+from tape_core.contexts import setting
+from tape_core.recording import TRACE
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -52,15 +54,12 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
     for k in dict.fromkeys(instruction.inputs):
         inputs[k] = trace.input(_example(specs[k], backend), backend.traced)
         numbers[inputs[k].id] = k
-    token = TRACE.set(trace)
     try:
-        with backend.quiet():
+        with setting(TRACE, trace), backend.quiet():
             kwargs = {name: filled(arg, inputs) for name, arg in instruction.kwargs.items()}
             found = fn.func(backend.traced.xp, *filled(instruction.args, inputs), **kwargs)
     except Exception:  # noqa: BLE001 - for other values it may do otherwise
         return [instruction]
-    finally:
-        TRACE.reset(token)
     if any([spec.size > largest for spec in trace.specs.values()]) or any(
         [i.name == "setitem" for i in trace.instructions]
     ):

@@ -1,14 +1,17 @@
 """Reuse of memory: an elementwise call writes its result into an operand that nothing needs afterwards.
 
-That is a result of the program's own; or the old value of a Variable that is assigned, or an argument that is donated.
-Whether a caller or a view holds one of these, too, is looked up in each run.
+That is a result of the program's own, or an argument that is donated; whether a caller or a view holds that, too, is
+looked up in each run. The old value of a Variable is never overwritten: until the run is over, and nothing can raise
+any more, other threads and signal handlers see it. Rows that are added to one go to the memory of the value before it.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from tape_core.compiled.program import Instruction, Own, Program, Ref
+from tape_core.compiled.program import SHOWN, Instruction, Own, Program, Ref
+from tape_core.row_updates import rows_added
 
 LARGE = 1 << 12  # elements: a smaller array is made faster than the call of a function with `out=` takes
 
@@ -19,8 +22,9 @@ def reuse(program: Program) -> Program:
     A run of elementwise calls may write its results over the inputs that die with it. It is the last pass: from here on
     a value may be overwritten.
     """
-    compiler = None if program.backend is None else program.backend.compiler
-    if compiler is None or program.largest < LARGE:
+    backend = program.backend
+    compiler = None if backend is None else backend.compiler
+    if backend is None or compiler is None or program.largest < LARGE:
         return program
     specs = program.specs
     last: dict[int, int] = {}
@@ -37,7 +41,8 @@ def reuse(program: Program) -> Program:
     own: set[int] = set()  # values in memory of their own, row by row
     fused: set[int] = set()  # those of runs, as a rule row by row
     kept: list[Instruction] = []
-    free = {k: references for k, references in program.owned.items() if k not in program.outputs}
+    replaced = {k for k, references in program.owned.items() if references == SHOWN}
+    free = {k: n for k, n in program.owned.items() if k not in program.outputs and k not in replaced}
     for at, instruction in enumerate(program.instructions):
         out = instruction.out
         dead = [k for k in dict.fromkeys(instruction.inputs) if k in free and last[k] == at]
@@ -57,7 +62,12 @@ def reuse(program: Program) -> Program:
                 )
         elif instruction.kwargs.get("in_place") is False and type(first := instruction.args[0]) is Ref:
             # Rows that are added to a table, say: all others stay.
-            if first.id in dead and specs[first.id] == specs[out] and specs[first.id].size >= LARGE:
+            if first.id in replaced and out in program.outputs and specs[first.id] == specs[out]:
+                args = (first, *instruction.args[1:])
+                instruction = Instruction(
+                    instruction.name, partial(rows_added, backend), args, {}, out, instruction.place
+                )
+            elif first.id in dead and specs[first.id] == specs[out] and specs[first.id].size >= LARGE:
                 kwargs = {**instruction.kwargs, "in_place": Own(first.id, free[first.id])}
                 instruction = Instruction(
                     instruction.name, instruction.fn, instruction.args, kwargs, out, instruction.place
