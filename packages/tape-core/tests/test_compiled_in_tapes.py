@@ -525,3 +525,13 @@ def test_programs_that_are_drawn(seed: int) -> None:
     for _ in range(5):
         expected = [bits(leaf) for leaf in leaves(step(f))]
         assert [bits(leaf) for leaf in leaves(step(compiled))] == expected
+
+
+def test_a_compiled_function_is_differentiated_on_after_a_tape_inside_of_it_has_ended():
+    def f(x):
+        slope = tc.grad(lambda y: tc.sum(y * 3.0))(x)
+        return tc.sum(x * x * slope)
+
+    compiled, x = tc.function(f), tc.asarray([1.0, 2.0])
+    for _ in range(3):
+        assert tc.grad(compiled)(x).tolist() == [6.0, 12.0]

@@ -73,7 +73,7 @@ def test_a_seed_of_a_real_source_where_the_only_op_makes_complex_of_real(f: F) -
     x = tc.asarray([1.0, -3.0, 2.0, 0.5], dtype="float64")
     seed = tc.asarray([1 + 2j, -1j, 3.0][: f(x).shape[0]], dtype="complex128")
     expected = gradient(lambda x: tc.sum(tc.real(tc.conj(seed) * f(x))), x)
-    np.testing.assert_allclose(gradient(f, x, seed=seed).numpy(), expected.numpy(), rtol=1e-12)
+    tc.testing.assert_close(gradient(f, x, seed=seed).numpy(), expected.numpy(), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

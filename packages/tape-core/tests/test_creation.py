@@ -290,3 +290,16 @@ def test_random_numbers_repeat_with_their_seed() -> None:
         tc.default_rng("a")
     with pytest.raises(ValueError, match="high must be above low, got low=3, high=3"):
         a.integers(3, 3)
+
+
+@pytest.mark.parametrize("value", [None, "7", b"8"])
+def test_arrays_are_not_filled_with_what_is_no_number(value: Any) -> None:
+    for make in (lambda: tc.full((2,), value), lambda: tc.full_like(tc.ones(2), value)):
+        with pytest.raises(TypeError, match="fill_value must be a number"):
+            make()
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("dtype", [None, "uint8", "float32"])
+def test_bytes_are_a_buffer_of_them_and_no_text(kind: Any, dtype: str | None) -> None:
+    assert tc.asarray(kind(b"12"), dtype=dtype).tolist() == [49, 50]

@@ -220,7 +220,7 @@ def test_mistakes_in_a_rule_are_named() -> None:
         unruly(x)
     with pytest.raises(TypeError, match="must return a pair"):
         tc.grad(f_with(lambda p, t: t))(x)
-    with pytest.raises(ValueError, match="has 1 leaves and the result 2"):
+    with pytest.raises(ValueError, match=r"it is \[\*\], the result is \[\*, \*\]"):
         tc.grad(f_with(lambda p, t: (p, [t[0]])))(x)
     with pytest.raises(ValueError, match=r"from the rule of <lambda>\[1\] has shape \(\), the result has shape"):
         tc.jvp(f_with(lambda p, t: (p, [t[0], tc.sum(t[0])])), (x,), (x,))

@@ -137,3 +137,74 @@ def test_a_debugging_tape_holds_no_arrays_that_its_records_do_not() -> None:
     assert gone() is None
     assert array() is None
     assert tape.explain(y, x).connected
+
+
+# -- arrays that are written to after they were recorded
+
+BUFFERS = {
+    "an operand": lambda buffer, w: buffer @ w,
+    "a Tensor": lambda buffer, w: tc.asarray(buffer) @ w,
+    "a view": lambda buffer, w: tc.asarray(buffer)[1, :] * w[:, 0],
+    "a transpose": lambda buffer, w: tc.reshape(tc.asarray(buffer), (3, 2)).T @ w,
+    "one of several": lambda buffer, w: tc.einsum("ij,jk->ik", buffer, w),
+}
+
+
+@pytest.mark.parametrize("compute", BUFFERS.values(), ids=BUFFERS)
+def test_a_debugging_tape_notices_an_array_that_is_written_to_after_it_was_recorded(compute: Any) -> None:
+    buffer, w = np.ones((2, 3), np.float32), tc.Variable(np.ones((3, 1), np.float32))
+    with tc.GradientTape(debug=True, persistent=True) as tape:
+        y = tc.sum(compute(buffer, w))
+    tape.gradient(y, w)
+    buffer[:] = 7
+    for derivative in (tape.gradient, tape.jacobian):
+        with pytest.raises(
+            RuntimeError, match=r"(?s)has been written to since.*test_debugging_tapes\.py.*lambda.*copy"
+        ):
+            derivative(y, w)
+
+
+def test_an_index_that_is_written_to_is_noticed() -> None:
+    index, v = np.array([0, 1]), tc.Variable([1.0, 2.0, 3.0])
+    with tc.GradientTape(debug=True) as tape:
+        y = tc.sum(v[index] ** 2) + tc.sum(tc.gather(v, index))
+    index[:] = 2
+    with pytest.raises(RuntimeError, match="dtype int64, that gather was recorded with"):
+        tape.gradient(y, v)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [lambda b, w: tc.asarray(b, copy=True) @ w, lambda b, w: (tc.asarray(b) * 2) @ w, lambda b, w: w + tc.sum(b)],
+    ids=["a copy", "computed from it", "not needed"],
+)
+def test_an_array_may_be_written_to_where_the_derivative_does_not_read_it(compute: Any) -> None:
+    found = []
+    for change in (1, 7):
+        buffer, w = np.ones((2, 3), np.float32), tc.Variable(np.ones((3, 1), np.float32))
+        with tc.GradientTape(debug=True) as tape:
+            y = tc.sum(compute(buffer, w))
+        buffer[:] = change
+        found.append(tape.gradient(y, w).tolist())
+    assert found[0] == found[1]
+
+
+def test_an_array_that_examples_share_is_looked_at_too() -> None:
+    buffer, x = np.ones(3, np.float32), tc.Variable(np.ones((2, 3), np.float32))
+    with tc.GradientTape(debug=True) as tape:
+        y = tc.sum(tc.vmap(lambda row: row * buffer)(x))
+    buffer[:] = 7
+    with pytest.raises(RuntimeError, match="written to since"):
+        tape.gradient(y, x)
+
+
+def test_a_debugging_tape_inside_a_compiled_function_works_as_before() -> None:
+    @tc.function
+    def slope(x: Any, w: Any) -> Any:
+        with tc.GradientTape(debug=True) as tape:
+            tape.watch(w)
+            y = tc.sum(x * w * w)
+        return tape.gradient(y, w)
+
+    for _ in range(3):
+        assert slope(tc.asarray([1.0, 2.0]), tc.asarray([3.0, 4.0])).tolist() == [6.0, 16.0]

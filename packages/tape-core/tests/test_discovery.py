@@ -134,7 +134,6 @@ assert discovery.load("numpy").name == "numpy"
             "zig",
             ["numpy"],
             [
-                "If there is a package for it, its usual name is: pip install tape-zig",
                 "Installed backends: numpy",
             ],
         ),
@@ -265,6 +264,11 @@ BROKEN = {
         {"import NAMElib": "import gone_library"},
         "tape_load_backend() raised ModuleNotFoundError: No module named 'gone_library'",
         ModuleNotFoundError,
+    ),
+    "load exits": (
+        {"import NAMElib": "raise SystemExit(3)"},
+        "tape_load_backend() raised SystemExit: 3",
+        SystemExit,
     ),
     "load raises": (
         {"import NAMElib": "raise OSError('libgone.so:\\n not found')"},

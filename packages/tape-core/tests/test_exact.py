@@ -216,3 +216,119 @@ def test_none_comes_from_what_is_constant_almost_everywhere(f: F) -> None:
 
 def test_sign_gives_zeros() -> None:
     assert slope(tc.sign, [0.5, -1.5]) == [0.0, 0.0]
+
+
+# -- NaN
+
+
+@pytest.mark.parametrize(
+    "f",
+    [tc.max, tc.min, np.max, np.min, np.ptp, lambda x: tc.linalg.vector_norm(x, ord=math.inf)],
+    ids=["max", "min", "amax", "amin", "ptp", "norm"],
+)
+def test_an_extremum_that_is_nan_has_a_gradient_of_nan(f: F) -> None:
+    assert np.isnan(slope(f, [1.0, math.nan, 2.0])).all()
+    rows = slope(lambda x: tc.stack([f(row) for row in x]), [[1.0, math.nan], [2.0, 3.0]])
+    assert np.isnan(rows[0]).all()
+    assert np.isfinite(rows[1]).all()
+
+
+def test_an_extremum_along_an_axis_is_nan_where_a_line_has_nan() -> None:
+    rows = slope(lambda x: tc.max(x, axis=1), [[1.0, math.nan], [2.0, 3.0]])
+    assert np.isnan(rows[0]).all()
+    assert rows[1] == [0.0, 1.0]
+    tangent = tc.jvp(tc.max, (tc.asarray([1.0, math.nan]),), (tc.ones(2),))[1]
+    assert np.isnan(tangent.item())
+
+
+@pytest.mark.parametrize("f", [tc.maximum, tc.minimum])
+def test_of_two_values_of_which_one_is_nan_none_has_a_gradient_of_zero(f: Any) -> None:
+    for x, y in ((1.0, math.nan), (math.nan, 1.0)):
+        assert slope(lambda z, f=f: f(z[0], z[1]), [x, y]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (0.0, None), (None, 1.0)])
+def test_clip_passes_where_the_value_is_nan(bounds: Any) -> None:
+    assert slope(lambda x: tc.clip(x, *bounds), math.nan) == 1.0
+    assert slope(lambda b: tc.clip(tc.asarray(0.5, dtype="float64"), b, 1.0), math.nan) == 1.0
+    assert slope(lambda b: tc.clip(tc.asarray(0.5, dtype="float64"), 0.0, b), math.nan) == 1.0
+
+
+def test_an_element_that_becomes_nan_by_an_update_has_a_gradient_of_nan() -> None:
+    def f(x: Any, key: int = 0) -> Any:
+        return tc.at(x)[key].max(tc.asarray(math.nan, dtype="float64"))
+
+    assert np.isnan(slope(f, [1.0, 2.0])[0])
+    assert slope(f, [1.0, 2.0])[1] == 1.0
+
+
+def test_nan_does_not_come_where_the_cotangent_is_0() -> None:
+    found = slope(lambda x: tc.where(tc.asarray([True, False]), x[0], tc.max(x)), [1.0, math.nan])
+    assert np.isnan(found).all() or found[0] >= 1.0
+    assert slope(lambda x: tc.where(tc.asarray(True), x[0], tc.max(x)), [1.0, math.nan]) == [1.0, 0.0]
+
+
+# -- edges
+
+
+def test_an_angle_is_exact_for_tiny_points_and_0_at_the_origin() -> None:
+    assert slope(lambda z: tc.atan2(z[0], z[1]), [0.0, 0.0]) == [0.0, 0.0]
+    found = slope(lambda z: tc.atan2(z[0], z[1]), [1e-200, 1e-200])
+    np.testing.assert_allclose(found, [5e199, -5e199], rtol=1e-15)
+    np.testing.assert_allclose(slope(lambda z: tc.atan2(z[0], z[1]), [3e200, 4e200]), [1.6e-201, -1.2e-201], rtol=1e-14)
+    assert slope(lambda z: np.angle(z * (1 + 0j)), 0.0) == 0.0
+
+
+def test_the_relative_entropy_of_nothing_has_derivatives_of_0() -> None:
+    assert slope(lambda z: tc.special.rel_entr(z[0], z[1]), [0.0, 0.0]) == [0.0, 0.0]
+    assert slope(lambda x: tc.special.rel_entr(x, 0.0), 0.0) == 0.0
+    assert slope(lambda x: tc.special.rel_entr(x, 1.0), 0.0) == -math.inf
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf, -1.0, 0.0])
+def test_the_power_0_has_derivatives_of_0_everywhere(at: float) -> None:
+    for f in (lambda x: x**0, lambda x: x**0.0, lambda x: tc.pow(x, tc.asarray(0.0, dtype="float64"))):
+        assert slope(f, at) == 0.0
+    assert curve(lambda x: x**0, at) == 0.0
+
+
+def test_the_matrix_power_0_has_a_gradient_of_zeros() -> None:
+    assert slope(lambda x: tc.linalg.matrix_power(x, 0), [[1.0, 2.0], [3.0, 4.0]]) == [[0.0, 0.0], [0.0, 0.0]]
+    assert tc.linalg.matrix_power(tc.asarray([[1, 2], [3, 4]]), 0).tolist() == [[1, 0], [0, 1]]
+
+
+# -- what is overwritten
+
+
+def _assigned(x: Any) -> Any:
+    y = x * tc.log(x)
+    y[x == 0] = 0.0
+    return tc.sum(y)
+
+
+OVERWRITING: dict[str, F] = {
+    "mask": _assigned,
+    "at": lambda x: tc.sum(tc.at(x * tc.log(x))[0].set(0.0)),
+    "slice": lambda x: tc.sum(tc.at(tc.sqrt(x) + 0 * tc.log(x))[:1].set(x[:1])),
+    "indices": lambda x: tc.sum(tc.at(x / x)[tc.asarray([0, 0])].set(tc.asarray([2.0, 3.0], dtype="float64"))),
+    "compiled": tc.function(_assigned),
+}
+
+
+@pytest.mark.parametrize("name", OVERWRITING)
+def test_no_nan_comes_from_what_is_overwritten(name: str) -> None:
+    f = OVERWRITING[name]
+    x = tc.asarray([0.0, 1.0, 2.0], dtype="float64")
+    expected = {"slice": [1.0, 0.5, 0.5 / math.sqrt(2)], "indices": [0.0, 0.0, 0.0]}.get(name, [0, 1, 1 + math.log(2)])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(slope(f, x), expected, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(tc.function(tc.grad(f))(x), expected, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(tc.jvp(f, (x,), (tc.ones_like(x),))[1], sum(expected), rtol=1e-12)
+        assert np.isfinite(tc.hessian(f)(x).numpy()).all()
+
+
+def test_no_nan_comes_from_what_is_overwritten_for_each_example() -> None:
+    x = tc.asarray([[0.0, 1.0], [2.0, 0.0]], dtype="float64")
+    with np.errstate(all="ignore"):
+        found = tc.vmap(tc.grad(lambda r: tc.sum(tc.where(r == 0, 0, tc.at(r * tc.log(r))[0].set(r[0])))))(x)
+    np.testing.assert_allclose(found, [[0, 1], [1, 0]])

@@ -84,7 +84,7 @@ def test_the_gradient_of_the_power_spectrum_is_parsevals() -> None:
         power = tc.sum(tc.abs(tc.fft.fft(x)) ** 2)
     gradient = tape.gradient(power, x)
     assert gradient.dtype is tc.float64, "a real input has a real gradient"
-    np.testing.assert_allclose(gradient.numpy(), 2 * 5 * x.numpy(), rtol=1e-12)
+    tc.testing.assert_close(gradient.numpy(), 2 * 5 * x.numpy(), rtol=1e-12)
 
 
 def test_a_shift_in_time_is_found_by_gradient() -> None:

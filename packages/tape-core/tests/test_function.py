@@ -493,3 +493,23 @@ def test_a_function_may_have_the_name_of_one_that_it_calls() -> None:
 
     for _ in range(2):
         assert same(tanh(tc.ones(3)), tc.tanh(tc.ones(3)) * 2)
+
+
+def test_a_derivative_of_a_compiled_function_is_compiled_as_what_it_is() -> None:
+    """Not as the function itself, of which it has the name and the documentation."""
+
+    @tc.function
+    def cube(x: Any) -> Any:
+        return tc.sum(x**3)
+
+    x = tc.asarray([1.0, 2.0])
+    for transformed in (tc.grad(cube), tc.hessian(cube), tc.vmap(cube), tc.checkpoint(cube), tc.value_and_grad(cube)):
+        compiled = tc.function(transformed)
+        for _ in range(2):
+            for found, expected in zip(_tensors(compiled(x)), _tensors(transformed(x)), strict=True):
+                assert found.tolist() == expected.tolist()
+    assert cube(x).item() == 9.0
+
+
+def _tensors(value: Any) -> list[Any]:
+    return [leaf for part in value for leaf in _tensors(part)] if isinstance(value, tuple) else [value]

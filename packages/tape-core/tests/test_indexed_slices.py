@@ -121,7 +121,7 @@ def test_arithmetic_densifies() -> None:
     assert np.array_equal((g + g).densify().numpy(), dense * 2)
 
 
-def test_slices_as_a_target_or_source_hint_at_densify() -> None:
+def test_slices_as_a_target_hint_at_densify_and_as_a_source_of_a_jacobian_at_their_values() -> None:
     v = table()
     with tc.GradientTape() as tape:
         y = tc.gather(v, tc.asarray([0]))
@@ -129,8 +129,8 @@ def test_slices_as_a_target_or_source_hint_at_densify() -> None:
     tape = tc.GradientTape()
     with pytest.raises(TypeError, match=r"gradient: target must be a Tensor.*densify"):
         tape.gradient(g, v)
-    with pytest.raises(TypeError, match=r"gradient: sources\[0\] must be a Tensor.*densify"):
-        tape.gradient(v, [g])
+    with pytest.raises(TypeError, match=r"jacobian: sources\[0\] must be a Tensor.*its values"):
+        tape.jacobian(v, [g])
 
 
 def test_a_variable_takes_slices_and_adds_duplicates() -> None:
@@ -298,3 +298,21 @@ def test_a_variable_takes_slices_of_its_dtype_and_backend_only() -> None:
     with pytest.raises(TypeError, match=r"assign_add: cannot take slices of dtype float64"):
         v.assign_add(tc.IndexedSlices(tc.ones((1, 2), dtype="float64"), tc.asarray([0]), (3, 2)))
     assert v.dtype is tc.float32
+
+
+def test_slices_can_be_watched_and_are_sources_of_a_gradient() -> None:
+    slices = tc.IndexedSlices(tc.asarray([[1.0, 2.0], [3.0, 4.0]]), tc.asarray([0, 2]), (3, 2))
+    v = tc.Variable([1.0])
+    with tc.GradientTape(persistent=True) as tape:
+        tape.watch({"rows": slices})
+        y = tc.sum(slices * slices) + tc.sum(v)
+    found = tape.gradient(y, {"rows": slices, "v": v})
+    assert isinstance(found["rows"], tc.IndexedSlices)
+    assert found["rows"].values.tolist() == [[2.0, 4.0], [6.0, 8.0]]
+    assert found["rows"].indices.tolist() == [0, 2]
+    assert found["v"].tolist() == [1.0]
+    assert tape.gradient(tc.sum(v), slices) is None
+    assert tape.gradient(tc.sum(v), slices, unconnected_gradients="zero").values.tolist() == [[0.0, 0.0]] * 2
+    with pytest.raises(TypeError, match="use its values"):
+        tape.jacobian(y, slices)
+    assert tape.jacobian(y, slices.values).tolist() == [[2.0, 4.0], [6.0, 8.0]]

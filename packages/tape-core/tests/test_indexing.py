@@ -124,3 +124,22 @@ def test_a_view_does_not_let_an_update_through() -> None:
     v.assign_add(np.ones_like(X))
     assert np.array_equal(part.numpy(), X[0])
     assert np.array_equal(tape.gradient(y, v).numpy()[0], 2 * X[0])
+
+
+@pytest.mark.parametrize(("shape", "key"), [((1, 3), 0), ((1, 1, 3), (0, 0)), ((1, 3), (0, [2, 0, 1]))])
+def test_values_with_leading_axes_of_length_1_have_derivatives_and_batches(shape: tuple[int, ...], key: Any) -> None:
+    """An assignment drops them: `x[0] = values` where the values have the shape of `x`."""
+
+    def f(values: Any) -> Any:
+        x = tc.zeros(values.shape, dtype=tc.float64)
+        x[key] = values
+        return tc.sum(x * x * x)
+
+    values = tc.reshape(tc.asarray([0.5, -1.5, 2.0], dtype=tc.float64), shape)
+    batch = tc.stack([values, values * 2.0])
+    x, xs = values.numpy(), batch.numpy()
+    for transformed in (lambda g: g, tc.function):
+        np.testing.assert_allclose(transformed(tc.grad(f))(values).numpy(), 3 * x**2)
+        np.testing.assert_allclose(transformed(tc.vmap(f))(batch).numpy(), np.sum(x**3) * np.array([1, 8]))
+        np.testing.assert_allclose(transformed(tc.vmap(tc.grad(f)))(batch).numpy(), 3 * xs**2)
+        np.testing.assert_allclose(transformed(tc.grad(lambda v: tc.sum(tc.grad(f)(v))))(values).numpy(), 6 * x)

@@ -149,3 +149,82 @@ def test_complex_rows_are_gradients() -> None:
         y = z * z[::-1]
         first = y[0]
     assert np.allclose(tape.jacobian(y, z).numpy()[0], tape.gradient(first, z).numpy())
+
+
+# -- backward passes that compute with NumPy
+
+
+def _sine_by_numpy(backward):
+    @tc.custom_gradient
+    def sine(x):
+        return tc.sin(x), lambda g: backward(x, g)
+
+    return sine
+
+
+_BACKWARD_PASSES = {
+    "numpy()": lambda x, g: tc.asarray(np.cos(x.numpy()) * g.numpy()),
+    "array": lambda x, g: np.cos(x.array) * np.asarray(g.array),
+    "tolist": lambda x, g: tc.asarray(np.asarray(g.tolist(), np.float32)) * tc.cos(x),
+    "a decision": lambda x, g: g * tc.cos(x) if tc.sum(tc.abs(g)) > 0 else tc.zeros_like(x),
+}
+
+
+@pytest.mark.parametrize("backward", _BACKWARD_PASSES.values(), ids=_BACKWARD_PASSES)
+def test_a_jacobian_through_a_backward_pass_that_takes_values_out_goes_row_by_row(backward):
+    sine = _sine_by_numpy(backward)
+    x = tc.asarray([1.0, 2.0, 3.0])
+    expected = np.diag(2 * np.cos(2 * x.numpy()))
+    with tc.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = sine(x * 2)
+    for given in ({}, {"parallel_iterations": 2}, {"experimental_use_pfor": False}):
+        np.testing.assert_allclose(tape.jacobian(y, x, **given).numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(tc.jacrev(lambda x: sine(x * 2))(x).numpy(), expected, rtol=1e-6)
+
+
+def test_a_jacobian_of_examples_through_a_backward_pass_in_numpy_goes_row_by_row():
+    sine = _sine_by_numpy(_BACKWARD_PASSES["numpy()"])
+    x = tc.asarray([[1.0, 2.0], [3.0, 4.0]])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = sine(x) * x[:, ::-1]
+    with tc.GradientTape() as other:
+        other.watch(x)
+        z = tc.sin(x) * x[:, ::-1]
+    np.testing.assert_allclose(tape.batch_jacobian(y, x).numpy(), other.batch_jacobian(z, x).numpy(), rtol=1e-6)
+
+
+def test_a_backward_pass_in_numpy_of_several_results_goes_row_by_row():
+    @tc.custom_gradient
+    def both(x, y):
+        return (x * y, x + y), lambda g, h: (tc.asarray(g.numpy() * y.numpy()) + h, None)
+
+    x, y = tc.asarray([1.0, 2.0]), tc.asarray([3.0, 4.0])
+    jacobians = tc.jacrev(both, argnums=0)(x, y)
+    np.testing.assert_array_equal(jacobians[0].numpy(), np.diag([3.0, 4.0]))
+    np.testing.assert_array_equal(jacobians[1].numpy(), np.eye(2))
+
+
+def test_a_jacobian_of_jacobians_reaches_a_backward_pass_in_numpy_one_row_of_one_at_a_time():
+    @tc.custom_gradient
+    def square(x):
+        return x * x, lambda g: 2 * x * _scaled(g)
+
+    @tc.custom_gradient
+    def _scaled(x):
+        return x * 1.0, lambda g: tc.asarray(g.numpy())
+
+    x = tc.asarray([1.0, 2.0])
+    found = tc.jacrev(tc.jacrev(square))(x).numpy()
+    expected = np.zeros((2, 2, 2))
+    expected[0, 0, 0] = expected[1, 1, 1] = 2
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_backward_pass_that_fails_for_each_row_says_so_as_for_a_gradient():
+    def wrong(x, g):
+        raise TypeError("the backward pass is wrong")
+
+    with pytest.raises(TypeError, match="the backward pass is wrong"):
+        tc.jacrev(_sine_by_numpy(wrong))(tc.asarray([1.0, 2.0]))

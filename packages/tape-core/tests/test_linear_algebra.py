@@ -5,6 +5,8 @@ Derivatives are compared with finite differences in test_ops.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -186,7 +188,7 @@ def test_substitution_is_accurate_where_the_inverse_is_not() -> None:
     a = np.tril(np.full((n, n), -0.5)) + 1.5 * np.eye(n)
     x = np.arange(1.0, n + 1)
     found = tc.linalg.solve_triangular(tc.asarray(a), tc.asarray(a @ x), lower=True)
-    np.testing.assert_allclose(found.numpy(), x, rtol=1e-8)
+    tc.testing.assert_close(found.numpy(), x, rtol=1e-8)
 
 
 @pytest.mark.usefixtures("_either")
@@ -283,7 +285,7 @@ def test_each_matrix_of_a_stack_is_scaled_for_itself() -> None:
     large, small = matrix(1, 3, 3) * 40, matrix(2, 3, 3) * 1e-8
     found = tc.linalg.expm(tc.asarray(np.stack([large, small])))
     np.testing.assert_allclose(found.numpy()[1], np.eye(3) + small, rtol=1e-15, atol=1e-15)
-    np.testing.assert_allclose(found.numpy()[0], tc.linalg.expm(tc.asarray(large)).numpy(), rtol=1e-12)
+    tc.testing.assert_close(found.numpy()[0], tc.linalg.expm(tc.asarray(large)).numpy(), rtol=1e-12)
     broken = tc.linalg.expm(tc.asarray(np.stack([np.full((3, 3), np.inf), small])))
     assert np.isnan(broken.numpy()).all(axis=(-2, -1)).tolist() == [True, False]
 
@@ -293,7 +295,7 @@ def test_the_gradient_of_the_exponential_for_cotangents_of_any_size() -> None:
     (expected,) = gradient(lambda t: tc.sum(tc.linalg.expm(t)[0]), x)
     for scale in (1e-200, 1e200):
         (found,) = gradient(lambda t, scale=scale: scale * tc.sum(tc.linalg.expm(t)[0]), x)
-        np.testing.assert_allclose(found / scale, expected, rtol=1e-12)
+        tc.testing.assert_close(found / scale, expected, rtol=1e-12)
     (zero,) = gradient(lambda t: 0 * tc.sum(tc.linalg.expm(t)), x)
     assert zero.tolist() == np.zeros((4, 4)).tolist()
 
@@ -379,3 +381,95 @@ def test_what_is_not_finite_stays_in_its_row_of_a_sparse_product() -> None:
     found = tc.linalg.csr_matmul(data, indices, indptr, tc.ones(3)).tolist()
     assert (found[0], found[2]) == (tc.inf, 1.0)
     assert np.isnan(found[1])
+
+
+# -- determinants of singular matrices
+
+
+def _minors(a: Any) -> Any:
+    """The second derivatives of a determinant: minors without two rows and two columns."""
+    n = len(a)
+    found = np.zeros((n, n, n, n), a.dtype)
+    for i, j, k, m in itertools.product(range(n), repeat=4):
+        if i != k and j != m:
+            minor = np.delete(np.delete(a, (i, k), 0), (j, m), 1)
+            sign = (-1) ** (i + j + k + m) * (1 if (k > i) == (m > j) else -1)
+            found[i, j, k, m] = sign * np.linalg.det(minor)
+    return found
+
+
+def _of_rank(n: int, rank: int, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, rank)) @ rng.normal(size=(rank, n))
+
+
+SINGULAR = {
+    "2x2": np.asarray([[1.0, 2.0], [2.0, 4.0]]),
+    "identity": np.eye(3),
+    "ones": np.ones((3, 3)),
+    "diagonal": np.diag([1.0, 0.0, 0.0, 2.0]),
+    "nilpotent": np.asarray([[0.0, 1.0], [0.0, 0.0]]),
+    **{f"{n}-of-rank-{rank}": _of_rank(n, rank, 7 * n + rank) for n in (1, 2, 3, 4) for rank in range(n + 1)},
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_the_second_derivatives_of_a_determinant_are_minors_whatever_the_rank(name: str) -> None:
+    a = SINGULAR[name]
+    x = tc.asarray(a)
+    scale = max(1.0, np.abs(a).max()) ** len(a)
+    hessians = (tc.hessian(tc.linalg.det), tc.jacrev(tc.grad(tc.linalg.det)), tc.jacfwd(tc.jacfwd(tc.linalg.det)))
+    for hessian in (*hessians, tc.function(hessians[0])):
+        np.testing.assert_allclose(hessian(x), _minors(a), atol=1e-13 * scale)
+    stack = tc.vmap(tc.hessian(tc.linalg.det))(tc.stack([x, 2 * x]))
+    np.testing.assert_allclose(stack[1], _minors(2 * a), atol=1e-13 * scale * 2 ** len(a))
+
+
+def test_third_derivatives_of_determinants_and_complex_ones() -> None:
+    rng = np.random.default_rng(0)
+    a = tc.asarray(rng.normal(size=(3, 3)))
+    tc.testing.check_grads(tc.linalg.det, (a,), order=3)
+    z = rng.normal(size=(3, 1)) + 1j * rng.normal(size=(3, 1))
+    tc.testing.check_grads(tc.linalg.det, (tc.asarray(z @ z.T),), order=2)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_logarithm_of_a_determinant_of_0_has_an_infinite_gradient() -> None:
+    def f(x: Any) -> Any:
+        return tc.linalg.slogdet(x)[1]
+
+    x = tc.asarray([[1.0, 2.0], [2.0, 4.0]], dtype="float64")
+    expected = [[math.inf, -math.inf], [-math.inf, math.inf]]
+    for grad in (tc.grad(f), tc.function(tc.grad(f))):
+        assert grad(x).tolist() == expected
+    regular = tc.asarray([[2.0, 1.0], [0.5, 3.0]], dtype="float64")
+    found = tc.vmap(tc.grad(f))(tc.stack([x, regular]))
+    assert found[0].tolist() == expected
+    tc.testing.assert_close(found[1], np.linalg.inv(regular.numpy()).T, rtol=1e-14)
+
+
+# -- the order of sets
+
+
+@pytest.mark.parametrize("backend", [None, STRICT], ids=["own", "strict"])
+@pytest.mark.parametrize("values", [[0, 1, 0, 1], [3, 1, 2, 3, 1], [2.5, -1.0, 2.5, 0.0], [[1, 0], [1, 1]], []])
+def test_different_elements_come_in_order(values: Any, backend: Any) -> None:
+    x = np.asarray(values)
+    expected = np.unique(x)
+    found = tc.unique_all(tc.asarray(x, backend=backend))
+    np.testing.assert_array_equal(found.values, expected)
+    np.testing.assert_array_equal(tc.unique_values(tc.asarray(x, backend=backend)), expected)
+    for unique in (tc.unique_counts, tc.unique_inverse):
+        result: Any = unique(tc.asarray(x, backend=backend))
+        np.testing.assert_array_equal(result.values, expected)
+    np.testing.assert_array_equal(x.reshape(-1)[found.indices.numpy()], expected)
+    np.testing.assert_array_equal(expected[found.inverse_indices.numpy()], x)
+
+
+def test_transpose_has_numpys_name_and_meaning() -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for axes in (None, (2, 0, 1), [1, 0, -1]):
+        np.testing.assert_array_equal(tc.transpose(tc.asarray(x), axes), np.transpose(x, axes))
+    tc.testing.check_grads(tc.transpose, (tc.asarray(x),))
+    with pytest.raises(ValueError, match="permute_dims"):
+        tc.transpose(tc.asarray(x), (0, 0, 1))

@@ -156,7 +156,7 @@ def test_a_convolution_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch, gr
     monkeypatch.setattr(convolution, "_CHUNK", 500)
     monkeypatch.setattr(convolution, "_SHORT", 0)
     for a, b in zip(everything(), whole, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+        tc.testing.assert_close(a, b, rtol=1e-12)
 
 
 def test_a_transposed_convolution_with_same_padding_multiplies_the_lengths() -> None:

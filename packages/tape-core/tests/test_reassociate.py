@@ -85,7 +85,7 @@ def test_a_line_of_nothing_has_no_slope() -> None:
         for _ in range(2):
             found = compiled(x)
             for a, b in zip(found, expected, strict=True):
-                np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-14)
+                tc.testing.assert_close(a.numpy(), b.numpy(), rtol=1e-14)
 
 
 def test_what_is_needed_elsewhere_or_would_overflow_stays() -> None:
@@ -98,7 +98,7 @@ def test_what_is_needed_elsewhere_or_would_overflow_stays() -> None:
     x = array(3, 2)
     compiled(x)
     for found, expected in zip(compiled(x), f(x), strict=True):
-        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-14)
+        tc.testing.assert_close(found.numpy(), expected.numpy(), rtol=1e-14)
 
 
 def test_integers_and_complex_numbers_keep_their_arithmetic() -> None:

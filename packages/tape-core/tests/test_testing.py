@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.extend import op, vjp
-from tape_core.testing import check_grads, check_jvp, check_vjp, numerical_jacobian
+from tape_core.testing import assert_close, check_grads, check_jvp, check_vjp, numerical_jacobian
 
 
 @pytest.fixture
@@ -63,3 +63,17 @@ def test_mistakes() -> None:
         check_grads(tc.sin, (x,), order=0)
     with pytest.raises(TypeError, match=r"args\[0\] has dtype int64"):
         check_grads(tc.sin, (tc.asarray([1]),))
+
+
+def test_elements_may_differ_by_the_rounding_of_what_was_summed() -> None:
+    a, b = tc.asarray([[1e8, 1.0, -1e8]]), tc.asarray([1.0, 0.5, 1.0])
+    assert_close(a @ b, [0.0], magnitude=abs(a) @ abs(b))
+    assert_close([1.0, 1e-17, float("nan"), float("inf")], [1.0, 0.0, float("nan"), float("inf")])
+    assert_close([], [])
+    for wrong in ([1.0, 1e-12], [float("nan"), 0.0], [float("inf"), 0.0]):
+        with pytest.raises(AssertionError, match="1 of 2 elements differ; at "):
+            assert_close(wrong, [1.0, 0.0])
+    with pytest.raises(AssertionError, match="shape"):
+        assert_close([1.0], [[1.0]])
+    with pytest.raises(AssertionError, match="differ"):
+        assert_close(a @ b, [8.0], magnitude=1.0)

@@ -64,7 +64,7 @@ def test_the_standard_alone_gives_what_numpy_gives(name: str, sample: Sample) ->
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+        tc.testing.assert_close(a, b, rtol=1e-12)
 
 
 # -- keys
@@ -104,7 +104,7 @@ def test_every_kind_of_key(backend: Any, name: str) -> None:
     def check(found: tc.Tensor, ufunc: Any) -> None:
         expected = x.copy()
         ufunc.at(expected, key, values)
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+        tc.testing.assert_close(found.numpy(), expected, rtol=1e-12)
 
     t, v = tc.asarray(x, backend=backend), tc.asarray(values, backend=backend)
     at = tc.at(t, own)
@@ -280,7 +280,7 @@ def test_segments(backend: Any, name: str, shape: tuple[int, ...]) -> None:
     for k in (0, 1, 4):
         expected[k] = reduce(x[ids == k], axis=0)
     found = function(tc.asarray(x, backend=backend), tc.asarray(ids, backend=backend), 6)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+    tc.testing.assert_close(found.numpy(), expected, rtol=1e-12)
     assert function(tc.asarray(x, backend=backend), tc.asarray(ids, backend=backend)).shape == (5, *shape[1:])
 
 

@@ -343,3 +343,84 @@ def test_floating_and_complex_dtypes_are_differentiable(dtype: str) -> None:
         assert g.dtype is v.dtype
         assert g.shape == v.shape
         assert np.array_equal(g.numpy(), 2 * v.numpy())
+
+
+# -- readings of a Variable
+
+
+def _gradient_of_readings(v):
+    with tc.GradientTape() as tape:
+        a, b = v.value, v.value
+        y = a * a * b
+    return tape.gradient(y, [a, b, v])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_each_reading_of_a_variable_has_a_gradient_of_its_own(compiled):
+    v = tc.Variable(3.0)
+    call = tc.function(lambda: _gradient_of_readings(v)) if compiled else (lambda: _gradient_of_readings(v))
+    for _ in range(3):
+        assert [g.item() for g in call()] == [18.0, 9.0, 27.0]
+
+
+def test_second_derivatives_tell_readings_apart():
+    v = tc.Variable(3.0)
+    with tc.GradientTape() as outer:
+        with tc.GradientTape() as inner:
+            a, b = v.value, v.value
+            y = a * a * b
+        g = inner.gradient(y, a)  # 2 a b
+    assert [d.item() for d in outer.gradient(g, [a, b, v])] == [6.0, 6.0, 12.0]
+
+
+def test_the_jacobian_of_a_reading_is_of_that_one():
+    w = tc.Variable([1.0, 2.0])
+    with tc.GradientTape(persistent=True) as tape:
+        a, b = w.value, w.value
+        y = a * b
+    assert tape.jacobian(y, a).tolist() == [[1.0, 0.0], [0.0, 2.0]]
+    assert tape.jacobian(y, w).tolist() == [[2.0, 0.0], [0.0, 4.0]]
+
+
+def test_readings_carry_the_tangent_of_their_variable():
+    w = tc.Variable([1.0, 2.0])
+    with tc.ForwardAccumulator(w, tc.asarray([1.0, 0.0])) as accumulator:
+        a, b = w.value, w.value
+        y = a * b
+    assert accumulator.jvp(a).tolist() == [1.0, 0.0]
+    assert accumulator.jvp(y).tolist() == [2.0, 0.0]
+
+
+def test_a_reading_before_the_tape_is_a_constant_and_one_that_is_watched_a_source():
+    v = tc.Variable(3.0)
+    before = v.value
+    with tc.GradientTape(persistent=True) as tape:
+        y = before * v
+    assert tape.gradient(y, before) is None
+    assert tape.gradient(y, v).item() == 3.0
+    with tc.GradientTape(watch_accessed_variables=False) as tape:
+        a = v.value
+        tape.watch(a)
+        y = a * v.value
+    assert [g if g is None else g.item() for g in tape.gradient(y, [a, v])] == [3.0, None]
+
+
+def test_a_reading_that_a_compiled_function_gives_back_is_a_tensor_of_its_own():
+    v = tc.Variable(3.0)
+    read = tc.function(lambda: (v.value, v.value))
+    for _ in range(3):
+        with tc.GradientTape() as tape:
+            a, b = read()
+            y = a * a * b
+        assert [g.item() for g in tape.gradient(y, [a, b, v])] == [18.0, 9.0, 27.0]
+
+
+def test_sum_over_readings_inside_transformations():
+    v = tc.Variable(3.0)
+    assert tc.vmap(tc.grad(lambda x: x * v.value * v.value))(tc.asarray([1.0, 2.0])).tolist() == [9.0, 9.0]
+    with tc.GradientTape() as tape:
+        y = tc.checkpoint(lambda x: x * v.value * v.value)(tc.asarray(2.0))
+    assert tape.gradient(y, v).item() == 12.0
+    with tc.GradientTape() as tape:
+        y = tc.sum(tc.vmap(lambda x: x * v.value)(tc.asarray([1.0, 2.0])))
+    assert tape.gradient(y, v).item() == 3.0

@@ -10,7 +10,7 @@ Tensor(6.0, shape=(), dtype=float32, backend=numpy)
 
 import math as _math
 
-from tape_core import extend, fft, linalg, special, testing
+from tape_core import extend, fft, linalg, special, stats, testing
 from tape_core._version import __version__
 from tape_core.backends.selection import get_backend, set_backend, use_backend
 from tape_core.compiled.function import function
@@ -34,8 +34,11 @@ from tape_core.dtypes import (
     uint64,
 )
 from tape_core.dtypes import bool_ as bool
+from tape_core.einops_backend import register as _register
 from tape_core.forward import ForwardAccumulator
+from tape_core.hints import missing as _missing
 from tape_core.indexed_slices import IndexedSlices
+from tape_core.ops import methods as _methods  # noqa: F401 - attaches the methods to Tensor
 from tape_core.ops import operators as _operators  # noqa: F401 - attaches the operators to Tensor
 from tape_core.ops.activations import (
     elu,
@@ -169,7 +172,7 @@ from tape_core.ops.manipulation import (
     tile,
     unstack,
 )
-from tape_core.ops.matrix_functions import kron
+from tape_core.ops.matrix_functions import kron, transpose
 from tape_core.ops.nn import (
     cross_entropy,
     gelu,
@@ -462,6 +465,7 @@ __all__ = [
     "square",
     "squeeze",
     "stack",
+    "stats",
     "std",
     "stop_gradient",
     "subtract",
@@ -474,6 +478,7 @@ __all__ = [
     "testing",
     "tile",
     "top_k",
+    "transpose",
     "trapezoid",
     "tril",
     "triu",
@@ -500,3 +505,7 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+_register()
+
+__getattr__ = _missing(__name__, lambda: __all__)

@@ -16,7 +16,7 @@ def check_tensors(method: str, argument: str, leaves: list[Any], structure: pytr
         return  # the common structures are those of Tensors only
     k, leaf = next((k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, Tensor))
     if isinstance(leaf, IndexedSlices):
-        hint = "; use its densify()"
+        hint = "; use its values" if argument == "sources" else "; use its densify()"
     elif leaf is None:
         hint = "; was it the gradient of something unconnected?"
     else:
@@ -45,6 +45,8 @@ def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradi
             # [g] for one target is g, unless the target has one element and g is its value.
             if only is None or (targets[0].shape != (1,) or shape == (1,)):
                 given = [only]
+        elif _is_several(output_gradients) and targets[0].shape[:1] != (len(output_gradients),):
+            given = list(output_gradients)  # and not the rows of one
         elif isinstance(output_gradients, dict) or (
             structure not in (None, list, tuple) and not hasattr(output_gradients, "dtype")
         ):
@@ -59,6 +61,10 @@ def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradi
         None if g is None else _cotangent(g, t, pytree.path(structure, k))
         for k, (g, t) in enumerate(zip(given, targets, strict=True))
     ]
+
+
+def _is_several(given: Any) -> bool:
+    return isinstance(given, list | tuple) and any([part is None or hasattr(part, "dtype") for part in given])
 
 
 def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
@@ -83,6 +89,12 @@ def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
             f"{target.backend.name!r}"
         )
     if seed.dtype is not target.dtype and target.dtype.inexact:
+        loses = seed.dtype.kind == "complex floating" != target.dtype.kind
+        if loses or (seed.dtype.inexact and seed.dtype.itemsize > target.dtype.itemsize):
+            raise TypeError(
+                f"gradient: output_gradients{path} has dtype {seed.dtype}, its target has dtype {target.dtype}; they "
+                f"must be the same: convert it with tape_core.astype"
+            )
         seed = astype(seed, target.dtype)
     tensor: Tensor = seed
     return tensor

@@ -17,8 +17,11 @@ def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: lis
         raise ValueError(f"{rule.where} returned {len(cotangents)} cotangents for {len(slots)} arrays")
     for d, i, spec in zip(cotangents, slots, specs, strict=True):
         if i is not None and d is not None:
-            d = checked(xp, d, spec, rule)
             h = grads[i]
+            if isinstance(d, IndexedSlices):
+                grads[i] = d if h is None else d + h
+                continue
+            d = checked(xp, d, spec, rule)
             grads[i] = d if h is None else h + d
 
 
@@ -27,7 +30,22 @@ def unpoisoned(xp: Any, g: Any, d: Any) -> Any:
 
     Only there: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
     """
-    return xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
+    return d if nowhere_nan(d) else xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
+
+
+def nowhere_nan(d: Any) -> bool:
+    """Whether an array is seen at once to hold no NaN. One that is traced, recorded or of many examples is not seen."""
+    kind = type(d)
+    if kind not in _PLAIN:
+        _PLAIN[kind] = kind.__module__.partition(".")[0] in ("numpy", "torch")
+    if not _PLAIN[kind] or not getattr(d, "is_cpu", True):  # nor one for which the host would have to wait
+        return False
+    total = d.sum()
+    return bool(total == total)  # an infinity less another is NaN, too: then it is looked at element by element
+
+
+_PLAIN: dict[type, bool] = {}
+"""Whether looking at values of a class is cheap, and tells of all examples there are."""
 
 
 def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:

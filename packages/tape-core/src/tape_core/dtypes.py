@@ -7,6 +7,7 @@ gives a `DType`, and every `dtype=` argument takes one, its name, the library's 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any, Final
 
 __all__ = ["DType", "as_dtype", "get_default_dtype", "set_default_dtype"]
@@ -30,6 +31,25 @@ class DType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same dtype; NumPy's and PyTorch's own objects and names count: `x.dtype == np.float32`."""
+        if self is other or isinstance(other, DType):
+            return self is other
+        if isinstance(other, str):
+            return self.name == other
+        library = (other.__module__ if isinstance(other, type) else type(other).__module__).partition(".")[0]
+        if library not in ("numpy", "torch", "ml_dtypes"):
+            return NotImplemented
+        name = other.__name__ if isinstance(other, type) else getattr(other, "name", str(other))
+        return self.name == str(name).rpartition(".")[2].removesuffix("_")
+
+    __hash__ = object.__hash__
+
+    @property
+    def type(self) -> Any:
+        """NumPy's class of scalars of this dtype, as `numpy.dtype.type` is."""
+        return self.__numpy_dtype__.type
 
     @property
     def __numpy_dtype__(self) -> Any:
@@ -195,6 +215,19 @@ def default_for(kind: type) -> DType:
     if kind is complex:
         return complex128 if get_default_dtype() is float64 else complex64
     return get_default_dtype()
+
+
+def default_beside(kind: type, others: Iterable[DType]) -> DType:
+    """The dtype of Python scalars of this type as elements beside arrays: weak, as in arithmetic with them."""
+    highest = max(others, key=lambda dtype: (RANKS[dtype.kind], dtype.itemsize), default=None)
+    if highest is None:
+        return default_for(kind)
+    own = default_for(kind)
+    if RANKS[own.kind] <= RANKS[highest.kind]:
+        return highest
+    if own.kind == "complex floating":
+        return complex64 if highest.kind == "real floating" and highest.itemsize <= 4 else complex128
+    return float64 if own.kind == "real floating" else own
 
 
 def as_dtype(dtype: Any) -> DType | None:

@@ -3,7 +3,7 @@
 Everything else in Tape is private to it. A backend's hooks are in `tape_core.backends`.
 """
 
-from tape_core.op import NONDIFF, TODO, Op, elementwise, fused, linear, op, registry, transpose, vjp
+from tape_core.op import NONDIFF, TODO, Op, elementwise, fused, linear, op, refuses, registry, transpose, vjp
 from tape_core.rules import Spec
 from tape_core.samples import Draw, Refused, Sample, with_complex
 
@@ -19,6 +19,7 @@ __all__ = [
     "fused",
     "linear",
     "op",
+    "refuses",
     "registry",
     "transpose",
     "vjp",

@@ -8,15 +8,18 @@ respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating J
 
 from __future__ import annotations
 
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected
-from tape_core.backward import lifting
+from tape_core.backward import gradients, lifting
+from tape_core.contexts import Leaving
+from tape_core.cuts import differentiated
 from tape_core.indexed_slices import dense
 from tape_core.plan import Part, Plan
-from tape_core.recording import new_key, retire
+from tape_core.recording import LIVE, new_key
 from tape_core.replay import paused as replay_paused
 from tape_core.replay import resumed as replay_resumed
 from tape_core.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP, slot_at
@@ -26,6 +29,7 @@ from tape_core.user_code import warn_user
 from tape_core.variable import Variable
 
 if TYPE_CHECKING:
+    from tape_core.cuts import Cuts
     from tape_core.op import Op
 
 
@@ -59,9 +63,21 @@ class ForwardAccumulator:
         ValueError: the structures differ, a tangent has another shape than its primal, a primal is given twice.
     """
 
-    __slots__ = ("__weakref__", "_given", "_key", "_listener", "_masked", "_pushed_parts", "_sparse", "_variables")
+    __slots__ = (
+        "__weakref__",
+        "_cuts",
+        "_given",
+        "_guard",
+        "_key",
+        "_masked",
+        "_open",
+        "_pushed_parts",
+        "_sparse",
+        "_variables",
+    )
 
     _forward = True
+    _on_twin = None
     _complex = True  # its records say what shapes and dtypes were
 
     def __init__(self, primals: Any, tangents: Any) -> None:
@@ -70,14 +86,16 @@ class ForwardAccumulator:
         check_tensors("ForwardAccumulator", "primals", leaves, structure)
         if len(given) != len(leaves) or not pytree.same(structure, tangent_structure, len(leaves)):
             raise ValueError(
-                f"ForwardAccumulator: tangents must have the structure of primals; they have {len(given)} and "
-                f"{len(leaves)} leaves"
+                "ForwardAccumulator: tangents must have the structure of primals; "
+                + pytree.difference("tangents", tangent_structure, len(given), "primals", structure, len(leaves))
             )
         if len({id(leaf) for leaf in leaves}) < len(leaves):
             raise ValueError("ForwardAccumulator: a primal is given twice; add up its tangents")
         self._key = new_key()
         self._masked = self._sparse = False
-        self._listener = _Listener(self)
+        self._open = False
+        self._guard: Any = None
+        self._cuts: Cuts | None = None
         self._variables: dict[int, tuple[Variable, Tensor]] = {}
         self._given: list[Tensor] = []
         self._pushed_parts: tuple[Any, Any] = ((), ())
@@ -99,8 +117,8 @@ class ForwardAccumulator:
     def __del__(self) -> None:
         key = getattr(self, "_key", None)
         if key is not None:
-            retire(key)
-            for primal in self._given:
+            LIVE.discard(key)
+            for primal in getattr(self, "_given", ()):
                 primal._slots.pop(key, None)
 
     def __enter__(self) -> ForwardAccumulator:
@@ -111,13 +129,53 @@ class ForwardAccumulator:
         """
         if recording.is_active(self):
             raise recording.RecordingError("Accumulator is already recording.")
+        self._open = True
         recording.activate(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def _leave(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
     ) -> None:
-        recording.deactivate(self)
+        """Carry tangents no longer.
+
+        Raises:
+            RuntimeError: it is in no block.
+        """
+        if not self._open:
+            raise recording.RecordingError("Accumulator is not recording.")
+        self._abandon()
+        self._guard = None
+
+    def _abandon(self) -> None:
+        if self._open:
+            recording.deactivate(self)
+            self._open = False
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))
+
+    def __reduce__(self) -> Any:
+        """Refuse to be copied or pickled: the values that it knows know it by its key.
+
+        Raises:
+            TypeError: always.
+        """
+        raise recording.not_copied(self)
+
+    def __copy__(self) -> Any:
+        raise recording.not_copied(self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise recording.not_copied(self)
 
     def jvp(self, primals: Any, unconnected_gradients: str = "none") -> Any:
         """The tangent of each of `primals`: what was given to the accumulator, or computed from it inside the context.
@@ -146,16 +204,23 @@ class ForwardAccumulator:
             if tangent is None and unconnected_gradients == "zero":
                 tangent = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
             found.append(tangent)
+        if recording.ACTIVE.get():
+            differentiated(leaves, found)
         return pytree.unflatten(structure, found)
 
     # -- what the hot path asks of a recorder
 
     @property
     def _records(self) -> _Listener:
-        return self._listener
+        return _Listener(self)  # not kept, else the two would refer to each other
+
+    def _watches(self, variable: Variable) -> bool:
+        return id(variable) in self._variables
 
     def _on_read(self, variable: Variable) -> Any:
         entry = self._variables.get(id(variable))
+        if self._cuts is not None:
+            self._cuts.read.add(id(variable))
         if entry is None:
             return None
         own_slots(variable)[self._key] = entry[1]  # type: ignore[assignment]
@@ -187,14 +252,15 @@ class _Listener:
             tangents, parts = accumulator._pushed_parts
             _put(parts[plan.k], key, tangents[plan.k])
             return
-        token = recording.ACTIVE.set(recording.without(accumulator))
+        active = recording.ACTIVE.get()
         replay = replay_paused()
         try:
+            recording.ACTIVE.set(recording.without(accumulator))
             with plan.backend.quiet():
                 tangent = push(plan, rec)
         finally:
+            recording.ACTIVE.set(active)
             replay_resumed(replay)
-            recording.ACTIVE.reset(token)
         slots = rec[slot_at(plan.n) + 1]
         if type(slots) is list:  # several results, whose parts follow
             accumulator._pushed_parts = tangent, slots
@@ -365,7 +431,8 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     several = type(out) in (tuple, list)
     outs = [lift(o, {}) for o in out] if several else [lift(out, {})]
     flowing = [o.dtype.inexact for o in outs]
-    seeds = [xp.zeros_like(o) for o in outs]
+    # The rule is linear in the cotangent, so at any one; a library's own derivative of its rule may need one beside 0.
+    seeds = [(xp.ones_like if plan.op.foreign else xp.zeros_like)(o) for o in outs]
     watched = [seed for seed, flows in zip(seeds, flowing, strict=True) if flows]
     sequence = plan.op.sequence
     tangents = list(rec[slot_at(0)]) if sequence else [rec[slot_at(rule.k)] for rule in plan.rules]
@@ -381,10 +448,12 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
         plan.backward_careful(tuple(seeds) if several else seeds[0], tuple(numbered), grads, xp, lift, False)
         grads = [dense(g) for g in grads]
     pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None]
+    if not pairs:  # the rules lead to nothing that has a tangent
+        return (None,) * len(outs) if several else None
     found: list[Any] = [None] * len(watched)
-    if pairs and watched:
+    if watched:
         # The tape conjugates what is complex, a tangent is carried along as it is.
-        found = tape.gradient([g for g, _ in pairs], watched, output_gradients=[conj(t) for _, t in pairs])
+        found = gradients(tape, [g for g, _ in pairs], watched, [conj(t) for _, t in pairs], release=True)
     each = iter([xp.zeros_like(seed) if t is None else conj(t) for t, seed in zip(found, watched, strict=True)])
     results = [next(each) if flows else None for flows in flowing]
     return tuple(results) if several else results[0]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from tape_core.backends.batched import OPEN, Axis, Batched, BatchedArray, lifted
+from tape_core.backends.batched import OPEN, Axis, Batched, BatchedArray, lifted, placed
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
 from tape_core.backward import lifting
 from tape_core.batching import spread
-from tape_core.indexed_slices import dense
+from tape_core.contexts import contextmanager, setting
+from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.op import Op, Plans, vjp
 from tape_core.plan import Plan
 from tape_core.rules import slot_at
@@ -22,78 +22,155 @@ Pull = Callable[[list[Any], list[bool], list[Tensor]], Sequence[Any]]
 Push = Callable[[list[Any], list[Tensor]], Sequence[Any]]
 
 
-_level: ContextVar[int] = ContextVar("tape_core.level_of_derivative", default=0)
+Axes = tuple[Axis, ...]
+
+_inner: ContextVar[Axes] = ContextVar("tape_core.axes_above_derivative", default=())
 
 
 @contextmanager
-def asked_on(backend: Backend) -> Iterator[None]:
-    """A context of a derivative that what records on a backend asks for."""
-    token = _level.set(backend.level)
-    try:
+def asked_below(inner: Axes) -> Iterator[None]:
+    """A context of a derivative that is asked for below these hidden axes, of vmaps that the function is in."""
+    with setting(_inner, inner):
         yield
-    finally:
-        _level.reset(token)
 
 
-def asked_level() -> int:
-    """The level of the backend on which something asks for the derivative that is being computed."""
-    return _level.get()
+def axes_inside() -> Axes:
+    """The hidden axes, outermost first, of the vmaps that the function is in, and what asks for its derivative is not.
+
+    A derivative is of all examples of these. They say where it is asked for by themselves, and not by their level: a
+    derivative is a function as well, which runs again for the next one, and then other axes may be open below them.
+    """
+    return _inner.get()
 
 
-def below(tensor: Tensor, level: int | None) -> Tensor:
-    """A Tensor as it is on a level: there it is of all examples of the vmaps above."""
-    while level is not None and tensor.backend.level > level:
+def _level_below(inner: Axes) -> int:
+    """The level right below hidden axes; without them the uppermost."""
+    axes = OPEN.get()
+    return axes.index(inner[0]) if inner else len(axes)
+
+
+def below(tensor: Tensor, inner: Axes) -> Tensor:
+    """A Tensor as it is below hidden axes: there it is of all examples."""
+    level = _level_below(inner)
+    tensor = placed(tensor)
+    while tensor.backend.level > level:
         tensor = tensor._array.value
     return tensor
 
 
-def lowered(out: Tensor, g: Tensor, level: int | None) -> tuple[Tensor, Tensor]:
-    """A result and its cotangent, as they are on a level."""
-    while level is not None and out.backend.level > level:
-        array = out._array
-        out, g = array.value, _below(g, array, getattr(g._array, "axis", None))
-    return out, g if level is None else lower(g, out.backend)
+def lowered(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
+    """A result and its cotangent, as they are below hidden axes."""
+    out, axes = placed(out), OPEN.get()
+    for k in range(len(axes), _level_below(inner), -1):
+        own = lifted(g, _backend_in(axes[k - 1], g))._array
+        shared = out.backend.level < k or out._array.axis is None  # by all examples
+        if shared and own.axis is None and axes[k - 1] not in inner:
+            g = own.value  # of a vmap that is there again for what the function reads: the cotangent is from outside
+        else:
+            g = spread(own, axes[k - 1].size)
+            g = _total(g) if shared else g
+        if out.backend.level == k:
+            out = out._array.value
+    return out, g if g.backend.height > out.backend.height else lifted(g, out.backend)
 
 
-def lowered_tangent(x: Tensor, t: Tensor, level: int) -> tuple[Tensor, Tensor]:
-    """A value and its tangent, as they are on a level."""
+def everywhere(tensor: Tensor, inner: Axes) -> Tensor:
+    """A Tensor with all these hidden axes.
+
+    What a derivative is taken at has them, so that its cotangent is one for each example, as those of results are: the
+    cotangent of one step is that of the result of the step before.
+    """
+    tensor = placed(tensor)
+    for axis in inner:
+        tensor = _with_axis(lifted(tensor, _backend_in(inner[-1], tensor)), axis)
+    return tensor
+
+
+def _with_axis(tensor: Tensor, axis: Axis) -> Tensor:
+    array = tensor._array
+    if array.axis is axis:
+        return tensor
+    if OPEN.get()[tensor.backend.level - 1] is axis:
+        value = spread(array, axis.size)
+        return wrap(BatchedArray(value, array.backend, axis), tensor.backend)
+    return wrap(BatchedArray(_with_axis(array.value, axis), array.backend, array.axis), tensor.backend)
+
+
+def lowered_tangent(x: Tensor, t: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
+    """A value that is in its place and its tangent, as they are below hidden axes."""
+    level = _level_below(inner)
     while x.backend.level > level:
         array = x._array
-        own = lifted(lower(t, array.backend), array.backend)._array
+        own = lifted(t, array.backend)._array
         x, t = array.value, own.value if array.axis is None else spread(own, array.axis.size)
-    return x, lower(t, x.backend)
+    return x, _lower(t, level)
 
 
-def raised(derivative: Any, x: Tensor, level: int | None) -> Any:
-    """A derivative that is as :func:`below` gives a value, as one of the value."""
-    if derivative is None or level is None or x.backend.level <= level:
+def raised(derivative: Any, x: Tensor, inner: Axes) -> Any:
+    """A derivative that is as :func:`below` gives a value, as one of the value, which is in its place."""
+    if derivative is None or x.backend.level <= _level_below(inner):
         return derivative
     array = x._array
-    value = raised(derivative, array.value, level)
+    base = array.backend.base
+    value = lifted(raised(derivative, array.value, inner), base)
     return wrap(BatchedArray(value, array.backend, array.axis), x.backend)
 
 
 class FunctionCall:
-    """What a call gave, and the functions that map cotangents of it to those of its inputs, and tangents forward."""
+    """What a call gave, and the functions that map cotangents of it to those of its inputs, and tangents forward.
 
-    __slots__ = ("backend", "name", "outs", "pull", "push")
+    Attributes:
+        inner: the hidden axes of the vmaps between this call and the function, outermost first.
+    """
 
-    def __init__(self, outs: Sequence[Tensor], backend: Backend, pull: Pull, push: Push | None, name: str) -> None:
+    __slots__ = ("backend", "inner", "name", "outs", "pull", "push")
+
+    def __init__(
+        self,
+        outs: Sequence[Tensor],
+        backend: Backend,
+        pull: Pull,
+        push: Push | None,
+        name: str,
+        inner: Axes,
+    ) -> None:
         self.name = name
         self.outs = tuple([o._array for o in outs])
         self.backend = backend
+        self.inner = inner
         self.pull = pull
         self.push = push
 
     def cotangents(self, g: Any, out: Any, watched: list[bool]) -> list[Any]:
         """Those of the inputs that are watched, raw where `g` is."""
+        if isinstance(g, IndexedSlices):
+            return self._of_slices(g, out, watched)
         gs, outs = _listed(g), _listed(out)
-        with asked_on(self.backend):
+        with asked_below(self.inner):
             if any([isinstance(one, Tensor) for one in gs]):
                 return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
             outs = [wrap(one, self.backend) for one in outs]
             found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
         return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
+
+    def _of_slices(self, g: IndexedSlices, out: Any, watched: list[bool]) -> list[Any]:
+        """The same for the cotangent of a gather, which stays one where the function takes it."""
+        recorded = isinstance(g.values, Tensor)
+        values = g.values._array if recorded else g.values
+        if not getattr(self.pull, "takes_slices", False) or type(values) is BatchedArray or self.inner:
+            return self.cotangents(g.densify(), out, watched)
+        outs = _listed(out)
+        if not recorded:
+            outs = [wrap(one, self.backend) for one in outs]
+            g = IndexedSlices(wrap(g.values, self.backend), wrap(g.indices, self.backend), g.dense_shape)
+        found = [d if w else None for d, w in zip(self.pull([g], watched, outs), watched, strict=True)]
+        return found if recorded else [_raw(d) for d in found]
+
+
+def _raw(d: Any) -> Any:
+    if isinstance(d, IndexedSlices):
+        return IndexedSlices(d.values._array, d.indices._array, d.dense_shape, _xp=d.values.backend.xp)
+    return None if d is None else d._array
 
 
 def _listed(values: Any) -> list[Any]:
@@ -102,6 +179,8 @@ def _listed(values: Any) -> list[Any]:
 
 class _FunctionOp(Op):
     """An op that no registry has: what it computes is different in each call."""
+
+    takes_slices = True
 
     def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
         """One kernel for all: the values are there."""
@@ -116,7 +195,7 @@ class _FunctionOp(Op):
             return NotImplemented
         _, lift = lifting(plan.backend)
         outs = _listed(lift(rec[at], tuple(rec[at + 1]) if type(rec[at + 1]) is list else rec[at + 1]))
-        with asked_on(plan.backend):
+        with asked_below(call.inner):
             found = tuple(call.push(list(rec[slot_at(0)]), outs))
         return found if len(outs) > 1 else found[0]
 
@@ -125,72 +204,130 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     """Inside vmap: the tapes outside see all examples as one call."""
     backend = call.backend
     assert isinstance(backend, Batched)
-    axis = next((a.axis for a in (*arrays, *call.outs) if a.axis is not None), None)
+    axis = OPEN.get()[backend.level - 1]
 
     def above(values: Sequence[Any], like: Sequence[BatchedArray]) -> list[Any]:
-        """Values of the backend below, one with the hidden axis where the array has it."""
-        return [
-            None if v is None else wrap(BatchedArray(v, backend, a.axis), backend)
-            for v, a in zip(values, like, strict=True)
-        ]
+        """Values of below as they are in the vmap: those with the hidden axis where the array has it."""
+        return [None if v is None else _above(v, a.axis) for v, a in zip(values, like, strict=True)]
 
     def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
         with _again(axis):
-            found = call.pull(above(gs, call.outs), watched, above(outs, call.outs))
-            return [None if d is None else _below(d, a, axis) for d, a in zip(found, arrays, strict=True)]
+            each = [
+                None if g is None else _of_one_example(g, axis) if o.axis is None else _above(g, o.axis)
+                for g, o in zip(gs, call.outs, strict=True)
+            ]
+            found = call.pull(each, watched, above(outs, call.outs))
+            pairs = zip(found, arrays, strict=True)
+            return [None if d is None else _below(d, axis, shared=a.axis is None) for d, a in pairs]
 
     def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
         assert call.push is not None
         with _again(axis):
-            found = [
-                lifted(lower(t, backend), backend)._array for t in call.push(above(ts, arrays), above(outs, call.outs))
-            ]
-            for t, out in zip(found, call.outs, strict=True):
-                if t.axis is not None and out.axis is None:
+            found = []
+            for t, out in zip(call.push(above(ts, arrays), above(outs, call.outs)), call.outs, strict=True):
+                own = lifted(t, _backend_in(axis, t))._array
+                if own.axis is not None and out.axis is None:
                     raise BatchError("the tangent of a result is not the same for all examples, but the result is")
-            return [
-                t.value if out.axis is None else spread(t, out.axis.size)
-                for t, out in zip(found, call.outs, strict=True)
-            ]
+                found.append(own.value if out.axis is None else spread(own, out.axis.size))
+            return found
 
-    forward = push if call.push else None
-    found = recorded_as_one([a.value for a in arrays], [o.value for o in call.outs], pull, forward, call.name)
-    outs = tuple([BatchedArray(o, backend, out.axis) for o, out in zip(found, call.outs, strict=True)])
-    return outs if len(outs) > 1 else outs[0]
+    inputs, values = [a.value for a in arrays], [o.value for o in call.outs]
+    if all([a.axis is None for a in (*arrays, *call.outs)]):
+        found = _recorded(inputs, values, *_outside(axis, call.pull, call.push), call.name, call.inner)
+    else:
+        forward = push if call.push else None
+        found = _recorded(inputs, values, pull, forward, call.name, (axis, *call.inner))
+    results = tuple([BatchedArray(o, backend, out.axis) for o, out in zip(found, call.outs, strict=True)])
+    return results if len(results) > 1 else results[0]
 
 
-def _below(d: Any, array: BatchedArray, axis: Axis | None) -> Tensor:
-    """A cotangent of what an array has below: summed over the examples of the axis that share it."""
+def _outside(axis: Axis, pull: Pull, push: Push | None) -> tuple[Pull, Push | None]:
+    """The derivatives of a function of what all examples of a vmap share: one outside, for what asks in that vmap.
+
+    Where the vmap has ended, the hidden axis is there again: the function may read examples, not for what it gives.
+    """
+
+    def pulled(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> Sequence[Any]:
+        if axis in OPEN.get():
+            return pull(gs, watched, outs)
+        with _again(axis):
+            return [None if d is None else _below(d, axis, shared=True) for d in pull(gs, watched, outs)]
+
+    def pushed(ts: list[Any], outs: list[Tensor]) -> Sequence[Any]:
+        assert push is not None
+        if axis in OPEN.get():
+            return push(ts, outs)
+        with _again(axis):
+            return [lifted(t, _backend_in(axis, t).base) for t in push(ts, outs)]
+
+    return pulled, pushed if push else None
+
+
+def _backend_in(axis: Axis, beside: Tensor) -> Backend:
+    """The backend of what has a hidden axis that is open, on that of another Tensor."""
+    backend = beside.backend
+    while backend.level:
+        backend = backend.base
+    for _ in range(OPEN.get().index(axis) + 1):
+        backend = backend.batched
+    return backend
+
+
+def _above(value: Tensor, axis: Axis | None) -> Tensor:
+    """A Tensor as it is in a vmap, of whose examples it has one along dimension 0, or the same for all."""
+    if axis is None:
+        return value
+    backend = _backend_in(axis, value)
+    assert isinstance(backend, Batched)
+    return wrap(BatchedArray(lifted(value, backend.base), backend, axis), backend)
+
+
+def _total(value: Tensor) -> Tensor:
     from tape_core.ops.statistical import sum as total
 
-    own = lifted(lower(dense(d), array.backend), array.backend)._array
-    if array.axis is not None:
-        return spread(own, array.axis.size)
-    if own.axis is None:
-        return own.value  # type: ignore[no-any-return]
-    # With the axis of another vmap it is what is below, and all examples of that.
-    return total(own.value, axis=0) if own.axis is axis else d
+    return total(value, axis=0)
 
 
-def lower(tensor: Tensor, backend: Backend) -> Tensor:
-    """A Tensor on a backend above, where all examples share it, as one of `backend`."""
-    while tensor.backend.level > backend.level and tensor._array.axis is None:
+def _of_one_example(g: Tensor, axis: Axis) -> Tensor:
+    """The cotangent of what all examples share as one for each of them, of which the first has it all."""
+    from tape_core.ops.creation import zeros_like
+    from tape_core.ops.manipulation import concat
+
+    if axis.size == 0:
+        return g
+    none = zeros_like(wrap(g._array, g.backend))[None]
+    return _above(concat([g[None], *[none] * (axis.size - 1)]), axis)
+
+
+def _below(d: Any, axis: Axis, *, shared: bool) -> Tensor:
+    """A cotangent of what is below a vmap, for one of what it is in there: summed over examples that share it."""
+    d = placed(dense(d))
+    backend = _backend_in(axis, d)
+    own = lifted(d, backend)._array
+    if not shared:
+        return spread(own, axis.size)
+    return own.value if own.axis is None else _total(own.value)
+
+
+def _lower(tensor: Tensor, level: int) -> Tensor:
+    """A Tensor that all examples of the vmaps above a level share, as it is there."""
+    while tensor.backend.level > level and tensor._array.axis is None:
         tensor = tensor._array.value
     return tensor
 
 
 @contextmanager
-def _again(axis: Axis | None) -> Iterator[None]:
+def _again(axis: Axis) -> Iterator[None]:
     """A context in which a hidden axis is there again, also when its vmap has ended: for what a function has kept."""
-    if axis is None or axis in OPEN.get():
+    if axis in OPEN.get():
         yield
         return
-    token, axis.open = OPEN.set((*OPEN.get(), axis)), True
-    try:
-        yield
-    finally:
-        axis.open = False
-        OPEN.reset(token)
+    with setting(OPEN, (*OPEN.get(), axis)):
+        try:
+            axis.open = True
+            yield
+        finally:
+            axis.open = False
 
 
 def _values(arrays: Any, /, *, call: FunctionCall) -> Any:
@@ -229,8 +366,19 @@ def recorded_as_one(
             forward mode goes by the transpose of `pull`.
         name: what debugging tapes call it.
     """
+    inputs, outs = list(map(placed, inputs)), list(map(placed, outs))
+    level = max([t.backend.level for t in (*inputs, *outs)])
+    for axis in reversed(OPEN.get()[level:]):
+        pull, push = _outside(axis, pull, push)
+    return _recorded(inputs, outs, pull, push, name, ())
+
+
+def _recorded(
+    inputs: Sequence[Tensor], outs: Sequence[Tensor], pull: Pull, push: Push | None, name: str, inner: Axes
+) -> list[Tensor]:
+    """As :func:`recorded_as_one`, of Tensors in their places, which are all examples of the vmaps of these axes."""
     backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.height)
     given = [lifted(t, backend) for t in inputs]
-    call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, push, name)
+    call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, push, name, inner)
     found = FUNCTION_CALL.function(given, call=call)
     return list(found) if isinstance(found, tuple | list) else [found]

@@ -2,24 +2,85 @@
 
 from __future__ import annotations
 
+import ast
+import keyword
 import linecache
+import re
+import unicodedata
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 
-def generated(source: str, function: str, file: str, names: dict[str, Any]) -> Callable[..., Any]:
+def generated(
+    source: str | ast.Module, function: str, file: str, names: dict[str, Any], lines: Sequence[str] | None = None
+) -> Callable[..., Any]:
     """The function of this name that `source` defines, in terms of `names`.
 
-    `file` is what tracebacks call it; its lines are known as long as the function is there.
+    `file` is what tracebacks call it; its lines are known as long as the function is there. Those of a tree are given.
     """
     exec(compile(source, file, "exec"), names)
-    linecache.cache[file] = lines = (len(source), None, source.splitlines(keepends=True), file)
+    if lines is None:
+        assert isinstance(source, str)
+        lines = [f"{line}\n" for line in source.split("\n")]
+    # Python takes any sequence for the list of lines.
+    linecache.cache[file] = (0, None, lines, file)  # type: ignore[assignment]
     found: Callable[..., Any] = names[function]
     weakref.finalize(found, _forget, file, lines).atexit = False
     return found
 
 
 def _forget(file: str, lines: Any) -> None:
-    if linecache.cache.get(file) is lines:  # another may have the name by now
+    entry: Any = linecache.cache.get(file)
+    if entry is not None and len(entry) > 2 and entry[2] is lines:  # another may have the name by now
         del linecache.cache[file]
+
+
+class Lines(Sequence[str]):
+    """The lines of a source that is written when somebody looks at them.
+
+    Args:
+        owner: what has the source, as an attribute of this name. It may go: then there are no lines.
+    """
+
+    def __init__(self, owner: Any, attribute: str) -> None:
+        self._owner = weakref.ref(owner)
+        self._attribute = attribute
+        self._lines: list[str] | None = None
+
+    def _found(self) -> list[str]:
+        if self._lines is None:
+            owner = self._owner()
+            if owner is None:
+                return []
+            self._lines = [f"{line}\n" for line in getattr(owner, self._attribute).split("\n")]
+        return self._lines
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+    @overload
+    def __getitem__(self, k: int) -> str: ...
+    @overload
+    def __getitem__(self, k: slice) -> list[str]: ...
+    def __getitem__(self, k: int | slice) -> str | list[str]:
+        return self._found()[k]
+
+
+def identifier(wanted: str, default: str) -> str:
+    """A name that Python reads as it is written, like the one that is wanted; `default` where nothing is left of it."""
+    if wanted.isascii() and wanted.isidentifier() and not keyword.iskeyword(wanted):
+        return wanted
+    name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", wanted))
+    if not f"_{name}".isidentifier():
+        name = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if not name.strip("_"):
+        return default
+    if keyword.iskeyword(name):
+        return f"{name}_"
+    return name if name.isidentifier() else f"_{name}"
+
+
+def one_line(text: str) -> str:
+    """A text for a comment: what could end a line, or change the look of one, is written as an escape."""
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text])

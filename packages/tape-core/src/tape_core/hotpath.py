@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tape_core.cuts import ended
+from tape_core.dtypes import default_beside
 from tape_core.plan import Part
 from tape_core.recording import ACTIVE
 from tape_core.rules import spec_of
@@ -37,7 +39,11 @@ def constant_call(op: Op) -> Callable[..., Any]:
         try:
             out = kernel(*[v._array if type(v) is Tensor else v for v in values])
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            op.fail(error, values)
+            return op.fail(error, values)
+        if _get_active():
+            for v in values:
+                if type(v) is Tensor and v._slots:
+                    ended(op, v._slots, out)
         if type(out) is tuple:
             return tuple([wrap(o, backend) for o in out])
         return wrap(out, backend)
@@ -53,8 +59,8 @@ def unary_call(op: Op) -> Callable[..., Any]:
         active = _get_active()
         if type(x) is not Tensor:
             x = operand(op, x, active)
-        backend = x.backend
-        a = x._array
+        backend = x._home
+        a = x._raw
         try:
             kernel, plans = bindings[backend]
         except KeyError:
@@ -62,7 +68,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
         try:
             out = kernel(a)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            op.fail(error, (x,))
+            return op.fail(error, (x,))  # type: ignore[no-any-return]
         result: Tensor = _new(Tensor)
         result._array = out
         result.backend = backend
@@ -75,6 +81,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
                     continue
                 plan = plans[_FIRST_WATCHED]
                 if plan is None:
+                    ended(op, s, out)
                     break
                 records = tape._records
                 if slots is NO_SLOTS:
@@ -115,8 +122,8 @@ def single_call(op: Op) -> Callable[..., Any]:
         active = _get_active()
         if type(x) is not Tensor:
             x = operand(op, x, active)
-        backend = x.backend
-        a = x._array
+        backend = x._home
+        a = x._raw
         if takes_dtype and (params or kwargs):
             params = with_raw_dtype(op, backend, params, kwargs)
         try:
@@ -129,7 +136,7 @@ def single_call(op: Op) -> Callable[..., Any]:
         try:
             out = kernel(a, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            op.fail(error, (x,), params, kwargs)
+            return op.fail(error, (x,), params, kwargs)
         if type(out) in _NO_ARRAY:
             return finish(op, active, plans, backend, (s,), (a,), out, params, kwargs)
         result: Tensor = _new(Tensor)
@@ -144,6 +151,7 @@ def single_call(op: Op) -> Callable[..., Any]:
                     continue
                 plan = plans[_FIRST_WATCHED]
                 if plan is None or (takes_dtype and not backend.dtype(out.dtype).inexact):
+                    ended(op, s, out)
                     break
                 records = tape._records
                 if slots is NO_SLOTS:
@@ -163,7 +171,7 @@ def single_call(op: Op) -> Callable[..., Any]:
 
 def operand(op: Op, x: Any, active: Any) -> Any:
     """The only operand of an op, where it is no plain Tensor."""
-    if type(x) is not Variable:
+    if type(x) not in _TENSORS:
         return op.operands((x,))[0]
     slots = x._slots
     for tape in active:
@@ -197,13 +205,13 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
         kind1 = type(x1)
         kind2 = type(x2)
         if kind1 in _TENSORS:
-            backend = x1.backend
-            a1 = x1._array
+            backend = x1._home
+            a1 = x1._raw
             s1 = x1._slots
             if kind2 in _TENSORS:
-                if x2.backend is not backend:
+                if x2._home is not backend:
                     return call(*op.operands((x1, x2)))
-                a2 = x2._array
+                a2 = x2._raw
                 s2 = x2._slots
                 scalar = False
             elif kind2 in SCALARS:
@@ -215,10 +223,10 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             else:
                 return call(*op.operands((x1, x2)))
         elif kind2 in _TENSORS and kind1 in SCALARS:
-            backend = x2.backend
+            backend = x2._home
             a1 = x1
             s1 = NO_SLOTS
-            a2 = x2._array
+            a2 = x2._raw
             s2 = x2._slots
             scalar = True
         elif operator and not accepts(x2):
@@ -234,7 +242,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             if scalar and type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
                 out = backend.asarray(out)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            op.fail(error, (x1, x2))
+            return op.fail(error, (x1, x2))
         result: Tensor = _new(Tensor)
         result._array = out
         result.backend = backend
@@ -257,6 +265,8 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             else:
                 plan = plans[_BOTH_WATCHED]
             if plan is None:
+                if tape._cuts is not None:
+                    tape._cuts.op(op, out)
                 continue
             records = tape._records
             if slots is NO_SLOTS:
@@ -307,6 +317,15 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
 _TENSORS = frozenset({Tensor, Variable})
 
 
+def variables_are_read(by_name: bool) -> None:
+    """Have ops ask Variables for what they hold, as while a trace runs, in place of looking it up in them.
+
+    What ops give is the same, in each thread: it takes somewhat longer.
+    """
+    global _TENSORS
+    _TENSORS = frozenset({Tensor}) if by_name else frozenset({Tensor, Variable})
+
+
 def general_call(op: Op) -> Callable[..., Any]:
     """The path of every other op: any number of inputs or a sequence of them, parameters, several results."""
     bindings = op.bindings
@@ -315,6 +334,8 @@ def general_call(op: Op) -> Callable[..., Any]:
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
     optional = op.optional
+    # Where the first of the values that decide on the dtype is a number: `where(c, 1.0, 2.0)`, `clip(1.0, x, None)`.
+    decisive = (1 if op.masks else 0) if op.elementwise and n > 2 else None
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) < n or (kwargs and not has_parameters):
@@ -332,12 +353,12 @@ def general_call(op: Op) -> Callable[..., Any]:
         slots_of: list[Any] = []  # of each operand; None for what is no array
         for x in values:
             kind = type(x)
-            if kind is Tensor or kind is Variable:
-                if x.backend is not backend:
+            if kind in _TENSORS:
+                if x._home is not backend:
                     if backend is not None:
                         backend = None
                         break
-                    backend = x.backend
+                    backend = x._home
                 slots = x._slots
                 if kind is Variable:
                     for tape in active:
@@ -345,14 +366,17 @@ def general_call(op: Op) -> Callable[..., Any]:
                             tape._on_read(x)
                 elif slots is NO_SLOTS and active:
                     slots = own_slots(x)
-                arrays.append(x._array)
+                arrays.append(x._raw)
                 slots_of.append(slots)
-            elif kind in SCALARS or (x is None and optional):
+            elif (kind in SCALARS and not sequence) or (x is None and optional):
                 arrays.append(x)
                 slots_of.append(None)
             else:
                 backend = None
                 break
+        if decisive is not None and backend is not None and type(arrays[decisive]) in SCALARS:
+            arrays[decisive] = as_array(backend, arrays, decisive)
+            slots_of[decisive] = {}
         if backend is None:
             values = op.operands(values)
             return call(values, *params, **kwargs) if sequence else call(*values, *params, **kwargs)
@@ -371,10 +395,21 @@ def general_call(op: Op) -> Callable[..., Any]:
             else:
                 out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            op.fail(error, values, params, kwargs)
+            return op.fail(error, values, params, kwargs)
         return finish(op, active, plans, backend, slots_of, arrays, out, params, kwargs, kept)
 
     return call
+
+
+def as_array(backend: Backend, arrays: Sequence[Any], k: int) -> Any:
+    """The number at `k` as an array of the dtype that it has beside the others after it: weak, as in arithmetic."""
+    kinds = {type(a) for a in arrays[k:] if type(a) in SCALARS}
+    highest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
+    dtype = default_beside(highest, [backend.dtype(a.dtype) for a in arrays[k:] if type(a) not in _NUMBERS])
+    return backend.asarray(arrays[k], dtype=backend.raw_dtype(dtype))
+
+
+_NUMBERS = SCALARS | {type(None)}
 
 
 def with_raw_dtype(op: Op, backend: Backend, params: Any, kwargs: dict[str, Any]) -> Any:
@@ -420,6 +455,8 @@ def finish(
                 bit += bit
         plan = plans[watched]
         if plan is None or (op.takes_dtype and not several and not backend.dtype(out.dtype).inexact):
+            if watched and tape._cuts is not None:
+                tape._cuts.op(op, out)
             continue
         if slots is NO_SLOTS:
             slots = {}

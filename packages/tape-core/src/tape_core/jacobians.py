@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from tape_core import pytree
 from tape_core.arguments import check_tensors, check_unconnected
 from tape_core.backward import gradients
+from tape_core.cuts import differentiated
 from tape_core.indexed_slices import dense
 from tape_core.ops.creation import eye
 from tape_core.ops.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape
+from tape_core.recording import ACTIVE
 from tape_core.tensor import Tensor
 from tape_core.transforms.vmap import batch, new_axis, unbatch
 
@@ -41,6 +43,8 @@ def jacobian(
                     rows[k] = tape._unconnected("jacobian", one, leaf, path, unconnected_gradients, whole)
                 else:
                     rows[k] = reshape(rows[k], (*one.shape, *leaf.shape))
+            if ACTIVE.get():
+                differentiated([one], rows)
             results.append(pytree.unflatten(structure, rows))
     finally:
         tape._end_use()
@@ -70,6 +74,8 @@ def batch_jacobian(
         n = math.prod(shape)
         last = unconnected_gradients != "error"
         (rows,) = _rows(tape, target, [source], n, _basis_of_examples(target), chunk, loop, last)
+        if ACTIVE.get():
+            differentiated([target], [rows])
         if rows is None:
             return tape._unconnected("batch_jacobian", target, source, "", unconnected_gradients, whole)
     finally:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import tape_core as tc
+from tape_core.backends.errors import AxisError
 
 # -- ufuncs
 
@@ -31,8 +32,40 @@ def divmod(x1: Any, x2: Any, /) -> Any:
     return tc.floor_divide(x1, x2), tc.remainder(x1, x2)
 
 
-def exp2(x: Any, /) -> Any:
-    return tc.pow(2.0, x)
+def _floating(x: Any) -> Any:
+    """What NumPy makes of integers in a function of real numbers."""
+    x = tc.asarray(x)
+    if x.dtype.inexact:
+        return x
+    return tc.astype(x, {1: "float16", 2: "float32"}.get(x.dtype.itemsize, "float64"))
+
+
+def rint(x: Any, /) -> Any:
+    return tc.round(_floating(x))
+
+
+def fabs(x: Any, /) -> Any:
+    if tc.asarray(x).dtype.kind == "complex floating":
+        raise TypeError("numpy.fabs: complex numbers have an absolute value by numpy.abs")
+    return tc.abs(_floating(x))
+
+
+def cbrt(x: Any, /) -> Any:
+    return tc.special.cbrt(_floating(x))
+
+
+def float_power(x1: Any, x2: Any, /) -> Any:
+    x1, x2 = _both(x1, x2)
+    is_complex = "complex floating" in (x1.dtype.kind, x2.dtype.kind)
+    dtype = tc.complex128 if is_complex else tc.float64
+    return tc.pow(tc.astype(x1, dtype), tc.astype(x2, dtype))
+
+
+def fmod(x1: Any, x2: Any, /) -> Any:
+    """With the sign of the dividend."""
+    x1 = _beside(x2, x1)
+    part = tc.remainder(tc.abs(x1), abs(x2))
+    return tc.copysign(part, x1) if part.dtype.inexact else tc.where(x1 < 0, -part, part)
 
 
 def fmax(x1: Any, x2: Any, /) -> Any:
@@ -44,6 +77,7 @@ def fmin(x1: Any, x2: Any, /) -> Any:
 
 
 def heaviside(x1: Any, x2: Any, /) -> Any:
+    x1, x2 = (_floating(x) if hasattr(x, "shape") else x for x in (x1, x2))
     step = tc.astype(x1 > 0, tc.asarray(x1).dtype)
     return tc.where(x1 == 0, x2, tc.where(tc.isnan(x1), x1, step))
 
@@ -92,7 +126,7 @@ def copy(a: Any, /) -> Any:
 
 
 def transpose(a: Any, /, axes: Any = None) -> Any:
-    return tc.permute_dims(a, tuple(range(a.ndim))[::-1] if axes is None else axes)
+    return tc.transpose(a, axes)
 
 
 def swapaxes(a: Any, /, axis1: int, axis2: int) -> Any:
@@ -106,10 +140,7 @@ def squeeze(a: Any, /, axis: Any = None) -> Any:
 
 
 def expand_dims(a: Any, /, axis: Any) -> Any:
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    for k in sorted(k % (a.ndim + len(axes)) for k in axes):
-        a = tc.expand_dims(a, axis=k)
-    return a
+    return tc.expand_dims(a, axis=axis)
 
 
 def atleast_1d(*arrays: Any) -> Any:
@@ -200,11 +231,6 @@ def tile(A: Any, /, reps: Any) -> Any:
     return tc.tile(A, reps)
 
 
-def pad(array: Any, /, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0) -> Any:
-    widths = np.broadcast_to(pad_width, (array.ndim, 2)).tolist()
-    return tc.pad(array, widths, mode, constant_values=constant_values)
-
-
 # -- choosing
 
 
@@ -244,8 +270,62 @@ def unique(ar: Any, /, return_index: bool = False, return_inverse: bool = False,
 # -- numbers
 
 
-def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, *, dtype: Any = None) -> Any:
-    return tc.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    *,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    found = tc.linspace(start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
+    if not retstep:
+        return found
+    parts = num - 1 if endpoint else num
+    return found, (stop * 1.0 - start) / parts if parts > 0 else math.nan
+
+
+def logspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    *,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    if getattr(base, "ndim", 0):  # the exponents have a new axis; the bases broadcast against the rest
+        start, stop, base = tc.broadcast_arrays(*(tc.asarray(x) for x in (start, stop, base)))
+        base = tc.expand_dims(base, axis=axis)
+    found = tc.pow(base, tc.linspace(start, stop, num, endpoint=endpoint, axis=axis))
+    return found if dtype is None else tc.astype(found, dtype)
+
+
+def geomspace(
+    start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, *, dtype: Any = None, axis: int = 0
+) -> Any:
+    start, stop = _both(start, stop)
+    kind = tc.result_type(start, stop)
+    kind = kind if kind.inexact else tc.float64
+    start, stop = (
+        tc.broadcast_to(tc.astype(x, kind), np.broadcast_shapes(start.shape, stop.shape)) for x in (start, stop)
+    )
+    # As NumPy: on from the direction of the start, so that the logarithm is taken of what is positive there.
+    sign = start / tc.abs(start)
+    found = tc.pow(10.0, tc.linspace(tc.log10(start / sign), tc.log10(stop / sign), num, endpoint=endpoint))
+    found = found * sign
+    # The ends are exact.
+    if num > 1 and endpoint:
+        found = tc.concat([start[None], found[1:-1], stop[None]])
+    elif num > 0:
+        found = tc.concat([start[None], found[1:]])
+    found = tc.moveaxis(found, 0, axis)
+    return found if dtype is None else tc.astype(found, dtype)
 
 
 def round(a: Any, /, decimals: int = 0) -> Any:
@@ -271,12 +351,12 @@ def angle(z: Any, /, deg: bool = False) -> Any:
     return rad2deg(result) if deg else result
 
 
-def sinc(x: Any, /) -> Any:
-    y = math.pi * tc.where(x == 0, 1, x)
-    return tc.where(x == 0, 1, tc.sin(y) / y)
-
-
-def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    if not x.dtype.inexact:
+        return x
+    if x.dtype.kind == "complex floating":
+        real, imaginary = (nan_to_num(part, nan, posinf, neginf) for part in (tc.real(x), tc.imag(x)))
+        return tc.astype(real, x.dtype) + 1j * imaginary
     limits = tc.finfo(x.dtype)
     x = tc.where(tc.isnan(x), nan, x)
     x = tc.where(x == math.inf, limits.max if posinf is None else posinf, x)
@@ -289,7 +369,7 @@ def ptp(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 def average(a: Any, /, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Any:
     if weights is None:
-        return tc.mean(a, axis=axis, keepdims=keepdims)
+        return mean(a, axis=axis, keepdims=keepdims)
     weights = _beside(a, weights)
     if weights.shape != a.shape:
         weights = tc.reshape(weights, tuple(n if k == axis % a.ndim else 1 for k, n in enumerate(a.shape)))
@@ -298,24 +378,66 @@ def average(a: Any, /, axis: Any = None, weights: Any = None, *, keepdims: bool 
 
 
 def trapezoid(y: Any, /, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    return tc.trapezoid(y, x, dx=dx, axis=axis)
+    return tc.trapezoid(y if y.dtype.inexact else tc.astype(y, "float64"), x, dx=dx, axis=axis)
+
+
+def i0(x: Any, /) -> Any:
+    return tc.i0(_floating(x))
+
+
+def mean(a: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    _check_axis("mean", a, axis)
+    if dtype is None:
+        return tc.mean(a if a.dtype.inexact else tc.astype(a, "float64"), axis=axis, keepdims=keepdims)
+    a = tc.astype(_castable("mean", a, dtype), dtype)
+    if a.dtype.inexact:
+        return tc.mean(a, axis=axis, keepdims=keepdims)
+    total = tc.sum(a, axis=axis, keepdims=keepdims)  # NumPy's sum of integers, and the mean is cut off
+    return tc.astype(tc.trunc(total / (a.size // max(total.size, 1))), dtype)
+
+
+def var(
+    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+) -> Any:
+    return _spread("var", tc.var, a, axis, dtype, ddof if correction is None else correction, keepdims)
+
+
+def std(
+    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+) -> Any:
+    return _spread("std", tc.std, a, axis, dtype, ddof if correction is None else correction, keepdims)
+
+
+def _spread(name: str, function: Any, a: Any, axis: Any, dtype: Any, correction: float, keepdims: bool) -> Any:
+    _check_axis(name, a, axis)
+    if dtype is not None:
+        a = tc.astype(_castable(name, a, dtype), dtype)
+        if not a.dtype.inexact:
+            raise TypeError(f"numpy.{name}: dtype must be floating for Tensors, got {dtype}")
+    a = a if a.dtype.inexact else tc.astype(a, "float64")
+    return function(a, axis=axis, correction=correction, keepdims=keepdims)
+
+
+def _castable(name: str, a: Any, dtype: Any) -> Any:
+    if a.dtype.kind == "complex floating" and tc.zeros(0, dtype=dtype).dtype.kind != "complex floating":
+        raise TypeError(f"numpy.{name}: the elements are complex, dtype={dtype} is not; take numpy.real of them")
+    return a
+
+
+def _check_axis(name: str, a: Any, axis: Any) -> None:
+    if axis is not None and a.ndim == 0 and axis != ():
+        raise AxisError(f"numpy.{name}: axis {axis} is out of bounds for an array of 0 dimensions")
+
+
+def real_if_close(a: Any, /, tol: float = 100) -> Any:
+    if a.dtype.kind != "complex floating":
+        return a
+    limit = tol * tc.finfo(a.dtype).eps if tol > 1 else tol
+    return tc.real(a) if bool(tc.all(tc.abs(tc.imag(a)) < limit)) else a
 
 
 def interp(x: Any, xp: Any, fp: Any, /, left: Any = None, right: Any = None) -> Any:
     return tc.interp(x, xp, fp, left, right)
-
-
-def nansum(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    return tc.sum(tc.where(tc.isnan(a), 0, a), axis=axis, keepdims=keepdims)
-
-
-def nanprod(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    return tc.prod(tc.where(tc.isnan(a), 1, a), axis=axis, keepdims=keepdims)
-
-
-def nanmean(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    count = tc.sum(tc.astype(~tc.isnan(a), a.dtype), axis=axis, keepdims=keepdims)
-    return nansum(a, axis=axis, keepdims=keepdims) / count
 
 
 def polyval(p: Any, x: Any, /) -> Any:
@@ -363,6 +485,53 @@ def kron(a: Any, b: Any, /) -> Any:
     return tc.kron(*_both(a, b))
 
 
+def correlate(a: Any, v: Any, /, mode: Any = "valid") -> Any:
+    a, v = _both(a, v)
+    n, m = a.shape[0], v.shape[0]
+    full = tc.convolve(a, tc.flip(_conj(v)), "full")
+    if mode == "full":
+        return full
+    length, start = (max(n, m), m - 1 - m // 2 if n >= m else n // 2) if mode == "same" else (0, min(n, m) - 1)
+    if mode == "valid":
+        length = max(n, m) - min(n, m) + 1
+    elif mode != "same":
+        raise ValueError(f"numpy.correlate: mode must be 'valid', 'same' or 'full', got {mode!r}")
+    return full[start : start + length]
+
+
+def cross(a: Any, b: Any, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+    a, b = _both(a, b)
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = tc.moveaxis(a, axisa, -1), tc.moveaxis(b, axisb, -1)
+    lengths = a.shape[-1], b.shape[-1]
+    if not set(lengths) <= {2, 3}:
+        raise ValueError(f"numpy.cross: vectors must have 2 or 3 elements, got {lengths[0]} and {lengths[1]}")
+    if lengths == (2, 2):
+        return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
+    a, b = (x if x.shape[-1] == 3 else tc.concat([x, tc.zeros_like(x[..., :1])], axis=-1) for x in (a, b))
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    found = tc.linalg.cross(tc.broadcast_to(a, shape), tc.broadcast_to(b, shape))
+    return tc.moveaxis(found, -1, axisc)
+
+
+def einsum(*operands: Any) -> Any:
+    """With subscripts, or with the lists of them that follow each operand."""
+    known = next(x for x in operands if isinstance(x, tc.Tensor))
+
+    def array(x: Any) -> Any:
+        if isinstance(x, tc.Tensor):
+            return x
+        return tc.asarray(np.asarray(x) if isinstance(x, list | tuple) else x, backend=known.backend.root)
+
+    if isinstance(operands[0], str):
+        return tc.einsum(operands[0], *(array(x) for x in operands[1:]))
+    listed = [x if k % 2 or k == len(operands) - 1 else array(x) for k, x in enumerate(operands)]
+    if len(operands) % 2 == 0:
+        listed[-1] = operands[-1]
+    return tc.einsum(*listed)
+
+
 def convolve(a: Any, v: Any, /, mode: Any = "full") -> Any:
     a, v = _both(a, v)
     return tc.convolve(a, v, mode)
@@ -393,7 +562,57 @@ def linalg_svd(a: Any, /, full_matrices: bool = True, compute_uv: bool = True) -
     return tc.linalg.svd(a, full_matrices=full_matrices) if compute_uv else tc.linalg.svdvals(a)
 
 
+def linalg_qr(a: Any, /, mode: Any = "reduced") -> Any:
+    if mode not in ("reduced", "complete", "r"):
+        raise ValueError(f"numpy.linalg.qr: mode must be 'reduced', 'complete' or 'r', got {mode!r}")
+    found = tc.linalg.qr(a, mode="complete" if mode == "complete" else "reduced")
+    return found[1] if mode == "r" else found
+
+
+def _symmetric(a: Any, uplo: str) -> Any:
+    """A matrix that is the same from both triangles, where the upper one is asked for."""
+    if uplo.upper() == "L":
+        return a
+    if uplo.upper() != "U":
+        raise ValueError(f"UPLO must be 'L' or 'U', got {uplo!r}")
+    above = tc.triu(a, k=1)
+    return tc.triu(a) + _conj(above).mT
+
+
+def linalg_eigh(a: Any, /, UPLO: str = "L") -> Any:
+    return tc.linalg.eigh(_symmetric(a, UPLO))
+
+
+def linalg_eigvalsh(a: Any, /, UPLO: str = "L") -> Any:
+    return tc.linalg.eigvalsh(_symmetric(a, UPLO))
+
+
+def linalg_lstsq(a: Any, b: Any, /, rcond: float | None = None) -> Any:
+    """By the pseudo-inverse, as differentiable as that is."""
+    a, b = _both(a, b)
+    a, b = (x if x.dtype.inexact else tc.astype(x, "float64") for x in (a, b))
+    rows, columns = a.shape
+    rtol = tc.finfo(a.dtype).eps * max(rows, columns) if rcond is None else rcond
+    x = tc.matmul(tc.linalg.pinv(a, rtol=rtol), b)
+    values = tc.linalg.svdvals(a)
+    rank = tc.astype(tc.count_nonzero(values > rtol * tc.max(values)), "int32")
+    rest = tc.abs(b - tc.matmul(a, x)) ** 2
+    known = columns < rows and int(rank) == columns
+    residuals = tc.reshape(tc.sum(rest, axis=0), (-1,)) if known else tc.reshape(rest, (-1,))[:0]
+    return x, residuals, rank, values
+
+
+def linalg_cond(x: Any, /, p: Any = None) -> Any:
+    x = x if x.dtype.inexact else tc.astype(x, "float64")
+    if p in (None, 2, -2):
+        values = tc.linalg.svdvals(x)
+        large, small = values[..., 0], values[..., -1]
+        return small / large if p == -2 else large / small
+    return tc.linalg.matrix_norm(x, ord=p) * tc.linalg.matrix_norm(tc.linalg.inv(x), ord=p)
+
+
 def linalg_norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    x = x if x.dtype.inexact else tc.astype(x, "float64")
     axes = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     if ord is None or len(axes) == 1:
         return tc.linalg.vector_norm(x, ord=2 if ord is None else ord, axis=axis, keepdims=keepdims)

@@ -5,7 +5,7 @@ This module is imported with the first such call, for NumPy is there by then. Wh
 in tables, by its name:
 
 - `UFUNCS`, `FUNCTIONS`: a function of tape_core, whose parameters are found by their names, or one of
-  `tape_core.numpy_functions`, which spells it with several.
+  `tape_core.numpy_functions`, `numpy_editing` and `numpy_statistics`, which spell it with several.
 - `VALUES`: NumPy's own function of the values, which gives no array.
 - `CONSTANTS`: NumPy's own function of the values, whose result has no derivative.
 - `CREATION`: what `like=t` makes.
@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 import tape_core
-from tape_core import numpy_functions
+from tape_core import numpy_editing, numpy_functions, numpy_statistics
 from tape_core.dtypes import DType
 from tape_core.hotpath import accepts
 from tape_core.op import registry
+from tape_core.ops import composed
 from tape_core.ops.creation import asarray
 from tape_core.ops.data_types import astype
 from tape_core.tensor import SCALARS, Tensor
@@ -58,14 +59,12 @@ UFUNCS = {
     "conjugate": "conj",
     "degrees": "rad2deg",
     "expit": "sigmoid",
-    "fabs": "abs",
     "invert": "bitwise_invert",
     "left_shift": "bitwise_left_shift",
     "power": "pow",
     "psi": "digamma",
     "radians": "deg2rad",
     "right_shift": "bitwise_right_shift",
-    "rint": "round",
 }
 """Ufuncs of NumPy and SciPy that are called otherwise here; all others are the op of the same name, if there is one."""
 
@@ -119,7 +118,12 @@ CREATION = _words(
 RENAMED = {"ddof": "correction", "rcond": "rtol"}
 """Parameters that are called otherwise here."""
 
-ARRAYS = frozenset({"append", "max", "min", "prepend", "sorter", "weights", "x"})
+ARRAYS = frozenset(
+    {
+        *("a_max", "a_min", "append", "aweights", "base", "fweights", "max", "min", "prepend", "q", "sorter"),
+        *("to_begin", "to_end", "weights", "x", "y"),
+    }
+)
 """Parameters that are arrays."""
 
 PARAMETERS = frozenset({"axes", "destination", "dtype", "reps", "shape", "shift", "source"})
@@ -129,9 +133,19 @@ IGNORED = frozenset({"casting", "kind", "optimize", "subok"})
 """Parameters that ask for one of several right answers, or for another class."""
 
 SPELLED = {
-    name: f for name, f in vars(numpy_functions).items() if getattr(f, "__module__", "") == numpy_functions.__name__
+    name: f
+    for module in (composed, numpy_functions, numpy_editing, numpy_statistics)
+    for name, f in vars(module).items()
+    if getattr(f, "__module__", "") == module.__name__ and not name.startswith("_")
 }
-"""Functions of `tape_core.numpy_functions`, in which `linalg.norm` is `linalg_norm`."""
+SPELLED["yn"] = tape_core.special.yv
+"""Functions that are spelled with several of tape_core, in which `linalg.norm` is `linalg_norm`."""
+
+AS_GIVEN = frozenset({"block", "einsum"})
+"""Functions that are given lists as they are."""
+
+PLACES = frozenset({"obj", "condlist", "funclist", "kth", "new_shape"})
+"""Parameters that are what they are, arrays or not."""
 
 FLATTENED = frozenset({"argsort", "cumprod", "cumsum", "sort", "take", "take_along_axis"})
 """Functions that flatten the array where `axis` is None."""
@@ -262,7 +276,11 @@ class Call:
         cast: Any = None
         for k, (name, value) in enumerate(given.items()):
             parameter = self.signature.parameters[name]
-            if parameter.kind is parameter.VAR_POSITIONAL:
+            if self.name in AS_GIVEN and k == 0:
+                inputs += value if parameter.kind is parameter.VAR_POSITIONAL else [value]
+            elif name in PLACES and k < self.inputs:
+                inputs.append(value)
+            elif parameter.kind is parameter.VAR_POSITIONAL:
                 inputs += [_item(x, backend) for x in value]
             elif k == 0 and self.sequence:
                 inputs.append([_item(x, backend) for x in value])
@@ -283,6 +301,8 @@ class Call:
         if cast is not None:
             first = inputs[0]
             inputs[0] = [astype(x, cast) for x in first] if self.sequence else astype(first, cast)
+        if self.name in ("cumsum", "cumprod") and isinstance(given.get("axis"), tuple | list):
+            raise TypeError(f"numpy.{self.name}: axis must be one integer, got {given['axis']!r}")
         if self.name in FLATTENED and given.get("axis", self.signature.parameters["axis"].default) is None:
             inputs[0] = tape_core.reshape(inputs[0], (-1,))
             options["axis"] = 0

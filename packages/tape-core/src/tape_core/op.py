@@ -20,20 +20,24 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, update_wrapper
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
+from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
 from tape_core.backends.protocol import Backend
+from tape_core.dtypes import RANKS, default_beside, default_for
 from tape_core.hotpath import binary_call, constant_call, general_call, single_call, unary_call
+from tape_core.mistakes import meant
 from tape_core.plan import Plan
 from tape_core.recording import LISTENERS
 from tape_core.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.samples import Samples
-from tape_core.tensor import Tensor, read
+from tape_core.tensor import SCALARS, Tensor, read, wrap
+from tape_core.user_code import warn_user
 
-__all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "registry", "transpose", "vjp"]
+__all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "refuses", "registry", "transpose", "vjp"]
 
 BatchRule = Callable[..., Any]
 """How an op does the work for all examples of a vmap, see `tape_core.batching`."""
@@ -100,9 +104,20 @@ class Op:
         self.takes_dtype = "dtype" in self.parameters.defaults
         self.bindings: dict[Backend, tuple[Callable[..., Any], Plans]] = {}
         self.may_keep = True
+        # Nothing is known of the kernels of others.
+        self.refuses: tuple[str, ...] = () if self.elementwise or _is_ours(function) else self.inputs
         self.function = self._call_path()
         update_wrapper(self.function, function)
         self.function.op = self  # type: ignore[attr-defined]
+
+    advice: Callable[..., Exception | None] | None = None
+    """What is wrong with inputs of some shapes with which the kernel failed, where no library says it well; or None."""
+
+    takes_slices = False
+    """Whether its rule gets cotangents of gathers as they are, and not made dense."""
+
+    foreign = False
+    """Whether its rule calls the differentiation of another library."""
 
     def __repr__(self) -> str:
         return f"<op {self.spelled}>"
@@ -133,6 +148,8 @@ class Op:
 
     def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
         """The kernel on `backend`, and the plans of its records by which inputs are watched."""
+        if not backend.library.is_checked:
+            check_names(backend.library)
         kernel = getattr(backend.xp, self.name)
         if self.result is not None:
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
@@ -177,6 +194,8 @@ class Op:
                 for k, v in enumerate(values)
             ]
         )
+        if self.sequence:
+            values = with_numbers_as_tensors(values)
         tensors = [v for v in values if isinstance(v, Tensor)]
         if not tensors:
             from tape_core.ops.creation import asarray
@@ -186,15 +205,20 @@ class Op:
             return (*values[:first], tensor, *values[first + 1 :])
         backend = max([tensor.backend for tensor in tensors], key=_height)
         if any([tensor.backend is not backend for tensor in tensors]):
-            from tape_core.backends.batched import lifted
+            from tape_core.backends.batched import BatchedArray, is_in_place, lifted, placed
 
+            if not all([type(v._array) is not BatchedArray or is_in_place(v._array) for v in tensors]):
+                values = tuple([placed(v) if type(v) is Tensor else v for v in values])
+                backend = max([v.backend for v in values if isinstance(v, Tensor)], key=_height)
             for k, value in enumerate(values):
                 if isinstance(value, Tensor) and value.backend.library is not backend.library:
                     raise TypeError(
                         f"{self.name}: {self._input_name(k)} is on backend {value.backend.name!r}, another operand on "
                         f"{backend.name!r}; convert one with tape_core.asarray(x, backend={backend.name!r})"
                     )
-            values = tuple([lifted(v, backend) if isinstance(v, Tensor) else v for v in values])
+            values = tuple(
+                [lifted(v, backend) if isinstance(v, Tensor) and v.backend is not backend else v for v in values]
+            )
         return values
 
     def _input_name(self, k: int) -> str:
@@ -212,13 +236,22 @@ class Op:
         inputs = tuple(bound.arguments[name] for name in self.inputs)
         return (*inputs, *args[len(inputs) :]), {k: v for k, v in kwargs.items() if k not in self.inputs}
 
-    def fail(self, error: Exception, values: tuple[Any, ...], args: Any = (), kwargs: Any = None) -> NoReturn:
-        """Re-raise a kernel's error in the user's terms: the op, its inputs by name with shapes and dtypes."""
+    def fail(self, error: Exception, values: Sequence[Any], args: Any = (), kwargs: Any = None) -> Any:
+        """Re-raise a kernel's error in the user's terms: the op, its inputs by name with shapes and dtypes.
+
+        Where inputs were only on another level than their hidden axes are now, the result for them in their places.
+        """
+        from tape_core.backends.batched import MisplacedError
+
+        if isinstance(error, MisplacedError):
+            return self._in_place(values, args, kwargs or {})
         try:
             self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
         except TypeError as mismatch:
             raise TypeError(f"{self.name}: {mismatch}; its signature is {self.spelled}") from None
         tensors = [v for v in values if isinstance(v, Tensor)]
+        if self.advice is not None:
+            error = self.advice(*[v.shape if isinstance(v, Tensor) else () for v in values]) or error
         apart = len({v.device for v in tensors}) > 1
         given = ", ".join(
             f"{self._input_name(k)}: {v.dtype}{list(v.shape)}{f' on {v.device}' * apart}"
@@ -228,11 +261,73 @@ class Op:
         )
         extra = "".join(f", {v!r}" for v in args) + "".join(f", {k}={v!r}" for k, v in (kwargs or {}).items())
         known = tensors[0].backend.user_error(error)
+        if known is None and tensors[0].backend.height and type(error) in _OF_USERS:
+            # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
+            whole = getattr(error, "_tape_whole", None) or str(error)
+            then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
+            examples: Any = type(error)(f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}")
+            examples._tape_whole = whole
+            raise examples from error
         if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         kind, text = known
         raise kind(f"{self.name}({given}{extra}): {text}") from error
+
+    def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
+        from tape_core.backends.batched import BatchedArray, lifted, placed
+
+        given = [placed(v) if isinstance(v, Tensor) else v for v in values]
+        places = [wrap(p, p.backend) for p in _flat([*args, *kwargs.values()]) if type(p) is BatchedArray]
+        tensors = [*[v for v in given if isinstance(v, Tensor)], *map(placed, places)]
+        backend = max([t.backend for t in tensors], key=_height)
+
+        def moved(parameter: Any) -> Any:
+            if type(parameter) is BatchedArray:
+                return lifted(wrap(parameter, parameter.backend), backend)._array
+            if type(parameter) in (tuple, list):
+                return type(parameter)([moved(part) for part in parameter])
+            return parameter
+
+        given = [lifted(v, backend) if isinstance(v, Tensor) else v for v in given]
+        args, kwargs = [moved(p) for p in args], {name: moved(p) for name, p in kwargs.items()}
+        if self.takes_dtype:  # it is in the backend's terms by now
+            place = self.parameters.places.get("dtype")
+            if kwargs.get("dtype") is not None:
+                kwargs["dtype"] = backend.dtype(kwargs["dtype"])
+            elif place is not None and len(args) > place and args[place] is not None:
+                args[place] = backend.dtype(args[place])
+        return self.function(given, *args, **kwargs) if self.sequence else self.function(*given, *args, **kwargs)
+
+
+_OF_USERS = (ValueError, IndexError, TypeError, AxisError)
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [one for value in values for one in (_flat(value) if type(value) in (tuple, list) else [value])]
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return function.__module__.startswith("tape_core.")
+
+
+def with_numbers_as_tensors(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Values with Tensors in place of Python scalars, which are weak: they take the dtype of the others."""
+    kinds = [type(v) for v in values if type(v) in SCALARS]
+    if not kinds:
+        return values
+    from tape_core.ops.creation import asarray
+
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    highest = max(kinds, key=_rank)
+    dtype = default_beside(highest, [v.dtype for v in tensors])
+    backend = tensors[0].backend.root if tensors else None
+    return tuple([asarray(v, dtype=dtype, backend=backend) if type(v) in SCALARS else v for v in values])
+
+
+def _rank(kind: type) -> int:
+    return RANKS[default_for(kind).kind]
 
 
 def _height(backend: Backend) -> int:
@@ -259,6 +354,21 @@ class Plans(dict[int, "Plan | None"]):
         return plan
 
 
+class UnknownOpError(KeyError):
+    """There is no op of this name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(name)
+        self._known = known
+
+    def __str__(self) -> str:
+        name = self.args[0]
+        return f"no op {name!r} is declared{meant(name, self._known)}"
+
+    def __reduce__(self) -> Any:
+        return KeyError, (str(self),)
+
+
 class Registry(Mapping[str, Op]):
     """Every op by name. Registering checks everything first, then commits."""
 
@@ -266,7 +376,13 @@ class Registry(Mapping[str, Op]):
         self._ops: dict[str, Op] = {}
 
     def __getitem__(self, name: str) -> Op:
-        return self._ops[name]
+        try:
+            return self._ops[name]
+        except KeyError:
+            raise UnknownOpError(name, self._ops) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ops
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ops)
@@ -297,7 +413,7 @@ class Registry(Mapping[str, Op]):
             KeyError: there is no such op.
             TypeError: a rule does not fit the op.
         """
-        op = self._ops[name]
+        op = self[name]
         op.compiled_for(backend, {**backend.rules.get(name, {}), **rules})
         backend.rules.setdefault(name, {}).update(rules)
         op.bindings.pop(backend, None)
@@ -307,11 +423,56 @@ class Registry(Mapping[str, Op]):
 registry = Registry()
 
 
+def unknown_names(backend: Backend) -> dict[str, str]:
+    """What is said of each name in a backend's kernels and rules that no op has."""
+    known = {*registry, *[f"{name}_keeping" for name in registry]}
+    kernels = [name for name in backend.kernels if name not in known and not hasattr(backend.namespace, name)]
+    return {
+        name: f"backend {backend.name!r} has {what} for {name!r}, and there is no such op"
+        + meant(name, known, cutoff=0.8)
+        for what, names in (("a kernel", kernels), ("rules", [name for name in backend.rules if name not in registry]))
+        for name in names
+    }
+
+
+def check_names(backend: Backend) -> None:
+    """Warn, once, of kernels and rules under names that look like misspelled ones of ops.
+
+    It is asked when the backend runs its first op. A name that is like no op's is left alone: the op may be declared
+    later, by another package. The conformance suite complains of those, too.
+    """
+    backend.is_checked = True
+    for text in unknown_names(backend).values():
+        if text.endswith("?"):
+            warn_user(f"{text} It is not used, unless another package declares such an op: import that before")
+
+
 def _declare(**options: Any) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         declared = Op(function, **options)
         registry.register(declared)
         return declared.function  # type: ignore[return-value]
+
+    return decorate
+
+
+def refuses(*arguments: str) -> Callable[[F], F]:
+    """A decorator above that of an op whose kernel refuses some values of these arguments, on any backend.
+
+    A label out of range, a singular matrix, a division of integers by 0: compiled functions keep such a call though
+    nothing needs its result, for it may raise. Elementwise ops refuse integers only. Of an op that is declared outside
+    of Tape it is taken to be so for all inputs; `@refuses()` says that its kernel takes any values.
+
+    Raises:
+        TypeError: the op has no argument of that name.
+    """
+
+    def decorate(function: F) -> F:
+        declared: Op = function.op  # type: ignore[attr-defined]
+        if unknown := [name for name in arguments if name not in declared.signature.parameters]:
+            raise TypeError(f"op {declared.name!r} has no argument {unknown[0]!r}: {declared.spelled}")
+        declared.refuses = arguments
+        return function
 
     return decorate
 
@@ -344,6 +505,7 @@ def linear(
     samples: Samples | None = None,
     kernel: Callable[..., Any] | None = None,
     sequence: bool = False,
+    masks: bool = False,
     sparse: bool = False,
     extension: str | None = None,
     batch: BatchRule | None = None,
@@ -352,6 +514,7 @@ def linear(
     """Declare an op linear in its differentiable inputs: `linear(x=transpose(lambda xp, g, x_spec: ...))`.
 
     With `sequence=True` the first argument is a sequence of arrays, and its rule returns as many cotangents.
+    With `masks=True` it leaves elements out, as for elementwise ops.
     With `sparse=True` a rule may return :class:`~tape_core.IndexedSlices`. `extension` names the extension of the
     standard that has the op: `"linalg"` or `"fft"`.
     """
@@ -361,6 +524,7 @@ def linear(
         samples=samples,
         kernel=kernel,
         sequence=sequence,
+        masks=masks,
         sparse=sparse,
         extension=extension,
         batch=batch,

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tape_core.cotangents import accumulate_each, checked, project, unpoisoned
+from tape_core.contexts import setting
+from tape_core.cotangents import accumulate_each, checked, nowhere_nan, project, unpoisoned
 from tape_core.generated import generated
 from tape_core.indexed_slices import IndexedSlices, dense
-from tape_core.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, slot_at, spec_of
+from tape_core.recording import ACTIVE
+from tape_core.rules import CONSTANT, FIRST_INPUT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, slot_at, spec_of
+from tape_core.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -98,14 +101,22 @@ class Plan:
         self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Lift, masked: bool
     ) -> None:
         """As `backward`, for masked and sparse cotangents; on Tensors too, so that it is recorded."""
-        g = g.complete(xp, self.op.materialize) if isinstance(g, Parts) else dense(g)
+        if isinstance(g, IndexedSlices) and self.op.elementwise and self.n == 1 and self.rules[0].kind == ONE:
+            i = rec[FIRST_INPUT]  # the same value: slices stay slices
+            grads[i] = g if grads[i] is None else g + grads[i]
+            return
+        if isinstance(g, Parts):
+            g = g.complete(xp, self.op.materialize)
+        elif not self.op.takes_slices:
+            g = dense(g)
         specs = rec[1]
         commons: dict[Any, Any] = {}
         for rule, lifted in zip(self.rules, self.lifted, strict=True):
             if rule.kind == UNWRITTEN:
                 raise unwritten(rule)
             if rule.kind == PARTIAL:
-                d = g * rule.fn(xp, *lifted(rec, lift))
+                named = lifted(rec, lift)
+                d = touched(g * rule.fn(xp, *named), named)
                 if masked:
                     d = unpoisoned(xp, g, d)
             elif rule.kind == ONE:
@@ -113,9 +124,11 @@ class Plan:
             elif rule.kind == CONSTANT:
                 d = g * rule.fn
             elif rule.shared is not None:
-                d = rule.shared.once(commons, xp, g, lifted(rec, lift))
+                named = lifted(rec, lift)
+                d = touched(rule.shared.once(commons, xp, g, named), named)
             else:
-                d = rule.fn(xp, g, *lifted(rec, lift))
+                named = lifted(rec, lift)
+                d = touched(rule.fn(xp, g, *named), named)
             at = slot_at(rule.k)
             if self.op.sequence:
                 accumulate_each(xp, d, rec[at], specs[0], grads, rule)
@@ -127,11 +140,41 @@ class Plan:
                     d = project(xp, d, specs[rule.k])
             elif not isinstance(d, IndexedSlices):
                 d = checked(xp, d, specs[rule.k], rule)
-                if masked and type(g) is not tuple:
+                if masked and type(g) is not tuple and not nowhere_nan(d):
                     d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
             i = rec[at]
             h = grads[i]
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
+
+
+def touched(d: Any, named: Sequence[Any]) -> Any:
+    """A cotangent as a function of the values that its rule names, also where these only decide, as in that of relu.
+
+    Its derivative is 0 then, and not None: a sweep that is recorded is differentiated as in TensorFlow.
+    """
+    if type(d) is not Tensor:
+        return d
+    tapes: list[Any] = []
+    used: list[Tensor] = []
+    for tape in ACTIVE.get():
+        if tape._forward or tape._key in d._slots:
+            continue
+        known = [x for x in named if type(x) is Tensor and tape._key in x._slots]
+        if known:
+            tapes.append(tape)
+            used += [x for x in known if not any([x is y for y in used])]
+    if not tapes:
+        return d
+    from tape_core.function_op import recorded_as_one
+
+    def pull(gs: list[Any], watched: list[bool], outs: list[Any]) -> list[Any]:
+        zeros = [wrap(x.backend.xp.zeros_like(x._array), x.backend) for x in used]
+        return [zero if w else None for zero, w in zip(zeros, watched, strict=True)]
+
+    with setting(ACTIVE, tuple(tapes)):
+        (found,) = recorded_as_one(used, [d], pull, name="decides")
+    found._slots = {**d._slots, **found._slots}
+    return found
 
 
 def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:

@@ -24,7 +24,12 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
         tree = list(tree)
     import optree
 
-    return optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
+    try:
+        return optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
+    except RecursionError:
+        raise ValueError(
+            f"a {kind.__name__} that contains itself, or is nested very deeply, is no structure of arrays"
+        ) from None
 
 
 def are_tensors(leaves: Sequence[Any]) -> bool:
@@ -44,6 +49,25 @@ def path(structure: Structure, k: int) -> str:
 def same(a: Structure, b: Structure, n: int) -> bool:
     """Whether two structures of n leaves are the same."""
     return bool(a == b) or bool(_general(a, n) == _general(b, n))
+
+
+def difference(what: str, a: Structure, n: int, other: str, b: Structure, m: int) -> str:
+    """What messages say of two structures that differ, of n and m leaves: how each is nested, or its number of leaves.
+
+    >>> difference("tangents", list, 2, "primals", tuple, 2)
+    'tangents is [*, *], primals is (*, *), where * is a leaf'
+    """
+    shown = [_shown(a, n), _shown(b, m)]
+    if max(map(len, shown)) <= 120:
+        return f"{what} is {shown[0]}, {other} is {shown[1]}, where * is a leaf"
+    if n != m:
+        return f"{what} has {n} leaves, {other} has {m}"
+    return f"both have {n} leaves, and they are nested in different ways"
+
+
+def _shown(structure: Structure, n: int) -> str:
+    text = str(_general(structure, n)).removeprefix("PyTreeSpec(")
+    return text.partition(", NoneIsLeaf")[0]
 
 
 def _general(structure: Structure, n: int) -> Any:

@@ -6,13 +6,14 @@ import math
 import random as stdlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from tape_core import dtypes
 from tape_core.backends.errors import BatchError
-from tape_core.backends.traced import TRACE
+from tape_core.contexts import contextmanager, setting
+from tape_core.mistakes import integer, shape_of
+from tape_core.recording import TRACE
 
 Shape = int | tuple[int, ...]
 
@@ -102,7 +103,7 @@ class Generator:
         from tape_core.ops.data_types import astype
         from tape_core.ops.manipulation import reshape
 
-        shape = _tuple(shape)
+        shape = shape_of("uniform", shape)
         values = self._fractions(math.prod(shape), backend, device)
         dtype = dtype or dtypes.get_default_dtype()
         # 24 bits only, so that rounding to float32 cannot reach `high`.
@@ -123,7 +124,7 @@ class Generator:
         from tape_core.ops.elementwise import cos, log1p, sqrt
         from tape_core.ops.manipulation import reshape
 
-        shape = _tuple(shape)
+        shape = shape_of("normal", shape)
         n = math.prod(shape)
         radius = sqrt(-2.0 * log1p(-self._fractions(n, backend, device)))
         angle = self._fractions(n, backend, device) * (2 * math.pi)
@@ -136,15 +137,17 @@ class Generator:
         """Integers in [low, high), int64."""
         from tape_core.ops.manipulation import reshape
 
+        low, high = integer("integers", "low", low), integer("integers", "high", high)
         if high <= low:
             raise ValueError(f"integers: high must be above low, got low={low}, high={high}")
-        shape = _tuple(shape)
+        shape = shape_of("integers", shape)
         n = math.prod(shape)
         values = self._drawn(lambda bits: [bits.randrange(low, high) for _ in range(n)], "int64", backend, device)
         return reshape(values, shape)
 
     def permutation(self, n: int, *, backend: Any = None, device: str | None = None) -> Any:
         """0 ... n - 1 in random order, int64."""
+        n = integer("permutation", "n", n, 0)
 
         def shuffled(bits: stdlib.Random) -> memoryview:
             order = list(range(n))
@@ -168,10 +171,6 @@ def _truncated(values: Any) -> Any:
     from tape_core.ops.elementwise import floor
 
     return floor(values * 2.0**24) * 2.0**-24
-
-
-def _tuple(shape: Shape) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
 def default_rng(seed: int | None = None) -> Generator:
@@ -230,9 +229,6 @@ def global_rng() -> Generator:
     """The generator that :func:`set_seed` seeds."""
     global _global
     if _global is None:
-        token = TRACE.set(None)  # it is not made again in each call of what is compiled
-        try:
+        with setting(TRACE, None):  # it is not made again in each call of what is compiled
             _global = Generator()
-        finally:
-            TRACE.reset(token)
     return _global

@@ -34,8 +34,18 @@ class Recorder(Protocol):
     def _records(self) -> Any:
         """Where records are appended, each at the slot that is its length before."""
 
+    _on_twin: Any
+    """None, or what is called with a Tensor of which a twin is made; then the twin does not get its slot."""
+
+    @property
+    def _cuts(self) -> Any:
+        """What is told of values that end, or None; see `tape_core.cuts`."""
+
     def _on_read(self, variable: Variable) -> Any:
         """A variable without a slot was read: its slot, if it has one now."""
+
+    def _watches(self, variable: Variable) -> bool:
+        """Whether a variable would have a slot if it were read now."""
 
     def _meet(self, op: Any, backend: Any, out: Any) -> None:
         """A record of this op and result follows."""
@@ -47,6 +57,9 @@ ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", defaul
 
 LISTENERS: list[Any] = []
 """What debugging tapes have here while they record, one for all of them; see `tape_core.debugging.trace`."""
+
+TRACE: ContextVar[Any] = ContextVar("tape_core.trace", default=None)
+"""The trace of the compiled function that runs in this context for the first time, if there is one."""
 
 ASSIGNING: ContextVar[Any] = ContextVar("tape_core.assigning", default=None)
 """What is called with a Variable that is about to be assigned, in a function that is run again for its derivative."""
@@ -75,12 +88,24 @@ class RecordingError(RuntimeError, ValueError):
     """A tape was entered, left or stopped in the wrong order. (A ValueError too, as TensorFlow raises.)"""
 
 
+def not_copied(recorder: Any) -> TypeError:
+    """The error of what cannot be copied or pickled."""
+    name = type(recorder).__name__
+    return TypeError(
+        f"{name}: it cannot be copied or pickled: what it knows belongs to the Tensors of this process. Make a new "
+        f"{name}, or pickle the gradients"
+    )
+
+
 def activate(tape: Recorder) -> None:
     """Let `tape` record.
 
     Accumulators come last: what they compute with a result is recorded by tapes that know the result by then.
     """
-    tapes = tuple(ACTIVE.get())
+    if not ACTIVE.get():
+        _set((tape,))
+        return
+    tapes = tuple(in_blocks())
     k = len(tapes)
     while k and tapes[k - 1]._forward and not tape._forward:
         k -= 1
@@ -97,9 +122,21 @@ def deactivate(tape: Recorder) -> None:
     """Stop `tape`, wherever it stands: tapes may be left in any order, and an exception leaves none behind."""
     tapes = ACTIVE.get()
     if tapes and tapes[-1] is tape:
-        _set(tapes[:-1])
+        rest = tapes[:-1]
+        if rest:
+            _set(rest)
+        else:
+            ACTIVE.set(rest)
     else:
         _set(tuple([other for other in tapes if other is not tape]))
+
+
+def in_blocks() -> tuple[Recorder, ...]:
+    """The tapes that record here. One that was left in another thread, as by a generator that ended there, is not."""
+    tapes = ACTIVE.get()
+    if tapes and not all([getattr(tape, "_open", True) for tape in tapes]):
+        _set(tuple([tape for tape in tapes if getattr(tape, "_open", True)]))
+    return ACTIVE.get()
 
 
 def is_active(tape: Recorder) -> bool:

@@ -8,10 +8,10 @@ that stands above, tapes, accumulators and batches, sees the ops as ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from tape_core.contexts import contextmanager, setting
 from tape_core.recording import LISTENERS
 from tape_core.rules import spec_of
 
@@ -107,11 +107,8 @@ _active: ContextVar[_Session | None] = ContextVar("tape_core.replay", default=No
 
 @contextmanager
 def _as(what: _Session) -> Iterator[None]:
-    token = _active.set(what)
-    try:
+    with setting(_active, what):
         yield
-    finally:
-        _active.reset(token)
 
 
 def paused() -> Any:

@@ -5,6 +5,36 @@ place of its own: `scipy.special.expit` of a Tensor is the `expit` here. So a na
 """
 
 from tape_core.ops.bessel import i0, i0e, i1, i1e
+from tape_core.ops.by_scipy import (
+    betainc,
+    gammainc,
+    gammaincc,
+    iv,
+    ive,
+    j0,
+    j1,
+    jv,
+    kv,
+    stdtr,
+    y0,
+    y1,
+    yv,
+)
+from tape_core.ops.by_scipy import jv as jn
+from tape_core.ops.by_scipy import yv as yn
+from tape_core.ops.composed import (
+    beta,
+    cbrt,
+    exp2,
+    exprel,
+    huber,
+    kl_div,
+    loggamma,
+    multigammaln,
+    pseudo_huber,
+    rgamma,
+    sinc,
+)
 from tape_core.ops.gamma import betaln, digamma, gamma, gammaln, polygamma
 from tape_core.ops.gamma import digamma as psi
 from tape_core.ops.logarithms import entr, expit, logit, rel_entr, xlog1py, xlogy
@@ -12,7 +42,10 @@ from tape_core.ops.nn import log_softmax, logsumexp, softmax
 from tape_core.ops.special import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
 
 __all__ = [
+    "beta",
+    "betainc",
     "betaln",
+    "cbrt",
     "digamma",
     "entr",
     "erf",
@@ -20,23 +53,46 @@ __all__ = [
     "erfcinv",
     "erfcx",
     "erfinv",
+    "exp2",
     "expit",
+    "exprel",
     "gamma",
+    "gammainc",
+    "gammaincc",
     "gammaln",
+    "huber",
     "i0",
     "i0e",
     "i1",
     "i1e",
+    "iv",
+    "ive",
+    "j0",
+    "j1",
+    "jn",
+    "jv",
+    "kl_div",
+    "kv",
     "log_ndtr",
     "log_softmax",
+    "loggamma",
     "logit",
     "logsumexp",
+    "multigammaln",
     "ndtr",
     "ndtri",
     "polygamma",
+    "pseudo_huber",
     "psi",
     "rel_entr",
+    "rgamma",
+    "sinc",
     "softmax",
+    "stdtr",
     "xlog1py",
     "xlogy",
+    "y0",
+    "y1",
+    "yn",
+    "yv",
 ]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected, cotangents_for
 from tape_core.backward import gradients
-from tape_core.recording import LIVE, new_key
+from tape_core.contexts import Leaving, contextmanager
+from tape_core.cuts import differentiated
+from tape_core.indexed_slices import IndexedSlices, dense
+from tape_core.mistakes import flag
+from tape_core.recording import ACTIVE, LIVE, new_key
 from tape_core.tensor import Tensor, own_slots, wrap
 from tape_core.user_code import warn_user
 from tape_core.variable import Variable
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
+    from tape_core.cuts import Cuts
     from tape_core.debugging import Drawing, Explanation, Summary
     from tape_core.debugging.trace import Trace
     from tape_core.op import Op
@@ -58,7 +63,8 @@ class GradientTape:
         watch_accessed_variables: watch trainable Variables when they are read; with False only what
             :meth:`watch` names is watched.
         debug: also note what is not recorded, the lines of your code, times and bytes, for :meth:`explain`,
-            :meth:`summary` and :meth:`draw`. It slows recording down several times.
+            :meth:`summary` and :meth:`draw`, and raise a RuntimeError in a backward pass where an array of yours was
+            written to after it was recorded. It slows recording down several times.
         check_numerics: raise :class:`~tape_core.debugging.NumericsError` at the first op, forward or backward, that
             makes a NaN or an infinity. It includes `debug`.
     """
@@ -71,10 +77,14 @@ class GradientTape:
     __slots__ = (
         "__weakref__",
         "_complex",
+        "_cuts",
+        "_entered",
+        "_guard",
         "_key",
         "_leaves",
         "_masked",
         "_old_key",
+        "_open",
         "_past",
         "_persistent",
         "_records",
@@ -86,6 +96,7 @@ class GradientTape:
     )
 
     _forward = False  # whether tangents are pushed forward at once
+    _on_twin = None
 
     def __init__(
         self,
@@ -94,20 +105,43 @@ class GradientTape:
         debug: bool = False,
         check_numerics: bool = False,
     ) -> None:
-        self._persistent = bool(persistent)
-        self._watch_accessed = bool(watch_accessed_variables)
-        self._used = False
+        # Most are the defaults, for which no function is called: a small tape takes a few microseconds.
+        self._persistent = persistent is not False and flag("GradientTape", "persistent", persistent)
+        self._watch_accessed = watch_accessed_variables is True or flag(
+            "GradientTape", "watch_accessed_variables", watch_accessed_variables
+        )
+        self._used = self._open = self._entered = False
+        self._guard: Any = None
         self._warned = False
+        self._cuts: Cuts | None = None
         self._variables: dict[int, tuple[Variable, tuple[int, ...]]] = {}
         self._past = self._variables
         self._begin()
-        if debug or check_numerics:
+        check_numerics = check_numerics is not False and flag("GradientTape", "check_numerics", check_numerics)
+        if (debug is not False and flag("GradientTape", "debug", debug)) or check_numerics:
             from tape_core.debugging.trace import Trace
 
-            self._note_in(Trace(check_numerics=bool(check_numerics)))
+            self._note_in(Trace(check_numerics=check_numerics))
 
     def __del__(self) -> None:
-        LIVE.discard(self._key)
+        try:  # noqa: SIM105 - `suppress` takes longer
+            LIVE.discard(self._key)
+        except AttributeError:  # it was not made
+            pass
+
+    def __reduce__(self) -> Any:
+        """Refuse to be copied or pickled: the values that it knows know it by its key.
+
+        Raises:
+            TypeError: always.
+        """
+        raise recording.not_copied(self)
+
+    def __copy__(self) -> Any:
+        raise recording.not_copied(self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise recording.not_copied(self)
 
     def _begin(self) -> None:
         self._key = new_key()
@@ -142,7 +176,7 @@ class GradientTape:
         Raises:
             RuntimeError: the tape is recording already.
         """
-        if recording.is_active(self):
+        if self._open and recording.is_active(self):
             raise recording.RecordingError(
                 "Tape is still recording, This can happen if you try to re-enter an already-active tape."
             )
@@ -154,16 +188,42 @@ class GradientTape:
             # As in TensorFlow: re-entered after its gradient, it is a fresh tape. What was watched since stays.
             self._used = False
             self._past = {}
-        recording.activate(self)
+        self._open = self._entered = True
         if type(self._records) is not list:
             self._records.trace.start()  # type: ignore[attr-defined]
+        recording.activate(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def _leave(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
     ) -> None:
+        """Record no longer.
+
+        Raises:
+            RuntimeError: it is in no block.
+        """
+        if not self._open:
+            raise recording.RecordingError("Tape is not recording.")
         recording.deactivate(self)
         if type(self._records) is not list:
             self._records.trace.stop()  # type: ignore[attr-defined]
+        self._open = False
+        self._guard = None
+
+    def _abandon(self) -> None:
+        if self._open:
+            self._leave()
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))
 
     def reset(self) -> None:
         """Forget the records, the watches and the variables, and go on recording.
@@ -185,8 +245,8 @@ class GradientTape:
         """
         if not recording.is_active(self):
             raise recording.RecordingError("Trying to stop recording a tape which is not recording.")
-        recording.deactivate(self)
         try:
+            recording.deactivate(self)
             yield
         finally:
             if not recording.is_active(self):
@@ -195,12 +255,17 @@ class GradientTape:
     def watch(self, tensor: Any) -> None:
         """Record what is computed from `tensor` from now on: a Tensor, a Variable or any pytree of them.
 
+        Of :class:`IndexedSlices` it is the values that are watched.
+
         Raises:
             TypeError: a leaf is something else; then nothing is watched.
         """
         leaves, structure = pytree.flatten(tensor)
         for k, leaf in enumerate(leaves):
             if not isinstance(leaf, Tensor):
+                if isinstance(leaf, IndexedSlices):
+                    leaves[k] = leaf.values
+                    continue
                 raise WatchError(
                     f"Passed in object {leaf!r}{pytree.path(structure, k)} of type {type(leaf).__name__!r}, not a "
                     f"Tensor or Variable; make a Tensor of it first: x = tape_core.asarray(...), tape.watch(x), and "
@@ -225,10 +290,17 @@ class GradientTape:
         if self._key not in variable._slots:
             self._on_read(variable)
 
+    def _watches(self, variable: Variable) -> bool:
+        """Whether a variable would have a gradient if it were read now."""
+        watched = (self._watch_accessed and variable.trainable) or id(variable) in self._variables
+        return watched and variable._inexact
+
     def _on_read(self, variable: Variable) -> int | None:
         """A variable was read, whose value this tape does not know, while it records: its slot, if it has one now."""
         name = id(variable)
         entry = self._variables.get(name)
+        if self._cuts is not None:
+            self._cuts.read.add(name)
         if entry is None and not (self._watch_accessed and variable.trainable):
             return None
         if variable._inexact:
@@ -281,7 +353,8 @@ class GradientTape:
 
         Returns:
             The structure of `sources`; at each leaf a Tensor of the source's shape and dtype, or
-            :class:`IndexedSlices` for a source that was only gathered from. For a holomorphic f of a complex
+            :class:`IndexedSlices` for a source that was only gathered from, or that is one: its values are those with
+            respect to the values of the source, its indices the same. For a holomorphic f of a complex
             source it is conj(f'(z)), as in TensorFlow and PyTorch.
 
         Raises:
@@ -292,6 +365,11 @@ class GradientTape:
         check_unconnected(unconnected_gradients)
         targets, target_structure = pytree.flatten(target)
         leaves, structure = pytree.flatten(sources)
+        slices: Sequence[tuple[int, IndexedSlices]] = ()
+        if structure is not None and structure is not list and structure is not tuple:
+            slices = [(k, leaf) for k, leaf in enumerate(leaves) if isinstance(leaf, IndexedSlices)]
+            for k, leaf in slices:
+                leaves[k] = leaf.values
         check_tensors("gradient", "target", targets, target_structure)
         check_tensors("gradient", "sources", leaves, structure)
         cotangents = None
@@ -302,12 +380,17 @@ class GradientTape:
             # What is to be explained must still be there.
             release = not self._persistent and unconnected_gradients != "error"
             results = gradients(self, targets, leaves, cotangents, release=release)
+            if ACTIVE.get():
+                differentiated(targets, results)
             for k, result in enumerate(results):
                 if result is None:
                     path = pytree.path(structure, k)
                     results[k] = self._unconnected("gradient", target, leaves[k], path, unconnected_gradients)
         finally:
             self._end_use()
+        for k, source in slices:
+            if results[k] is not None:  # of the values
+                results[k] = IndexedSlices(dense(results[k]), source.indices, source.dense_shape)
         return pytree.unflatten(structure, results)
 
     def jacobian(
@@ -463,6 +546,10 @@ class GradientTape:
         if self._used and not self._persistent:
             raise RuntimeError(
                 "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
+            )
+        if not self._entered:
+            raise RuntimeError(
+                f"GradientTape.{method}: the tape has recorded nothing: compute inside its block, `with tape: y = f(x)`"
             )
         if recording.is_active(self):
             if self._persistent:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tape_core import cuts
+from tape_core.forking import Lock
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE, LISTENERS
 
@@ -43,6 +44,8 @@ class Tensor:
     _array: Any
     _slots: dict[int, int]
     backend: Backend
+    _raw: Any
+    _home: Backend
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError("Tensor is not made by calling it; use tape_core.asarray(values, dtype=...)")
@@ -54,6 +57,8 @@ class Tensor:
         """The backend's own array. Records share it: treat it as read-only."""
         if LISTENERS:
             LISTENERS[0].left(self, "array")
+        if self._slots:
+            cuts.left(self, "array")
         return self.backend.public(self._array)
 
     @property
@@ -94,12 +99,20 @@ class Tensor:
         """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
         if LISTENERS:
             LISTENERS[0].left(self, "numpy()")
+        if self._slots:
+            cuts.left(self, "numpy()")
+        if ACTIVE.get():
+            _warn_of_library(self, "numpy()")
         return self.backend.numpy(self.array).copy()
 
-    def item(self) -> bool | int | float | complex:
+    def item(self) -> Any:
         """The value of a tensor of one element, as a Python scalar. Cuts the path."""
         if LISTENERS:
             LISTENERS[0].left(self, "item()")
+        if self._slots:
+            cuts.left(self, "item()")
+        if ACTIVE.get():
+            _warn_of_library(self, "item()")
         if self.size != 1:
             raise ValueError(f"item() needs a tensor of one element; this one has shape {self.shape}")
         kind = self.dtype.kind
@@ -112,13 +125,19 @@ class Tensor:
         """The values as nested Python lists of scalars. Cuts the path."""
         if LISTENERS:
             LISTENERS[0].left(self, "tolist()")
+        if self._slots:
+            cuts.left(self, "tolist()")
+        if ACTIVE.get():
+            _warn_of_library(self, "tolist()")
         return self.backend.numpy(self.array).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if LISTENERS:
             LISTENERS[0].left(self, "__array__")
         if self._slots:
-            _warn_of_cut(self)
+            cuts.left(self, "__array__")
+        if ACTIVE.get():
+            _warn_of_cut(self, "a NumPy array is made")
         values = self.backend.numpy(self.array)
         return values.astype(dtype) if dtype is not None and dtype != values.dtype else values.copy()
 
@@ -151,6 +170,10 @@ class Tensor:
         """The values for another library: DLPack does not carry the path, so it is cut."""
         if LISTENERS:
             LISTENERS[0].left(self, "__dlpack__")
+        if self._slots:
+            cuts.left(self, "__dlpack__")
+        if ACTIVE.get():
+            _warn_of_library(self, "__dlpack__")
         given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
 
@@ -160,6 +183,8 @@ class Tensor:
         return device
 
     def __bool__(self) -> bool:
+        if ACTIVE.get():
+            cuts.asked()
         try:
             return bool(self._array)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -172,21 +197,33 @@ class Tensor:
     def __int__(self) -> int:
         if LISTENERS:
             LISTENERS[0].left(self, "int()")
+        if self._slots:
+            cuts.left(self, "int()")
         return int(self._array)
 
     def __float__(self) -> float:
         if LISTENERS:
             LISTENERS[0].left(self, "float()")
+        if self._slots:
+            cuts.left(self, "float()")
+        if ACTIVE.get():
+            _warn_of_library(self, "float()")
         return float(self._array)
 
     def __complex__(self) -> complex:
         if LISTENERS:
             LISTENERS[0].left(self, "complex()")
+        if self._slots:
+            cuts.left(self, "complex()")
+        if ACTIVE.get():
+            _warn_of_library(self, "complex()")
         return complex(self._array)
 
     def __index__(self) -> int:
         if LISTENERS:
             LISTENERS[0].left(self, "__index__")
+        if self._slots:
+            cuts.left(self, "__index__")
         return self.backend.public(self._array).__index__()  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
@@ -212,7 +249,7 @@ class Tensor:
         return self
 
     def __copy__(self) -> Tensor:
-        return wrap(self._array, self.backend, dict(self._slots) if self._slots else NO_SLOTS)
+        return wrap(self._array, self.backend, twin_slots(self))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         memo[id(self)] = twin = self.__copy__()
@@ -229,6 +266,10 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self._describe()})"
+
+    def __str__(self) -> str:
+        self.backend.tell(self._array)
+        return repr(self)
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else str(self)
@@ -277,6 +318,29 @@ class Tensor:
         def __abs__(self) -> Tensor: ...
         def __invert__(self) -> Tensor: ...
 
+        # Attached in tape_core.ops.methods.
+        def all(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def any(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def max(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def mean(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def min(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor: ...
+        def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor: ...
+        def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
+        def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
+        def astype(self, dtype: Any, copy: bool = True) -> Tensor: ...
+        def clip(self, min: Any = None, max: Any = None) -> Tensor: ...
+        def conj(self) -> Tensor: ...
+        def conjugate(self) -> Tensor: ...
+        def copy(self) -> Tensor: ...
+        def cumsum(self, axis: int | None = None) -> Tensor: ...
+        def flatten(self) -> Tensor: ...
+        def ravel(self) -> Tensor: ...
+        def reshape(self, *shape: Any) -> Tensor: ...
+        def round(self) -> Tensor: ...
+        def squeeze(self, axis: Any = None) -> Tensor: ...
+        def transpose(self, *axes: Any) -> Tensor: ...
+
 
 def _unpickled(values: Any, backend: str, device: str) -> Tensor:
     """What a pickled Tensor becomes: its values, where they were. Tapes are not pickled, nor what they know of it."""
@@ -285,15 +349,37 @@ def _unpickled(values: Any, backend: str, device: str) -> Tensor:
     return asarray(values, backend=backend, device=device)
 
 
-def _warn_of_cut(tensor: Tensor) -> None:
-    """Somebody made a NumPy array of a value that a tape is recording: numpy() says that it is meant, this does not."""
-    if any([tape._key in tensor._slots for tape in ACTIVE.get()]):
+def _warn_of_cut(tensor: Tensor, what: str) -> None:
+    """Somebody took the values of what a tape is recording: numpy() says that it is meant, an array's protocol not."""
+    if any([_knows(tape, tensor) for tape in ACTIVE.get()]):
         from tape_core.user_code import warn_user
 
+        kind = "Tensor" if type(tensor) is Tensor else type(tensor).__name__
         warn_user(
-            f"a NumPy array is made of a Tensor of shape {tensor.shape} that a tape is recording: no gradient comes "
-            f"back from what is computed with it; where that is meant, use its numpy(), or tape_core.stop_gradient"
+            f"{what} of a {kind} of shape {tensor.shape} that a tape is recording: no gradient comes back from what is "
+            f"computed with it; where that is meant, use its numpy(), or tape_core.stop_gradient"
         )
+
+
+# What the slots have themselves, also in a Variable, whose attributes of the other names ask the trace that runs.
+Tensor._raw = Tensor.__dict__["_array"]
+Tensor._home = Tensor.__dict__["backend"]
+
+
+def _warn_of_library(tensor: Tensor, method: str) -> None:
+    """As above, where the method was called by another library's code. Where the user's own calls it, it is meant."""
+    from tape_core.user_code import calling_library
+
+    library = calling_library(2)
+    if library is not None:
+        _warn_of_cut(tensor, f"{library} takes the values, by {method},")
+
+
+def _knows(tape: Any, tensor: Tensor) -> bool:
+    """Whether a tape has recorded a value, or would if it were read: a Variable may not have been, so far."""
+    if tape._key in tensor._slots:
+        return True
+    return type(tensor) is not Tensor and tape._watches(tensor)
 
 
 _new = object.__new__
@@ -315,10 +401,26 @@ def own_slots(tensor: Tensor) -> dict[int, int]:
     """The tensor's slots, its own from now on: to write to, or to keep in a record."""
     slots = tensor._slots
     if slots is NO_SLOTS:
-        with _first_slots:
+        with _first_slots.now:
             slots = tensor._slots
             if slots is NO_SLOTS:
                 slots = tensor._slots = {}
+    return slots
+
+
+def twin_slots(tensor: Tensor) -> dict[int, int]:
+    """Slots for a Tensor of the same value, its own: what knows the Tensor now knows the twin, later watches do not.
+
+    Every twin is made here, so a function that is looked at, to be run again for its derivative, is seen to read a
+    Tensor also where it hands it to a transformation only, which computes with a twin.
+    """
+    if not tensor._slots:
+        return NO_SLOTS
+    slots = dict(tensor._slots)
+    for recorder in ACTIVE.get():
+        if recorder._on_twin is not None and recorder._key in slots:
+            recorder._on_twin(tensor)
+            del slots[recorder._key]
     return slots
 
 

@@ -12,7 +12,7 @@ from tape_core.ops.manipulation import reshape
 from tape_core.tensor import Tensor
 from tape_core.transforms.derivatives import jvp, vjp
 
-__all__ = ["check_grads", "check_jvp", "check_vjp", "numerical_jacobian"]
+__all__ = ["assert_close", "check_grads", "check_jvp", "check_vjp", "numerical_jacobian"]
 
 Function = Callable[..., Any]
 
@@ -20,6 +20,47 @@ Function = Callable[..., Any]
 _STEPS = {8: 1e-5, 4: 2e-2, 2: 1e-1}
 _TOLERANCES = {8: 1e-6, 4: 1e-2, 2: 1e-1}
 _SHOWN = 5
+
+
+def assert_close(found: Any, expected: Any, *, rtol: float | None = None, magnitude: Any = None) -> None:
+    """Check that two arrays are equal but for rounding: of what was summed, not of what is left of it.
+
+    Libraries, and kernels for other processors, add in another order. An element of a product that is nearly 0 is then
+    off by as much as a large one: by a share of the sum of the absolute values.
+
+    >>> import tape_core as tc
+    >>> a, b = tc.asarray([[1e8, 1.0, -1e8]]), tc.asarray([1.0, 0.5, 1.0])
+    >>> tc.testing.assert_close(a @ b, [0.0], magnitude=abs(a) @ abs(b))
+
+    Args:
+        found, expected: Tensors, or what NumPy makes arrays of. NaN is close to NaN, an infinity to itself.
+        rtol: the share of the magnitude that elements may differ by; by default what rounding does in the less
+            precise of the two dtypes.
+        magnitude: an array that broadcasts, or a number; by default the largest absolute value that is expected.
+
+    Raises:
+        AssertionError: shapes or elements differ.
+    """
+    import numpy as np
+
+    own, theirs = (x.numpy() if isinstance(x, Tensor) else np.asarray(x) for x in (found, expected))
+    own, theirs = (x if x.dtype.kind in "fc" else x.astype(float) for x in (own, theirs))
+    assert own.shape == theirs.shape, f"the shape is {own.shape}, expected {theirs.shape}"
+    if rtol is None:
+        rtol = 256 * float(max(np.finfo(x.dtype).eps for x in (own, theirs)))
+    if magnitude is None:
+        sizes = np.abs(theirs[np.isfinite(theirs)])
+        magnitude = float(sizes.max()) if sizes.size else 0.0
+    bound = rtol * np.abs(magnitude.numpy() if isinstance(magnitude, Tensor) else np.asarray(magnitude))
+    with np.errstate(invalid="ignore"):
+        close = (own == theirs) | (np.abs(own - theirs) <= bound) | (np.isnan(own) & np.isnan(theirs))
+    if not close.all():
+        worst = np.where(close, 0, np.nan_to_num(np.abs(own - theirs), nan=np.inf))
+        place = np.unravel_index(int(worst.argmax()), worst.shape)
+        raise AssertionError(
+            f"{int((~close).sum())} of {close.size} elements differ; at {[int(k) for k in place]} {own[place]!r}, "
+            f"expected {theirs[place]!r} to within {float(np.broadcast_to(bound, close.shape)[place])!r}"
+        )
 
 
 def check_grads(

@@ -7,6 +7,8 @@ import warnings
 from types import FrameType
 
 _OURS = frozenset({"tape_core", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "contextlib"})
+_DECIDING = ("tape_core.ops.", "tape_core.batching", "tape_numpy", "tape_torch")  # kernels and rules
+_ASKING = ("tape_core.backends.", "tape_core.compiled.", "tape_core.tensor", "tape_core.variable")
 _LAYERS = "tape_nn"
 _known: dict[str, bool] = {}  # whether a module is ours, by its name
 
@@ -41,6 +43,29 @@ def user_frame(depth: int = 1) -> FrameType:
         if back is None:
             return frame
         frame = back
+
+
+def calling_library(depth: int) -> str | None:
+    """The package that the frame `depth` above its caller belongs to, where that is another library's code."""
+    frame = sys._getframe(depth + 1)
+    installed = "site-packages" in frame.f_code.co_filename or "dist-packages" in frame.f_code.co_filename
+    return _package(frame) if installed and not is_ours(frame) else None
+
+
+def deciding_frame() -> str | None:
+    """Where the truth of a value is asked for, if a kernel or a rule of Tape does so; else None.
+
+    What a user calls `bool` of, and what asks on the user's behalf, such as an operator of Tensors, is none.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame):
+        name = frame.f_globals.get("__name__", "")
+        if name.startswith(_DECIDING):
+            return f"{frame.f_code.co_qualname} ({name}, line {frame.f_lineno})"
+        if not name.startswith(_ASKING):
+            return None
+        frame = frame.f_back
+    return None
 
 
 def warn_user(message: str) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from tape_core import cuts
 from tape_core.indexed_slices import IndexedSlices
-from tape_core.recording import ACTIVE, ASSIGNING, LISTENERS
+from tape_core.mistakes import flag
+from tape_core.recording import ACTIVE, ASSIGNING, LISTENERS, TRACE
+from tape_core.row_updates import rows_added
 from tape_core.tensor import ArrayLike, Tensor, wrap
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ class Variable(Tensor):
 
     name: str | None
     trainable: bool
+    _held_as: ClassVar[str] = "_raw"
 
     def __init__(
         self,
@@ -54,15 +58,48 @@ class Variable(Tensor):
     ) -> None:
         from tape_core.ops.creation import asarray
 
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"Variable: name must be a str or None; got {name!r} of type {type(name).__name__}")
+        trainable = flag("Variable", "trainable", trainable)
         value = asarray(initial_value, dtype=dtype, backend=backend, device=device, copy=True)
         self._array = value._array
         self.backend = value.backend
         self._slots = {}
         self._inexact = value.dtype.inexact
         self._complex = value.dtype.kind == "complex floating"
-        self.trainable = bool(trainable)
+        self.trainable = trainable
         self.name = name
         self._serial = next(_serial)
+
+    @property
+    def _holder(self) -> Any:
+        """Where its value is, in the attribute `_held_as`; see `tape_core.commit`."""
+        return self
+
+    # While a compiled function runs for the first time, Variables hold in its context what that has assigned to them.
+
+    @property
+    def _array(self) -> Any:
+        """The raw array."""
+        trace = TRACE.get()
+        return self._raw if trace is None else trace.read(self)
+
+    @_array.setter
+    def _array(self, array: Any) -> None:
+        trace = TRACE.get()
+        if trace is None:
+            self._raw = array
+        else:
+            trace.write(self, array)
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the array."""
+        return self._home if TRACE.get() is None else self._home.traced
+
+    @backend.setter
+    def backend(self, backend: Backend) -> None:
+        self._home = backend if TRACE.get() is None else backend.library  # type: ignore[misc]  # the slot itself
 
     def _read(self) -> Tensor:
         """The value as a plain Tensor; tapes that watch what is accessed learn of it here."""
@@ -75,20 +112,44 @@ class Variable(Tensor):
 
     @property
     def value(self) -> Tensor:
-        """The value as a plain Tensor, which later assignments leave alone; reading it is an access."""
-        tensor = self._read()
-        # Slots of its own, those of the tapes that record now: one that watches the variable later, or paused, has
-        # not seen this read.
-        slots = self._slots
-        tensor._slots = {tape._key: slots[tape._key] for tape in ACTIVE.get() if tape._key in slots}
+        """The value as a plain Tensor, which later assignments leave alone; reading it is an access.
+
+        Each reading is a Tensor of its own: a gradient with respect to one is of what was computed from that one, and
+        that with respect to the Variable is the sum over all.
+
+        >>> import tape_core as tc
+        >>> v = tc.Variable(3.0)
+        >>> with tc.GradientTape() as tape:
+        ...     a, b = v.value, v.value
+        ...     y = a * a * b
+        >>> [g.item() for g in tape.gradient(y, [a, b, v])]
+        [18.0, 9.0, 27.0]
+        """
+        if not ACTIVE.get():
+            return wrap(self._array, self.backend)
+        from tape_core.ops.reading import read_value
+
+        tensor: Tensor = read_value(self)
         return tensor
 
     def assign(self, value: ArrayLike) -> Variable:
-        """Replace the value. Shape and dtype must be the variable's; nothing flows through an assignment."""
+        """Replace the value. Shape and dtype must be the variable's; nothing flows through an assignment.
+
+        Python numbers, and lists of them, become the variable's dtype where nothing is lost by it: integers become
+        floats, floats do not become integers.
+
+        Raises:
+            TypeError: a dtype that does not fit, or something that is no array, such as None.
+            ValueError: another shape.
+        """
+        self._replace(self._assignable(value), "assign", value)
+        return self
+
+    def _assignable(self, value: ArrayLike) -> Any:
+        """A value as a raw array that this Variable can have now."""
         operand = self._operand(value, "assign")
         check_assignable(self)
-        self._replace(operand, "assign", value)
-        return self
+        return operand
 
     def assign_add(self, delta: ArrayLike | IndexedSlices) -> Variable:
         """Add to the value; :class:`IndexedSlices` add to their rows, duplicates added up."""
@@ -100,12 +161,11 @@ class Variable(Tensor):
 
     def _update(self, delta: Any, method: str, sign: int) -> Variable:
         check_assignable(self)
-        xp = self.backend.xp
-        # 2: this frame's local and the variable itself. In place only if no record or caller sees the old value.
+        # Never in place: another thread may be reading the old value, and so may a signal handler.
         array = self._array
-        exclusive = self.backend.is_exclusive(array, 2)
         if isinstance(delta, IndexedSlices):
             values, indices = delta.values._array, delta.indices._array
+            cuts.assigned(delta.values, method)
             if delta.values.backend.library is not self.backend.library:
                 raise TypeError(self._complaint(method, f"slices on backend {delta.values.backend.name!r}"))
             if delta.dtype is not self.dtype:
@@ -113,25 +173,19 @@ class Variable(Tensor):
             if delta.dense_shape != self.shape:
                 raise ValueError(self._complaint(method, f"shape {delta.dense_shape}"))
             rows = values if sign == 1 else -values
-            self._replace(xp.add_rows(array, indices, rows, in_place=exclusive), method, delta.values)
+            self._replace(rows_added(self.backend, array, indices, rows), method, delta.values)
             return self
         operand = self._operand(delta, method)
-        if exclusive and array.shape:
-            if sign == 1:
-                array += operand
-            else:
-                array -= operand
-            self._replace(array, method, delta)
-        else:
-            self._replace(array + operand if sign == 1 else array - operand, method, delta)
+        self._replace(array + operand if sign == 1 else array - operand, method, delta)
         return self
 
     def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
         if LISTENERS:
             LISTENERS[0].assigned(self, array, method, given)
-        self._array = array
         # A new value is a new leaf: what was read before keeps its own slots.
-        self._slots = {}
+        slots: dict[int, int] = {}
+        self._array = array
+        self._slots = slots
 
     def _operand(self, value: Any, method: str) -> Any:
         """`value` as a raw array of exactly this variable's shape and dtype."""
@@ -145,16 +199,42 @@ class Variable(Tensor):
                     + f"; convert it with tape_core.asarray(value, backend={self.backend.name!r})"
                 )
             raw = value._array
+            if value._slots:
+                cuts.assigned(value, method)
         else:
             # Python values take the variable's dtype; arrays must have it.
             python = not hasattr(value, "dtype")
+            if python:
+                self._check_python(value, method)
             fresh = asarray(value, dtype=own if python else None, backend=self.backend, device=self.device, copy=True)
             raw = fresh._array
+            if fresh._slots:
+                cuts.assigned(fresh, method)
         if tuple(raw.shape) != self.shape:
             raise ValueError(self._complaint(method, f"shape {tuple(raw.shape)}"))
         if (dtype := self.backend.dtype(raw.dtype)) is not own:
             raise TypeError(self._complaint(method, f"dtype {dtype}") + "; convert it with tape_core.astype")
         return raw
+
+    def _check_python(self, value: Any, method: str) -> None:
+        """Whether Python values become the variable's dtype without a loss: `dtype=` would truncate."""
+        from tape_core.ops.creation import asarray
+
+        kind = _KINDS.get(type(value))
+        if kind is None:
+            try:
+                found = asarray(value, backend=self.backend)
+            except TypeError as error:
+                raise TypeError(self._complaint(method, repr(value)) + f": {error}") from None
+            if not found.size:
+                return
+            kind = found.dtype.kind
+        if not _fits(kind, self.dtype.kind):
+            raise TypeError(
+                self._complaint(method, f"{value!r}, which {_CALLED[kind]},")
+                + "; convert it with tape_core.asarray(..., "
+                "dtype=...)"
+            )
 
     def _complaint(self, method: str, what: str) -> str:
         label = f" {self.name!r}" if self.name else ""
@@ -191,6 +271,23 @@ class Variable(Tensor):
             "`variable[key] = value` is not an assignment that tapes see; make the new value and assign it: "
             "new = variable.value; new[key] = value; variable.assign(new)"
         )
+
+
+_KINDS = {bool: "bool", int: "signed integer", float: "real floating", complex: "complex floating"}
+_CALLED = {
+    "bool": "is bool",
+    "signed integer": "is of integers",
+    "unsigned integer": "is of integers",
+    "real floating": "is of floats",
+    "complex floating": "is complex",
+}
+
+
+def _fits(kind: str, own: str) -> bool:
+    """Whether Python values of a kind become another without a loss."""
+    if kind == "bool" or own == "bool":
+        return kind == own
+    return kind.endswith("integer") or own == "complex floating" or kind == own
 
 
 def check_assignable(variable: Variable) -> None:

@@ -184,6 +184,10 @@ class Batched(Backend):
         value = array._only("what a Tensor holds")
         return self.base.numpy(value._array)
 
+    def tell(self, array: Any) -> None:
+        """As below."""
+        self.base.tell(array.value._array)
+
     def format(self, array: Any) -> str:
         """All examples."""
         text = self.base.format(array.value._array)
@@ -238,16 +242,18 @@ class Batched(Backend):
         if keyed:
             call.params["key"] = self._lifted_key(call.params["key"])
         given = values if not keyed else [*values, *_parts(call.params["key"])]
-        axes = [v.axis for v in given if type(v) is BatchedArray and v.axis is not None]
-        if not axes:
+        axis: Axis | None = None
+        axes = OPEN.get()
+        for v in given:
+            if type(v) is BatchedArray:
+                own = v.axis
+                if not (axes and own is axes[-1] and v.backend.level == len(axes)) and not is_in_place(v):
+                    raise misplaced(op.name, v)
+                axis = axis or own
+        if axis is None:
             if keyed:
                 call.params["key"] = tuple([_value(part) for part in _parts(call.params["key"])])
             return self._results(call(*map(_value, values)), None)
-        axis: Axis = axes[0]
-        if not axis.open or any([other is not axis for other in axes]):
-            raise BatchError(
-                f"{op.name}: a Tensor from inside vmap is used where that vmap has ended; return it from the function"
-            )
         return self._results(batch_rule(op)(call, *values), axis)
 
     def _lifted_key(self, key: Any) -> Any:
@@ -319,6 +325,45 @@ def holds(condition: Any) -> bool:
     return holds(all_of(array.value))
 
 
+def is_known_to_hold(condition: Any) -> bool:
+    """Whether a condition holds, for a check that what follows makes again: of Tensors in compiled functions not."""
+    inner = condition._array if isinstance(condition, Tensor) else condition
+    while type(inner) is BatchedArray and inner.axis is None:
+        inner = inner.value._array
+        if _is_unknown(inner):
+            return False
+    return False if isinstance(condition, Tensor) and _is_unknown(inner) else bool(condition)
+
+
+# What stands for them in exported files, which have raw arrays only.
+holds.of_raw_arrays = is_known_to_hold.of_raw_arrays = bool  # type: ignore[attr-defined]
+
+
+def _is_unknown(array: Any) -> bool:
+    from tape_core.backends.traced import TracedArray
+
+    return type(array) is TracedArray and array.id not in array.made_in.known
+
+
+def one_of(xp: Any, condition: Any, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
+    """What `first` gives where a condition holds, inside vmap for all examples, else what `second` does.
+
+    Of Tensors in a compiled function both are computed, and each call takes one of them: so it takes the one, and has
+    the bits, that it has where nothing is compiled.
+    """
+    from tape_core.ops.searching import all as all_of
+
+    tensor, lifts = condition, []
+    while type(array := tensor._array if isinstance(tensor, Tensor) else tensor) is BatchedArray:
+        lifts.append(array.backend)
+        tensor = all_of(array.value)
+    if not isinstance(tensor, Tensor) or not _is_unknown(tensor._array):
+        return first() if bool(tensor) else second()
+    if isinstance(condition, Tensor):
+        return xp.where(tensor, first(), second())
+    return xp.where(lifts[0].shared(lifted(tensor, lifts[0].base)), first(), second())
+
+
 def detached(array: Any) -> Any:
     """An array that no tape knows: not one outside a vmap, which knows the value of all examples, either."""
     if type(array) is not BatchedArray:
@@ -327,14 +372,78 @@ def detached(array: Any) -> Any:
     return BatchedArray(wrap(detached(value._array), value.backend), array.backend, array.axis)
 
 
+# -- places
+#
+# The level of a hidden axis is its place among those that are open. That is not always the same: a function whose
+# derivative is asked for inside another vmap, as the backward pass of a Jacobian, runs again with its own axes above
+# that one's. What it finds around it is then as it was in the first run. So an array's axes say which level it belongs
+# to, its backend says where it was made, and what meets other Tensors is put in its place first.
+
+
+class MisplacedError(BatchError):
+    """An array is not on the level on which its hidden axis is now."""
+
+
+def is_in_place(array: BatchedArray) -> bool:
+    """Whether the hidden axes are on the levels where they are open now.
+
+    It is the uppermost that says so: what moves it up or down moves those below it no further.
+    """
+    while array.axis is None:
+        below = array.value._array
+        if type(below) is not BatchedArray:
+            return True
+        array = below
+    axes, level = OPEN.get(), array.backend.level
+    if len(axes) >= level and axes[level - 1] is array.axis:
+        return True
+    return array.axis.open and array.axis not in axes  # in a thread of the vmap's
+
+
+def misplaced(name: str, array: BatchedArray) -> BatchError:
+    """What an op raises that meets an array that is not in its place."""
+    while array.axis is None:
+        array = array.value._array
+    if array.axis in OPEN.get():
+        return MisplacedError(f"{name}: a Tensor is on another level than its vmap")
+    return BatchError(
+        f"{name}: a Tensor from inside vmap is used where that vmap has ended; return it from the function"
+    )
+
+
+def placed(tensor: Tensor) -> Tensor:
+    """A Tensor on the level on which its hidden axes are now; as it is, where one of them is not open any more.
+
+    Tapes know it as they did.
+    """
+    array = tensor._array
+    if type(array) is not BatchedArray or is_in_place(array):
+        return tensor
+    axes = OPEN.get()
+    value = placed(array.value)
+    if array.axis is not None:
+        if array.axis not in axes:
+            return tensor
+        backend = value.backend
+        for _ in range(backend.level, axes.index(array.axis)):
+            backend = backend.batched
+        value = lifted(value, backend)
+    above: Any = value.backend.batched
+    return wrap(BatchedArray(value, above, array.axis), above, own_slots(tensor))
+
+
 def lifted(tensor: Tensor, backend: Backend) -> Tensor:
     """A Tensor of a backend below as one of `backend`: the same for all examples, a constant of a trace.
 
-    Tapes know it as they did.
+    One of a backend above is what all examples there share. Tapes know it as they did.
 
     Raises:
-        TypeError: its backend is none of those below.
+        TypeError: its backend is none of those.
     """
+    if type(tensor._array) is BatchedArray:
+        tensor = placed(tensor)
+    while tensor.backend.level > backend.level and tensor._array.axis is None:
+        tensor = tensor._array.value
     above: list[Any] = []
     while backend is not tensor.backend:
         if backend.base is None:

@@ -21,7 +21,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from threading import RLock
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +34,7 @@ from tape_core.backends.errors import (
     not_found,
 )
 from tape_core.backends.protocol import Backend
+from tape_core.forking import Lock
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -84,7 +84,7 @@ class _State:
 
 
 _state = _State()
-_lock = RLock()  # loading a plugin may lead back here: its rules may make arrays
+_lock = Lock()  # loading a plugin may lead back here: its rules may make arrays
 
 
 def _reset() -> None:
@@ -113,7 +113,7 @@ def installed() -> Mapping[str, Installed]:
     """The installed backends by name, disabled ones included; nothing is imported."""
     if (found := _state.found) is not None:
         return found
-    with _lock:
+    with _lock.now:
         start = perf_counter()
         by_name: dict[str, dict[tuple[str, str], EntryPoint]] = {}
         for ep in _entry_points():
@@ -142,7 +142,7 @@ def is_installed(name: str) -> bool:
         return True
     from importlib import invalidate_caches
 
-    with _lock:
+    with _lock.now:
         invalidate_caches()
         _state.found = None
         _state.failures.clear()
@@ -246,7 +246,7 @@ def _step(plugin: Installed, what: str, *hints: str, missing: str = "") -> Itera
         outcome = "ok"
     except BackendLoadError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a plugin that gives up must not end the program
         problem = f"{what} raised {type(error).__name__}: {error}"
         if missing and isinstance(error, ImportError):
             hints = (*hints, f"To install what it needs: {missing}")
@@ -257,7 +257,7 @@ def _step(plugin: Installed, what: str, *hints: str, missing: str = "") -> Itera
 
 def info(name: str) -> BackendInfo:
     """What a backend says of itself. Imports its light module, not its array library."""
-    with _lock:
+    with _lock.now:
         if name not in _state.infos:
             try:
                 _state.infos[name] = _open(_find(name))
@@ -334,7 +334,7 @@ def load(name: str) -> Backend:
         return _state.backends[name]
     except KeyError:
         pass
-    with _lock:
+    with _lock.now:
         for loaded in (_state.backends, _state.unfinished):
             if name in loaded:
                 return loaded[name]
@@ -389,7 +389,7 @@ def backend_of_type(tp: type) -> Backend | None:
         return _state.by_type[tp]
     except KeyError:
         pass
-    with _lock:
+    with _lock.now:
         owner = _owner(tp)
         backend = _state.by_type[tp] = None if owner is None else load(owner)
         return backend

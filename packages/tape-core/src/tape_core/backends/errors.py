@@ -68,8 +68,6 @@ def not_found(name: str, installed: Iterable[str], detail: str = "") -> BackendN
             lines.append(f"To install it: pip install {PACKAGES[close[0]]}")
     elif name in PACKAGES:
         lines.append(f"To install it: pip install {PACKAGES[name]}")
-    else:
-        lines.append(f"If there is a package for it, its usual name is: pip install tape-{name}")
     lines.append(f"Installed backends: {listing(installed)}")
     return BackendNotFoundError("\n  ".join(lines))
 

@@ -58,11 +58,30 @@ class Kernels:
         else:
             found = _library_function(backend.namespace, name)
         if found is None and name != "newaxis":
-            raise AttributeError(
-                f"backend {backend.name!r} has no kernel {name!r}: neither its own kernels, nor the op's default, "
-                f"nor {getattr(backend.namespace, '__name__', backend.namespace)!s} has one"
-            )
+            raise MissingKernelError(name, backend)
         return found
+
+
+class MissingKernelError(AttributeError):
+    """A backend has nothing of this name; what was meant is looked for when it is shown."""
+
+    def __init__(self, name: str, backend: Backend) -> None:
+        super().__init__(name)
+        self._kernel, self._backend = name, backend
+
+    def __str__(self) -> str:
+        from tape_core.mistakes import meant
+        from tape_core.op import registry
+
+        name, backend = self._kernel, self._backend
+        return (
+            f"backend {backend.name!r} has no kernel {name!r}: neither its own kernels, nor the op's default, "
+            f"nor {getattr(backend.namespace, '__name__', backend.namespace)!s} has one"
+            + meant(name, {*registry, *backend.kernels})
+        )
+
+    def __reduce__(self) -> Any:
+        return AttributeError, (str(self),)
 
 
 def _library_function(namespace: Any, path: str) -> Any:

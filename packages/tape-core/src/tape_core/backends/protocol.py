@@ -60,6 +60,7 @@ class Backend:
         self.base: Any = None
         self.library: Backend = self
         self.height = 0
+        self.is_checked = False  # whether the names of its kernels and rules were compared with those of ops
         self.keeps = True  # whether its kernels may keep something for rules
         self.version = version or str(getattr(namespace, "__version__", "unknown"))
         self.xp: Any = Kernels(self)
@@ -176,11 +177,15 @@ class Backend:
         return str(info().default_device() or "cpu") if info else "cpu"
 
     def raw_device(self, device: str | None) -> Any:
-        """The library's object for a `device=` argument: the one that is called so, or else the name itself."""
+        """The library's object for a `device=` argument: the one that is called so, or else the name itself.
+
+        `cpu` is `cpu:0` where that is what the library calls its first one, and there is none called `cpu`.
+        """
         info = getattr(self.namespace, "__array_namespace_info__", None)
         if device is None or info is None:
             return device
-        return next((d for d in info().devices() if str(d) == device), device)
+        devices = {str(d): d for d in info().devices()}
+        return devices.get(device, devices.get(f"{device}:0", device))
 
     def device(self, array: Raw) -> str:
         """Where a raw array lives."""
@@ -212,6 +217,9 @@ class Backend:
         except ImportError:
             return str(array)
 
+    def tell(self, array: Raw) -> None:
+        """Raise where the text of a Tensor must not have its values: in a compiled function, say."""
+
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """The class and the text in which users get an error of a kernel, after op and inputs; None: as it is."""
         if isinstance(error, ValueError) and isinstance(error, IndexError):
@@ -222,6 +230,11 @@ class Backend:
     def quiet(self) -> AbstractContextManager[Any]:
         """Entered for a backward pass: floating-point warnings in it would point at nobody's line."""
         return nullcontext()
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether floating-point errors raise now: compiled functions run as they are then, to raise where these do."""
+        return False
 
     def sweeping(self) -> AbstractContextManager[Any]:
         """A context around a backward sweep: `quiet`."""
@@ -237,6 +250,17 @@ class Backend:
         Arrays that share memory, such as a view and what it is of, have the same name.
         """
         return id(array), self.nbytes(array)
+
+    def frozen(self, array: Raw) -> Raw:
+        """A copy in memory of its own, of the same layout: sums over it have the same bits.
+
+        It is what compiled functions keep of an array from around them.
+        """
+        return self.asarray(array, copy=True)
+
+    def is_as(self, array: Raw, copy: Raw) -> bool:
+        """Whether an array still holds what a copy of it does."""
+        return bool(self.xp.all((array == copy) | ((array != array) & (copy != copy))))
 
     def is_exclusive(self, array: Raw, references: int) -> bool:
         """Whether nobody but the caller, who knows of `references` of them, can see this array's memory.

@@ -16,11 +16,12 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tape_core.backends import discovery
 from tape_core.backends.errors import BackendError, listing, load_error, not_found
 from tape_core.backends.protocol import Backend
+from tape_core.contexts import Leaving
 
 
 class Selection(NamedTuple):
@@ -113,18 +114,30 @@ class use_backend(ContextDecorator):
 
     def __init__(self, backend: str | Backend, device: Any = None) -> None:
         self._selection = _resolve(backend, device, "use_backend")
+        self._guard: Any = None
 
     def __enter__(self) -> Backend:
         _contexts.set((*_contexts.get(), self._selection))
         return self._selection.backend
 
-    def __exit__(self, *exc_info: object) -> None:
+    def _leave(self, *exc_info: object) -> None:
         # Remove this block and not simply the top: generators may leave their blocks out of order.
         contexts = _contexts.get()
         for k in reversed(range(len(contexts))):
             if contexts[k] is self._selection:
                 _contexts.set(contexts[:k] + contexts[k + 1 :])
-                return
+                break
+        self._guard = None
+
+    def _entered(self) -> bool:
+        return any([selection is self._selection for selection in _contexts.get()])
+
+    if TYPE_CHECKING:
+
+        def __exit__(self, *exc_info: object) -> None: ...
+
+    else:
+        __exit__ = Leaving(_leave, _leave, _entered)
 
 
 # -- from words to a backend

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS
 from tape_core.backends.protocol import Backend
+from tape_core.contexts import contextmanager
+from tape_core.recording import TRACE
 from tape_core.tensor import SCALARS, Tensor
 
 if TYPE_CHECKING:
     from tape_core.compiled.program import Ref
     from tape_core.compiled.trace import Trace
-
-TRACE: ContextVar[Trace | None] = ContextVar("tape_core.trace", default=None)
-"""The trace that runs in this context."""
 
 
 class TracingError(TypeError):
@@ -33,6 +31,8 @@ class TracingError(TypeError):
 
 PLAIN = SCALARS | {str, slice, type(None), type(...)}
 """What arguments are that are no arrays, and have none in them."""
+TRUTH = "whether a value is true"
+"""What a branch asks for."""
 NONE: dict[str, Any] = {}
 """The keywords of all instructions that have none: nothing writes into it."""
 
@@ -139,7 +139,7 @@ class TracedArray:
         return how(self.value)
 
     def __bool__(self) -> bool:
-        return self._decided("whether a value is true", bool)  # type: ignore[no-any-return]
+        return self._decided(TRUTH, bool)  # type: ignore[no-any-return]
 
     def __int__(self) -> int:
         return self._decided("a value as an int", int)  # type: ignore[no-any-return]
@@ -436,8 +436,16 @@ class Traced(Backend):
         return self.base.numpy(array)
 
     def format(self, array: Any) -> str:
-        """The value in this run, which is the only one that prints."""
+        """Of what is another one in each call that it is so: for debuggers and messages."""
+        if type(array) is TracedArray and array.id not in array.made_in.known:
+            trace = array.made_in
+            return self.base.format(array.value) if trace.failed is not None else "<another in each call>"
         return self.base.format(value_of(array))
+
+    def tell(self, array: Any) -> None:
+        """Of a constant; of what is traced it is an error."""
+        if type(array) is TracedArray:
+            array._decided("the text of a Tensor", lambda value: None)
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """As the array library; that a value decides is an error of its own."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tape_core.backends.kernels import Kernels
-from tape_core.backends.traced import NONE, PLAIN, TRACE, Traced, TracedArray, trace_of
+from tape_core.backends.traced import NONE, PLAIN, Traced, TracedArray, trace_of
+from tape_core.recording import TRACE
 
 _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
@@ -58,12 +59,16 @@ class TracedKernels(Kernels):
 
 
 def shaped_by_values(name: str, args: tuple[Any, ...]) -> bool:
-    """Whether the shape of an instruction's result depends on values."""
+    """Whether the shape of an instruction's result depends on values that are others in each call."""
     if name in _SHAPED_BY_VALUES:
-        return True
+        return any(map(_is_unknown, args))
     if name == "getitem":
         for part in args[1] if type(args[1]) is tuple else args[1:]:
-            if type(part) is TracedArray and "bool" in str(part.dtype):
+            if _is_unknown(part) and "bool" in str(part.dtype):
                 return True
         return False
-    return name == "repeat" and len(args) > 1 and type(args[1]) is TracedArray
+    return name == "repeat" and len(args) > 1 and _is_unknown(args[1])
+
+
+def _is_unknown(value: Any) -> bool:
+    return type(value) is TracedArray and value.id not in value.made_in.known

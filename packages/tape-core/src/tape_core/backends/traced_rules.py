@@ -7,7 +7,8 @@ from functools import partial
 from opcode import opname
 from typing import Any
 
-from tape_core.backends.traced import TRACE, Traced, TracingError, trace_of
+from tape_core.backends.traced import Traced, TracingError, trace_of
+from tape_core.recording import TRACE
 from tape_core.rules import fused, vjp
 
 

@@ -297,7 +297,7 @@ def _by_notes(
     by_call: dict[int, list[int]] = {}
     numbers = set(generation.values.get(id(source), ()))
     if (own := generation.known(source._array)) is not None:
-        numbers.add(own)
+        numbers.add(_before_assignment(generation, own, source))
     slot_of: dict[int, int] = dict.fromkeys(numbers, slots[0])
     for slot, entry in enumerate(entries):
         if entry.call is None:
@@ -333,6 +333,18 @@ def _by_notes(
         return None
     steps = tuple(_steps(graph.path(slots, slot_of[left.number])))
     return _Why(_reason(left), _words(left), left.how, left.place, steps)
+
+
+def _before_assignment(generation: Generation, number: int, source: Tensor) -> int:
+    """The number of a source whose array has become a Variable's: that which it had before, since none flows on."""
+    call = generation.producers[number]
+    while call is not None and call.op is None and call.inputs and not isinstance(source, Variable):
+        before = call.inputs[-1]
+        if before is None:
+            break
+        number = before
+        call = generation.producers[number]
+    return number
 
 
 def _leading_to(generation: Generation, end: int | None) -> set[int]:

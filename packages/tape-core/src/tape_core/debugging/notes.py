@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import linecache
 import weakref
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tape_core.backends.batched import BatchedArray
+from tape_core.recording import TRACE
 from tape_core.rules import FIRST_INPUT
 
 if TYPE_CHECKING:
@@ -90,9 +92,10 @@ class Entry:
         order: how many calls came before.
         kept: bytes that the record holds on to, those of an earlier record not counted again.
         backward: seconds that backward passes took for it.
+        shared: checksums of the arrays of the user's in the record, by their place among `named_arrays`.
     """
 
-    __slots__ = ("backward", "call", "inputs", "kept", "order", "part", "place", "slots")
+    __slots__ = ("backward", "call", "inputs", "kept", "order", "part", "place", "shared", "slots")
 
     def __init__(self, call: Call | None, slots: tuple[int | None, ...], order: int) -> None:
         self.call = call
@@ -103,6 +106,7 @@ class Entry:
         self.place: Place | None = None
         self.kept = 0
         self.backward = 0.0
+        self.shared: dict[int, int] = {}
 
 
 class Event(NamedTuple):
@@ -126,6 +130,7 @@ class Generation:
         self.values: dict[int, set[int]] = {}  # the numbers of the values that a Variable, by its id, had
         self._numbers: dict[int, tuple[int, Any]] = {}  # by the id of an array; and what makes the id mean something
         self._owners: set[Any] = set()
+        self._given: set[Any] = set()  # names of the memory of arrays that no op made
 
     def number(self, array: Any, *, new: bool = False) -> int:
         """The number that a value goes by."""
@@ -150,6 +155,25 @@ class Generation:
         found = self._numbers.get(id(raw(array)))
         return None if found is None else found[0]
 
+    def given(self, backend: Backend, arrays: Iterable[Any]) -> None:
+        """Ops get these arrays: those that no op made are the user's, who may write to them."""
+        if TRACE.get() is not None:
+            return
+        for array in map(raw, arrays):
+            known = self.known(array)
+            if known is not None and self.producers[known] is None:
+                self._given.add(backend.library.memory(array)[0])
+
+    def checksums(self, backend: Backend, rec: tuple[Any, ...], plan: Any) -> dict[int, int]:
+        """Checksums of the user's arrays in a record, views of them among that, by place."""
+        if TRACE.get() is not None:
+            return {}
+        return {
+            k: checksum(backend, array)
+            for k, (array, _) in enumerate(named_arrays(rec, plan))
+            if backend.library.memory(array)[0] in self._given
+        }
+
     def newly_kept(self, backend: Backend, arrays: Sequence[Any]) -> int:
         """The bytes of arrays that no earlier record holds."""
         total = 0
@@ -166,6 +190,35 @@ def raw(array: Any) -> Any:
     while type(array) is BatchedArray:
         array = array.value._array
     return array
+
+
+def checksum(backend: Backend, array: Any) -> int:
+    """A number that is another one, most probably, when the array has other elements."""
+    return zlib.crc32(backend.library.numpy(array).tobytes())
+
+
+def named_arrays(rec: tuple[Any, ...], plan: Any) -> Iterator[tuple[Any, str]]:
+    """The arrays that a record reads in a backward pass, each with what it is to the op."""
+    out = FIRST_INPUT + 3 * plan.n
+    names = plan.op.inputs
+    for k in range(plan.n):
+        field = rec[FIRST_INPUT + 3 * k + 1]
+        for array in _each_array(field):
+            yield array, names[min(k, len(names) - 1)]
+    for array in _each_array(rec[out]):
+        yield array, "its result"
+    for array in _each_array(rec[out + 2 :]):
+        yield array, "a parameter"
+
+
+def _each_array(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from _each_array(part)
+    elif isinstance(value, dict):
+        yield from _each_array(list(value.values()))
+    elif hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
+        yield raw(value)
 
 
 def arrays_in(rec: tuple[Any, ...], plan: Any) -> list[Any]:

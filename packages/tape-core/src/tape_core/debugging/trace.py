@@ -10,14 +10,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from threading import Lock
+from textwrap import indent
 from time import perf_counter
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tape_core import recording
-from tape_core.debugging.notes import Call, Entry, Event, Generation, Place, Scope, arrays_in, slots_in
+from tape_core.debugging.notes import (
+    Call,
+    Entry,
+    Event,
+    Generation,
+    Place,
+    Scope,
+    arrays_in,
+    checksum,
+    named_arrays,
+    slots_in,
+)
 from tape_core.debugging.numerics import check_backward, check_forward
+from tape_core.forking import Lock, forget_in_children
 from tape_core.op import BOUND
 from tape_core.plan import Part
 from tape_core.recording import ACTIVE, LISTENERS
@@ -57,14 +69,14 @@ class Trace:
         if self._listener is None:
             self._root = _block()
             self._listener = _Listening(self)
-            install()
+            install(self._listener)
             recording.activate(self._listener)
 
     def stop(self) -> None:
         """The block is left."""
         if self._listener is not None:
             recording.deactivate(self._listener)
-            uninstall()
+            uninstall(self._listener)
             self._listener, self._root, self._stack = None, None, []
 
     # -- what kernels say
@@ -81,6 +93,8 @@ class Trace:
         call.name = getattr(kwargs.get("call"), "name", op.name)
         call.inputs = tuple([now.number(v) if hasattr(v, "shape") else None for v in values])
         call.extra = tuple([now.number(v) for v in _arrays((*args[1 if op.sequence else n :], *kwargs.values()))])
+        now.given(backend, [v for v in values if hasattr(v, "shape")])
+        now.given(backend, _arrays((*args[1 if op.sequence else n :], *kwargs.values())))
         call.bytes = sum([backend.nbytes(o) for o in outs])
         self._finish(call, outs)
         return call
@@ -117,7 +131,11 @@ class Trace:
         now.values.setdefault(id(variable), {old})
         call = Call()
         call.op, call.name, call.seconds, call.bytes = None, f"Variable.{method}", 0.0, 0
-        given_numbers = [now.number(given._array)] if isinstance(given, Tensor) else []
+        if isinstance(given, Tensor):
+            given_numbers = [now.number(given._array)]
+        else:  # of a list of Tensors an array has been made
+            known = now.known(array)
+            given_numbers = [] if known is None or known == old else [known]
         call.inputs, call.extra = tuple(given_numbers if method == "assign" else [old, *given_numbers]), ()
         order = len(now.calls)
         now.values[id(variable)].add(new := now.number(array, new=True))
@@ -142,6 +160,7 @@ class Trace:
             return rec
         now.entries.append(entry := Entry(self.pending, slots_in(rec, plan.n), order))
         entry.kept = now.newly_kept(plan.backend, arrays_in(rec, plan))
+        entry.shared = now.checksums(plan.backend, rec, plan)
         return (NotedPlan(plan, entry, self), *rec[1:])
 
     # -- the user's code
@@ -234,13 +253,18 @@ class _Listening:
     __slots__ = ("_key", "_masked", "_records", "_sparse", "trace")
 
     _forward = False
+    _on_twin = None
     _complex = False
+    _cuts = None
 
     def __init__(self, trace: Trace) -> None:
         self._key = -1
         self._records: list[Any] = []
         self._masked = self._sparse = False
         self.trace = trace
+
+    def _watches(self, variable: Variable) -> bool:
+        return False
 
     def _on_read(self, variable: Variable) -> None:
         """It watches nothing."""
@@ -295,7 +319,7 @@ class _Switch:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.users = 0
+        self.users: list[_Listening] = []
 
     def listen(self, op: Op, backend: Backend) -> None:
         """Bind an op's kernels through `Kernel`."""
@@ -328,24 +352,59 @@ class _Switch:
 _switch = _Switch()
 
 
-def install() -> None:
+def install(listener: _Listening) -> None:
     """One more debugging tape is in its block."""
-    with _switch.lock:
-        _switch.users += 1
-        if _switch.users == 1:
-            LISTENERS.append(_switch)
-            for op, backend in BOUND:
-                _switch.listen(op, backend)
+    with _switch.lock.now:
+        _switch.users.append(listener)
+        _turn()
 
 
-def uninstall() -> None:
+def uninstall(listener: _Listening) -> None:
     """One less."""
-    with _switch.lock:
-        _switch.users -= 1
-        if not _switch.users:
-            LISTENERS.clear()
-            for op, backend in BOUND:
-                _switch.unlisten(op, backend)
+    with _switch.lock.now:
+        _switch.users[:] = [user for user in _switch.users if user is not listener]
+        _turn()
+
+
+def _turn() -> None:
+    """Bind kernels as the tapes need them that are in their blocks."""
+    if _switch.users:
+        LISTENERS[:] = [_switch]
+        for op, backend in BOUND:
+            _switch.listen(op, backend)
+    else:
+        LISTENERS.clear()
+        for op, backend in BOUND:
+            _switch.unlisten(op, backend)
+
+
+def _forget_other_threads() -> None:
+    """In a forked child: the tapes of other threads are in no block any more."""
+    here = ACTIVE.get()
+    for user in [user for user in _switch.users if not any([user is recorder for recorder in here])]:
+        uninstall(user)
+
+
+forget_in_children(_forget_other_threads)
+
+
+def check_unchanged(plan: Any, entry: Entry, rec: tuple[Any, ...]) -> None:
+    """Before a backward pass: the arrays that were given are as they were.
+
+    Raises:
+        RuntimeError: one was written to, so that the derivative would be of other values than the result.
+    """
+    for k, (array, what) in enumerate(named_arrays(rec, plan) if entry.shared else ()):
+        if k in entry.shared and checksum(plan.backend, array) != entry.shared[k]:
+            shape, dtype = tuple(array.shape), str(array.dtype).rpartition(".")[2]
+            call = entry.call
+            raise RuntimeError(
+                f"an array of shape {shape}, dtype {dtype}, that {plan.op.name if call is None else call.name} was "
+                f"recorded with ({what}) has been written to since, so its derivative would be of other values than "
+                f"its result\n{'' if call is None else indent(str(call.place), '  ')}\n"
+                f"Arrays that are given are not copied: compute derivatives before writing to it, or give a copy, "
+                f"tape_core.asarray(array, copy=True)"
+            )
 
 
 class NotedPlan:
@@ -393,6 +452,7 @@ class NotedPlan:
     def _noted(
         self, backward: Callable[..., Any], g: Any, rec: tuple[Any, ...], grads: list[Any], rest: tuple[Any, ...]
     ) -> None:
+        check_unchanged(self.plan, self.entry, rec)
         before = {i: grads[i] for i in self.entry.inputs} if self.trace.check_numerics else {}
         start = perf_counter()
         backward(g, rec, grads, *rest)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tape_core.backends.batched import BatchedArray
 from tape_core.backends.errors import BatchError
-from tape_core.batching import Call, dimensions, front, is_batched, size_of, spread
+from tape_core.batching import Call, front, is_batched, size_of, spread
 from tape_core.ops import keys
 from tape_core.tensor import Tensor
 
@@ -111,9 +111,15 @@ def batch_update(call: Call, x: Any, values: Any) -> Any:
     size = size_of((x, values, *parts))
     stacked = stacked_key(key, x.ndim, size)
     if type(values) is BatchedArray:
-        if dimensions([values]) > stacked.ndim:
+        extra = values.ndim - stacked.ndim
+        if any(n != 1 for n in values.shape[: max(extra, 0)]):
             raise ValueError(f"values of shape {values.shape} do not fit what the key picks")
-        values = _placed(front(values, stacked.ndim), stacked, batched=is_batched(values))
+        fitted = front(values, stacked.ndim)
+        if extra > 0:  # an assignment drops leading axes of length 1
+            from tape_core.ops.manipulation import reshape
+
+            fitted = reshape(fitted, (*fitted.shape[: is_batched(values)], *values.shape[extra:]))
+        values = _placed(fitted, stacked, batched=is_batched(values))
     return call(spread(x, size), values, key=stacked.key)
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tape_core import dtypes
+from tape_core import cuts, dtypes
 from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.errors import AxisError
 from tape_core.backends.protocol import Backend
 from tape_core.indexed_slices import IndexedSlices
-from tape_core.ops.data_types import astype, to_device
-from tape_core.ops.elementwise import where
-from tape_core.ops.manipulation import broadcast_to, reshape, stack
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, wrap
+from tape_core.op import with_numbers_as_tensors
+from tape_core.ops.data_types import astype, neutral, to_device
+from tape_core.ops.elementwise import floor, where
+from tape_core.ops.manipulation import broadcast_to, concat, moveaxis, reshape, stack
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, twin_slots, wrap
 
 BackendLike = str | Backend | None
 
@@ -33,7 +35,8 @@ def asarray(
 ) -> Tensor:
     """A Tensor of a Python scalar, a nested list, an array of an installed backend, a buffer or a Tensor.
 
-    Python floats become the default dtype (float32), Python integers int64; arrays keep theirs. A Tensor that
+    Python floats become the default dtype (float32), Python integers int64; arrays keep theirs. `dtype` converts, as
+    :func:`astype` does: floats are truncated to integers. A Tensor that
     already is what is asked for is returned itself, so the path is kept; a list of Tensors is stacked. An object that
     stands for a Tensor says so by a method `__tape_tensor__`, which returns it.
 
@@ -48,7 +51,8 @@ def asarray(
         backend: a backend's name or object; a Tensor or array of another backend is converted, without its path.
 
     Raises:
-        TypeError: `obj` is nothing an array can be made of.
+        TypeError: `obj` is nothing an array can be made of, or has something in it that is no number, such as None.
+        OverflowError: an integer does not fit the dtype.
     """
     if isinstance(obj, Tensor):
         value = obj if type(obj) is Tensor else obj.value  # type: ignore[attr-defined]
@@ -59,11 +63,16 @@ def asarray(
     owner = None if kind in SCALARS or kind is list or kind is tuple else backend_of_type(kind)
     if owner is None and hasattr(kind, "__tape_tensor__"):
         return _from_tensor(obj.__tape_tensor__(), dtype, device, copy, backend)
+    if owner is not None and dtype is not None:
+        _check_numbers(owner, obj)
     if owner is not None and backend is None and device is None:
         return wrap(_convert(owner, obj, owner.raw_dtype(dtype), None, copy), owner)
-    if (kind is list or kind is tuple) and _holds_tensor(obj):
-        packed = stack([asarray(part, backend=backend) for part in obj])
-        return _from_tensor(packed, dtype, device, None, backend)
+    if kind not in SCALARS and owner is None:
+        _check_leaf(obj, obj, ())
+        if isinstance(obj, bytes | bytearray):
+            obj = memoryview(obj)  # elements of uint8: NumPy would read text as a number
+    if (kind is list or kind is tuple) and _holds_tensor(obj, obj, ()):
+        return _from_tensor(_packed(obj, backend), dtype, device, None, backend)
     chosen = selection.select(backend, device)
     target = chosen.backend
     if owner is not None and owner is not target:
@@ -79,10 +88,30 @@ def asarray(
     return wrap(raw, target)
 
 
+def _packed(obj: Any, backend: BackendLike) -> Tensor:
+    """Nested lists with Tensors in them as one. Numbers are weak beside all of them, whichever list they are in."""
+    leaves: list[Any] = []
+    _collect(obj, leaves, backend)
+    found = iter(with_numbers_as_tensors(tuple(leaves)))
+
+    def build(part: Any) -> Any:
+        return stack([build(p) for p in part]) if isinstance(part, list | tuple) else next(found)
+
+    return build(obj)  # type: ignore[no-any-return]
+
+
+def _collect(obj: Any, leaves: list[Any], backend: BackendLike) -> None:
+    for part in obj:
+        if isinstance(part, list | tuple):
+            _collect(part, leaves, backend)
+        else:
+            leaves.append(part if type(part) in SCALARS else asarray(part, backend=backend))
+
+
 def _convert(backend: Backend, obj: Any, dtype: Any, device: str | None, copy: bool | None) -> Any:
     try:
         raw = backend.asarray(obj, dtype=dtype, device=device, copy=copy)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise type(error)(f"asarray: cannot make an array of {obj!r} ({type(obj).__name__}): {error}") from error
     try:
         backend.dtype(raw.dtype)
@@ -104,14 +133,55 @@ def _from_tensor(x: Tensor, dtype: Any, device: str | None, copy: bool | None, b
         x = to_device(x, device)
     if copy:
         raw = x.backend.asarray(x.array, copy=True)
-        return wrap(raw, x.backend, dict(x._slots))
+        return wrap(raw, x.backend, twin_slots(x))
     return x
 
 
-def _holds_tensor(obj: Any) -> bool:
+def _holds_tensor(obj: Any, whole: Any, around: tuple[int, ...]) -> bool:
+    """Whether a nested list has a Tensor in it.
+
+    Raises:
+        TypeError: it has something in it that is no number.
+        ValueError: a list contains itself.
+    """
+    kind = type(obj)
+    if kind in SCALARS:
+        return False
     if isinstance(obj, list | tuple):
-        return any(_holds_tensor(part) for part in obj)
-    return isinstance(obj, Tensor) or hasattr(type(obj), "__tape_tensor__")
+        if id(obj) in around:
+            raise ValueError("asarray: the list contains itself, so it has no shape")
+        around = (*around, id(obj))
+        return any([_holds_tensor(part, whole, around) for part in obj])
+    _check_leaf(obj, whole, around)
+    return isinstance(obj, Tensor) or hasattr(kind, "__tape_tensor__")
+
+
+def _check_leaf(obj: Any, whole: Any, around: tuple[int, ...]) -> None:
+    """Libraries make numbers of some of these, where a dtype is given: NaN of None.
+
+    Raises:
+        TypeError: it is None or text.
+    """
+    if obj is None or isinstance(obj, str | bytes | bytearray):
+        if not around and isinstance(obj, bytes | bytearray):
+            return  # a buffer
+        inside = "" if obj is whole else f" has {obj!r} in it, which"
+        because = "; None is what the gradient of something unconnected is: see tape.explain" if obj is None else ""
+        raise TypeError(f"asarray: cannot make an array of {whole!r}:{inside or ' it'} is no number{because}")
+
+
+def _check_numbers(backend: Backend, array: Any) -> None:
+    """Whether an array that is to be converted has numbers in it.
+
+    Raises:
+        TypeError: it has objects or text.
+    """
+    try:
+        backend.dtype(array.dtype)
+    except (TypeError, AttributeError):
+        raise TypeError(
+            f"asarray: cannot make an array of {array!r}: its dtype is {array.dtype}, which is not of numbers"
+        ) from None
 
 
 def _first_leaf_has_dtype(obj: Any) -> bool:
@@ -193,8 +263,20 @@ def full(
     """
     if isinstance(fill_value, Tensor):
         return _filled(fill_value, shape, dtype, device, backend)
+    _check_fill("full", fill_value)
     dtype = dtype or dtypes.default_for(type(fill_value))
     return _made("full", shape, fill_value, dtype=dtype, device=device, backend=backend)
+
+
+def _check_fill(name: str, value: Any) -> None:
+    """Libraries make NaN of None, and numbers of text.
+
+    Raises:
+        TypeError: it is no number.
+    """
+    if value is None or isinstance(value, str | bytes | bytearray):
+        because = "; None is what the gradient of something unconnected is: see tape.explain" if value is None else ""
+        raise TypeError(f"{name}: fill_value must be a number, got {value!r}{because}")
 
 
 def _filled(value: Tensor, shape: Any, dtype: Any, device: str | None, backend: BackendLike) -> Tensor:
@@ -229,7 +311,13 @@ def arange(
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
-    """Evenly spaced values in [start, stop), or [0, start): int64 from integers, float32 otherwise."""
+    """Evenly spaced values in [start, stop), or [0, start): int64 from integers, float32 otherwise.
+
+    Raises:
+        ValueError: `step` is 0.
+    """
+    if type(step) in SCALARS and step == 0:
+        raise ValueError(f"arange: step must not be 0; got start={start!r}, stop={stop!r}, step={step!r}")
     if dtype is None:
         integers = all(isinstance(v, int) for v in (start, stop, step) if v is not None)
         dtype = dtypes.int64 if integers else dtypes.get_default_dtype()
@@ -237,8 +325,8 @@ def arange(
 
 
 def linspace(
-    start: complex | Tensor,
-    stop: complex | Tensor,
+    start: complex | ArrayLike,
+    stop: complex | ArrayLike,
     /,
     num: int,
     *,
@@ -246,21 +334,61 @@ def linspace(
     device: str | None = None,
     endpoint: bool = True,
     backend: BackendLike = None,
+    axis: int = 0,
 ) -> Tensor:
-    """`num` evenly spaced values from `start` to `stop`, float32 by default, or in the dtype of Tensors given."""
-    if isinstance(start, Tensor) or isinstance(stop, Tensor):
+    """`num` evenly spaced values from `start` to `stop`, float32 by default, or in the dtype of Tensors given.
+
+    >>> import tape_core as tc
+    >>> tc.linspace(tc.asarray([0.0, 10.0]), 12.0, 3).tolist()
+    [[0.0, 10.0], [6.0, 11.0], [12.0, 12.0]]
+
+    Args:
+        start, stop: numbers, or arrays that broadcast: then the result has one axis more.
+        endpoint: whether `stop` is the last value; without it the values stop one step before it.
+        axis: where the values of one sequence lie along, if the ends are arrays.
+
+    Raises:
+        ValueError: `num` is negative.
+        IndexError: the result has no such axis.
+    """
+    if type(start) not in SCALARS or type(stop) not in SCALARS:
         known = start if isinstance(start, Tensor) else stop
-        place = known.backend if backend is None else backend  # type: ignore[union-attr]
-        start, stop = (asarray(x, dtype=dtype, device=device, backend=place) for x in (start, stop))
-        last = num - 1 if endpoint else num
-        share = asarray([k / last if last else 0.0 for k in range(num)], dtype=(start + stop).dtype, backend=place)
-        return start + share * (stop - start)
+        place = known.backend if backend is None and isinstance(known, Tensor) else backend
+        ends = [x if type(x) in SCALARS else asarray(x, device=device, backend=place) for x in (start, stop)]
+        return _spaced(ends[0], ends[1], num, dtype, endpoint, axis)
+    if axis not in (0, -1):
+        raise AxisError(f"linspace: axis {axis} is out of bounds for a result of 1 dimension")
     dtype = dtype or dtypes.default_for(complex if complex in (type(start), type(stop)) else float)
     return _made("linspace", start, stop, num=num, endpoint=endpoint, dtype=dtype, device=device, backend=backend)
 
 
+def _spaced(start: Any, stop: Any, num: int, dtype: Any, endpoint: bool, axis: int) -> Tensor:
+    if num < 0:
+        raise ValueError(f"linspace: num must not be negative, got {num}")
+    wanted = None if dtype is None else neutral(dtype)
+    start, stop = start * 1.0, stop * 1.0  # of unsigned integers there would be no difference
+    step: Tensor = stop - start
+    if wanted is not None and wanted.inexact:
+        step = astype(step, wanted if step.dtype.kind != "complex floating" else step.dtype)
+    ndim = step.ndim
+    if not -ndim - 1 <= axis <= ndim:
+        raise AxisError(f"linspace: axis {axis} is out of bounds for a result of {ndim + 1} dimensions")
+    parts = num - 1 if endpoint else num
+    steps = reshape(astype(arange(num, backend=step.backend, device=step.device), step.dtype), (num,) + (1,) * ndim)
+    found: Tensor = start + step * (steps / max(parts, 1))
+    if endpoint and num > 1:  # the last one exactly
+        last = stop if isinstance(stop, Tensor) else full_like(step, stop)
+        found = concat([found[:-1], astype(broadcast_to(last, step.shape), found.dtype)[None]])
+    if wanted is not None:
+        found = floor(found) if not wanted.inexact and found.dtype.kind == "real floating" else found
+        found = astype(found, wanted)
+    return found if axis == 0 else moveaxis(found, 0, axis)
+
+
 def _like(name: str, x: ArrayLike, *args: Any, dtype: Any, device: str | None) -> Tensor:
     x = asarray(x)
+    if x._slots:
+        cuts.shaped(x)
     backend = x.backend
     raw = getattr(backend.xp, name)(
         x.array, *args, dtype=backend.raw_dtype(dtype), device=None if device is None else backend.raw_device(device)
@@ -288,6 +416,7 @@ def full_like(x: ArrayLike, /, fill_value: complex | Tensor, *, dtype: Any = Non
     if isinstance(fill_value, Tensor):
         x = asarray(x)
         return _filled(fill_value, x.shape, dtype or x.dtype, device or x.device, x.backend)
+    _check_fill("full_like", fill_value)
     return _like("full_like", x, fill_value, dtype=dtype, device=device)
 
 
@@ -309,6 +438,8 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> tuple[Tensor, ...]:
 
 def _triangle(x: ArrayLike, keep: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     x = asarray(x)
+    if x.ndim < 2:
+        raise ValueError(f"tril, triu: x must have two dimensions or more, got shape {x.shape}")
     rows = arange(x.shape[-2], backend=x.backend, device=x.device)
     columns = arange(x.shape[-1], backend=x.backend, device=x.device)
     return where(keep(reshape(rows, (-1, 1)), columns), x, False if x.dtype is dtypes.bool_ else 0)

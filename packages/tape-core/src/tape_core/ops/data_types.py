@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core import batching, dtypes
+from tape_core import batching, cuts, dtypes
 from tape_core.backends import selection
 from tape_core.dtypes import DType
 from tape_core.op import linear, transpose
@@ -88,6 +88,8 @@ def stop_gradient(x: ArrayLike) -> Tensor:
 
     if LISTENERS:
         LISTENERS[0].left(x, "stop_gradient")
+    if x._slots:
+        cuts.stopped(x)
     return wrap(detached(x._array), x.backend)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from tape_core import batching
 from tape_core.backends.batched import holds
-from tape_core.op import op, vjp
+from tape_core.op import op, refuses, vjp
 from tape_core.ops.creation import eye
 from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.linalg import conj
@@ -114,6 +114,7 @@ def _quarter(xp: Any, upper: Any, g: Any) -> Any:
     return (xp.tril(product) + xp.tril(product, k=-1)) * 0.25
 
 
+@refuses("x")
 @op(x=vjp(_cholesky_vjp), extension="linalg", samples=_cholesky_samples, batch=batching.stacks(2))
 def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     """The lower triangular L with `L @ conj(L.mT) == x` for a Hermitian positive definite x, or its adjoint.
@@ -147,6 +148,7 @@ def _eigh_vjp(xp: Any, g: Any, out: Any) -> Any:
     return conj(xp, xp.matmul(xp.matmul(v, inner), adjoint(xp, v)))
 
 
+@refuses("x")
 @op(
     x=vjp(_eigh_vjp),
     extension="linalg",
@@ -170,6 +172,7 @@ def _eigvalsh_samples(draw: Draw) -> Iterator[Sample]:
             yield Sample(*sample.args).along(_hermitian)
 
 
+@refuses("x")
 @op(
     x=vjp(lambda xp, g, x: _eigh_vjp(xp, (g, None), xp.eigh(x))),
     extension="linalg",
@@ -205,6 +208,7 @@ def _eig_vjp(xp: Any, g: Any, out: Any) -> Any:
     return conj(xp, xp.solve(vh, xp.matmul(inner, vh)))
 
 
+@refuses("x")
 @op(
     x=vjp(_eig_vjp),
     extension="linalg",
@@ -221,6 +225,7 @@ def eig(x: ArrayLike, /) -> EigResult:
     """
 
 
+@refuses("x")
 @op(
     x=vjp(lambda xp, g, x: _eig_vjp(xp, (g, None), xp.eig(x))),
     extension="linalg",
@@ -267,6 +272,7 @@ def _qr_square(xp: Any, q: Any, r: Any, gq: Any, gr: Any) -> Any:
     return adjoint(xp, xp.solve(r, adjoint(xp, left)))
 
 
+@refuses("x")
 @op(x=vjp(_qr_vjp), extension="linalg", samples=_qr_samples, result=QRResult, batch=batching.stacks(2))
 def qr(x: ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     """An orthonormal Q and an upper triangular R with `Q @ R == x`.
@@ -332,6 +338,7 @@ def _svd_vjp(xp: Any, g: Any, x: Any, out: Any, full_matrices: bool) -> Any:
     return conj(xp, d)
 
 
+@refuses("x")
 @op(
     x=vjp(_svd_vjp),
     extension="linalg",
@@ -353,6 +360,7 @@ def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
     """
 
 
+@refuses("x")
 @op(
     x=vjp(lambda xp, g, x: _svd_vjp(xp, (None, g, None), x, xp.svd(x, full_matrices=False), False)),
     extension="linalg",

@@ -10,6 +10,7 @@ from tape_core import batching
 from tape_core.backends.checks import check_inexact
 from tape_core.op import op, vjp
 from tape_core.ops.manipulation import sum_to
+from tape_core.ops.statistical import nan_without
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import SCALARS, ArrayLike, Tensor
 
@@ -69,7 +70,7 @@ def _cdist_common(xp: Any, g: Any, x1: Any, x2: Any, out: Any, p: float) -> Any:
     if p == math.inf:
         hit = size == out
         ties = xp.sum(xp.astype(hit, g.dtype), axis=-1, keepdims=True)
-        return xp.where(hit, sign * (g / xp.where(ties == 0, 1, ties)), 0)
+        return xp.where(hit, sign * (g / ties), nan_without(xp, g, ties))
     # The sign makes it 0 where the difference is; a power of 0, or its derivative, might be infinite.
     share = xp.where(size == 0, 1, size / xp.where(out == 0, 1, out))
     return g * sign * share ** (p - 1)

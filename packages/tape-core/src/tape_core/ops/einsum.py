@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from string import ascii_letters, ascii_lowercase, ascii_uppercase
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tape_core.op import op, vjp
 from tape_core.samples import Draw, Refused, Sample
@@ -335,15 +335,24 @@ def _einsum_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "the expression must be a string", [draw(2)], 3)
 
 
-@op(arrays=vjp(_einsum_vjp), sequence=True, kernel=_einsum_kernel, samples=_einsum_samples, multilinear=True)
-def einsum(arrays: Sequence[ArrayLike], /, expression: str) -> Tensor:
-    """The op behind `tape_core.einsum`: the operands come first."""
+if TYPE_CHECKING:  # for users `einsum` has the types of the function below
+
+    def _einsum(arrays: Sequence[ArrayLike], /, expression: str) -> Tensor: ...
+
+else:
+
+    @op(arrays=vjp(_einsum_vjp), sequence=True, kernel=_einsum_kernel, samples=_einsum_samples, multilinear=True)
+    def einsum(arrays: Sequence[ArrayLike], /, expression: str) -> Tensor:
+        """The op behind `tape_core.einsum`: the operands come first."""
+
+    _einsum = einsum
 
 
-_einsum = einsum
-
-
-def einsum(expression: Any, /, *operands: Any) -> Tensor:  # type: ignore[no-redef] # as users know it
+@overload
+def einsum(expression: str, /, *operands: ArrayLike) -> Tensor: ...
+@overload
+def einsum(operand: ArrayLike, subscripts: Sequence[Any], /, *others: Any) -> Tensor: ...
+def einsum(expression: Any, /, *operands: Any) -> Tensor:
     """Sums of products, in Einstein's notation: `einsum("ij,jk->ik", a, b)` is the product of two matrices.
 
     What NumPy's function takes, this takes: subscripts that are repeated in one operand (diagonals) or are in none but

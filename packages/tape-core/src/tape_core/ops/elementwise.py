@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core.op import NONDIFF, elementwise, vjp
+from tape_core.op import NONDIFF, elementwise, refuses, vjp
 from tape_core.samples import Draw, Sample, binary, unary, with_complex
 from tape_core.tensor import SCALARS, ArrayLike, Tensor
 
@@ -44,7 +44,8 @@ def _power_base(xp: Any, x1: Any, x2: Any) -> Any:
     if type(x2) in SCALARS:
         if x2 == 2:
             return 2 * x1
-        return x1 * 0 if x2 == 0 else x2 * xp.pow(x1, x2 - 1)
+        # Of 0 the rule is the same again, so that what comes of NaN is 0, too, and the path goes on.
+        return xp.pow(x1, 0) - 1 if x2 == 0 else x2 * xp.pow(x1, x2 - 1)
     # x ** 0 is 1 everywhere, so its derivative is 0 at 0 as well.
     zero = x2 == 0
     return xp.where(zero, 0, x2 * xp.pow(x1, xp.where(zero, 1, x2 - 1)))
@@ -71,16 +72,19 @@ def _pow_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(2.0, draw(3))
 
 
+@refuses("x2")
 @elementwise(x1=_power_base, x2=_power_exponent, samples=with_complex(_pow_samples))
 def pow(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 ** x2`. The derivative of `x ** 0` is 0, also at 0; that for the exponent is 0 where the base is <= 0."""
 
 
+@refuses("x2")
 @elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(0.5, 4), reason=STEP)
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 // x2`."""
 
 
+@refuses("x2")
 @elementwise(x1=1, x2=lambda xp, x1, x2: -xp.floor(x1 / x2), samples=binary(2.1, 2.9, 0.5, 0.9))
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 % x2`, with the sign of `x2`."""
@@ -238,13 +242,20 @@ def atan(x: ArrayLike, /) -> Tensor:
     """The inverse tangent, in radians."""
 
 
+def _angle_part(xp: Any, x: Any, x1: Any, x2: Any) -> Any:
+    """`x / (x1**2 + x2**2)`, where the squares may be too small or too large."""
+    distance = xp.hypot(x1, x2)
+    distance = xp.where(distance == 0, 1, distance)
+    return x / distance / distance
+
+
 @elementwise(
-    x1=lambda xp, x1, x2: x2 / (x1 * x1 + x2 * x2),
-    x2=lambda xp, x1, x2: -x1 / (x1 * x1 + x2 * x2),
+    x1=lambda xp, x1, x2: _angle_part(xp, x2, x1, x2),
+    x2=lambda xp, x1, x2: -_angle_part(xp, x1, x1, x2),
     samples=binary(0.2, 2),
 )
 def atan2(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The angle of the point (x2, x1), in radians."""
+    """The angle of the point (x2, x1), in radians. At the origin, where there is none, the derivatives are 0."""
 
 
 @elementwise(x=lambda xp, x: xp.cosh(x), samples=with_complex(unary()))
@@ -304,7 +315,8 @@ def round(x: ArrayLike, /) -> Tensor:
 
 
 @elementwise(
-    x1=vjp(lambda xp, g, x1, x2: xp.where(x1 >= x2, g, 0)),
+    # Both have the cotangent where one is NaN, and so is the result: neither comparison holds.
+    x1=vjp(lambda xp, g, x1, x2: xp.where(x1 < x2, 0, g)),
     x2=vjp(lambda xp, g, x1, x2: xp.where(x1 >= x2, 0, g)),
     samples=binary(),
 )
@@ -313,7 +325,7 @@ def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 @elementwise(
-    x1=vjp(lambda xp, g, x1, x2: xp.where(x1 <= x2, g, 0)),
+    x1=vjp(lambda xp, g, x1, x2: xp.where(x1 > x2, 0, g)),
     x2=vjp(lambda xp, g, x1, x2: xp.where(x1 <= x2, 0, g)),
     samples=binary(),
 )
@@ -322,20 +334,21 @@ def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 def _clip_x(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
+    # What is compared with NaN has the cotangent, here and below, for the result is NaN.
     if min is not None:
-        g = xp.where(x >= min, g, 0)
-    return g if max is None else xp.where(x <= max, g, 0)
+        g = xp.where(x < min, 0, g)
+    return g if max is None else xp.where(x > max, 0, g)
 
 
 def _clip_min(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
-    below = x < min
+    inside = x >= min
     # Where the bounds cross, the result is the upper one.
-    return xp.where(below if max is None else xp.logical_and(below, min <= max), g, 0)
+    return xp.where(inside if max is None else xp.logical_or(inside, min > max), 0, g)
 
 
 def _clip_max(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
-    above = x > max
-    return xp.where(above if min is None else xp.logical_or(above, min > max), g, 0)
+    inside = x <= max
+    return xp.where(inside if min is None else xp.logical_and(inside, min <= max), 0, g)
 
 
 def _clip_samples(draw: Draw) -> Iterator[Sample]:

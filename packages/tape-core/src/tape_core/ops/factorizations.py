@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from tape_core import batching
+from tape_core.backends.batched import is_known_to_hold
 from tape_core.cotangents import broadcast_shape
-from tape_core.op import NONDIFF, op, vjp
+from tape_core.op import NONDIFF, op, refuses, vjp
 from tape_core.ops.creation import eye, tril
 from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.manipulation import sum_to
@@ -78,7 +79,7 @@ def _by_halves(xp: Any, a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any
 
 def _solve_triangular_kernel(xp: Any, a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
     check_system(xp, "a", a, b)
-    if not unit_diagonal and xp.any(xp.diagonal(a) == 0):
+    if not unit_diagonal and is_known_to_hold(xp.any(xp.diagonal(a) == 0)):  # else `solve` says so, and `inv`
         raise ValueError("a is singular: its diagonal has a 0")
     if len(b.shape) == 1:
         return _by_halves(xp, a, b[:, None], lower, unit_diagonal)[..., 0]
@@ -103,6 +104,7 @@ def _solve_b(xp: Any, common: Any, b_spec: Any) -> Any:
     return sum_to(xp, common[..., 0] if len(b_spec.shape) == 1 else common, b_spec.shape)
 
 
+@refuses("a")
 @op(
     a=vjp(_solve_triangular_a),
     b=vjp(lambda xp, g, common, b_spec: _solve_b(xp, common, b_spec)),
@@ -263,6 +265,7 @@ def _lu_vjp(xp: Any, g: Any, out: Any) -> Any:
     return rows(xp, d, xp.argsort(permutation, axis=-1))
 
 
+@refuses("x")
 @op(x=vjp(_lu_vjp), kernel=_lu_kernel, samples=_lu_samples, result=LUResult, batch=batching.stacks(2))
 def lu_factor(x: ArrayLike, /) -> LUResult:
     """The factors of `x[permutation] == L @ U`, with partial pivoting: for :func:`lu_solve`.
@@ -327,6 +330,7 @@ def _lu_solve_lu(
     return sum_to(xp, -d, tuple(lu.shape))
 
 
+@refuses("lu", "permutation", "b")
 @op(
     lu=vjp(_lu_solve_lu),
     permutation=NONDIFF,

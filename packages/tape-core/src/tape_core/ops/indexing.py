@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core import batching, dtypes
+from tape_core.backends.batched import lifted, placed
 from tape_core.indexed_slices import IndexedSlices
-from tape_core.op import NONDIFF, linear, registry, transpose
+from tape_core.op import NONDIFF, linear, refuses, registry, transpose
 from tape_core.ops import keys
 from tape_core.ops.batched_keys import batch_getitem, batch_scatter, batch_update
 from tape_core.ops.keys import has_integer_arrays, is_array
@@ -50,6 +51,7 @@ def _later(earlier: Any, later: Any) -> Any:
     return later
 
 
+@refuses("key")
 @linear(
     x=transpose(lambda xp, g, x_spec, key: xp.scatter(g, key, x_spec.shape)),
     kernel=keys.read,
@@ -60,6 +62,7 @@ def getitem(x: ArrayLike, /, key: Any) -> Tensor:
     """`x[key]`: integers, slices, `...`, None, a boolean mask, integer arrays."""
 
 
+@refuses("key")
 @linear(
     values=transpose(lambda xp, g, key: xp.getitem(g, key)),
     kernel=_scatter_kernel,
@@ -74,10 +77,8 @@ def with_raw_key(x: Tensor, key: Any) -> tuple[Tensor, Any]:
     """An array and its key with raw index arrays in place of Tensors; inside vmap both as each other's examples."""
     if type(key) in _PARTS or (type(key) is tuple and _PARTS.issuperset(map(type, key))):
         return x, key
-    deepest = max([x, *_tensors_in(key)], key=lambda tensor: tensor.backend.height).backend
+    deepest = max([placed(x), *map(placed, _tensors_in(key))], key=lambda tensor: tensor.backend.height).backend
     if deepest.height and deepest.library is x.backend.library:
-        from tape_core.backends.batched import lifted
-
         x = lifted(x, deepest)
     return x, raw_key(key, x)
 
@@ -96,8 +97,6 @@ def raw_key(key: Any, tensor: Tensor) -> Any:
     if isinstance(key, Tensor):
         if key.backend is not tensor.backend:
             if key.backend.library is tensor.backend.library and key.backend.height < tensor.backend.height:
-                from tape_core.backends.batched import lifted
-
                 return lifted(key, tensor.backend)._array
             raise TypeError(
                 f"getitem: the index is on backend {key.backend.name!r}, the array on {tensor.backend.name!r}; "
@@ -106,7 +105,9 @@ def raw_key(key: Any, tensor: Tensor) -> Any:
         return key._array
     if isinstance(key, list):
         # As NumPy reads it; the standard has no lists.
-        return tensor.backend.asarray(key)
+        found = tensor.backend.asarray(key)
+        xp = tensor.backend.xp
+        return xp.astype(found, xp.int64) if 0 in found.shape else found  # NumPy makes floating numbers of []
     return key
 
 
@@ -138,15 +139,20 @@ def _set_values_transpose(xp: Any, g: Any, values_spec: Any, key: Any) -> Any:
     return sum_to(xp, d, values_spec.shape)
 
 
+@refuses("key")
 @linear(
     x=transpose(lambda xp, g, key: xp.setitem(g, 0, key)),
     values=transpose(_set_values_transpose),
     kernel=_set_kernel,
+    masks=True,
     samples=with_complex(_set_samples),
     batch=batch_update,
 )
 def setitem(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
-    """A copy of `x` with `values` at `key`: what `x[key] = values` makes of `x`."""
+    """A copy of `x` with `values` at `key`: what `x[key] = values` makes of `x`.
+
+    What is overwritten has no part in gradients, as the branch that `where` does not take: not even a NaN comes of it.
+    """
 
 
 # These take keys with Tensors in them, in rules as well: they are unwrapped before the op sees them.
@@ -215,6 +221,7 @@ def _take_batch(call: Any, x: Any, indices: Any) -> Any:
     return x[(*[slice(None)] * batching.normal_axis(axis, x.ndim), indices)]
 
 
+@refuses("indices")
 @linear(x=transpose(_take_transpose), indices=NONDIFF, samples=with_complex(_take_samples), batch=_take_batch)
 def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
     """The elements at `indices` along `axis`, which may be left out in one dimension."""
@@ -235,6 +242,7 @@ def take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: 
     return xp.scatter(g, tuple(grid), x_spec.shape)
 
 
+@refuses("indices")
 @linear(
     x=transpose(take_along_axis_transpose), indices=NONDIFF, samples=with_complex(_along_samples), batch=batching.apart
 )
@@ -261,6 +269,7 @@ def _gather_batch(call: Any, params: Any, indices: Any) -> Any:
     return params[indices] if batching.is_batched(params) else call(params.value, indices.value)
 
 
+@refuses("indices")
 @linear(
     params=transpose(_gather_transpose),
     indices=NONDIFF,
@@ -287,6 +296,7 @@ def _add_rows_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(4, 2), draw.rng.integers(0, 4, (3,)), draw(3, 2))
 
 
+@refuses("indices")
 @linear(
     x=transpose(lambda xp, g: g),
     indices=NONDIFF,

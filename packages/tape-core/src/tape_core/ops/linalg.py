@@ -116,6 +116,16 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The matrix product `x1 @ x2`, over stacks of matrices that broadcast; 1-d arrays are vectors."""
 
 
+def _matmul_advice(x1: tuple[int, ...], x2: tuple[int, ...]) -> Exception | None:
+    if x1 and x2:
+        return None
+    which = "x1 and x2 are numbers" if x1 == x2 else f"{'x2' if x1 else 'x1'} is a number"
+    return ValueError(f"@ multiplies vectors and matrices, and {which}, without dimensions: write x1 * x2")
+
+
+matmul.op.advice = _matmul_advice  # type: ignore[attr-defined]
+
+
 def _transpose_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3))
     yield Sample(draw(2, 3, 4))
@@ -181,7 +191,8 @@ def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int
     if isinstance(axes, int):
         contracted1, contracted2 = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
-        contracted1, contracted2 = [k % a.ndim for k in axes[0]], [k % b.ndim for k in axes[1]]
+        contracted1 = [batching.normal_axis(k, a.ndim) for k in axes[0]]
+        contracted2 = [batching.normal_axis(k, b.ndim) for k in axes[1]]
     if [a.shape[k] for k in contracted1] != [b.shape[k] for k in contracted2]:
         raise ValueError(f"tensordot: shapes {a.shape} and {b.shape} do not match along axes {axes}")
     free1 = [k for k in range(a.ndim) if k not in contracted1]

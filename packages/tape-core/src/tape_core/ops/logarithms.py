@@ -168,14 +168,25 @@ def _rel_entr_kernel(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(inside, value, outside)
 
 
+def _rel_entr_x(xp: Any, g: Any, x: Any, y: Any) -> Any:
+    both = xp.logical_and(_equal(xp, g, x), _equal(xp, g, y))
+    return xp.where(both, 0, g * (_log_of(xp, g, x) - _log_of(xp, g, y) + 1))
+
+
+def _equal(xp: Any, g: Any, x: Any) -> Any:
+    return (x if is_array(x) else xp.zeros_like(g) + x) == 0
+
+
 @elementwise(
-    x=vjp(lambda xp, g, x, y: g * (_log_of(xp, g, x) - _log_of(xp, g, y) + 1)),
+    x=vjp(_rel_entr_x),
     y=lambda xp, x, y: -_quotient(xp, x, y),
     kernel=_rel_entr_kernel,
     samples=binary(0.2, 3),
 )
 def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """`x * log(x / y)`, the share of two probabilities in the relative entropy: 0 where x is 0.
+
+    Where both are 0, so are the derivatives.
 
     It is inf where one is negative, and where y is 0 and x is not.
 

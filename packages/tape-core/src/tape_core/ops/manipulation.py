@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tape_core import batching
+from tape_core.batching import normal_axis
 from tape_core.cotangents import broadcast_shape
-from tape_core.op import NONDIFF, linear, transpose
+from tape_core.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
 from tape_core.samples import Draw, Refused, Sample, with_complex
 from tape_core.tensor import ArrayLike, Tensor, read
 
@@ -126,8 +127,8 @@ def moveaxis(x: ArrayLike, source: Shape, destination: Shape, /) -> Tensor:
     """The dimensions `source` moved to `destination`, the others in their order."""
     x = read(x, "moveaxis: x")
     n = len(x.shape)
-    sources = [a % n for a in (source if isinstance(source, tuple) else (source,))]
-    places = [a % n for a in (destination if isinstance(destination, tuple) else (destination,))]
+    sources = [normal_axis(a, n) for a in (source if isinstance(source, tuple) else (source,))]
+    places = [normal_axis(a, n) for a in (destination if isinstance(destination, tuple) else (destination,))]
     if len(sources) != len(places):
         raise ValueError(f"moveaxis: source {source} and destination {destination} differ in length")
     order = [a for a in range(n) if a not in sources]
@@ -137,9 +138,11 @@ def moveaxis(x: ArrayLike, source: Shape, destination: Shape, /) -> Tensor:
 
 
 def sum_to(xp: Any, g: Any, shape: tuple[int, ...]) -> Any:
-    """The transpose of broadcasting to the shape of `g`."""
+    """The transpose of broadcasting to the shape of `g`, or of an assignment, which drops leading axes of length 1."""
     extra = len(g.shape) - len(shape)
-    axes = (*range(extra), *(extra + k for k, n in enumerate(shape) if n == 1 and g.shape[extra + k] != 1))
+    kept = shape[max(-extra, 0) :]
+    extra = max(extra, 0)
+    axes = (*range(extra), *(extra + k for k, n in enumerate(kept) if n == 1 and g.shape[extra + k] != 1))
     if axes:
         g = xp.sum(g, axis=axes)
     return g if tuple(g.shape) == tuple(shape) else xp.reshape(g, shape)
@@ -189,7 +192,8 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def broadcast_arrays(*arrays: ArrayLike) -> tuple[Tensor, ...]:
     """All of them in the shape they broadcast to."""
-    tensors = [read(a, f"broadcast_arrays: arrays[{k}]") for k, a in enumerate(arrays)]
+    values = tuple([read(a, f"broadcast_arrays: arrays[{k}]") for k, a in enumerate(arrays)])
+    tensors = with_numbers_as_tensors(values)
     shape: tuple[int, ...] = ()
     for tensor in tensors:
         shape = broadcast_shape(shape, tensor.shape)
@@ -380,6 +384,7 @@ def _repeat_batch(call: Any, x: Any, repeats: Any) -> Any:
     return call(value, batching.front(repeats, 0), axis=axis)
 
 
+@refuses("repeats")
 @linear(x=transpose(_repeat_transpose), repeats=NONDIFF, samples=with_complex(_repeat_samples), batch=_repeat_batch)
 def repeat(x: ArrayLike, repeats: int | ArrayLike, /, *, axis: int | None = None) -> Tensor:
     """Each element so many times along `axis`; flattened first where it is None."""

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from tape_core import batching
-from tape_core.op import NONDIFF, linear, op, transpose, vjp
+from tape_core.backends.batched import holds
+from tape_core.op import NONDIFF, linear, op, refuses, transpose, vjp
 from tape_core.ops.elementwise import abs as absolute
+from tape_core.ops.elementwise import multiply, pow
 from tape_core.ops.linalg import conj, matmul
 from tape_core.ops.manipulation import squeeze, sum_to
-from tape_core.ops.statistical import Axis, expand
+from tape_core.ops.statistical import Axis, expand, nan_without
 from tape_core.ops.statistical import max as maximum
 from tape_core.ops.statistical import min as minimum
 from tape_core.ops.statistical import sum as total
@@ -51,6 +53,7 @@ def square_samples(*, rectangular: bool = False) -> Samples:
 # -- inverses
 
 
+@refuses("x")
 @op(
     x=vjp(lambda xp, g, out: -xp.matmul(xp.matmul(out.mT, g), out.mT)),
     extension="linalg",
@@ -85,6 +88,7 @@ def _pinv_batch(call: Any, x: Any) -> Any:
     return batching.stacks(2)(call, x)
 
 
+@refuses("x")
 @op(x=vjp(_pinv_vjp), extension="linalg", samples=_pinv_samples, batch=_pinv_batch)
 def pinv(x: ArrayLike, /, *, rtol: float | None = None) -> Tensor:
     """The Moore-Penrose inverse of each matrix; singular values up to `rtol` times the largest count as 0.
@@ -130,6 +134,7 @@ def _solve_sparsity(x1: Any, x2: Any) -> Any:
     return whole | x2.united(-2)
 
 
+@refuses("x1")
 @op(
     x1=vjp(_solve_x1),
     x2=vjp(_solve_x2),
@@ -167,16 +172,60 @@ def _cofactors_kernel(xp: Any, x: Any) -> Any:
     return sign * xp.matmul(conj(xp, u) * others[..., None, :], conj(xp, vh))
 
 
-def _cofactors_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
-    # out = det(x) inv(x).T, differentiated by the product rule.
-    inner = xp.sum(g * out, axis=(-2, -1), keepdims=True)
-    left = on_diagonal(xp, inner, x.shape) - xp.matmul(out, g.mT)
-    return xp.solve(x, left.mT).mT
-
-
-@op(x=vjp(_cofactors_vjp), kernel=_cofactors_kernel, samples=square_samples(), batch=batching.stacks(2))
+@op(
+    x=vjp(lambda xp, g, x: xp.curvature_of_det(x, g)),
+    kernel=_cofactors_kernel,
+    samples=square_samples(),
+    batch=batching.stacks(2),
+)
 def cofactors(x: ArrayLike, /) -> Tensor:
-    """The matrix of cofactors, the derivative of :func:`det`; itself differentiable where `x` is regular."""
+    """The matrix of cofactors, the derivative of :func:`det`; itself differentiable for singular matrices, too."""
+
+
+def _curvature_kernel(xp: Any, x: Any, direction: Any) -> Any:
+    # Of a diagonal matrix the elements are products of all but two of those on the diagonal, and singular vectors
+    # bring any matrix there. The products are made without dividing by 0.
+    u, s, vh = xp.svd(x, full_matrices=False)
+    shape = (*s.shape, s.shape[-1])
+    zero = s == 0
+    factors = xp.where(zero, 1, s)
+    lines = xp.broadcast_to(factors[..., None, :], shape)
+    others = xp.prod(lines - on_diagonal(xp, lines - 1, shape), axis=-1)
+    zeros = xp.astype(zero, s.dtype)
+    left = xp.sum(zeros, axis=-1, keepdims=True)[..., None] - zeros[..., :, None] - zeros[..., None, :]
+    pairs = xp.where(left == 0, others[..., :, None] / lines, 0)
+    pairs = xp.astype(pairs - on_diagonal(xp, pairs, shape), x.dtype)
+    sign = (xp.det(u) * xp.det(vh))[..., None, None]
+    turned = sign * xp.matmul(xp.matmul(adjoint(xp, u), direction), adjoint(xp, vh))
+    diagonal = xp.sum(on_diagonal(xp, turned, shape), axis=-1)
+    inner = on_diagonal(xp, xp.matmul(pairs, diagonal[..., None]), shape) - pairs * turned.mT
+    return xp.matmul(xp.matmul(conj(xp, u), inner), conj(xp, vh))
+
+
+def _curvature_x(xp: Any, g: Any, x: Any, direction: Any, out: Any) -> Any:
+    # out = sum(d * c) t - c d.T t for c = det(x) t, t = inv(x).T, differentiated by the product rule.
+    c, t = xp.cofactors(x), xp.inv(x).mT
+    found = xp.sum(g * t, axis=(-2, -1), keepdims=True) * out
+    found = found - xp.sum(direction * c, axis=(-2, -1), keepdims=True) * xp.matmul(xp.matmul(t, g.mT), t)
+    found = found - xp.curvature_of_det(x, xp.matmul(xp.matmul(g, t.mT), direction))
+    return found + xp.matmul(xp.matmul(xp.matmul(t, g.mT), xp.matmul(c, direction.mT)), t)
+
+
+def _curvature_samples(draw: Draw) -> Iterator[Sample]:
+    for shape in ((3, 3), (2, 2, 2), (1, 1)):
+        yield Sample(draw(*shape), draw(*shape))
+    yield Sample(draw.complex(3, 3), draw.complex(3, 3))
+
+
+@op(
+    x=vjp(_curvature_x),
+    direction=vjp(lambda xp, g, x: xp.curvature_of_det(x, g)),
+    kernel=_curvature_kernel,
+    samples=_curvature_samples,
+    batch=batching.stacks(2, 2),
+)
+def curvature_of_det(x: ArrayLike, direction: ArrayLike, /) -> Tensor:
+    """The second derivative of :func:`det` along a direction; itself differentiable where `x` is regular."""
 
 
 class SlogdetResult(NamedTuple):
@@ -191,7 +240,13 @@ def _slogdet_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
     if xp.isdtype(x.dtype, "complex floating"):
         # d sign = i sign Im(d log det)
         g_log = g_log + 1j * xp.imag(g_sign * out[0])
-    return g_log[..., None, None] * xp.inv(x).mT
+    if holds(xp.all(out[0] != 0)):
+        inverse = xp.inv(x).mT
+    else:  # infinite where x is singular, as cofactors / 0
+        singular = (out[0] == 0)[..., None, None]
+        inverse = xp.inv(xp.where(singular, on_diagonal(xp, xp.ones_like(x), x.shape), x)).mT
+        inverse = xp.where(singular, xp.cofactors(x) * math.inf, inverse)
+    return g_log[..., None, None] * inverse
 
 
 @op(x=vjp(_slogdet_vjp), extension="linalg", samples=square_samples(), result=SlogdetResult, batch=batching.stacks(2))
@@ -259,7 +314,7 @@ def _norm_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool, ord
     if ord in (math.inf, -math.inf):
         hit = size == out
         ties = xp.sum(xp.astype(hit, g.dtype), axis=axis, keepdims=True)
-        return xp.where(hit, phase * (g / ties), 0)
+        return xp.where(hit, phase * (g / ties), nan_without(xp, g, ties))
     if ord == 1:
         return g * phase
     share = size / xp.where(out == 0, 1, out)
@@ -312,8 +367,9 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"matrix_power: x must be square matrices, got shape {x.shape}")
     if n == 0:
-        xp, array = x.backend.xp, x._array
-        return wrap(on_diagonal(xp, xp.ones_like(array), x.shape), x.backend)
+        xp = x.backend.xp
+        one = wrap(on_diagonal(xp, xp.ones_like(x._array), x.shape), x.backend)
+        return multiply(pow(x, 0), one)  # the derivative is 0, not missing
     if n < 0:
         x, n = inv(x), -n
     power: Tensor | None = None
@@ -327,6 +383,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     return power
 
 
+@refuses("x")
 @op(
     x=NONDIFF,
     extension="linalg",

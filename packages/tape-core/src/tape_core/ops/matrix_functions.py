@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tape_core import batching
-from tape_core.op import op, vjp
+from tape_core.op import op, refuses, vjp
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.linalg import matmul
-from tape_core.ops.manipulation import reshape
+from tape_core.ops.manipulation import permute_dims, reshape
 from tape_core.ops.matrices import on_diagonal
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import ArrayLike, Tensor, read
@@ -84,6 +84,7 @@ def _pade(xp: Any, x: Any, degree: int) -> Any:
     return xp.solve(even - odd, even + odd)
 
 
+@refuses("x")
 @op(
     x=vjp(lambda xp, g, x: xp.expm_derivative(x.mT, g)),
     kernel=_expm_kernel,
@@ -145,6 +146,7 @@ def _expm_derivative_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw.complex(2, 2), draw.complex(2, 2) * 100)
 
 
+@refuses("x", "direction")
 @op(
     x=vjp(_expm_derivative_x),
     direction=vjp(lambda xp, g, x: xp.expm_derivative(x.mT, g)),
@@ -158,6 +160,20 @@ def expm_derivative(x: ArrayLike, direction: ArrayLike, /) -> Tensor:
 
 
 # -- products
+
+
+def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
+    """The dimensions in another order, by default reversed: NumPy's name for :func:`permute_dims`.
+
+    >>> import tape_core as tc
+    >>> tc.transpose(tc.zeros((2, 3, 4))).shape, tc.transpose(tc.zeros((2, 3, 4)), (1, 0, 2)).shape
+    ((4, 3, 2), (3, 2, 4))
+
+    Raises:
+        ValueError: `axes` are not those of `x`, each once.
+    """
+    x = read(x, "transpose: x")
+    return permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else tuple(axes))
 
 
 def kron(a: ArrayLike, b: ArrayLike, /) -> Tensor:

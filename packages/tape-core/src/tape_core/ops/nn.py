@@ -8,7 +8,7 @@ from typing import Any
 
 from tape_core import batching, dtypes
 from tape_core.backends.checks import check_labels
-from tape_core.op import NONDIFF, elementwise, op, vjp
+from tape_core.op import NONDIFF, elementwise, op, refuses, vjp
 from tape_core.ops.statistical import Axis, expand, reductions
 from tape_core.samples import Draw, Refused, Sample, unary
 from tape_core.tensor import ArrayLike, Tensor
@@ -155,6 +155,7 @@ def _cross_entropy_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "labels must be integers", draw(4, 3), draw(4))
 
 
+@refuses("labels")
 @op(
     logits=vjp(lambda xp, g, logits, labels, axis: xp.cross_entropy_vjp(g, logits, labels, axis=axis)),
     labels=NONDIFF,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType, FrameType
 from typing import Any
 
-from tape_core.backends.traced import TRACE, TracingError
+from tape_core.backends.traced import TracingError
 from tape_core.hotpath import accepts, binary_call
 from tape_core.ops import elementwise as ew
 from tape_core.ops import logic
 from tape_core.ops.indexing import getitem_with_key, setitem_with_key
 from tape_core.ops.linalg import matmul, matrix_transpose
+from tape_core.recording import TRACE
 from tape_core.tensor import Tensor
 
 
@@ -27,24 +31,65 @@ def _attach(name: str, function: Any) -> None:
     setattr(Tensor, name, function)
 
 
-# How many references there are to a Tensor that only the assignment to it holds: the caller's stack, `self` below and
-# getrefcount's own. From Python 3.14 on, and without the GIL, the count does not tell.
-_TEMPORARY = (
-    3
-    if sys.implementation.name == "cpython"
-    and sys.version_info < (3, 14)
-    and getattr(sys, "_is_gil_enabled", lambda: True)()
-    else 0
-)
+class _Probe:
+    references = 0
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _Probe.references = getattr(sys, "getrefcount", lambda _: -1)(self)
+
+
+_Probe()[0] = None
+_TEMPORARY = _Probe.references
+"""How many references there are in `__setitem__` to what only the assignment holds; -1 where none are counted."""
+
+# From Python 3.14 on a local variable lends its value without counting: the count alone does not tell.
+_LENT = sys.version_info >= (3, 14) or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def _set(self: Tensor, key: Any, value: Any) -> None:
-    if sys.getrefcount(self) <= _TEMPORARY:
+    references = getattr(sys, "getrefcount", lambda _: 0)(self)
+    if references <= _TEMPORARY and _is_lost(sys._getframe(1)):
         raise TypeError(
             "x[i][j] = value changes nothing: x[i] is a value of its own, not a view of x. Write x[i, j] = value, or "
             "x = tape_core.at(x)[...].set(value)"
         )
     _rebound(self, setitem_with_key(self, value, key), "x[key] = value")
+
+
+def _is_lost(frame: FrameType) -> bool:
+    """Whether the frame assigns to an element of what it has only just computed, where nobody else holds that."""
+    made_by = _container(frame.f_code, frame.f_lasti)
+    if made_by is None:  # no assignment, but a call of the method
+        return False
+    return not made_by.startswith("LOAD_FAST") and (made_by != "" or not _LENT)
+
+
+@lru_cache(maxsize=256)
+def _container(code: CodeType, at: int) -> str | None:
+    """Which instruction gave `x` in the assignment `x[key] = ...` at an offset; "" where that is not known.
+
+    None where there is another instruction.
+
+    The instructions of an expression have its place in the source. The last of those of `x` begins where the target
+    begins, and ends where `[` is.
+    """
+    instructions = list(dis.get_instructions(code))
+    store = next((one for one in instructions if one.offset == at), None)
+    if store is None or store.opname not in ("STORE_SUBSCR", "STORE_SLICE"):
+        return None
+    target = store.positions
+    if target is None or target.lineno is None or target.end_lineno is None:
+        return ""
+    start, end = (target.lineno, target.col_offset), (target.end_lineno, target.end_col_offset)
+    found, furthest = "", (0, 0)
+    for one in instructions:
+        place = one.positions
+        if place is None or (place.lineno, place.col_offset) != start:
+            continue
+        until = (place.end_lineno or 0, place.end_col_offset or 0)
+        if furthest < until < end:
+            found, furthest = one.opname, until
+    return found
 
 
 def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
@@ -70,6 +115,14 @@ def _rebound(tensor: Tensor, result: Tensor, what: str) -> Tensor:
             f"assign it, give it as an argument, or write to a copy: x = x + 0"
         )
     return tensor._rebind(result)
+
+
+def _rounded(self: Tensor, digits: int | None = None) -> Tensor:
+    """What `round(x, digits)` gives, as for a NumPy array: floating numbers stay what they are."""
+    scale = 10.0 ** (digits or 0)
+    if scale == 1.0 or not self.dtype.inexact:
+        return ew.round(self)
+    return ew.divide(ew.round(ew.multiply(self, scale)), scale)
 
 
 _BINARY: dict[str, Callable[..., Any]] = {
@@ -108,6 +161,9 @@ _attach("__neg__", lambda self: ew.negative(self))
 _attach("__pos__", lambda self: ew.positive(self))
 _attach("__abs__", lambda self: ew.abs(self))
 _attach("__invert__", lambda self: logic.bitwise_invert(self))
+_attach("__divmod__", lambda self, other: (self // other, self % other))
+_attach("__rdivmod__", lambda self, other: (other // self, other % self))
+_attach("__round__", _rounded)
 _attach("__getitem__", lambda self, key: getitem_with_key(self, key))
 _attach("__setitem__", _set)
 

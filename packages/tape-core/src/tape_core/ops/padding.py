@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from tape_core.tensor import ArrayLike, Tensor
 
 PadWidth = int | tuple[int, int] | Sequence[tuple[int, int]]
 Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
+Fill = complex | tuple[complex, complex] | Sequence[tuple[complex, complex]]
 
 Pairs = tuple[tuple[int, int], ...]
 Run = tuple[int, int, int]
@@ -31,6 +33,25 @@ def _pairs(pad_width: Any, ndim: int) -> Pairs:
         )
     checked: Pairs = pairs
     return checked
+
+
+def _fills(constant_values: Fill, ndim: int) -> tuple[tuple[complex, complex], ...]:
+    """What stands before and after each axis."""
+    given: Any = constant_values
+    if isinstance(given, numbers.Number):
+        number: Any = given
+        return ((number, number),) * ndim
+    if isinstance(given, tuple | list):
+        if len(given) == 2 and all(isinstance(v, numbers.Number) for v in given):
+            given = (given,)
+        found = tuple([tuple(v) if isinstance(v, tuple | list) else (v,) for v in given])
+        found = found * ndim if len(found) == 1 else found
+        if len(found) == ndim and all(len(v) == 2 and isinstance(n, numbers.Number) for v in found for n in v):
+            return found
+    raise ValueError(
+        f"constant_values must be a number, a pair (before, after), or such a pair for each of {ndim} axes, got "
+        f"{constant_values!r}"
+    )
 
 
 def _place(i: int, n: int, mode: Mode) -> int:
@@ -92,10 +113,13 @@ def _put_run(xp: Any, g: Any, axis: int, run: Run, n: int) -> Any:
     return xp.pad(g, tuple(widths))
 
 
-def _pad_kernel(xp: Any, x: Any, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: complex = 0) -> Any:
+def _pad_kernel(xp: Any, x: Any, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: Any = 0) -> Any:
     shape = tuple(x.shape)
     pairs = _pairs(pad_width, len(shape))
     if mode == "constant":
+        fill: Any = constant_values
+        if not isinstance(fill, numbers.Number):
+            return _filled(xp, x, pairs, _fills(constant_values, len(shape)))
         target = tuple(n + before + after for n, (before, after) in zip(shape, pairs, strict=True))
         key = tuple(slice(before, before + n) for n, (before, _) in zip(shape, pairs, strict=True))
         if constant_values == 0:
@@ -112,6 +136,17 @@ def _pad_kernel(xp: Any, x: Any, pad_width: PadWidth, mode: Mode = "constant", *
                 *(_take_run(xp, x, axis, run) for run in behind),
             ]
             x = xp.concat(pieces, axis=axis)
+    return x
+
+
+def _filled(xp: Any, x: Any, pairs: Pairs, fills: tuple[tuple[complex, complex], ...]) -> Any:
+    """Axis after axis, so that what belongs to a later one stands in the corners, as NumPy has it."""
+    for axis, (widths, values) in enumerate(zip(pairs, fills, strict=True)):
+        before, after = (
+            xp.full_like(xp.zeros_beside(x, (*x.shape[:axis], width, *x.shape[axis + 1 :]), dtype=x.dtype), value)
+            for width, value in zip(widths, values, strict=True)
+        )
+        x = xp.concat([before, x, after], axis=axis)
     return x
 
 
@@ -137,6 +172,9 @@ def _pad_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3), 1)
     yield Sample(draw(2, 3), (1, 2), constant_values=0.5)
     yield Sample(draw.complex(2, 3), ((0, 1), (2, 0)), constant_values=1j)
+    yield Sample(draw(2, 3), ((1, 2), (0, 3)), constant_values=(0.5, -1.5))
+    yield Sample(draw(2, 3), 2, constant_values=((1, 2), (3, 4)))
+    yield Refused(ValueError, "constant_values", draw(2, 3), 1, constant_values=(1, 2, 3))
     yield Sample(draw(0, 2), 1)
     yield Sample(draw(), 1)
     for mode in ("edge", "reflect", "symmetric", "wrap"):
@@ -152,11 +190,14 @@ def _pad_samples(draw: Draw) -> Iterator[Sample]:
 
 def _pad_batch(call: Any, x: Any) -> Any:
     widths = _pairs(call.params["pad_width"], x.ndim)
-    return call(x.value, pad_width=((0, 0), *widths))
+    fill = call.params["constant_values"]
+    if not isinstance(fill, numbers.Number):
+        fill = ((0, 0), *_fills(fill, x.ndim))
+    return call(x.value, pad_width=((0, 0), *widths), constant_values=fill)
 
 
 @op(x=vjp(_pad_vjp), kernel=_pad_kernel, samples=_pad_samples, batch=_pad_batch)
-def pad(x: ArrayLike, /, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: complex = 0) -> Tensor:
+def pad(x: ArrayLike, /, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: Fill = 0) -> Tensor:
     """`x` with elements added at both ends of its axes, as by `numpy.pad`.
 
     >>> import tape_core as tc
@@ -175,8 +216,10 @@ def pad(x: ArrayLike, /, pad_width: PadWidth, mode: Mode = "constant", *, consta
         mode: what stands there: `constant_values`; the nearest element ("edge"); the mirror image without or with the
             element at the end ("reflect", "symmetric"); or what stands at the other end ("wrap"). More than the array
             has goes on in the same way.
+        constant_values: a number; a pair (before, after); or such a pair for each axis. In a corner stands what belongs
+            to the last of its axes.
 
     Raises:
-        ValueError: a width is negative, their number is not that of the axes, the mode is unknown, or there is nothing
-            to take elements from.
+        ValueError: a width is negative, their number or that of the constants is not that of the axes, the mode is
+            unknown, or there is nothing to take elements from.
     """

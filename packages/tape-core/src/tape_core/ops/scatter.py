@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
-from tape_core.op import NONDIFF, linear, op, registry, transpose, vjp
+from tape_core.op import NONDIFF, linear, op, refuses, registry, transpose, vjp
 from tape_core.ops import elementwise as ew
 from tape_core.ops import keys
 from tape_core.ops.batched_keys import batch_update
@@ -19,6 +19,7 @@ from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype
 from tape_core.ops.indexing import getitem_with_key, key_samples, setitem_with_key, updated, with_raw_key
 from tape_core.ops.manipulation import reshape, sum_to
+from tape_core.ops.statistical import nan_without
 from tape_core.samples import Draw, Refused, Sample, Samples
 from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, wrap
 
@@ -54,6 +55,7 @@ def _place_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(IndexError, "out of bounds", draw(2, 3), (0, 3))
 
 
+@refuses("key")
 @op(
     x=NONDIFF,
     kernel=lambda xp, x, key: keys.places(xp, x, key, tuple(x.shape))[0],
@@ -64,6 +66,7 @@ def places(x: ArrayLike, /, key: Any) -> Tensor:
     """The numbers of the rows that `key` picks: what lies along the last dimensions, those that it takes whole."""
 
 
+@refuses("key")
 @linear(
     x=transpose(lambda xp, g: g),
     values=transpose(lambda xp, g, values_spec, key: sum_to(xp, xp.getitem(g, key), values_spec.shape)),
@@ -89,6 +92,7 @@ def _multiply_values(xp: Any, g: Any, x: Any, values: Any, key: Any) -> Any:
     return sum_to(xp, d, tuple(values.shape))
 
 
+@refuses("key")
 @op(
     x=vjp(_multiply_x),
     values=vjp(_multiply_values),
@@ -103,28 +107,32 @@ def scatter_multiply(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     """
 
 
-def _ties(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any, least: float) -> tuple[Any, Any, Any]:
-    """An equal share of the cotangent for each value that is the extremum, and which of x and of values are."""
+def _ties(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any, least: float) -> tuple[Any, Any, Any, Any]:
+    """An equal share of the cotangent for each value that is the extremum, and which of x and of values are.
+
+    First what the others have: 0, or NaN where the extremum is NaN, which nothing equals.
+    """
     theirs = values == xp.getitem(out, key)
     count = xp.scatter(xp.astype(theirs, g.dtype), key, tuple(out.shape))
     # The neutral element is no rival: a segment that begins with it may hold it as a value, too.
     own = xp.logical_and(x == out, xp.logical_or(x != least, count == 0))
     count = count + xp.astype(own, g.dtype)
-    return g / xp.where(count == 0, 1, count), own, theirs
+    return nan_without(xp, g, count), g / count, own, theirs
 
 
 def _extremum_rules(least: float) -> dict[str, Any]:
     def of_x(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any) -> Any:
-        share, own, _ = _ties(xp, g, x, values, out, key, least)
-        return xp.where(own, share, 0)
+        rest, share, own, _ = _ties(xp, g, x, values, out, key, least)
+        return xp.where(own, share, rest)
 
     def of_values(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any) -> Any:
-        share, _, theirs = _ties(xp, g, x, values, out, key, least)
-        return sum_to(xp, xp.where(theirs, xp.getitem(share, key), 0), tuple(values.shape))
+        rest, share, _, theirs = _ties(xp, g, x, values, out, key, least)
+        return sum_to(xp, xp.where(theirs, xp.getitem(share, key), xp.getitem(rest, key)), tuple(values.shape))
 
     return {"x": vjp(of_x), "values": vjp(of_values)}
 
 
+@refuses("key")
 @op(
     kernel=lambda xp, x, values, key: keys.update(xp, xp.minimum, None, x, values, key),
     samples=_samples("scatter_min", ordered=True),
@@ -135,6 +143,7 @@ def scatter_min(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     """A copy of `x` with the minimum of element and `values` at `key`. Those that tie share the gradient equally."""
 
 
+@refuses("key")
 @op(
     kernel=lambda xp, x, values, key: keys.update(xp, xp.maximum, None, x, values, key),
     samples=_samples("scatter_max", ordered=True),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from tape_core import batching
 from tape_core.op import NONDIFF, op
 from tape_core.ops.keys import is_array
-from tape_core.samples import Draw, Sample, Samples
+from tape_core.samples import Draw, Sample
 from tape_core.tensor import ArrayLike, Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 A_SET = "which elements are equal changes with the values; index x with what unique_all says for a gradient"
 
@@ -36,32 +39,65 @@ class UniqueInverseResult(NamedTuple):
     inverse_indices: Tensor
 
 
-def _seen(observed: Callable[..., Any]) -> Samples:
-    """Samples of which is looked at what does not hang on the order of the values: the standard leaves it open."""
-
-    def samples(draw: Draw) -> Iterator[Sample]:
-        yield Sample(draw.rng.integers(0, 3, (5,))).observe(observed)
-        yield Sample(draw(2, 3)).observe(observed)
-        yield Sample(draw(0)).observe(observed)
-
-    return samples
+def _unique_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw.rng.integers(0, 3, (5,)))
+    yield Sample(draw(2, 3))
+    yield Sample(draw(0))
 
 
-def _see_inverse(xp: Any, values: Any, inverse: Any) -> Any:
-    return xp.sort(values), xp.take(values, xp.reshape(inverse, (-1,)))
+def _groups(xp: Any, x: Any) -> tuple[Any, Any, Any]:
+    """The elements in order, the places that they come from, and where in that order another value begins."""
+    x = xp.reshape(x, (-1,))
+    order = xp.argsort(x, stable=True)
+    ordered = xp.take(x, order)
+    n = int(x.shape[0])
+    if n == 0:
+        return ordered, order, ordered == ordered
+    first = xp.astype(xp.ones_like(order[:1]), xp.bool)
+    return ordered, order, xp.concat([first, ordered[1:] != ordered[: n - 1]], axis=0)
 
 
-def _see_counts(xp: Any, values: Any, counts: Any) -> Any:
-    return xp.sort(values), xp.take(counts, xp.argsort(values))
+def _inverse(xp: Any, x: Any, order: Any, new: Any) -> Any:
+    number = xp.cumulative_sum(xp.astype(new, order.dtype), axis=0) - 1
+    return xp.reshape(xp.take(number, xp.argsort(order)), tuple(x.shape))
 
 
-def _see_all(xp: Any, values: Any, indices: Any, inverse: Any, counts: Any) -> Any:
-    return *_see_inverse(xp, values, inverse), *_see_counts(xp, indices, counts), *_see_counts(xp, values, counts)
+def _counts(xp: Any, order: Any, new: Any) -> Any:
+    starts = xp.nonzero(new)[0]
+    if starts.shape[0] == 0:
+        return starts
+    end = xp.zeros_beside(starts, (1,), dtype=starts.dtype) + order.shape[0]
+    return xp.concat([starts[1:], end], axis=0) - starts
 
 
-@op(x=NONDIFF, samples=_seen(_see_all), reason=A_SET, result=UniqueAllResult)
+def _all_kernel(xp: Any, x: Any) -> tuple[Any, ...]:
+    ordered, order, new = _groups(xp, x)
+    return ordered[new], order[new], _inverse(xp, x, order, new), _counts(xp, order, new)
+
+
+def _counts_kernel(xp: Any, x: Any) -> tuple[Any, ...]:
+    ordered, order, new = _groups(xp, x)
+    return ordered[new], _counts(xp, order, new)
+
+
+def _inverse_kernel(xp: Any, x: Any) -> tuple[Any, ...]:
+    ordered, order, new = _groups(xp, x)
+    return ordered[new], _inverse(xp, x, order, new)
+
+
+def _values_kernel(xp: Any, x: Any) -> Any:
+    ordered, _, new = _groups(xp, x)
+    return ordered[new]
+
+
+def _unique(kernel: Any, **more: Any) -> Callable[[F], F]:
+    # The standard leaves the order open, and libraries differ.
+    return op(x=NONDIFF, kernel=kernel, samples=_unique_samples, reason=A_SET, batch=batching.one_by_one, **more)
+
+
+@_unique(_all_kernel, result=UniqueAllResult)
 def unique_all(x: ArrayLike, /) -> UniqueAllResult:
-    """The different elements of `x`, where each is first, which of them each element is, and how often each is there.
+    """The different elements of `x` in order, where each is first, which of them each is, and how often each is there.
 
     >>> import tape_core as tc
     >>> x = tc.asarray([3.0, 1.0, 3.0])
@@ -73,19 +109,24 @@ def unique_all(x: ArrayLike, /) -> UniqueAllResult:
     """
 
 
-@op(x=NONDIFF, samples=_seen(_see_counts), reason=A_SET, result=UniqueCountsResult)
+@_unique(_counts_kernel, result=UniqueCountsResult)
 def unique_counts(x: ArrayLike, /) -> UniqueCountsResult:
-    """The different elements of `x`, and how often each is there."""
+    """The different elements of `x` in order, and how often each is there."""
 
 
-@op(x=NONDIFF, samples=_seen(_see_inverse), reason=A_SET, result=UniqueInverseResult)
+@_unique(_inverse_kernel, result=UniqueInverseResult)
 def unique_inverse(x: ArrayLike, /) -> UniqueInverseResult:
-    """The different elements of `x`, and which of them each element is."""
+    """The different elements of `x` in order, and which of them each element is."""
 
 
-@op(x=NONDIFF, samples=_seen(lambda xp, values: xp.sort(values)), reason=A_SET)
+@_unique(_values_kernel)
 def unique_values(x: ArrayLike, /) -> Tensor:
-    """The different elements of `x`, in no order."""
+    """The different elements of `x` in order, on every backend.
+
+    >>> import tape_core as tc
+    >>> tc.unique_values(tc.asarray([3, 1, 3, 2])).tolist()
+    [1, 2, 3]
+    """
 
 
 def _isin_samples(draw: Draw) -> Iterator[Sample]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.backends.checks import check_csr
-from tape_core.op import NONDIFF, op, vjp
+from tape_core.op import NONDIFF, op, refuses, vjp
 from tape_core.ops.creation import asarray
 from tape_core.samples import Draw, Refused, Sample
 from tape_core.tensor import ArrayLike, Tensor
@@ -71,6 +71,7 @@ def _csr_data(xp: Any, g: Any, data: Any, indices: Any, indptr: Any, dense: Any)
     return xp.sum(products, axis=axes)
 
 
+@refuses("data", "indices", "indptr", "dense")
 @op(
     data=vjp(_csr_data),
     indices=NONDIFF,
@@ -127,6 +128,7 @@ def _csr_transposed_samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(draw(3), asarray([0, 2, 1]), asarray([0, 2, 3]), draw(*shape), 4)
 
 
+@refuses("data", "indices", "indptr", "dense")
 @op(
     data=vjp(lambda xp, g, data, indices, indptr, dense: _csr_data(xp, dense, data, indices, indptr, g)),
     indices=NONDIFF,

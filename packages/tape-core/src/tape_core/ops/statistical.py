@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core import batching
-from tape_core.backends.batched import holds
+from tape_core.backends.batched import one_of
 from tape_core.op import linear, op, transpose, vjp
 from tape_core.samples import Draw, Refused, Sample, Samples, with_complex
 from tape_core.tensor import ArrayLike, Tensor
@@ -34,6 +34,8 @@ def normal_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     """The axes of a reduction, all of them non-negative."""
     if axis is None:
         return tuple(range(ndim))
+    if not ndim:  # libraries take -1 and 0 for an axis of a number, which changes nothing
+        return ()
     return tuple(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
 
 
@@ -100,7 +102,13 @@ def _extremum_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool)
     shape = tuple(x.shape)
     hit = x == expand(xp, out, shape, axis, keepdims)
     ties = xp.sum(xp.astype(hit, g.dtype), axis=axis, keepdims=True)
-    return xp.where(hit, expand(xp, g, shape, axis, keepdims) / ties, 0)
+    g = expand(xp, g, shape, axis, keepdims)
+    return xp.where(hit, g / ties, nan_without(xp, g, ties))
+
+
+def nan_without(xp: Any, g: Any, ties: Any) -> Any:
+    """What those have that are not an extremum: 0; or NaN where nothing is, for nothing equals NaN."""
+    return xp.where(ties == 0, g * math.nan, 0)
 
 
 @op(x=vjp(_extremum_vjp), samples=reductions(empty=False), batch=batching.along)
@@ -184,9 +192,16 @@ def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, in
         g, out = _tail(g, axis), _tail(out, axis)
     if 0 in x.shape:
         return g
-    if holds(xp.all(x != 0)):
-        return _suffix_sums(xp, g * out, axis) / x
-    # With zeros, in O(n^2): row i has the products without element i, which are summed from i on.
+    return one_of(
+        xp,
+        xp.all(x != 0),
+        lambda: _suffix_sums(xp, g * out, axis) / x,
+        lambda: _cumulative_prod_vjp_at_zeros(xp, g, x, axis),
+    )
+
+
+def _cumulative_prod_vjp_at_zeros(xp: Any, g: Any, x: Any, axis: int) -> Any:
+    """In O(n^2): row i has the products without element i, which are summed from i on."""
     n = x.shape[axis]
     last = (*(a for a in range(len(x.shape)) if a != axis), axis)
     x, g = xp.permute_dims(x, last), xp.permute_dims(g, last)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ import numpy as np
 from tape_core import batching, recording
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.backward import lifting
+from tape_core.contexts import contextmanager, setting
 from tape_core.indexed_slices import dense
 from tape_core.op import registry
 from tape_core.plan import Part, Plan
@@ -60,7 +60,9 @@ class Detector:
     __slots__ = ("_busy", "_kernels", "_key", "_listener", "_masked", "_parts", "_sparse", "members")
 
     _forward = True
+    _on_twin = None
     _complex = True  # its records say what shapes and dtypes were
+    _cuts = None
 
     def __init__(self, members: int, busy: tuple[str, ...] = ()) -> None:
         self._key = new_key()
@@ -94,6 +96,9 @@ class Detector:
     @property
     def _records(self) -> _Listener:
         return self._listener
+
+    def _watches(self, variable: Variable) -> bool:
+        return False
 
     def _on_read(self, variable: Variable) -> None:
         """Variables are constants."""
@@ -149,11 +154,8 @@ def _put(slots: dict[int, Any], key: int, sets: IndexSets | None) -> None:
 @contextmanager
 def _only(recorders: tuple[Any, ...]) -> Iterator[None]:
     """A context in which nothing else records."""
-    token = recording.ACTIVE.set(recorders)
-    try:
+    with setting(recording.ACTIVE, recorders):
         yield
-    finally:
-        recording.ACTIVE.reset(token)
 
 
 class Record:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from tape_core import pytree, recording
+from tape_core.commit import held_for_a_while
+from tape_core.contexts import contextmanager, setting
 from tape_core.function_op import Pull, Push, recorded_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import astype
@@ -101,10 +102,8 @@ class Results:
         """
         leaves, structure = pytree.flatten(tree)
         if len(leaves) != len(self.leaves) or not pytree.same(structure, self.structure, len(leaves)):
-            raise ValueError(
-                f"{what} has {len(leaves)} leaves and the result {len(self.leaves)}, or they are nested in another "
-                f"way; both must have the same structure"
-            )
+            shown = pytree.difference("it", structure, len(leaves), "the result", self.structure, len(self.leaves))
+            raise ValueError(f"{what} must have the structure of the result; {shown}")
         return [
             like_value(leaves[k], self.leaves[k], f"{what}{pytree.path(structure, k)}", "the result")
             for k in self.flowing
@@ -162,12 +161,17 @@ class Readers:
 
     _forward = False
     _complex = False
+    _on_twin = None
+    _cuts = None
 
     def __init__(self) -> None:
         self._key = new_key()
         self._records: list[Any] = []
         self._masked = self._sparse = False
         self.found: list[Variable] = []
+
+    def _watches(self, variable: Variable) -> bool:
+        return False
 
     def _on_read(self, variable: Variable) -> None:
         if not any([variable is other for other in self.found]):
@@ -181,14 +185,13 @@ class Readers:
 def reading(*, alone: bool = False) -> Iterator[Readers]:
     """A context that notes the Variables that are read; with `alone` nothing else records in it."""
     readers = Readers()
-    token = ACTIVE.set((readers,) if alone else ACTIVE.get())
-    if not alone:
-        recording.activate(readers)
-    try:
-        yield readers
-    finally:
-        ACTIVE.reset(token)
-        retire(readers._key)
+    with setting(ACTIVE, (readers,) if alone else ACTIVE.get()):
+        try:
+            if not alone:
+                recording.activate(readers)
+            yield readers
+        finally:
+            retire(readers._key)
 
 
 class _Guard:
@@ -198,6 +201,8 @@ class _Guard:
 
     _forward = False
     _complex = False
+    _on_twin = None
+    _cuts = None
     _masked = False
     _sparse = False
 
@@ -212,6 +217,9 @@ class _Guard:
             f"arguments, so no derivative would come back to it; make it an argument, or use "
             f"tape_core.stop_gradient(x)"
         )
+
+    def _watches(self, variable: Variable) -> bool:
+        return False
 
     def _on_read(self, variable: Variable) -> None:
         """Variables are another's matter."""
@@ -232,27 +240,25 @@ def guarded(what: str) -> Iterator[Readers]:
     """
     around = [_Guard(recorder._key, what) for recorder in ACTIVE.get()]
     with reading(alone=True) as readers:
-        token = ACTIVE.set((readers, *around))
-        try:
+        with setting(ACTIVE, (readers, *around)):
             yield readers
-        finally:
-            ACTIVE.reset(token)
 
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
     """A context in which nothing around it records."""
-    token = ACTIVE.set(())
-    try:
+    with setting(ACTIVE, ()):
         yield
-    finally:
-        ACTIVE.reset(token)
 
 
 @contextmanager
 def standing_for(variables: Sequence[Variable], values: Sequence[Tensor]) -> Iterator[None]:
     """Variables have other values for a while."""
-    before = [(v, v._array, v._slots) for v in variables]
+    if recording.TRACE.get() is None:
+        with held_for_a_while(variables, [value._array for value in values], [value._slots for value in values]):
+            yield
+        return
+    before = [(v, v._array, v._slots) for v in variables]  # the trace's, which nobody else sees
     for variable, value in zip(variables, values, strict=True):
         variable._array, variable._slots = value._array, value._slots
     try:

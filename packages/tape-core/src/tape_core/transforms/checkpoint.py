@@ -9,11 +9,15 @@ from typing import Any
 
 from tape_core import random
 from tape_core.backends.selection import get_backend
+from tape_core.function_op import axes_inside
+from tape_core.mistakes import check_callable, meant
 from tape_core.op import Op, registry
+from tape_core.ops.data_types import stop_gradient
 from tape_core.recording import ACTIVE
 from tape_core.replay import Kept, different
 from tape_core.tensor import Tensor
-from tape_core.transforms.calls import Arguments, Results, name_of, reading, standing_for
+from tape_core.transforms.calls import Arguments, Results, name_of, standing_for
+from tape_core.transforms.closures import closure_of, taken_over
 from tape_core.transforms.custom import linear_transpose
 
 Function = Callable[..., Any]
@@ -21,7 +25,7 @@ Policy = Collection[str] | Callable[[str], bool]
 
 
 def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
-    """The same function, which keeps its arguments only: what it computes is computed again in the backward pass.
+    """The same function, which keeps what it is given only: what it computes is computed again in the backward pass.
 
     >>> import tape_core as tc
     >>> layer = tc.checkpoint(lambda x, w: tc.tanh(tc.sin(x @ w)))
@@ -29,8 +33,8 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
     [[2.0, 2.0], [2.0, 2.0], [2.0, 2.0]]
 
     It takes less memory and at most as much time again as the function. Trainable Variables that it reads are watched
-    as ever, and computing again uses the values that were read. So it does the random numbers of
-    :func:`tape_core.set_seed`'s generator; a generator that `f` is given must not be drawn from.
+    as ever, Tensors from around it have their gradients, and computing again uses the values that were read. So it does
+    the random numbers of :func:`tape_core.set_seed`'s generator; a generator that `f` is given must not be drawn from.
 
     A policy says what is worth its memory: results of the ops that it names are kept and not computed again.
 
@@ -46,6 +50,7 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
         ValueError: `policy` names an op that there is not.
         RuntimeError: in the backward pass: `f` did something else when it was run again.
     """
+    check_callable("checkpoint", "f", f)
     kept_ops = _ops_of(policy)
     name = name_of(f)
 
@@ -56,10 +61,11 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
         arguments = Arguments(args)
         bits = random.get_state()
         kept = Kept(kept_ops(), _roots(arguments.tensors)) if policy is not None else None
-        with reading(alone=True) as readers, kept.noting() if kept else nullcontext():
-            out = f(*args, **kwargs)
-        variables = [v for v in readers.found if v.dtype.inexact]
-        results = Results(out, name)
+        with closure_of(name, assigns=True) as closure, kept.noting() if kept else nullcontext():
+            out = f(*arguments.replaced([stop_gradient(t) for t in arguments.differentiable]), **kwargs)
+            results = Results(out, name)
+            taken_over([leaf for leaf in results.leaves if leaf is not None])
+        variables, around = closure.variables, closure.tensors
         inputs = [*arguments.differentiable, *[v._read() for v in variables]]
         n = len(arguments.places)
 
@@ -76,9 +82,9 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
                 raise different(str(error)) from None
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
-            return linear_transpose(again, inputs, gs, watched)
+            return linear_transpose(again, inputs, gs, watched, around, axes_inside())
 
-        return results.recorded(f"checkpoint({name})", inputs, pull)
+        return results.recorded(f"checkpoint({name})", [*inputs, *around], pull)
 
     return wrapped
 
@@ -95,15 +101,8 @@ def _ops_of(policy: Policy | None) -> Callable[[], list[Op]]:
     names = list(policy)
     for name in names:
         if name not in registry:
-            raise ValueError(f"checkpoint: policy names {name!r}, and there is no such op{_meant(name)}")
+            raise ValueError(f"checkpoint: policy names {name!r}, and there is no such op{meant(name, registry)}")
     return lambda: [registry[name] for name in names]
-
-
-def _meant(name: Any) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(str(name), registry, 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _roots(tensors: list[Any]) -> set[Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tape_core.backends.batched import detached
+from tape_core.backends.batched import BatchedArray, detached
+from tape_core.contexts import contextmanager, setting
 from tape_core.plan import Part
-from tape_core.recording import ACTIVE, ASSIGNING
+from tape_core.recording import ACTIVE, ASSIGNING, TRACE
 from tape_core.rules import slot_at
 from tape_core.tensor import Tensor, wrap
 from tape_core.transforms.calls import Readers, reading
@@ -28,11 +28,15 @@ class Closure:
         self.tensors: list[Tensor] = []
         self.variables: list[Variable] = []
         self.found: dict[int, Tensor] = {}  # it keeps the slots
+        self._trace = TRACE.get()
 
     def note(self, array: Any, slots: dict[int, int], backend: Any) -> None:
         """A value has been computed with, which has these slots; below a vmap, too, if it is the same there."""
         known = self.found.get(id(slots))
         if known is None or backend.height < known.backend.height:
+            made_in = getattr(array, "made_in", None)
+            if made_in is not None and made_in.is_inside(self._trace):
+                array = array.value  # a constant, which is one of a branch or a loop there
             self.found[id(slots)] = wrap(detached(array), backend, slots)
 
 
@@ -46,6 +50,7 @@ class Capture:
 
     _forward = _complex = True  # its records say all
     _masked = _sparse = False
+    _cuts = None
 
     def __init__(self, key: int, closure: Closure) -> None:
         self._key = key
@@ -56,8 +61,15 @@ class Capture:
     def _records(self) -> Any:
         return self
 
+    def _watches(self, variable: Variable) -> bool:
+        return False
+
     def _on_read(self, variable: Variable) -> None:
         """Variables are another's matter."""
+
+    def _on_twin(self, tensor: Tensor) -> None:
+        """A transformation takes a Tensor over: it reads that one, since the next run makes another twin of it."""
+        self._closure.note(tensor._array, tensor._slots, tensor.backend)
 
     def _meet(self, op: Any, backend: Any, out: Any) -> None:
         """Before a record."""
@@ -95,12 +107,33 @@ def is_noted() -> bool:
     return ASSIGNING.get() is not None
 
 
+def taken_over(tensors: Iterable[Tensor]) -> None:
+    """Tell what looks at a function that it reads these Tensors, though no op may compute with them.
+
+    They are what it gives, which may be a Tensor from around it as it is, and what an instruction of a compiled
+    function is given, which goes on with the arrays underneath.
+    """
+    captures = [recorder for recorder in ACTIVE.get() if recorder._on_twin is not None]
+    for tensor in tensors if captures else ():
+        while True:
+            for capture in captures:
+                if capture._key in tensor._slots:
+                    capture._on_twin(tensor)
+            array = tensor._array
+            if type(array) is not BatchedArray:
+                break
+            tensor = array.value
+
+
 @contextmanager
-def closure_of(what: str) -> Iterator[Closure]:
+def closure_of(what: str, *, assigns: bool = False) -> Iterator[Closure]:
     """A context in which nothing records, and what is read is noted; arguments must come into it detached.
 
+    Args:
+        assigns: whether the function may assign to Variables.
+
     Raises:
-        RuntimeError: a Variable is assigned in it.
+        RuntimeError: a Variable is assigned in it, and may not be.
     """
 
     def refuse(variable: Variable) -> None:
@@ -112,16 +145,10 @@ def closure_of(what: str) -> Iterator[Closure]:
 
     closure = Closure()
     captures = [Capture(recorder._key, closure) for recorder in ACTIVE.get()]
-    assigning = ASSIGNING.set(refuse)
-    try:
+    with setting(ASSIGNING, ASSIGNING.get() if assigns else refuse):
         with reading(alone=True) as readers:
-            token = ACTIVE.set((readers, *captures))
-            try:
+            with setting(ACTIVE, (readers, *captures)):
                 yield closure
-            finally:
-                ACTIVE.reset(token)
-    finally:
-        ASSIGNING.reset(assigning)
     closure.variables = [v for v in readers.found if v.dtype.inexact]
     known = {id(v._slots) for v in closure.variables}
     closure.tensors = [t for s, t in closure.found.items() if s not in known]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tape_core import pytree
+from tape_core import cuts, pytree
 from tape_core.backends.batched import OPEN, BatchedArray
+from tape_core.mistakes import check_callable
 from tape_core.ops.creation import asarray
 from tape_core.ops.elementwise import where
 from tape_core.ops.searching import any as any_of
+from tape_core.recording import ACTIVE
 from tape_core.tensor import SCALARS, Tensor, read
 from tape_core.transforms import loops
 from tape_core.transforms.calls import name_of
@@ -40,8 +42,10 @@ class Tree:
         self.places = [k for k, leaf in enumerate(leaves) if leaf is not None]
         # A Python number is what the leaf is that it takes the place of.
         known = dict(zip(like.places, like.tensors, strict=True)) if like is not None else {}
+        # Others stand where the Tensors beside them do, which a compiled loop needs on one backend.
+        beside = next((leaf for leaf in leaves if type(leaf) is Tensor), None)
         self.tensors = [
-            _tensor(leaves[k], known.get(k), lambda k=k: f"{what}{pytree.path(self.structure, k)}")  # type: ignore[misc]
+            _tensor(leaves[k], known.get(k), beside, lambda k=k: f"{what}{pytree.path(self.structure, k)}")  # type: ignore[misc]
             for k in self.places
         ]
 
@@ -85,13 +89,15 @@ class _Star:
         return "*"
 
 
-def _tensor(leaf: Any, like: Tensor | None, where: Callable[[], str]) -> Tensor:
+def _tensor(leaf: Any, like: Tensor | None, beside: Tensor | None, where: Callable[[], str]) -> Tensor:
     value = read(leaf, where)
     if type(value) not in SCALARS:
         return value  # type: ignore[no-any-return]
     fits = like is not None and (like.dtype.inexact or type(value) is not float) and type(value) is not complex
     if fits and like is not None and (type(value) is bool) == (like.dtype.kind == "bool"):
         return asarray(value, dtype=like.dtype, backend=like.backend.root, device=like.device)
+    if beside is not None:
+        return asarray(value, backend=beside.backend.root, device=beside.device)
     return asarray(value)
 
 
@@ -121,12 +127,14 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
         TypeError: `pred` is no scalar; the results are not alike, which is seen where both functions run.
     """
     for name, f in (("true_fn", true_fn), ("false_fn", false_fn)):
-        _check_callable("cond", name, f)
+        check_callable("cond", name, f)
     if type(pred) in SCALARS:
         return (true_fn if pred else false_fn)(*operands)
     true_fn, false_fn = _lasting(true_fn), _lasting(false_fn)
     predicate = _scalar(pred, "cond: pred")
     given = Tree(operands, "cond: operands")
+    if ACTIVE.get():
+        cuts.branched(given.tensors)
     found: list[Tree] = []
 
     def flat(f: Function, name: str) -> loops.Branch:
@@ -175,8 +183,8 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
             given: the leaf is named.
         RuntimeError: `body_fun` assigns to a Variable while a tape or an accumulator records.
     """
-    _check_callable("while_loop", "cond_fun", cond_fun)
-    _check_callable("while_loop", "body_fun", body_fun)
+    check_callable("while_loop", "cond_fun", cond_fun)
+    check_callable("while_loop", "body_fun", body_fun)
     cond_fun, body_fun = _lasting(cond_fun), _lasting(body_fun)
     init = Tree(init_val, "while_loop: init_val")
 
@@ -233,7 +241,7 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None, reve
         RuntimeError: `f` assigns to a Variable while a tape or an accumulator records, and there are more than 128
             steps.
     """
-    _check_callable("scan", "f", f)
+    check_callable("scan", "f", f)
     f = _lasting(f)
     carried = Tree(init, "scan: init")
     elements = Tree(xs, "scan: xs")
@@ -277,16 +285,11 @@ def map(f: Function, xs: Any) -> Any:
         ValueError: arrays of `xs` have other lengths, or no axis.
         TypeError: results of `f` are not alike.
     """
-    _check_callable("map", "f", f)
+    check_callable("map", "f", f)
     return scan(lambda _, x: ((), f(x)), (), xs)[1]
 
 
 # -- what is asked of arguments
-
-
-def _check_callable(what: str, name: str, f: Any) -> None:
-    if not callable(f):
-        raise TypeError(f"{what}: {name} must be a function, got {f!r}")
 
 
 def _lasting(f: Function) -> Function:

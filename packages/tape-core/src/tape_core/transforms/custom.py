@@ -8,14 +8,18 @@ from functools import wraps
 from typing import Any
 
 from tape_core import pytree
-from tape_core.backends.batched import BatchedArray
+from tape_core.backends.batched import OPEN, BatchedArray, lifted, placed
+from tape_core.backward import gradients
 from tape_core.cotangents import conj
-from tape_core.function_op import below, lowered, raised
-from tape_core.indexed_slices import dense
+from tape_core.cuts import Cuts
+from tape_core.function_op import Axes, Pull, below, lowered, raised
+from tape_core.indexed_slices import IndexedSlices, dense
+from tape_core.mistakes import check_callable
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import stop_gradient
+from tape_core.ops.manipulation import stack
 from tape_core.tape import GradientTape
-from tape_core.tensor import Tensor, wrap
+from tape_core.tensor import Tensor, twin_slots, wrap
 from tape_core.transforms.calls import Arguments, Results, guarded, like_value, name_of, reading
 
 Function = Callable[..., Any]
@@ -42,22 +46,27 @@ def custom_gradient(f: Function) -> Function:
     variable])`.
     As in TensorFlow, gradients are those of :meth:`GradientTape.gradient`: of a holomorphic function conj(f'(z)) times
     the upstream gradient. What `grad` computes is differentiated for second derivatives, and it is what forward mode
-    goes by.
+    goes by. A Jacobian calls it once, for all rows; where `grad` takes values out of Tensors, to compute with NumPy,
+    once for each row. The cotangent of a result that is only gathered from is dense; where `grad.takes_slices` is true,
+    it is :class:`IndexedSlices`.
 
     Args:
-        f: a function of pytrees. Keyword arguments are passed on and not differentiated.
+        f: a function of pytrees, or a method of a class, of which the object is no argument to differentiate. Keyword
+            arguments are passed on and not differentiated.
 
     Raises:
         TypeError: in the call: `f` reads Variables, and `grad` does not take `variables`; its result is no pair.
         ValueError: in the backward pass: `grad` returned another number of gradients, or one of another shape.
     """
+    check_callable("custom_gradient", "f", f)
     name = name_of(f)
 
     @wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        owner, args = _owner(f, args)
         arguments = Arguments(args)
         with reading() as readers:
-            pair = f(*arguments.given, **kwargs)
+            pair = f(*owner, *arguments.given, **kwargs)
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             raise TypeError(f"custom_gradient: {name} must return a pair (result, grad), of which grad is a function")
         result, grad = pair
@@ -83,22 +92,65 @@ def custom_gradient(f: Function) -> Function:
                 by_argument, by_variable = grad(*upstream), ()
             found = pytree.flatten(by_argument)[0]
             expected = len(arguments.leaves)
+            if owner and len(found) == expected + 1:
+                found = found[1:]  # one for the object was given, too
             if len(found) != expected:
                 raise ValueError(
                     f"custom_gradient function expected to return {expected} gradients, but returned {len(found)} "
                     f"instead."
                 )
             chosen = [found[k] for k in arguments.places] + list(by_variable)
-            return [
-                None
-                if d is None
-                else conj(like_value(dense(d), t, f"custom_gradient: the grad of {name} for {label}", "the value"))
-                for d, t, label in zip(chosen, inputs, labels, strict=True)
-            ]
+            found = []
+            for d, t, label in zip(chosen, inputs, labels, strict=True):
+                kept = pull.takes_slices and isinstance(d, IndexedSlices) and d.shape == t.shape and d.dtype is t.dtype  # type: ignore[attr-defined]
+                if d is not None and not kept:
+                    d = like_value(dense(d), t, f"custom_gradient: the grad of {name} for {label}", "the value")
+                found.append(None if d is None else conj(d))
+            return found
 
-        return results.recorded(f"custom_gradient({name})", inputs, pull)
+        pull.takes_slices = getattr(grad, "takes_slices", False)  # type: ignore[attr-defined]
+        return results.recorded(f"custom_gradient({name})", inputs, _by_examples(pull, OPEN.get()))
 
     return wrapped
+
+
+def _by_examples(pull: Pull, around: Axes) -> Pull:
+    """A function of cotangents that also takes batches of them where it computes with libraries that know none.
+
+    A Jacobian asks for all its rows at once. Where that fails, because NumPy computes with the cotangents say, each
+    is computed on its own.
+
+    Args:
+        pull: a function of cotangents.
+        around: the hidden axes of the vmaps that the function itself is in: what it keeps has those, and they stay.
+    """
+
+    def pulled(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> Sequence[Any]:
+        try:
+            return pull(gs, watched, outs)
+        except TypeError as error:  # BatchError is one, and so is what other libraries raise
+            gs = [dense(g) for g in gs]
+            batched = [g for g in gs if g is not None and type(g._array) is BatchedArray]
+            top = max([g.backend for g in batched], key=lambda backend: backend.level, default=None)
+            axis = next((g._array.axis for g in batched if g.backend is top and g._array.axis is not None), None)
+            if axis is None or axis in around or axis.size == 0:
+                raise
+            failed = error
+
+        def example(g: Any, k: int) -> Any:
+            if g is None or g.backend is not top:
+                return g
+            return g._array.value if g._array.axis is None else g._array.value[k]
+
+        try:
+            rows = [pulled([example(g, k) for g in gs], watched, outs) for k in range(axis.size)]
+        except Exception as error:
+            raise error from failed
+        return [_examples([dense(row) for row in column], top, axis) for column in zip(*rows, strict=True)]
+
+    pulled.takes_slices = getattr(pull, "takes_slices", False)  # type: ignore[attr-defined]
+
+    return pulled
 
 
 def custom_jvp(f: Function) -> Function:
@@ -134,6 +186,7 @@ def custom_jvp(f: Function) -> Function:
             none of its arguments. When it is differentiated: the rule returns no pair.
         ValueError: when it is differentiated: the tangent has another structure or shape than the result.
     """
+    check_callable("custom_jvp", "f", f)
     name = name_of(f)
     rules: list[Function] = []
 
@@ -142,10 +195,11 @@ def custom_jvp(f: Function) -> Function:
         if not rules:
             raise TypeError(f"custom_jvp: {name} has no rule; give it one with @{name}.defjvp")
         rule = rules[0]
+        owner, args = _owner(f, args)
         arguments = Arguments(args)
         inputs = arguments.differentiable
         with guarded(f"custom_jvp: {name}") as readers:
-            result = f(*arguments.replaced([stop_gradient(t) for t in inputs]), **kwargs)
+            result = f(*owner, *arguments.replaced([stop_gradient(t) for t in inputs]), **kwargs)
         if read_too := [v for v in readers.found if v.trainable]:
             raise TypeError(
                 f"custom_jvp: {name} reads the variables {[v.name or v.shape for v in read_too]}, for which its rule "
@@ -168,6 +222,7 @@ def custom_jvp(f: Function) -> Function:
         return results.recorded(f"custom_jvp({name})", inputs, pull, push)
 
     def defjvp(rule: Function) -> Function:
+        check_callable("defjvp", "rule", rule)
         rules[:] = [rule]
         return rule
 
@@ -181,7 +236,7 @@ def linear_transpose(
     gs: Sequence[Any],
     watched: Sequence[bool],
     around: Sequence[Tensor] = (),
-    level: int | None = None,
+    inner: Axes = (),
 ) -> list[Any]:
     """The transpose of the derivative of `f` at `at`, which is that of a linear `f`, applied to cotangents `gs`.
 
@@ -191,20 +246,24 @@ def linear_transpose(
         gs: a cotangent for each of its results, None where nothing flows.
         watched: which of the cotangents of its arguments are wanted; the others are None.
         around: Tensors that `f` finds around it, whose cotangents come after those of its arguments.
-        level: of the backend on which the derivative is asked for; None for that of the function.
+        inner: below which hidden axes the derivative is asked for, see :func:`axes_inside`.
     """
-    fresh = [apart(t) for t in at]
+    fresh, around = [apart(placed(t)) for t in at], list(map(placed, around))
     # Where the derivative is asked for below vmaps that the function is in, the tape knows values as they are there.
-    known = [below(t, level) for t in [*fresh, *around]]
+    known = [below(t, inner) for t in [*fresh, *around]]
     wanted = [t for t, w in zip(known, watched, strict=True) if w]
-    with GradientTape(watch_accessed_variables=False) as tape:
+    tape = GradientTape(watch_accessed_variables=False)
+    tape._cuts = Cuts()
+    with tape:
         tape.watch(wanted)
         outs = f(fresh)
-    used = [lowered(out, g, level) for out, g in zip(outs, gs, strict=True) if g is not None]
+    used = [lowered(out, g, inner) for out, g in zip(outs, gs, strict=True) if g is not None]
     # The tape conjugates, a transpose does not.
-    found = tape.gradient([out for out, _ in used], wanted, output_gradients=[conj(g) for _, g in used])
+    found = gradients(tape, [out for out, _ in used], wanted, [conj(g) for _, g in used], release=True)
+    if tape._cuts.differentiated:  # a derivative that is constant has the derivative 0, and is connected
+        found = [_zeros(x) if d is None else d for d, x in zip(found, wanted, strict=True)]
     each = iter([None if d is None else conj(dense(d)) for d in found])
-    return [raised(next(each), t, level) if w else None for t, w in zip([*fresh, *around], watched, strict=True)]
+    return [raised(next(each), t, inner) if w else None for t, w in zip([*fresh, *around], watched, strict=True)]
 
 
 def apart(tensor: Tensor) -> Tensor:
@@ -212,10 +271,35 @@ def apart(tensor: Tensor) -> Tensor:
     array = tensor._array
     if type(array) is BatchedArray:
         array = BatchedArray(apart(array.value), array.backend, array.axis)
-    return wrap(array, tensor.backend, dict(tensor._slots))
+    return wrap(array, tensor.backend, twin_slots(tensor))
+
+
+def _examples(rows: Sequence[Any], backend: Any, axis: Any) -> Tensor | None:
+    """Cotangents, one for each example of a hidden axis, as one; None where all of them are."""
+    like = next((row for row in rows if row is not None), None)
+    if like is None:
+        return None
+    whole = stack([_zeros(like) if row is None else row for row in rows])
+    return wrap(BatchedArray(lifted(whole, backend.base), backend, axis), backend)
 
 
 # -- arguments and results
+
+
+def _owner(f: Function, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The object or class whose method is called, and the other arguments: it has no derivative."""
+    if not args or type(args[0]) is Tensor:
+        return (), args
+    first, original = args[0], inspect.unwrap(f)
+    name = getattr(original, "__name__", "")
+    for kind in (first if isinstance(first, type) else type(first)).__mro__:
+        method = kind.__dict__.get(name)
+        if isinstance(method, staticmethod):
+            continue
+        method = getattr(method, "__func__", method)
+        if callable(method) and inspect.unwrap(method) is original:
+            return args[:1], args[1:]
+    return (), args
 
 
 def _zeros(x: Tensor) -> Tensor:

@@ -9,22 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
+from operator import index
 from typing import Any
 
 from tape_core import pytree
+from tape_core.cuts import Cuts, check_zero
 from tape_core.forward import ForwardAccumulator
-from tape_core.indexed_slices import dense
+from tape_core.indexed_slices import IndexedSlices, dense
+from tape_core.mistakes import check_callable
 from tape_core.ops.creation import asarray, eye
 from tape_core.ops.manipulation import reshape
 from tape_core.tape import GradientTape
-from tape_core.tensor import Tensor, read
+from tape_core.tensor import Tensor, read, wrap
 from tape_core.transforms.vmap import vmap
+from tape_core.variable import Variable
 
 Argnums = int | Sequence[int]
 Function = Callable[..., Any]
 
 
-def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
+def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False) -> Function:
     """The function that gives the gradient of `f`, whose result is one number.
 
     >>> import tape_core as tc
@@ -37,16 +41,18 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
         argnums: with respect to which positional arguments: for an int the gradient of that argument, for several a
             tuple.
         has_aux: whether `f` returns a pair, of which the second part is not differentiated; the result is one, too.
+        allow_unconnected: give zeros where the result depends on none of the arguments, as far as Tape sees.
 
     Returns:
-        A function of what `f` takes. The gradient has the structure of the argument, with zeros for what `f` does
-        not depend on; where the argument was only gathered from, :class:`IndexedSlices`.
+        A function of what `f` takes. The gradient has the structure of the argument, with zeros for the parts that `f`
+        does not depend on; where the argument was only gathered from, :class:`IndexedSlices`.
 
     Raises:
-        ValueError: the result of `f` is not one number, or `f` has fewer arguments.
-        TypeError: an argument has a dtype that has no derivative.
+        ValueError: the result of `f` is not one number, or `f` has fewer arguments; or the result depends on none of
+            those in `argnums`, and it is said where the path ends, as at an assignment to a Variable.
+        TypeError: an argument has a dtype that has no derivative, or is real while the result is complex.
     """
-    with_value = value_and_grad(f, argnums, has_aux=has_aux)
+    with_value = with_gradient("grad", f, argnums, has_aux, allow_unconnected)
 
     @wraps(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -56,7 +62,9 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     return gradient
 
 
-def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
+def value_and_grad(
+    f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False
+) -> Function:
     """As :func:`grad`, for a function that returns the value as well: `(value, gradient)`.
 
     With `has_aux` it is `((value, aux), gradient)`.
@@ -66,20 +74,39 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     >>> value.item(), gradient["b"].tolist()
     (0.0, [1.0, 1.0])
     """
+    return with_gradient("value_and_grad", f, argnums, has_aux, allow_unconnected)
+
+
+def with_gradient(
+    name: str, f: Function, argnums: Argnums = 0, has_aux: bool = False, allow_unconnected: bool = False
+) -> Function:
+    """:func:`value_and_grad` under the name that messages have."""
+    check_callable(name, "f", f)
+    argnums = _checked(name, argnums)
 
     @wraps(f)
     def both(*args: Any, **kwargs: Any) -> Any:
-        chosen, args = _chosen("grad", args, argnums)
-        with GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([args[k] for k in chosen])
-            out = f(*args, **kwargs)
+        chosen, fresh = _chosen(name, args, argnums)
+        sources = [fresh[k] for k in chosen]
+        tape, cuts = _recorder(GradientTape(watch_accessed_variables=False))
+        with tape:
+            tape.watch(sources)
+            out = f(*fresh, **kwargs)
             value, aux = _split(f, out) if has_aux else (out, None)
-            value = _result("grad", value)
+            value = _result(name, value)
         if value.shape != ():
             raise ValueError(
-                f"grad: the function must return one number, its result has shape {value.shape}; use jacrev, or vjp"
+                f"{name}: the function must return one number, its result has shape {value.shape}; use jacrev, or vjp"
             )
-        found = tape.gradient(value, [args[k] for k in chosen], unconnected_gradients="zero")
+        _check_real(name, [value], sources)
+        used = len(tape._records) > len(tape._leaves)
+        found = tape.gradient(value, sources)
+        if any([type(part) not in _ARRAYS for part in found]):  # None, or a structure
+            leaves, structure = pytree.flatten(sources)
+            parts = pytree.flatten(found)[0]
+            if not allow_unconnected:
+                _check_reached(name, parts, cuts, args, chosen, used)
+            found = pytree.unflatten(structure, _filled(parts, leaves))
         gradients = found[0] if isinstance(argnums, int) else tuple(found)
         return ((value, aux) if has_aux else value), gradients
 
@@ -98,6 +125,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
         `(value, pull)`, or with `has_aux` `(value, pull, aux)`. `pull` takes the structure of the value, and gives a
         tuple with a cotangent of the structure of each primal. It may be called many times.
     """
+    check_callable("vjp", "f", f)
     _, args = _chosen("vjp", primals, range(len(primals)))
     with GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(list(args))
@@ -127,6 +155,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux
     Returns:
         `(value, tangent)`, or with `has_aux` `(value, tangent, aux)`; zeros for what does not depend on `primals`.
     """
+    check_callable("jvp", "f", f)
     _check_tuples("jvp", primals, tangents)
     _, args = _chosen("jvp", tuple(primals), range(len(primals)))
     with ForwardAccumulator(list(args), list(tangents)) as accumulator:
@@ -148,6 +177,7 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
     >>> push(tc.asarray([1.0, 0.0])).tolist(), push(tc.asarray([0.0, 1.0])).tolist()
     ([2.0, 0.0], [0.0, 4.0])
     """
+    check_callable("linearize", "f", f)
     value, pull = vjp(f, *primals)
     leaves, structure = pytree.flatten(value)
     # The cotangents of the primals are linear in that of the value: its derivative there is the transpose.
@@ -160,14 +190,22 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
     def push(*tangents: Any) -> Any:
         given, given_structure = pytree.flatten(list(tangents))
         if not pytree.same(back_structure, given_structure, len(back)) or len(given) != len(back):
-            raise ValueError("linearize: the tangents must have the structure of the primals")
+            shown = pytree.difference("tangents", given_structure, len(given), "primals", back_structure, len(back))
+            raise ValueError(f"linearize: the tangents must have the structure of the primals; {shown}")
         found = tape.gradient(back, seeds, output_gradients=given, unconnected_gradients="zero")
         return pytree.unflatten(structure, found)
 
     return value, push
 
 
-def jacrev(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Function:
+def jacrev(
+    f: Function,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    allow_unconnected: bool = False,
+) -> Function:
     """The function that gives the Jacobian of `f`, row by row: best where the result has fewer elements.
 
     >>> import tape_core as tc
@@ -175,56 +213,90 @@ def jacrev(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_si
     [[2.0, 0.0], [2.0, 1.0]]
 
     Args:
-        f, argnums, has_aux: as for :func:`grad`; `f` may return any pytree.
+        f, argnums, has_aux, allow_unconnected: as for :func:`grad`; `f` may return any pytree.
         chunk_size: at most so many rows at once.
 
     Returns:
         A function whose result has the structure of the value, and at each leaf that of the argument, with Tensors of
         shape `value.shape + argument.shape`.
+
+    Raises:
+        ValueError: as for :func:`grad`.
     """
+
+    check_callable("jacrev", "f", f)
+    argnums = _checked("jacrev", argnums)
 
     @wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen, args = _chosen("jacrev", args, argnums)
-        with GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([args[k] for k in chosen])
-            out = f(*args, **kwargs)
+        chosen, fresh = _chosen("jacrev", args, argnums)
+        tape, cuts = _recorder(GradientTape(watch_accessed_variables=False))
+        with tape:
+            tape.watch([fresh[k] for k in chosen])
+            out = f(*fresh, **kwargs)
             value, aux = _split(f, out) if has_aux else (out, None)
             leaves, structure = pytree.flatten(value)
             leaves = [_result("jacrev", leaf) for leaf in leaves]
-        sources = args[chosen[0]] if isinstance(argnums, int) else tuple([args[k] for k in chosen])
-        found = tape.jacobian(leaves, sources, unconnected_gradients="zero", parallel_iterations=chunk_size)
+        sources = fresh[chosen[0]] if isinstance(argnums, int) else tuple([fresh[k] for k in chosen])
+        _check_real("jacrev", leaves, sources)
+        used = len(tape._records) > len(tape._leaves)
+        found = tape.jacobian(leaves, sources, parallel_iterations=chunk_size)
+        parts, parts_structure = pytree.flatten(found)
+        if not allow_unconnected:
+            _check_reached("jacrev", parts, cuts, args, chosen, used)
+        if any([part is None for part in parts]):
+            pairs = [(x, (*y.shape, *x.shape)) for y in leaves for x in pytree.flatten(sources)[0]]
+            parts = [_zeros(*pair) if part is None else part for part, pair in zip(parts, pairs, strict=True)]
+            found = pytree.unflatten(parts_structure, parts)
         result = pytree.unflatten(structure, found)
         return (result, aux) if has_aux else result
 
     return jacobian
 
 
-def jacfwd(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Function:
+def jacfwd(
+    f: Function,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    allow_unconnected: bool = False,
+) -> Function:
     """As :func:`jacrev`, column by column: best where the argument has fewer elements.
 
     >>> import tape_core as tc
     >>> tc.jacfwd(lambda x: x[:1] * x)(tc.asarray([1.0, 2.0])).tolist()
     [[2.0, 0.0], [2.0, 1.0]]
     """
+    return _by_columns("jacfwd", f, argnums, has_aux, chunk_size, allow_unconnected)
+
+
+def _by_columns(
+    name: str, f: Function, argnums: Argnums, has_aux: bool, chunk_size: int | None, allow_unconnected: bool
+) -> Function:
+    check_callable(name, "f", f)
+    argnums = _checked(name, argnums)
 
     @wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen, args = _chosen("jacfwd", args, argnums)
-        sources = args[chosen[0]] if isinstance(argnums, int) else tuple([args[k] for k in chosen])
+        chosen, fresh = _chosen(name, args, argnums)
+        sources = fresh[chosen[0]] if isinstance(argnums, int) else tuple([fresh[k] for k in chosen])
         leaves, structure = pytree.flatten(sources)
         auxiliary: list[Any] = []
         outer: list[Any] = []
 
         def column(*tangents: Any) -> list[Any]:
-            with ForwardAccumulator(leaves, list(tangents)) as accumulator:
-                out = f(*args, **kwargs)
+            accumulator, cuts = _recorder(ForwardAccumulator(leaves, list(tangents)))
+            with accumulator:
+                out = f(*fresh, **kwargs)
                 value, aux = _split(f, out) if has_aux else (out, None)
                 results, out_structure = pytree.flatten(value)
-                results = [_result("jacfwd", leaf) for leaf in results]
+                results = [_result(name, leaf) for leaf in results]
             auxiliary[:], outer[:] = [aux], [(out_structure, [leaf.shape for leaf in results])]
-            found: list[Any] = accumulator.jvp(results, unconnected_gradients="zero")
-            return found
+            found: list[Any] = accumulator.jvp(results)
+            if not allow_unconnected:
+                _check_reached(name, found, cuts, args, chosen)
+            return _filled(found, results)
 
         columns = vmap(column, out_axes=-1, chunk_size=chunk_size)(*_identities(leaves))
         out_structure, shapes = outer[0]
@@ -243,7 +315,14 @@ def jacfwd(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_si
     return jacobian
 
 
-def hessian(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Function:
+def hessian(
+    f: Function,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    allow_unconnected: bool = False,
+) -> Function:
     """The function that gives the second derivatives of `f`, forward over reverse.
 
     >>> import tape_core as tc
@@ -252,11 +331,24 @@ def hessian(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_s
 
     Returns:
         A function whose result has the structure of the argument twice, with Tensors of shape `x.shape + x.shape`.
+        It is 0 for a linear function.
+
+    Raises:
+        ValueError: as for :func:`grad`, of which it is the Jacobian.
     """
-    return jacfwd(grad(f, argnums, has_aux=has_aux), argnums, has_aux=has_aux, chunk_size=chunk_size)
+    with_value = with_gradient("hessian", f, argnums, has_aux, allow_unconnected)
+
+    @wraps(f)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, found = with_value(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return _by_columns("hessian", gradient, argnums, has_aux, chunk_size, allow_unconnected)
 
 
-def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
+def hvp(
+    f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, allow_unconnected: bool = False
+) -> tuple[Any, ...]:
     """The product of the Hessian of `f` at `primals` with `tangents`, without the matrix.
 
     It is the gradient of the derivative along `tangents`: one pass forward, with values and tangents, and one back.
@@ -269,10 +361,15 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     Args:
         f: a function of `primals` that returns one number.
         primals, tangents: tuples with an entry for each argument, of the same structure.
+        allow_unconnected: as for :func:`grad`.
 
     Returns:
         A tuple, with an entry of the structure of each argument.
+
+    Raises:
+        ValueError: as for :func:`grad`.
     """
+    check_callable("hvp", "f", f)
     _check_tuples("hvp", primals, tangents)
 
     def along(*args: Any) -> Any:
@@ -281,12 +378,38 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
             raise ValueError(f"hvp: the function must return one number, its result is of shape {value.shape}")
         return slope
 
-    leaves, structure = pytree.flatten(grad(along, range(len(primals)))(*primals))
+    _, found = with_gradient("hvp", along, range(len(primals)), False, allow_unconnected)(*primals)
+    leaves, structure = pytree.flatten(found)
     products: tuple[Any, ...] = pytree.unflatten(structure, [dense(leaf) for leaf in leaves])
     return products
 
 
 # -- arguments and results
+
+_ARRAYS = frozenset({Tensor, IndexedSlices})
+
+
+def _checked(name: str, argnums: Any) -> Argnums:
+    """Numbers of arguments as an int or a tuple of them, before there are arguments."""
+    if type(argnums) is int:
+        return argnums
+    several = isinstance(argnums, Sequence) and not isinstance(argnums, str | bytes)
+    try:
+        if any([isinstance(k, bool) for k in (argnums if several else (argnums,))]):
+            raise TypeError
+        found: Argnums = tuple([index(k) for k in argnums]) if several else index(argnums)
+    except TypeError:
+        raise TypeError(
+            f"{name}: argnums must be the number of a positional argument, or a tuple of them; got {argnums!r}"
+        ) from None
+    if isinstance(found, tuple):
+        _check_different(name, found, found)
+    return found
+
+
+def _check_different(name: str, chosen: Sequence[int], argnums: Any) -> None:
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"{name}: argnums names an argument twice: {argnums!r}")
 
 
 def _chosen(name: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[list[int], tuple[Any, ...]]:
@@ -295,9 +418,45 @@ def _chosen(name: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[list[in
     chosen = []
     for k in numbers:
         if not -len(args) <= k < len(args):
-            raise ValueError(f"{name}: argument {k} was asked for, the function is called with {len(args)}")
+            raise ValueError(
+                f"{name}: argnums asks for argument {k}, and the function is called with {len(args)} positional "
+                f"argument{'' if len(args) == 1 else 's'}; those given by keyword have no number"
+            )
         chosen.append(k % len(args))
+    if len(chosen) > 1:
+        _check_different(name, chosen, argnums)
     return chosen, tuple([_fresh(name, arg, k) if k in chosen else arg for k, arg in enumerate(args)])
+
+
+def _recorder(recorder: Any) -> tuple[Any, Cuts]:
+    """A tape or an accumulator that is told where values end that it knows, and what it is told."""
+    recorder._cuts = cuts = Cuts()
+    return recorder, cuts
+
+
+def _check_reached(
+    name: str, parts: Sequence[Any], cuts: Cuts, args: tuple[Any, ...], chosen: Sequence[int], used: bool = False
+) -> None:
+    """Whether anything is connected, or 0 indeed; nothing is asked where there is nothing to differentiate.
+
+    Raises:
+        ValueError: the result depends on none of the arguments.
+    """
+    if not parts or any([part is not None for part in parts]):
+        return
+    variables = [leaf for k in chosen for leaf in pytree.flatten(args[k])[0] if isinstance(leaf, Variable)]
+    which = f"argument {chosen[0]}" if len(chosen) == 1 else f"any of the arguments {', '.join(map(str, chosen))}"
+    check_zero(name, cuts, which, variables, used)
+
+
+def _zeros(like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
+    xp, array = like.backend.xp, like._array
+    zeros = xp.zeros_like(array) if shape is None else xp.zeros_beside(array, shape, dtype=array.dtype)
+    return wrap(zeros, like.backend)
+
+
+def _filled(parts: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
+    return [_zeros(leaf) if part is None else part for part, leaf in zip(parts, leaves, strict=True)]
 
 
 def _check_tuples(method: str, primals: Any, tangents: Any) -> None:
@@ -328,6 +487,19 @@ def _fresh(name: str, arg: Any, k: int) -> Any:
 def _result(name: str, value: Any) -> Tensor:
     tensor = read(value, f"{name}: the result of the function")
     return tensor if type(tensor) is Tensor else asarray(tensor)
+
+
+def _check_real(name: str, results: Sequence[Tensor], sources: Any) -> None:
+    """Of a complex result of real arguments reverse mode would give the real part of the derivative alone."""
+    for result in results:
+        if result.dtype.kind == "complex floating":
+            for leaf in pytree.flatten(sources)[0]:
+                if leaf.dtype.kind == "real floating":
+                    raise TypeError(
+                        f"{name}: the result of the function is complex ({result.dtype}), an argument is real "
+                        f"({leaf.dtype}): what is its derivative? Return tape_core.real, imag or abs of it, or use "
+                        f"jacfwd or jvp, which give the complex derivative"
+                    )
 
 
 def _split(f: Function, out: Any) -> tuple[Any, Any]:

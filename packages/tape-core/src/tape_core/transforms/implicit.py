@@ -13,6 +13,7 @@ from typing import Any
 
 from tape_core import pytree
 from tape_core.function_op import recorded_as_one
+from tape_core.mistakes import check_callable
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.recording import ACTIVE
@@ -73,6 +74,7 @@ def fixed_point(
         ValueError: what `f` returns has another structure or shape than `z0`; an argument is none of those above.
         TypeError: another dtype; or `f` uses a Tensor that a tape watches, other than its arguments.
     """
+    check_callable("fixed_point", "f", f)
     name = "fixed_point"
     start, structure = pytree.flatten(z0)
     start = [_unknown(leaf, f"fixed_point: z0{pytree.path(structure, k)}", None) for k, leaf in enumerate(start)]
@@ -157,6 +159,8 @@ def custom_root(
         ValueError: what `residual` returns has another structure or shape than z.
         TypeError: another dtype; or `residual` uses a Tensor that a tape watches, other than its arguments.
     """
+    check_callable("custom_root", "residual", residual)
+    check_callable("custom_root", "solver", solver)
     name = "custom_root"
     if linear_solver == "iteration":
         raise ValueError("custom_root: linear_solver must be 'dense', 'gmres' or a function, got 'iteration'")
@@ -319,7 +323,8 @@ def _like_unknowns(tree: Any, like: Vector, structure: Any, what: str, whose: st
     """The leaves of what must be as z is."""
     leaves, own = pytree.flatten(tree)
     if len(leaves) != len(like) or not pytree.same(own, structure, len(like)):
-        raise ValueError(f"{what} must have the structure of {whose}: it has {len(leaves)} leaves, {whose} {len(like)}")
+        shown = pytree.difference("it", own, len(leaves), whose, structure, len(like))
+        raise ValueError(f"{what} must have the structure of {whose}; {shown}")
     found = []
     for k, (leaf, z) in enumerate(zip(leaves, like, strict=True)):
         path = pytree.path(structure, k)

@@ -10,20 +10,21 @@ made of the same functions, eager and compiled, and have the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from tape_core import random
-from tape_core.backends.traced import TRACE
+from tape_core.backends.batched import placed
+from tape_core.contexts import contextmanager, setting
 from tape_core.forward import ForwardAccumulator
-from tape_core.function_op import asked_level, below, lowered_tangent, raised, recorded_as_one
+from tape_core.function_op import Axes, axes_inside, below, everywhere, lowered_tangent, raised, recorded_as_one
 from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
+from tape_core.recording import TRACE
 from tape_core.tensor import Tensor
 from tape_core.transforms.calls import standing_for, unrecorded
-from tape_core.transforms.closures import Closure, closure_of, is_recorded
+from tape_core.transforms.closures import Closure, closure_of, is_recorded, taken_over
 from tape_core.transforms.custom import apart, linear_transpose
 
 Tensors = list[Any]
@@ -116,7 +117,9 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
     def drawing(branch: Branch) -> Branch:
         def run(operands: Tensors) -> Tensors:
             draws.note(zero)
-            return branch(operands)
+            outs = branch(operands)
+            taken_over(outs)
+            return outs
 
         return run
 
@@ -128,7 +131,7 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
     flowing = _inexact(outs)
 
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
-        level = asked_level()
+        inner = axes_inside()
         given = [k for k, g in zip(flowing, gs, strict=True) if g is not None]
         reached: set[int] = set()
 
@@ -144,7 +147,7 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
                         values[: len(operands)],
                         values[len(operands) :],
                         watched,
-                        level,
+                        inner,
                     )
                 reached.update([k for k, d in enumerate(found) if d is not None])
                 return again.filled(found, watched, values)
@@ -157,13 +160,13 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
         return [d if k in reached else None for k, d in enumerate(ends)]
 
     def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
-        level = asked_level()
+        inner = axes_inside()
 
         def forward(branch: Branch) -> Branch:
             def run(values: Tensors) -> Tensors:
                 with draws.replayed(zero):
                     return again.pushed(
-                        lambda values: [t for t in branch(values) if t.dtype.inexact], values, ts, level
+                        lambda values: [t for t in branch(values) if t.dtype.inexact], values, ts, inner
                     )
 
             return run
@@ -188,11 +191,8 @@ def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, revers
 
     steps = _steps.get() * length
     if is_recorded() and steps <= LAID_OUT:
-        token = _steps.set(max(steps, 1))
-        try:
+        with setting(_steps, max(steps, 1)):
             last, ys, _ = _run_steps(step, carry, xs, length, reverse, False)
-        finally:
-            _steps.reset(token)
         return last, ys
     return _scan(what, step, carry, xs, length, reverse)
 
@@ -218,6 +218,7 @@ def _loop(
         *carry, number = carry
         draws.note(number)
         carry, ys = step(carry, xs)
+        taken_over([*carry, *ys])
         return [*carry, number + 1], ys
 
     start, elements = [*map(stop_gradient, carry), _zero_beside([*carry, *xs])], list(map(stop_gradient, xs))
@@ -255,7 +256,7 @@ def _loop(
         Raises:
             _ReachedError: it does come to others.
         """
-        level = asked_level()
+        inner = axes_inside()
         gys, gsaved = gs[m : m + len(given)], gs[m + len(given) :]
         by_step = [g for g in [*gys, *gsaved] if g is not None]
         carrying = [k for k in range(m) if wanted[k]]
@@ -270,7 +271,7 @@ def _loop(
             cotangents = [*[own.get(k) for k in range(m)], *[None if g is None else next(each) for g in gys]]
             with draws.replayed(number):
                 # A step must give on whatever comes to its carry.
-                found = again.transposed(results, values, cotangents, [k < m or w for k, w in enumerate(wanted)], level)
+                found = again.transposed(results, values, cotangents, [k < m or w for k, w in enumerate(wanted)], inner)
             reached.update([k for k, d in enumerate(found) if d is not None])
             if not reached.isdisjoint(k for k in range(m) if not wanted[k]):
                 raise _ReachedError(reached)
@@ -288,7 +289,7 @@ def _loop(
         return [found[k] if k in reached else None for k in range(len(wanted))]
 
     def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
-        level = asked_level()
+        inner = axes_inside()
         moving = [k for k in range(m, len(again.places)) if ts[k] is not None]
 
         def forward(tangents: Tensors, row: Tensors) -> tuple[Tensors, Tensors]:
@@ -297,7 +298,7 @@ def _loop(
             for k, t in zip(moving, row[n + len(xs) + 1 :], strict=True):
                 own[k] = t
             with draws.replayed(number):
-                found = again.pushed(results, values, own, level)
+                found = again.pushed(results, values, own, inner)
             return found[:m], [*found[m:], *tangents]
 
         start = [_zeros_like(carry[k]) if t is None else t for k, t in zip(carried, ts[:m], strict=True)]
@@ -349,26 +350,27 @@ class _Again:
             return f(arguments)
 
     def transposed(
-        self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], level: int
+        self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], inner: Axes
     ) -> Tensors:
         """The cotangents of the inputs that are wanted, for cotangents of the results; None for what none comes to."""
-        at = [*[arguments[k] for k in self.places], *self.read]
-        return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.tensors, level)
+        at = [*[everywhere(arguments[k], inner) for k in self.places], *self.read]
+        return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.tensors, inner)
 
     def filled(self, found: Tensors, wanted: Sequence[bool], arguments: Tensors) -> Tensors:
         """Those that are wanted, with zeros for those to which none comes."""
         at = [*[arguments[k] for k in self.places], *self.read, *self.tensors]
         return [_zeros_like(x) if d is None else d for d, w, x in zip(found, wanted, at, strict=True) if w]
 
-    def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any], level: int) -> Tensors:
+    def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any], inner: Axes) -> Tensors:
         """The tangents of the results, for tangents of the inputs or None."""
-        at = [apart(t) for t in [*[arguments[k] for k in self.places], *self.read]]
-        known = zip([*at, *self.tensors], ts, strict=True)
-        pairs = [lowered_tangent(x, t, level) for x, t in known if t is not None]
+        at = [apart(placed(t)) for t in [*[arguments[k] for k in self.places], *self.read]]
+        known = zip([*at, *map(placed, self.tensors)], ts, strict=True)
+        pairs = [lowered_tangent(x, t, inner) for x, t in known if t is not None]
         with ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs]) as accumulator:
             outs = self._at(f, arguments, at)
-        found = accumulator.jvp([below(out, level) for out in outs], unconnected_gradients="zero")
-        return [raised(t, out, level) for t, out in zip(found, outs, strict=True)]
+        outs = list(map(placed, outs))
+        found = accumulator.jvp([below(out, inner) for out in outs], unconnected_gradients="zero")
+        return [raised(t, out, inner) for t, out in zip(found, outs, strict=True)]
 
 
 class _Draws:
@@ -398,11 +400,8 @@ class _Draws:
             if generator not in self._now:
                 self._now[generator] = generator.get_state()
 
-        token = random.BEFORE_DRAWING.set(before)
-        try:
+        with setting(random.BEFORE_DRAWING, before):
             yield
-        finally:
-            random.BEFORE_DRAWING.reset(token)
 
     @contextmanager
     def replayed(self, number: Tensor) -> Iterator[None]:

@@ -7,17 +7,20 @@ from typing import Any
 
 from tape_core import pytree
 from tape_core.indexed_slices import IndexedSlices
+from tape_core.mistakes import check_callable
 from tape_core.ops.creation import asarray
 from tape_core.tensor import Tensor
-from tape_core.transforms.derivatives import hvp, value_and_grad
+from tape_core.transforms.derivatives import hvp, with_gradient
 
 
 class Objective:
     """What SciPy minimizes: value and gradient, by calling it, and products with the Hessian."""
 
-    def __init__(self, f: Callable[..., Any], restore: Callable[[Any], Any], flat: Callable[[Any], Any]) -> None:
-        self._f, self._restore, self._flat = f, restore, flat
-        self._with_gradient = value_and_grad(f)
+    def __init__(
+        self, f: Callable[..., Any], restore: Callable[[Any], Any], flat: Callable[[Any], Any], allow_unconnected: bool
+    ) -> None:
+        self._f, self._restore, self._flat, self._allow_unconnected = f, restore, flat, allow_unconnected
+        self._with_gradient = with_gradient("scipy_objective", f, 0, allow_unconnected=allow_unconnected)
 
     def __call__(self, vector: Any, *args: Any) -> tuple[float, Any]:
         """The value, a float, and the gradient, a float64 NumPy vector."""
@@ -28,11 +31,18 @@ class Objective:
 
     def hessp(self, vector: Any, direction: Any, *args: Any) -> Any:
         """The product of the Hessian at `vector` with `direction`, without the matrix, as a float64 NumPy vector."""
-        (product,) = hvp(lambda x: self._f(x, *args), (self._restore(vector),), (self._restore(direction),))
+        (product,) = hvp(
+            lambda x: self._f(x, *args),
+            (self._restore(vector),),
+            (self._restore(direction),),
+            allow_unconnected=self._allow_unconnected,
+        )
         return self._flat(product)
 
 
-def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Callable[[Any], Any]]:
+def scipy_objective(
+    f: Callable[..., Any], x0: Any, *, allow_unconnected: bool = False
+) -> tuple[Objective, Any, Callable[[Any], Any]]:
     """`f` with its gradient as `scipy.optimize.minimize(fun, x0, jac=True)` wants it: of one float64 vector.
 
     >>> import tape_core as tc
@@ -56,6 +66,7 @@ def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Cal
     Args:
         f: a function of a pytree of Tensors, and of what `minimize` is given as `args`; its result is one number.
         x0: where to start: a pytree of real floating-point Tensors, arrays or numbers.
+        allow_unconnected: give a gradient of zeros where the result does not depend on `x0`, as far as Tape sees.
 
     Returns:
         `(fun, vector, restore)`: `fun(vector, *args)` gives the value, a float, and the gradient, a float64 NumPy
@@ -64,10 +75,12 @@ def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Cal
 
     Raises:
         TypeError: a leaf of `x0` is not of real floating-point numbers.
-        ValueError: `x0` has no elements, a vector is not of its size, or the result of `f` is not one real number.
+        ValueError: `x0` has no elements, a vector is not of its size, or the result of `f` is not one real number. In
+            calls of `fun`: the result does not depend on the vector, as where `f` assigns its argument to Variables.
     """
     import numpy as np  # SciPy's vectors are NumPy's
 
+    check_callable("scipy_objective", "f", f)
     leaves, structure = pytree.flatten(x0)
     tensors: list[Tensor] = []
     for k, leaf in enumerate(leaves):
@@ -101,4 +114,4 @@ def scipy_objective(f: Callable[..., Any], x0: Any) -> tuple[Objective, Any, Cal
             start += n
         return pytree.unflatten(structure, parts)
 
-    return Objective(f, restore, flat), flat(tensors), restore
+    return Objective(f, restore, flat, allow_unconnected), flat(tensors), restore

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from tape_core import pytree, recording
 from tape_core.backends.errors import BatchError
+from tape_core.contexts import contextmanager, setting
+from tape_core.mistakes import check_callable
 from tape_core.ops.creation import asarray
 from tape_core.tensor import Tensor, read
 from tape_core.transforms.derivatives import grad, jvp, vjp
@@ -131,6 +132,7 @@ def jacobian_sparsity(f: Function, x: Any) -> Sparsity:
     Raises:
         TypeError, ValueError, ImportError: as :func:`sparse_jacobian`.
     """
+    check_callable("jacobian_sparsity", "f", f)
     return _detected("jacobian_sparsity", f, _checked_x("jacobian_sparsity", x))
 
 
@@ -141,6 +143,7 @@ def hessian_sparsity(f: Function, x: Any) -> Sparsity:
     >>> tc.hessian_sparsity(lambda x: tc.sum(x[1:] * x[:-1]), tc.ones(3)).pattern.toarray().astype(int).tolist()
     [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
     """
+    check_callable("hessian_sparsity", "f", f)
     return _detected("hessian_sparsity", grad(f), _checked_x("hessian_sparsity", x)).symmetric
 
 
@@ -182,6 +185,7 @@ def sparse_jacobian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: in
         BatchError: inside :func:`vmap`.
     """
     name = "sparse_jacobian"
+    check_callable(name, "f", f)
     x = _checked_x(name, x)
     given = sparsity is not None
     found = _given(name, sparsity, x) if given else _detected(name, f, x)
@@ -212,6 +216,7 @@ def sparse_hessian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: int
         TypeError, ValueError, ImportError, BatchError: as :func:`sparse_jacobian`.
     """
     name = "sparse_hessian"
+    check_callable(name, "f", f)
     x = _checked_x(name, x)
     gradient, given = grad(f), sparsity is not None
     found = _given(name, sparsity, x) if given else _detected(name, gradient, x)
@@ -361,11 +366,8 @@ def _host(np: Any, products: Tensor) -> Any:
 @contextmanager
 def _alone() -> Iterator[None]:
     """A context in which no tape records: the matrix is a constant to all of them."""
-    token = recording.ACTIVE.set(())
-    try:
+    with setting(recording.ACTIVE, ()):
         yield
-    finally:
-        recording.ACTIVE.reset(token)
 
 
 def _checked_x(name: str, x: Any) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -12,7 +11,9 @@ from tape_core import pytree
 from tape_core.backends.batched import OPEN, Axis, Batched, BatchedArray, lifted
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
-from tape_core.backends.traced import TRACE
+from tape_core.contexts import contextmanager, setting
+from tape_core.mistakes import check_callable
+from tape_core.recording import TRACE
 from tape_core.tensor import Tensor, read, wrap
 
 Axes = Any
@@ -51,6 +52,7 @@ def vmap(
         TypeError: a leaf with examples is no array; inside `f`, a decision depends on a value, random numbers are
             drawn, or a value is taken out of a Tensor.
     """
+    check_callable("vmap", "f", f)
     if chunk_size is not None and (type(chunk_size) is not int or chunk_size < 1):
         raise ValueError(f"vmap: chunk_size must be a positive int or None, got {chunk_size!r}")
     if isinstance(in_axes, list):
@@ -107,12 +109,11 @@ def _run(
 def new_axis(size: int) -> Iterator[Axis]:
     """A context in which Tensors may carry one more hidden axis."""
     axis = Axis(size)
-    token = OPEN.set((*OPEN.get(), axis))
-    try:
-        yield axis
-    finally:
-        axis.open = False
-        OPEN.reset(token)
+    with setting(OPEN, (*OPEN.get(), axis)):
+        try:
+            yield axis
+        finally:
+            axis.open = False
 
 
 def _backend_for(tensor: Tensor, axis: Axis) -> Backend:

@@ -1,0 +1,128 @@
+"""Contexts that are left whatever happens, also where Ctrl-C comes while one is entered or left.
+
+An interrupt is an exception between two instructions, in `__enter__` after what it has done, or in `__exit__` before it
+does anything. So the `with` statement itself guards the block: it holds what it will call at the end, and nothing else
+does. When that goes, the block is over, and what `__exit__` has not done is done then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import wraps
+from types import MethodType, TracebackType
+from typing import Any, ParamSpec, TypeVar
+from weakref import ref
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Leaving:
+    """An `__exit__` that is done in any case.
+
+    Instances have an attribute `_guard`, at first None. `leave` sets it to None as the last thing it does.
+
+    Args:
+        leave: what `__exit__` does, of the instance and the three arguments.
+        abandon: what is to be done where that was interrupted, or the block was not entered: it may be called where
+            there is nothing to do.
+        entered: whether the instance is in its block already, so that who asks for `__exit__` does not begin it.
+    """
+
+    __slots__ = ("entered", "leave", "over")
+
+    def __init__(
+        self,
+        leave: Callable[..., Any],
+        abandon: Callable[[Any], Any],
+        entered: Callable[[Any], bool] | None = None,
+    ) -> None:
+        self.leave = leave
+        self.entered = entered
+
+        def over(instance: Any, guard: Any) -> None:
+            if instance._guard is guard:
+                instance._guard = None
+                abandon(instance)
+
+        self.over = over
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self.leave
+        leaving = MethodType(self.leave, instance)
+        if instance._guard is None and ((entered := self.entered) is None or not entered(instance)):
+            instance._guard = ref(leaving, MethodType(self.over, instance))
+        return leaving
+
+
+class _Block(contextlib._GeneratorContextManager):  # type: ignore[type-arg]
+    """A generator's context, which is closed if it is not left."""
+
+    _guard: Any = None
+
+    def _leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        suppressed = super().__exit__(kind, error, trace)
+        self._guard = None
+        return suppressed
+
+    def _abandon(self) -> None:
+        self.gen.close()
+
+    __exit__ = Leaving(_leave, _abandon)
+
+
+def contextmanager(function: Callable[P, Iterator[T]]) -> Callable[P, contextlib.AbstractContextManager[T]]:
+    """As `contextlib.contextmanager`; the generator's `finally` runs in any case, before the exception goes on."""
+
+    @wraps(function)
+    def make(*args: P.args, **kwargs: P.kwargs) -> contextlib.AbstractContextManager[T]:
+        return _Block(function, args, kwargs)  # type: ignore[arg-type]
+
+    return make
+
+
+class setting:
+    """A context in which context variables have other values.
+
+    >>> level = ContextVar("level", default=0)
+    >>> with setting(level, 1):
+    ...     level.get()
+    1
+    >>> level.get()
+    0
+    """
+
+    __slots__ = ("_before", "_entered", "_guard", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[Any], value: Any) -> None:
+        self._variable = variable
+        self._value = value
+        self._guard: Any = None
+        self._before = variable.get()
+        self._entered = False
+
+    def __enter__(self) -> None:
+        self._entered = True
+        self._variable.set(self._value)
+
+    def _leave(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        self._variable.set(self._before)
+        self._guard = None
+
+    def _abandon(self) -> None:
+        # A traceback may hold the guard of a block that was not entered until those around it are over: then the value
+        # is not this block's to change.
+        if self._entered:
+            self._leave()
+
+    __exit__ = Leaving(_leave, _abandon)

@@ -1,0 +1,106 @@
+"""Tensors in einops: rearrange, reduce, repeat, einsum, pack and unpack of Tensors are recorded like any other op.
+
+einops asks the classes that derive from its `AbstractBackend`. Ours is made when einops is imported, be that before or
+after tape_core; where it never is, nothing is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+_MODULE = "einops._backends"
+
+
+def _declare(backends: ModuleType) -> None:
+    """Make the class that einops finds."""
+    import tape_core as tc
+
+    reductions = {name: getattr(tc, name) for name in ("all", "any", "max", "mean", "min", "prod", "sum")}
+
+    class TapeBackend(backends.AbstractBackend):  # type: ignore[name-defined,misc]
+        framework_name = "tape_core"
+
+        def is_appropriate_type(self, tensor: Any) -> bool:
+            return isinstance(tensor, tc.Tensor)
+
+        def from_numpy(self, x: Any) -> Any:
+            return tc.asarray(x)
+
+        def to_numpy(self, x: Any) -> Any:
+            return x.numpy()
+
+        def arange(self, start: int, stop: int) -> Any:
+            return tc.arange(start, stop)
+
+        def reshape(self, x: Any, shape: Any) -> Any:
+            return tc.reshape(x, tuple(shape))
+
+        def transpose(self, x: Any, axes: Any) -> Any:
+            return tc.permute_dims(x, tuple(axes))
+
+        def reduce(self, x: Any, operation: str, axes: Any) -> Any:
+            return reductions[operation](x, axis=tuple(axes))
+
+        def stack_on_zeroth_dimension(self, tensors: list[Any]) -> Any:
+            return tc.stack(tensors, axis=0)
+
+        def tile(self, x: Any, repeats: Any) -> Any:
+            return tc.tile(x, tuple(repeats))
+
+        def concat(self, tensors: Sequence[Any], axis: int) -> Any:
+            return tc.concat(list(tensors), axis=axis)
+
+        def is_float_type(self, x: Any) -> bool:
+            return bool(x.dtype.kind.endswith("floating"))
+
+        def add_axis(self, x: Any, new_position: int) -> Any:
+            return tc.expand_dims(x, axis=new_position)
+
+        def einsum(self, pattern: str, *x: Any) -> Any:
+            return tc.einsum(pattern, *x)
+
+    backends.TapeBackend = TapeBackend  # type: ignore[attr-defined] # it is known by the class that it derives from
+
+
+class _Finder(MetaPathFinder):
+    """Waits for einops."""
+
+    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(Loader):
+    """Loads the module as its own loader does, and declares the class."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        created: ModuleType | None = self._own.create_module(spec)
+        return created
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = module.__loader__ = self._own
+        self._own.exec_module(module)
+        if hasattr(module, "AbstractBackend"):
+            _declare(module)
+
+
+def register() -> None:
+    """Declare the class to einops, now or when it is imported."""
+    if (backends := sys.modules.get(_MODULE)) is not None and hasattr(backends, "AbstractBackend"):
+        _declare(backends)
+    else:
+        sys.meta_path.insert(0, _Finder())

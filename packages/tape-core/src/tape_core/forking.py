@@ -1,0 +1,56 @@
+"""Locks and pools that work in a forked child process.
+
+`fork` copies the memory of a process and the thread that calls it, and no other thread. A lock that another thread held
+stays locked in the child for ever, and the threads of a pool are not there. So both are made anew in the child.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import RLock
+from weakref import WeakSet
+
+_LOCKS: WeakSet[Lock] = WeakSet()
+_FORGETTING: list[Callable[[], object]] = []
+
+
+class Lock:
+    """A reentrant lock that, in a forked child, nobody holds but the thread that forked.
+
+    >>> lock = Lock()
+    >>> with lock.now, lock.now:
+    ...     pass
+
+    Attributes:
+        now: the lock. It is entered itself, and not through this object, since an interrupt could come between the
+            steps of a method.
+    """
+
+    __slots__ = ("__weakref__", "now")
+
+    def __init__(self) -> None:
+        self.now = RLock()
+        _LOCKS.add(self)
+
+    def _renew(self) -> None:
+        if self.now.acquire(blocking=False):  # it is free, or held by the thread that forked, which will release it
+            self.now.release()
+        else:
+            self.now = RLock()
+
+
+def forget_in_children(forget: Callable[[], object]) -> None:
+    """Have `forget` called in each forked child, before anything else of Tape runs there."""
+    _FORGETTING.append(forget)
+
+
+def _after_fork() -> None:
+    for lock in list(_LOCKS):
+        lock._renew()
+    for forget in _FORGETTING:
+        forget()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where there is no fork
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,96 @@
+"""What many functions check of their arguments, and what is said of names that there are not."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+
+def meant(name: Any, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """What messages add about an unknown name: the known one that is most like it, or nothing.
+
+    >>> meant("tahn", ["tan", "tanh"]), meant("tahn", ["matmul"])
+    ("; did you mean 'tanh'?", '')
+    """
+    from difflib import get_close_matches
+
+    name, known = str(name), sorted(known)
+    swapped = [other for other in known if sorted(other) == sorted(name)]
+    close = swapped or get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def check_callable(what: str, name: str, f: Any) -> None:
+    """Raise a TypeError for what is no function."""
+    if not callable(f):
+        raise TypeError(f"{what}: {name} must be a function, got {f!r}")
+
+
+def integer(what: str, name: str, value: Any, least: int | None = None) -> int:
+    """An argument that is a whole number, as a Python int.
+
+    >>> integer("Dense", "units", 3, 1)
+    3
+
+    Raises:
+        TypeError: it is none; `True` and 2.0 are none, either.
+        ValueError: it is less than `least`.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what}: {name} must be an integer; got {value!r} of type {type(value).__name__}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{what}: {name} must be at least {least}; got {number}")
+    return number
+
+
+def real(what: str, name: str, value: Any) -> float:
+    """An argument that is a real number, as a Python float; an empty `what` is not shown.
+
+    >>> real("Dropout", "rate", 1)
+    1.0
+
+    Raises:
+        TypeError: it is none; text and `True` are none, either.
+    """
+    try:
+        if isinstance(value, str | bytes | bool):
+            raise TypeError
+        return float(value)
+    except TypeError:
+        where = f"{what}: {name}" if what else name
+        raise TypeError(f"{where} must be a number; got {value!r} of type {type(value).__name__}") from None
+
+
+def flag(what: str, name: str, value: Any) -> bool:
+    """An argument that is True or False; 1, 0 and a library's booleans are, too.
+
+    Raises:
+        TypeError: it is neither, as the text "no", which would count as true.
+    """
+    if isinstance(value, bool):
+        return value
+    if (isinstance(value, int) and value in (0, 1)) or type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise TypeError(f"{what}: {name} must be True or False; got {value!r} of type {type(value).__name__}")
+
+
+def shape_of(what: str, shape: Any) -> tuple[int, ...]:
+    """A shape, given as an integer or as several.
+
+    Raises:
+        TypeError: there is something else among them.
+        ValueError: one is negative.
+    """
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    try:
+        found = tuple([operator.index(size) for size in sizes])
+    except TypeError:
+        raise TypeError(f"{what}: shape must be an integer or a tuple of them; got {shape!r}") from None
+    if any([size < 0 for size in found]):
+        raise ValueError(f"{what}: shape must not have negative sizes; got {shape!r}")
+    return found

@@ -1,0 +1,128 @@
+"""The methods of Tensors that arrays have in NumPy and PyTorch: what libraries call on an array that they are given.
+
+Each calls the function of the same or a like name, and is differentiable as that is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tape_core.ops import data_types, elementwise, manipulation, searching, statistical
+from tape_core.ops.creation import asarray
+from tape_core.tensor import Tensor
+
+_REDUCTIONS = {
+    "all": searching.all,
+    "any": searching.any,
+    "max": statistical.max,
+    "mean": statistical.mean,
+    "min": statistical.min,
+    "prod": statistical.prod,
+    "sum": statistical.sum,
+}
+
+
+def _axis(axis: Any) -> Any:
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def _reduction(name: str, function: Any) -> Any:
+    def method(self: Tensor, axis: Any = None, **options: Any) -> Tensor:
+        result: Tensor = function(self, axis=_axis(axis), **options)
+        return result
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"See :func:`tape_core.{name}`."
+    return method
+
+
+def _lengths(numbers: tuple[Any, ...]) -> tuple[int, ...]:
+    """What is given as numbers, or as one tuple or list of them."""
+    return tuple(numbers[0]) if len(numbers) == 1 and isinstance(numbers[0], tuple | list) else numbers
+
+
+def _reshape(self: Tensor, *shape: Any) -> Tensor:
+    """See :func:`tape_core.reshape`; the lengths one by one or in a tuple."""
+    return manipulation.reshape(self, _lengths(shape))
+
+
+def _ravel(self: Tensor) -> Tensor:
+    """All elements along one axis."""
+    return manipulation.reshape(self, (-1,))
+
+
+def _squeeze(self: Tensor, axis: Any = None) -> Tensor:
+    """Without these axes of length 1; by default without all of them. See :func:`tape_core.squeeze`."""
+    axes = tuple(k for k, n in enumerate(self.shape) if n == 1) if axis is None else _axis(axis)
+    return manipulation.squeeze(self, axes)
+
+
+def _transpose(self: Tensor, *axes: Any) -> Tensor:
+    """The axes in this order, or the other way round. See :func:`tape_core.permute_dims`."""
+    order = _lengths(axes) if axes and axes != (None,) else tuple(reversed(range(self.ndim)))
+    return manipulation.permute_dims(self, order)
+
+
+def _astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
+    """See :func:`tape_core.astype`."""
+    result: Tensor = data_types.astype(self, dtype, copy=copy)
+    return result
+
+
+def _conj(self: Tensor) -> Tensor:
+    """See :func:`tape_core.conj`."""
+    return elementwise.conj(self) if self.dtype.kind == "complex floating" else +self
+
+
+def _clip(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """See :func:`tape_core.clip`."""
+    return elementwise.clip(self, min, max)
+
+
+def _round(self: Tensor) -> Tensor:
+    """See :func:`tape_core.round`."""
+    return elementwise.round(self)
+
+
+def _argmax(self: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """See :func:`tape_core.argmax`."""
+    return searching.argmax(self, axis=axis, keepdims=keepdims)
+
+
+def _argmin(self: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """See :func:`tape_core.argmin`."""
+    return searching.argmin(self, axis=axis, keepdims=keepdims)
+
+
+def _cumsum(self: Tensor, axis: int | None = None) -> Tensor:
+    """See :func:`tape_core.cumulative_sum`; without an axis along all elements."""
+    if axis is None:
+        return statistical.cumulative_sum(_ravel(self))
+    return statistical.cumulative_sum(self, axis=axis)
+
+
+def _copy(self: Tensor) -> Tensor:
+    """The same values in memory of their own."""
+    return asarray(self, copy=True)
+
+
+_METHODS = {
+    **{name: _reduction(name, function) for name, function in _REDUCTIONS.items()},
+    "argmax": _argmax,
+    "argmin": _argmin,
+    "astype": _astype,
+    "clip": _clip,
+    "conj": _conj,
+    "conjugate": _conj,
+    "copy": _copy,
+    "cumsum": _cumsum,
+    "flatten": _ravel,
+    "ravel": _ravel,
+    "reshape": _reshape,
+    "round": _round,
+    "squeeze": _squeeze,
+    "transpose": _transpose,
+}
+
+for _name, _method in _METHODS.items():
+    setattr(Tensor, _name, _method)

@@ -1,0 +1,89 @@
+"""Who takes values out of what a tape records is warned, unless it is the user's own code that says so."""
+
+from __future__ import annotations
+
+import math
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+
+LIBRARY = types.ModuleType("somelib")
+exec(
+    compile(
+        "def call(f, *args):\n    return f(*args)\ndef item(t):\n    return t.item()\ndef mean(ts):\n"
+        "    return sum(float(t) for t in ts) / len(ts)\n",
+        "/usr/lib/python3/site-packages/somelib/numbers.py",
+        "exec",
+    ),
+    LIBRARY.__dict__,
+)
+
+
+def warned(function: Callable[[Any], Any], value: Any, **options: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with tc.GradientTape(**options):
+            function(value)
+    return [str(w.message) for w in found]
+
+
+TAKEN: list[Callable[[Any], Any]] = [
+    # by an array's protocols
+    np.asarray,
+    lambda v: np.array([v, v]),
+    lambda v: np.r_[v, v],
+    lambda v: np.vectorize(math.sin)(v),
+    lambda v: [].extend(np.asarray([1.0, 2.0]) + np.array(v)),
+    # by a library's own code
+    lambda v: LIBRARY.mean([v[0], v[1]] if isinstance(v, tc.Tensor) else v),
+    lambda v: LIBRARY.item(v[0]),
+    lambda v: LIBRARY.call(float, v[1]),
+    lambda v: LIBRARY.call(math.sin, v[1]),
+    lambda v: LIBRARY.call(np.from_dlpack, v),
+]
+
+
+@pytest.mark.parametrize("which", range(len(TAKEN)))
+def test_values_taken_of_a_variable_or_a_result_are_a_warning(which: int) -> None:
+    take = TAKEN[which]
+    v = tc.Variable([1.0, 2.0])
+    for function in (take, lambda v: take(v * 2.0)):
+        messages = warned(function, v)
+        assert messages
+        assert all("no gradient comes back" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [lambda v: v.numpy(), lambda v: v.tolist(), lambda v: v[0].item(), lambda v: float(v[0]), lambda v: str(v)],
+    ids=["numpy", "tolist", "item", "float", "str"],
+)
+def test_the_users_own_code_takes_values_without_a_warning(take: Any) -> None:
+    v = tc.Variable([1.0, 2.0])
+    assert warned(take, v) == []
+    assert warned(lambda v: take(v * 2.0), v) == []
+
+
+def test_what_no_tape_would_watch_may_be_taken() -> None:
+    for v in (tc.Variable([1.0], trainable=False), tc.Variable([1, 2]), tc.asarray([1.0])):
+        assert warned(np.asarray, v) == []
+    assert warned(np.asarray, tc.Variable([1.0]), watch_accessed_variables=False) == []
+    np.asarray(tc.Variable([1.0]))
+
+
+def test_a_variable_that_is_looked_at_by_numpy_is_not_watched_for_that() -> None:
+    v = tc.Variable([1.0])
+    with pytest.warns(UserWarning, match="of a Variable of shape"), tc.GradientTape() as tape:
+        np.asarray(v)
+    assert tape.watched_variables() == ()
+
+
+def test_a_variable_whose_tangent_an_accumulator_pushes_is_warned_about() -> None:
+    v = tc.Variable([1.0])
+    with pytest.warns(UserWarning, match="of a Variable of shape"), tc.ForwardAccumulator(v, tc.ones(1)):
+        np.asarray(v)
