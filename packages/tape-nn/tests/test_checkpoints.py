@@ -89,22 +89,90 @@ def test_a_loaded_tensor_owns_its_memory(tmp_path: Path) -> None:
     assert v.tolist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("failing", ["serialize_file", "_sync"])
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     path = tmp_path / "x"
     nn.save_tensors(path, {"v": tc.ones(3)})
     before = path.read_bytes()
-    write = checkpoints.serialize_file
 
     def fail(*arguments: Any, **keywords: Any) -> None:
-        if failing == "serialize_file":
-            write(*arguments, **keywords)  # the disk is full after some of it
-        raise OSError("No space left on device")
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints, failing, fail)
-    with pytest.raises(OSError, match="No space left"):
-        nn.save_tensors(path, {"v": tc.zeros(3)})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, failing, fail)
+        with pytest.raises(OSError, match=r"No space left.*x'"):
+            nn.save_tensors(path, {"v": tc.zeros(3)})
     assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_every_flipped_bit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    nn.save_tensors(path, {"w": np.arange(4.0), "b": np.asarray([True]), "n": np.zeros((0, 2))}, {"step": "7"})
+    whole = bytearray(path.read_bytes())
+    for bit in range(8 * len(whole)):
+        whole[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(whole)
+        with pytest.raises(ValueError, match=re.escape(repr(str(path)))):
+            nn.load_tensors(path)
+        whole[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(whole)
+    assert nn.load_tensors(path)[0]["w"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_file_of_another_program_needs_no_checksum(tmp_path: Path) -> None:
+    reference.save_file({"w": np.ones(3)}, tmp_path / "x", {"by": "them"})
+    found, metadata = nn.load_tensors(tmp_path / "x")
+    assert found["w"].tolist() == [1, 1, 1]
+    assert metadata == {"by": "them"}
+
+
+def test_names_and_texts_may_look_like_the_checksum(tmp_path: Path) -> None:
+    text = 'x","tape.checksum":"sha256:' + "0" * 64 + '"'
+    nn.save_tensors(tmp_path / "x", {"tape.checksum": tc.ones(1), text: tc.ones(2)}, {text: text, "a": text})
+    found, metadata = nn.load_tensors(tmp_path / "x")
+    assert found.keys() == {"tape.checksum", text}
+    assert metadata == {text: text, "a": text}
+    with pytest.raises(TypeError, match=r"'tape\.checksum' is written by save_tensors itself"):
+        nn.save_tensors(tmp_path / "x", {}, {"tape.checksum": "1"})
+
+
+@pytest.mark.parametrize(
+    ("entry", "data", "message"),
+    [
+        ({"dtype": "BOOL", "shape": [2]}, b"\1\2", "a truth value is neither 0 nor 1"),
+        ({"dtype": "F32", "shape": [1] * 100}, b"abcd", "100|maximum supported dimension"),
+        ({"dtype": "F32", "shape": [0, 2**62, 2**62]}, b"", "damaged"),
+        ({"dtype": "F64", "shape": [2**40]}, b"abcdefgh", "damaged"),
+    ],
+)
+def test_what_arrays_cannot_be_is_refused(tmp_path: Path, entry: Any, data: bytes, message: str) -> None:
+    header = json.dumps({"w": entry | {"data_offsets": [0, len(data)]}}).encode()
+    (tmp_path / "x").write_bytes(len(header).to_bytes(8, "little") + header + data)
+    with pytest.raises(ValueError, match=message) as caught:
+        nn.load_tensors(tmp_path / "x")
+    assert repr(str(tmp_path / "x")) in str(caught.value)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders can be locked on POSIX only")
+def test_a_draft_that_is_being_written_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program that begins a run with the same file must not take the draft away."""
+    path = tmp_path / "x"
+    left = tmp_path / ".x.0123456789abcdef"
+    left.touch()
+    replace = os.replace
+    drafts = []
+
+    def meanwhile(source: Any, target: Any) -> None:
+        checkpoints.remove_drafts(path)
+        drafts.append(os.path.exists(source))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", meanwhile)
+    nn.save_tensors(path, {"v": tc.ones(3)})
+    assert drafts == [True]
+    assert left.exists(), "whose draft it is cannot be known while somebody writes"
+    checkpoints.remove_drafts(path)
     assert os.listdir(tmp_path) == ["x"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
@@ -242,7 +241,7 @@ def test_weights_go_from_backend_to_backend(tmp_path: Any, source: str, target: 
     assert [v.tolist() for v in b.variables] == [v.tolist() for v in a.variables]
     x = tc.default_rng(0).normal((3, 3), dtype=tc.float64).numpy()
     y = [m.eval()(tc.asarray(x, backend=name)).numpy() for m, name in ((a, source), (b, target))]
-    np.testing.assert_allclose(*y, rtol=1e-12)
+    tc.testing.assert_close(*y, rtol=1e-12)
     with pytest.raises(ValueError, match=r"'blocks.0.kernel' has shape \(3, 2\); the variable has \(3, 5\)"):
         built(5).load_weights(path)
 
@@ -286,3 +285,35 @@ def test_summary() -> None:
     assert (table.parameters, table.trainable) == (23, 17)
     assert [row[3] for row in table.rows] == [1, 12, 8, 2]
     assert "<td>kernel (3, 2), bias (2,)</td>" in table._repr_html_()
+
+
+def test_the_gradient_for_a_state_that_is_loaded_into_a_model_is_an_error_that_says_so():
+    model = nn.Sequential([nn.Dense(2)])
+    x = tc.ones((3, 2))
+    model(x)
+    params = model.state_dict()
+
+    def loss(state):
+        model.load_state_dict(state)
+        return tc.sum((model(x) - 3.0) ** 2)
+
+    for derivative in (tc.grad(loss), tc.hessian(loss), tc.jacrev(loss), tc.jacfwd(loss), tc.value_and_grad(loss)):
+        with pytest.raises(ValueError, match=r"(?s)assigned to a Variable.*GradientTape"):
+            derivative(params)
+    fun, x0, _ = tc.scipy_objective(loss, params)
+    with pytest.raises(ValueError, match="assigned to a Variable"):
+        fun(x0)
+    with pytest.raises(ValueError, match=r"(?s)Variable 'kernel' was given as an argument, and the function reads"):
+        tc.grad(lambda _: tc.sum(model(x) ** 2))(model.trainable_variables)
+
+
+def test_a_tape_explains_a_state_that_is_loaded_into_a_model_as_assigned():
+    model = nn.Sequential([nn.Dense(2)])
+    x = tc.ones((3, 2))
+    model(x)
+    params = model.state_dict()
+    with tc.GradientTape(debug=True) as tape:
+        tape.watch(params)
+        model.load_state_dict(params)
+        y = tc.sum(model(x) ** 2)
+    assert {part.reason for part in tape.explain(y, params).parts} == {"assigned"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -300,3 +301,43 @@ def test_files_that_are_no_runs(tmp_path: Path) -> None:
         train(file, arrays())
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         train(tmp_path / "missing" / "a", arrays())
+
+
+def test_a_state_that_makes_no_sense_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    """Whatever the file says: the error is the documented one, with the file's name."""
+    file = tmp_path / "a"
+    train(file, arrays(), callbacks=[nn.EarlyStopping("loss", patience=9, restore_best=True)])
+    tensors, metadata = nn.load_tensors(file)
+    whole = metadata["tape_nn.fit"]
+    state = json.loads(whole)
+    texts = [whole[:-1], whole[1:], "[" * 100_000, "null", "[]", "7", '{"dict": {}}', whole.replace("tensor", "tensar")]
+    wrong: list[Any] = [None, -1, 1e400, 10**400, "x", [], [[]], {}, {"dict": {}}, {"tensor": "none"}, {"dict": [1]}]
+    for name in state["dict"]:
+        parts = {key: value for key, value in state["dict"].items() if key != name}
+        texts.append(json.dumps({"dict": parts}))
+        texts += [json.dumps({"dict": parts | {name: value}}) for value in wrong]
+    for text in texts:
+        nn.save_tensors(file, tensors, {"tape_nn.fit": text})
+        tc.set_seed(0)
+        model = nn.Sequential([nn.Dense(3), nn.Dropout(0.5), nn.Dense(1)])
+        model.build((None, 4))
+        before, random = {name: value.tolist() for name, value in model.state_dict().items()}, tc.random.get_state()
+        refused = None
+        try:
+            nn.fit(
+                model,
+                arrays(),
+                loss=nn.losses.BinaryCrossentropy(from_logits=True),
+                optimizer=nn.Adam(0.1),
+                epochs=3,
+                checkpoint=file,
+                checkpoint_every=2,
+                callbacks=[nn.EarlyStopping("loss", patience=9, restore_best=True)],
+                progress=False,
+            )
+        except ValueError as error:
+            refused = str(error)
+        if refused is not None:
+            assert repr(str(file)) in refused, text
+            assert {name: value.tolist() for name, value in model.state_dict().items()} == before
+            assert tc.random.get_state() == random

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import tape_core as tc
 from tape_core import Tensor, Variable
-from tape_core.backends.traced import TRACE, TracingError
+from tape_core.backends.traced import TracingError
+from tape_core.commit import Commit, assign_together
 from tape_core.compiled.state import asked, keeps_state
+from tape_core.contexts import contextmanager
+from tape_core.mistakes import real
+from tape_core.recording import TRACE
 from tape_core.tensor import wrap
 
 from tape_nn.module import Module
 from tape_nn.naming import like, named, unknown_names
-from tape_nn.optimizers.base import owned_array
 
 
 class ExponentialMovingAverage:
@@ -41,10 +43,11 @@ class ExponentialMovingAverage:
     """
 
     def __init__(self, variables: Any, decay: float = 0.99) -> None:
+        decay = real("ExponentialMovingAverage", "decay", decay)
         if not 0 <= decay <= 1:
             raise ValueError(f"decay must be between 0 and 1; got {decay}")
         self.variables = variables
-        self.decay = float(decay)
+        self.decay = decay
         self._averages: dict[int, tuple[Variable, Variable]] = {}  # by the Variable's id
         self._named()
 
@@ -61,6 +64,7 @@ class ExponentialMovingAverage:
 
     @keeps_state(_holders)
     def _take_in(self, variables: list[Variable]) -> None:
+        commit = Commit()
         for variable in variables:
             known = self._averages.get(id(variable))
             if known is None:
@@ -68,28 +72,30 @@ class ExponentialMovingAverage:
                     raise TracingError("an average is made once, and not in each call")
                 self._averages[id(variable)] = (variable, _average(variable, variable._array))
                 continue
-            whole = [owned_array(known[1]), variable._array]
-            for parts in variable.backend.blocks(whole):
-                mean, value = parts
-                mean += (value - mean) * (1 - self.decay)
-                if parts is whole:
-                    whole = [mean]
-                    break
-            known[1]._array = whole[0]
+            whole = [known[1]._array, variable._array]
+            blocks = variable.backend.blocks(whole)
+            if type(blocks) is list:
+                mean, value = whole
+                new = mean + (value - mean) * (1 - self.decay)
+            else:
+                new = variable.backend.xp.empty_like(whole[0])
+                for (mean, value), (target,) in zip(blocks, variable.backend.blocks([new]), strict=True):
+                    target[...] = mean + (value - mean) * (1 - self.decay)
+            commit.value(known[1], new)
+        commit.make()
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """A context in which the Variables have their averages for values, and after which they have their own."""
         if not self._averages:
             raise RuntimeError("averaged: there are no averages before the first update()")
-        kept = [(variable, variable._array) for variable, _ in self._averages.values()]
+        variables = [variable for variable, _ in self._averages.values()]
+        kept = [wrap(variable._array, variable.backend) for variable in variables]
         try:
-            for variable, average in self._averages.values():
-                variable.assign(average.value)
+            assign_together(variables, [average.value for _, average in self._averages.values()])
             yield
         finally:
-            for variable, array in kept:
-                variable.assign(wrap(array, variable.backend))
+            assign_together(variables, kept)
 
     def on_batch_end(self, run: Any) -> None:
         """As a callback of :func:`tape_nn.fit`."""
@@ -113,6 +119,7 @@ class ExponentialMovingAverage:
         if unknown := [name for name in state if name not in by_name]:
             raise ValueError(unknown_names("load_state_dict", unknown, by_name))
         averages = {}
+        commit = Commit()
         for name, value in state.items():
             v = by_name[name]
             tensor = like(value, v)
@@ -122,9 +129,10 @@ class ExponentialMovingAverage:
             if known is None:
                 averages[id(v)] = (v, _average(v, tensor._array))
             else:  # which compiled functions know
-                known[1]._array = tensor._array
+                commit.value(known[1], tensor._array)
                 averages[id(v)] = known
-        self._averages = averages
+        commit.attribute(self, "_averages", averages)
+        commit.make()
 
     def _named(self) -> Iterable[tuple[str, Variable]]:
         found = named(self.variables)

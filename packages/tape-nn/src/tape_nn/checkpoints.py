@@ -1,17 +1,26 @@
-"""Files of named tensors, in the safetensors format: no code in them, and the same for every backend."""
+"""Files of named tensors, in the safetensors format: no code in them, and the same for every backend.
+
+A file that is written here has a checksum among its metadata, `"tape.checksum"`: the SHA-256 of all its bytes, with
+zeros in place of the checksum. A file without one, from another program, is read as it is.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
 import re
 import secrets
-import stat
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import tape_core as tc
-from safetensors import SafetensorError, TensorSpec, deserialize, serialize_file
+from safetensors import SafetensorError, deserialize
+from tape_core.contexts import contextmanager
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
@@ -35,6 +44,13 @@ _DTYPES: Final = {
     "F64": "float64",
     "C64": "complex64",
 }
+_CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
+
+# Two entries, so that no single damaged bit makes the file look like one that has no checksum.
+_CHECKSUM: Final = "tape.checksum"
+_WRITER: Final = "tape.writer"
+_BLANK: Final = "sha256:" + "0" * 64
+_STALE: Final = 3600  # seconds after which a draft is nobody's, where folders cannot be locked
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
@@ -67,34 +83,43 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
     for key, text in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise TypeError(f"save_tensors: metadata are strings by name; got {key!r}: {text!r}")
-    arrays, specs = [], {}
+        if key in (_CHECKSUM, _WRITER):
+            raise TypeError(f"save_tensors: the metadata {key!r} is written by save_tensors itself")
+    arrays = {}
     for name, value in tensors.items():
         if not isinstance(name, str) or name == "__metadata__":
             raise TypeError(f"save_tensors: {name!r} cannot be the name of a tensor")
-        dtype, array = _to_bytes(name, value)
-        arrays.append(array)  # a spec holds an address only
-        specs[name] = TensorSpec(
-            dtype=dtype, shape=array.shape, data_ptr=array.ctypes.data if array.size else 0, data_len=array.nbytes
-        )
+        arrays[name] = _to_bytes(name, value)
+    # The widest first: each begins at a multiple of its width, as other readers of the format want it.
+    ordered = sorted(arrays.items(), key=lambda item: (-item[1][1].itemsize, item[0]))
+    header = _header(ordered, metadata or {})
+    pieces: list[Any] = [header, *(memoryview(array.reshape(-1).view("uint8")) for _, (_, array) in ordered)]
+    checksum = hashlib.sha256()
+    for piece in pieces:
+        checksum.update(piece)
+    pieces[0] = header.replace(_entry(_BLANK), _entry(f"sha256:{checksum.hexdigest()}"), 1)
     target = os.path.realpath(path)
     folder, file = os.path.split(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"save_tensors: there is no folder {folder!r}")
     draft = os.path.join(folder, f".{file}.{secrets.token_hex(8)}")
-    try:
-        with open(draft, "xb") as stream:
-            mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
-        serialize_file(specs, draft, metadata=dict(metadata) if metadata else None)
-        os.chmod(draft, mode)  # serialize_file makes a file that only its owner may read
-        _sync(draft, os.O_RDWR)
-        os.replace(draft, target)
-    except SafetensorError as error:
-        raise OSError(f"save_tensors: {target!r} cannot be written: {error}") from error
-    finally:
-        if os.path.exists(draft):
-            os.remove(draft)
+    with _locked(folder, exclusive=False):
+        try:
+            with open(draft, "xb") as stream:
+                for piece in pieces:
+                    stream.write(piece)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(draft, target)
+        except OSError as error:
+            if error.filename is None:  # of a write
+                raise OSError(error.errno, f"save_tensors: {error.strerror or error}", target) from error
+            raise
+        finally:
+            if os.path.exists(draft):
+                os.remove(draft)
     if os.name == "posix":  # the new name, too; elsewhere folders cannot be opened
-        _sync(folder, os.O_RDONLY)
+        _sync(folder)
 
 
 def load_tensors(
@@ -120,15 +145,34 @@ def load_tensors(
     """
     with open(path, "rb") as stream:
         content = stream.read()
-    file = os.fspath(path)
+    return read_tensors(content, f"load_tensors: {os.fspath(path)!r}", like=like, backend=backend, device=device)
+
+
+def read_tensors(
+    content: bytes,
+    what: str,
+    *,
+    like: Mapping[str, tc.Tensor] | None = None,
+    backend: str | Backend | None = None,
+    device: str | None = None,
+) -> tuple[dict[str, tc.Tensor], dict[str, str]]:
+    """The tensors and the metadata in the content of a file: see :func:`load_tensors`.
+
+    Args:
+        content: all of the file.
+        what: what errors begin with; it names the file.
+    """
     try:
         entries = deserialize(content)  # type: ignore[no-untyped-call]
-    except SafetensorError as error:
-        raise ValueError(f"load_tensors: {file!r} is damaged or not in safetensors format: {error}") from error
-    # deserialize has checked the header, and gives all of it but the metadata.
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        # deserialize has checked the header, and gives all of it but the metadata.
+        end = 8 + int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8:end]).get("__metadata__") or {}
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise ValueError(f"{what} is damaged or not in safetensors format: {error}") from error
+    if _CHECKSUM in metadata or _WRITER in metadata:
+        _verify(content, end, metadata.pop(_CHECKSUM, ""), metadata.pop(_WRITER, ""), what)
     if unknown := [f"{name!r} ({entry['dtype']})" for name, entry in entries if entry["dtype"] not in _DTYPES]:
-        raise TypeError(f"load_tensors: {file!r} has dtypes that Tensors do not have: {', '.join(unknown)}")
+        raise TypeError(f"{what} has dtypes that Tensors do not have: {', '.join(unknown)}")
     if backend is None and device is None:
         backend = tc.get_backend()
     like = like or {}
@@ -136,17 +180,95 @@ def load_tensors(
     for name, entry in entries:
         place = like.get(name)
         where = (backend, device) if place is None else (place.backend, place.device)
-        tensors[name] = _from_bytes(entry, *where)
-    return tensors, header.get("__metadata__", {})
+        try:
+            array = _from_bytes(entry)
+        except ValueError as error:  # more dimensions than arrays have, truth values other than 0 and 1
+            raise ValueError(f"{what} is damaged: {name!r}: {error}") from error
+        tensors[name] = _placed(array, entry["dtype"], *where)
+    return tensors, metadata
 
 
 def remove_drafts(path: Path) -> None:
-    """Remove what a program left that was killed within :func:`save_tensors`. No other may be writing to `path`."""
+    """Remove what a program left that was killed within :func:`save_tensors`.
+
+    While another program writes into the folder nothing is removed: what looks like a draft may be its own.
+    """
     folder, file = os.path.split(os.path.realpath(path))
     draft = re.compile(rf"\.{re.escape(file)}\.[0-9a-f]{{16}}")
-    for name in os.listdir(folder) if os.path.isdir(folder) else ():
-        if draft.fullmatch(name):
-            os.remove(os.path.join(folder, name))
+    found = [name for name in (os.listdir(folder) if os.path.isdir(folder) else ()) if draft.fullmatch(name)]
+    if not found:
+        return
+    with _locked(folder, exclusive=True) as alone:
+        for name in found:
+            place = os.path.join(folder, name)
+            with suppress(FileNotFoundError):  # it was finished, or another program has removed it
+                if alone or (alone is None and time.time() - os.stat(place).st_mtime > _STALE):
+                    os.remove(place)
+
+
+@contextmanager
+def _locked(folder: str, exclusive: bool) -> Iterator[bool | None]:
+    """Hold a lock on a folder: many that write, or one that cleans up. A program that is killed lets go of it.
+
+    Gives whether the lock is held: an exclusive one is not waited for. None where folders cannot be locked.
+    """
+    if sys.platform == "win32":
+        yield None
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        held: bool | None = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
+        except BlockingIOError:
+            held = False
+        except OSError:  # a file system without locks
+            held = None
+        yield held
+    finally:
+        os.close(descriptor)
+
+
+def _header(ordered: list[tuple[str, tuple[str, Any]]], metadata: Mapping[str, str]) -> bytes:
+    """What a file begins with: the length of the description, and the description, padded to a multiple of 8."""
+    table: dict[str, Any] = {"__metadata__": {_CHECKSUM: _BLANK, _WRITER: "tape-nn", **metadata}}
+    place = 0
+    for name, (dtype, array) in ordered:
+        table[name] = {
+            "dtype": _CODES[dtype],
+            "shape": list(array.shape),
+            "data_offsets": [place, place + array.nbytes],
+        }
+        place += array.nbytes
+    try:
+        text = json.dumps(table, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError as error:
+        raise TypeError(f"save_tensors: a name or a piece of metadata is no text that UTF-8 has: {error}") from error
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _entry(checksum: str) -> bytes:
+    """The checksum's entry in the description. No name and no text can hold these bytes: their quotes are escaped."""
+    return f'"{_CHECKSUM}":"{checksum}"'.encode()
+
+
+def _verify(content: bytes, end: int, checksum: str, writer: str, what: str) -> None:
+    """Compare the content of a file with its checksum.
+
+    Raises:
+        ValueError: they differ.
+    """
+    header = content[:end].replace(_entry(checksum), _entry(_BLANK), 1)
+    found = hashlib.sha256(header)
+    found.update(memoryview(content)[end:])
+    if writer != "tape-nn" or checksum != f"sha256:{found.hexdigest()}":
+        raise ValueError(
+            f"{what} is damaged: it does not have the checksum that was written with it. (Where another program has "
+            f"changed the file on purpose, it should leave {_CHECKSUM!r} and {_WRITER!r} out of the metadata.)"
+        )
 
 
 def _to_bytes(name: str, value: Any) -> tuple[str, Any]:
@@ -163,25 +285,36 @@ def _to_bytes(name: str, value: Any) -> tuple[str, Any]:
     return dtype, np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
-def _from_bytes(entry: Mapping[str, Any], backend: Any, device: str | None) -> tc.Tensor:
+def _from_bytes(entry: Mapping[str, Any]) -> Any:
+    """A NumPy array of what is stored; bfloat16 as float32."""
     import numpy as np
 
     dtype = _DTYPES[entry["dtype"]]
-    stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
-    array = np.frombuffer(entry["data"], dtype=stored.newbyteorder("<")).astype(stored, copy=False)
-    array = array.reshape(entry["shape"])
-    if dtype != "bfloat16":
-        return tc.asarray(array, backend=backend, device=device, copy=True)
-    tensor = tc.asarray((array.astype(np.uint32) << 16).view(np.float32), backend=backend, device=device)
+    stored = np.dtype({"bfloat16": "uint16", "bool": "uint8"}.get(dtype, dtype))
+    shape = tuple(entry["shape"])
+    if len(entry["data"]) != math.prod(shape) * stored.itemsize:
+        raise ValueError(f"{len(entry['data'])} bytes for shape {shape}")
+    array = np.frombuffer(entry["data"], dtype=stored.newbyteorder("<")).astype(stored, copy=False).reshape(shape)
+    if dtype == "bool":
+        if array.size and array.max() > 1:
+            raise ValueError("a truth value is neither 0 nor 1")
+        return array.view(np.bool_)
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else array
+
+
+def _placed(array: Any, code: str, backend: Any, device: str | None) -> tc.Tensor:
+    tensor = tc.asarray(array, backend=backend, device=device, copy=True)
+    if code != "BF16":
+        return tensor
     try:
         return tc.astype(tensor, tc.bfloat16)
     except TypeError:  # the backend has none
         return tensor
 
 
-def _sync(path: str, flags: int) -> None:
-    """Have the system write out what it holds of a file or a folder."""
-    descriptor = os.open(path, flags)
+def _sync(folder: str) -> None:
+    """Have the system write out which files a folder has."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -8,6 +8,7 @@ from typing import Any
 
 import tape_core as tc
 from tape_core import IndexedSlices
+from tape_core.mistakes import real
 
 
 def global_norm(gradients: Iterable[Any]) -> tc.Tensor:
@@ -93,10 +94,10 @@ def factor(xp: Any, norm: Any, limit: float) -> Any:
 
 def positive(name: str, value: Any) -> float:
     """A number above 0."""
-    number = float(value)
-    if not number > 0:
+    found = real("", name, value)
+    if not found > 0:
         raise ValueError(f"{name} must be above 0; got {value}")
-    return number
+    return found
 
 
 def _scaled(g: tc.Tensor, by: tc.Tensor) -> tc.Tensor:

@@ -15,9 +15,11 @@ from typing import Any
 
 import tape_core as tc
 from tape_core import Tensor
-from tape_core.backends.traced import TRACE, TracingError
+from tape_core.backends.traced import TracingError
+from tape_core.commit import Commit
 from tape_core.compiled.numbers import Number, number, of_numbers
 from tape_core.compiled.state import each_time, keeps_state, runs_as_it_is
+from tape_core.recording import TRACE
 
 
 class Metric:
@@ -63,8 +65,7 @@ class Metric:
     def _add(self, values: Tensor, sample_weight: Any) -> None:
         values = tc.astype(values, tc.float64)
         if sample_weight is None:
-            self._total += _as_number(tc.sum(values))
-            self._count += values.size
+            self._take_in(_as_number(tc.sum(values)), values.size)
             return
         weights = tc.asarray(sample_weight, dtype=tc.float64, backend=values.backend, device=values.device)
         if weights.shape != values.shape[: weights.ndim]:
@@ -73,8 +74,18 @@ class Metric:
                 f"{values.shape}, or of their first axes"
             )
         weights = tc.reshape(weights, weights.shape + (1,) * (values.ndim - weights.ndim))
-        self._total += _as_number(tc.sum(values * weights))
-        self._count += _as_number(tc.sum(tc.broadcast_to(weights, values.shape)))
+        total = _as_number(tc.sum(values * weights))
+        self._take_in(total, _as_number(tc.sum(tc.broadcast_to(weights, values.shape))))
+
+    def _take_in(self, total: Any, count: Any) -> None:
+        self._set(self._total + total, self._count + count)
+
+    def _set(self, total: Any, count: Any) -> None:
+        """Both at once: an interrupt does not leave a total of one batch more than the count."""
+        commit = Commit()
+        commit.value(Metric._total.of(self), total)
+        commit.value(Metric._count.of(self), count)
+        commit.make()
 
     def result(self) -> float:
         """The metric of all batches since the last reset; NaN before the first."""
@@ -91,7 +102,7 @@ class Metric:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._total, self._count = state["total"], state["count"]
+        self._set(state["total"], state["count"])
 
 
 class Mean(Metric):
@@ -111,8 +122,7 @@ class Mean(Metric):
     def update(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         """Take in numbers."""
         if isinstance(values, float) and isinstance(sample_weight, int | float):
-            self._total += values * sample_weight
-            self._count += sample_weight
+            self._take_in(values * sample_weight, sample_weight)
             return
         self._add(tc.stop_gradient(values if isinstance(values, Tensor) else tc.asarray(values)), sample_weight)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
 from tape_core import Tensor, Variable
+from tape_core.commit import assign_together
 from tape_core.compiled.state import asked
 from tape_core.tensor import wrap
 
@@ -131,8 +132,7 @@ class Module:
         if problems:
             raise ValueError(f"load_state_dict: the state does not fit {self!r}:\n  " + "\n  ".join(problems))
         placed = [tc.asarray(value, backend=v.backend, device=v.device) for v, value in new]
-        for (variable, _), value in zip(new, placed, strict=True):
-            variable.assign(value)
+        assign_together([variable for variable, _ in new], placed)
 
     def save_weights(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
         """Write :meth:`state_dict` to a safetensors file, see :func:`save_tensors`.

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from tape_core.mistakes import integer, real
+
 if TYPE_CHECKING:
     from tape_nn.fitting.run import Run
 
@@ -72,10 +74,11 @@ class _Monitor(Callback):
     def __init__(self, monitor: str, mode: Mode, min_delta: float) -> None:
         if mode not in ("auto", "min", "max"):
             raise ValueError(f"{type(self).__name__}: mode must be 'auto', 'min' or 'max'; got {mode!r}")
+        min_delta = real(type(self).__name__, "min_delta", min_delta)
         if not min_delta >= 0:
             raise ValueError(f"{type(self).__name__}: min_delta must be at least 0; got {min_delta}")
         self.monitor = monitor
-        self.min_delta = float(min_delta)
+        self.min_delta = min_delta
         # "auto": what is called an accuracy or an area under a curve is to grow, a loss or an error to fall.
         upward = mode == "max" or (mode == "auto" and monitor.endswith(("acc", "accuracy", "auc")))
         self._sign = -1.0 if upward else 1.0
@@ -106,7 +109,7 @@ class _Monitor(Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.best = state["best"]
+        self.best = float(state["best"])
 
 
 class EarlyStopping(_Monitor):
@@ -143,8 +146,7 @@ class EarlyStopping(_Monitor):
         start_from_epoch: int = 0,
     ) -> None:
         super().__init__(monitor, mode, min_delta)
-        if patience < 0:
-            raise ValueError(f"EarlyStopping: patience must be at least 0; got {patience}")
+        patience = integer("EarlyStopping", "patience", patience, 0)
         self.patience = patience
         self.restore_best = restore_best
         self.start_from_epoch = start_from_epoch
@@ -189,7 +191,9 @@ class EarlyStopping(_Monitor):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         super().load_state_dict(state)
-        self.wait, self.best_epoch, self._weights = state["wait"], state["best_epoch"], state["weights"]
+        best_epoch = state["best_epoch"]
+        self.wait, self.best_epoch = int(state["wait"]), None if best_epoch is None else int(best_epoch)
+        self._weights = dict(state["weights"])
 
 
 class SaveBest(_Monitor):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import tape_core as tc
 from tape_core import pytree
+from tape_core.contexts import contextmanager
 from tape_core.random import global_rng
 
 from tape_nn.checkpoints import Path

@@ -63,10 +63,16 @@ class RunFile:
         tensors, metadata = load_tensors(self.path, like=like, backend=backend)
         if _KEY not in metadata:
             raise ValueError(f"checkpoint: {self.path!r} was not written by fit; name another file")
-        state = _unpacked(json.loads(metadata[_KEY]), tensors)
-        if state["version"] != _VERSION:
+        try:
+            state = _unpacked(json.loads(metadata[_KEY]), tensors)
+            version = state["version"]
+            if version == _VERSION:
+                _check_state(state)
+        except Exception as error:
+            raise ValueError(damaged(self.path, error)) from error
+        if version != _VERSION:
             raise ValueError(
-                f"checkpoint: {self.path!r} has version {state['version']} of the format; this tape-nn reads {_VERSION}"
+                f"checkpoint: {self.path!r} has version {version} of the format; this tape-nn reads {_VERSION}"
             )
         return SavedRun(self.path, state)
 
@@ -86,11 +92,24 @@ class SavedRun:
             ValueError: they differ. Nothing is changed.
         """
         self._check(run)
-        self._restore(run)
+        self._restored(run)
         run.call("on_train_begin")
         if run.batch:
             run.call("on_epoch_begin")
-        self._restore(run)  # again: callbacks have begun anew
+        self._restored(run)  # again: callbacks have begun anew
+
+    def _restored(self, run: Run) -> None:
+        """:meth:`_restore`, or if the file makes no sense nothing."""
+        model, random = run.model.state_dict(), random_states(run.model)
+        optimizers = {name: optimizer.state_dict(run.model) for name, optimizer in run.optimizers.items()}
+        try:
+            self._restore(run)
+        except Exception as error:
+            run.model.load_state_dict(model)
+            set_random_states(run.model, random)
+            for name, optimizer in run.optimizers.items():
+                optimizer.load_state_dict(optimizers[name], run.model)
+            raise ValueError(damaged(self.path, error)) from error
 
     def _check(self, run: Run) -> None:
         """Compare the run with that of the file.
@@ -150,6 +169,55 @@ class SavedRun:
         for callback, own in zip(run.stateful, state["callbacks"], strict=True):
             callback.load_state_dict(own)
         set_random_states(run.model, state["random"])
+
+
+def damaged(path: str, error: Exception) -> str:
+    """What is said of a file whose content makes no sense."""
+    return f"checkpoint: {path!r} is damaged, or not of this program: {type(error).__name__}: {error}"
+
+
+# What a state has, and of which type it is.
+_PARTS: Final[dict[str, type]] = {
+    "arguments": dict,
+    "epoch": int,
+    "batch": int,
+    "step": int,
+    "stopped": bool,
+    "history": dict,
+    "random": dict,
+    "epoch_random": dict,
+    "means": dict,
+    "metrics": dict,
+    "callbacks": list,
+    "model": dict,
+    "optimizer": dict,
+}
+
+
+def _check_state(state: Any) -> None:
+    """Check that a state from a file has all its parts.
+
+    Raises:
+        ValueError: one is missing, or of another type.
+    """
+    for name, kind in _PARTS.items():
+        if not isinstance(state[name], kind):
+            raise ValueError(f"{name!r} is {state[name]!r}")
+    if not isinstance(state["arguments"]["seed"], int):
+        raise ValueError(f"the seed is {state['arguments']['seed']!r}")
+    for name in ("epoch", "batch", "step"):
+        if not 0 <= state[name] < 1 << 62:
+            raise ValueError(f"{name!r} is {state[name]!r}")
+    for name, values in state["history"].items():
+        if not isinstance(values, list):
+            raise ValueError(f"the history of {name!r} is {values!r}")
+    for name, tensor in state["model"].items():
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"the variable {name!r} is {tensor!r}")
+    for part in ("random", "epoch_random"):
+        for place, numbers in state[part].items():
+            if not isinstance(numbers, list) or not all(isinstance(n, int) and 0 <= n < 1 << 64 for n in numbers):
+                raise ValueError(f"the state of the random generator {place!r} is {numbers!r}")
 
 
 def described(kind: str, thing: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import tape_core as tc
 
 from tape_nn import initializers
 from tape_nn.initializers import Initializer
-from tape_nn.layers.base import Add, Layer, Shape, positive
+from tape_nn.layers.base import BUILDING, Add, Layer, Shape, fraction, positive
 
 
 class MultiHeadAttention(Layer):
@@ -58,9 +58,7 @@ class MultiHeadAttention(Layer):
         self.num_heads = positive(self, "num_heads", num_heads)
         self.key_dim = positive(self, "key_dim", key_dim)
         self.value_dim = self.key_dim if value_dim is None else positive(self, "value_dim", value_dim)
-        if not 0 <= dropout <= 1:
-            raise ValueError(f"MultiHeadAttention: dropout must be from 0 to 1; got {dropout}")
-        self.dropout = dropout
+        self.dropout = fraction(self, "dropout", dropout)
         self.use_bias = use_bias
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)
@@ -137,9 +135,10 @@ class MultiHeadAttention(Layer):
         """Make the Variables for these inputs; by default the value is like the query, the key like the value."""
         value_shape = query_shape if value_shape is None else value_shape
         key_shape = value_shape if key_shape is None else key_shape
-        # What _create needs of the others.
-        self._others = [self._demand(tuple(shape))[-1] for shape in (value_shape, key_shape)]
-        super().build(query_shape, dtype=dtype, backend=backend, device=device)
+        with BUILDING.now:
+            # What _create needs of the others.
+            self._others = [self._demand(tuple(shape))[-1] for shape in (value_shape, key_shape)]
+            super().build(query_shape, dtype=dtype, backend=backend, device=device)
 
     def _heads(self, name: str, x: tc.Tensor, kernel: Any, bias: Any) -> tc.Tensor:
         """The projection for each head, `(examples, heads, steps, length)`."""

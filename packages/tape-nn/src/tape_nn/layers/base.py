@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import tape_core as tc
+from tape_core.forking import Lock
+from tape_core.mistakes import integer, real
 from tape_core.random import global_rng
 
 from tape_nn.initializers import Initializer
@@ -21,6 +23,10 @@ ACTIVATIONS: Final = (
     "relu6", "hard_sigmoid", "hard_silu", "log_sigmoid", "mish",
 )  # fmt: skip
 """The functions of `tape_core` that layers take by name; "linear" is none at all."""
+
+
+BUILDING: Final = Lock()
+"""Held by the thread that makes the Variables of a layer, so that all threads of a first call get the same ones."""
 
 
 class Layer(Module):
@@ -54,9 +60,13 @@ class Layer(Module):
             ValueError: the shape is none that the layer takes, or not the one it was built for.
         """
         shape = tuple([n if n is None else operator.index(n) for n in input_shape])
-        if self._lengths is not None:
-            self._check(shape)
-            return
+        with BUILDING.now:
+            if self._lengths is None:
+                self._make(shape, dtype, backend, device)
+            else:  # perhaps by another thread, meanwhile
+                self._check(shape)
+
+    def _make(self, shape: tuple[int | None, ...], dtype: Any, backend: Any, device: str | None) -> None:
         lengths = self._demand(shape)
         found: dict[str, tc.Variable] = {}
         rng = global_rng() if self.rng is None else self.rng
@@ -158,7 +168,12 @@ def activation_of(activation: Function | str | None) -> Function | None:
 
 def positive(layer: object, name: str, value: Any) -> int:
     """An integer of at least 1."""
-    number = operator.index(value)
-    if number < 1:
-        raise ValueError(f"{type(layer).__name__}: {name} must be at least 1; got {value}")
-    return number
+    return integer(type(layer).__name__, name, value, 1)
+
+
+def fraction(layer: object, name: str, value: Any) -> float:
+    """A number from 0 to 1."""
+    found = real(type(layer).__name__, name, value)
+    if not 0 <= found <= 1:
+        raise ValueError(f"{type(layer).__name__}: {name} must be from 0 to 1; got {value}")
+    return found

@@ -12,7 +12,7 @@ import tape_core as tc
 
 from tape_nn import initializers
 from tape_nn.initializers import Initializer
-from tape_nn.layers.base import Add, Function, Layer, Shape, activation_of, positive
+from tape_nn.layers.base import Add, Function, Layer, Shape, activation_of, fraction, positive
 from tape_nn.module import Module
 
 
@@ -171,9 +171,7 @@ class Dropout(Module):
     def __init__(
         self, rate: float, noise_shape: tuple[int, ...] | None = None, rng: tc.Generator | None = None
     ) -> None:
-        if not 0 <= rate <= 1:
-            raise ValueError(f"Dropout: rate must be from 0 to 1; got {rate}")
-        self.rate = rate
+        self.rate = fraction(self, "rate", rate)
         self.noise_shape = noise_shape
         self.rng = rng
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import tape_core as tc
 from tape_core.backends.windows import Layout
+from tape_core.commit import assign_together
+from tape_core.mistakes import real
 from tape_core.tensor import wrap
 
 from tape_nn import initializers
 from tape_nn.initializers import Initializer
-from tape_nn.layers.base import Add, Layer
+from tape_nn.layers.base import Add, Layer, fraction
 
 
 class BatchNorm(Layer):
@@ -57,12 +59,11 @@ class BatchNorm(Layer):
         moving_mean_initializer: Initializer | str = "zeros",
         moving_variance_initializer: Initializer | str = "ones",
     ) -> None:
-        if not 0 <= momentum <= 1:
-            raise ValueError(f"BatchNorm: momentum must be from 0 to 1; got {momentum}")
+        momentum = fraction(self, "momentum", momentum)
         if layout not in ("channels_last", "channels_first"):
             raise ValueError(f"BatchNorm: layout must be 'channels_last' or 'channels_first'; got {layout!r}")
-        self.momentum = float(momentum)
-        self.epsilon = float(epsilon)
+        self.momentum = momentum
+        self.epsilon = real(type(self).__name__, "epsilon", epsilon)
         self.center = center
         self.scale = scale
         self.layout = layout
@@ -82,21 +83,22 @@ class BatchNorm(Layer):
         x = self._wide_input(x)
         training = self.training if training is None else training
         if not training:
-            moving = self.moving_mean, self.moving_variance
-            found = tc.batch_norm(x, self.gamma, self.beta, *moving, epsilon=self.epsilon, layout=self.layout)
+            known = self.moving_mean, self.moving_variance
+            found = tc.batch_norm(x, self.gamma, self.beta, *known, epsilon=self.epsilon, layout=self.layout)
             return self._cast(found.output)
         if x.size == 0:
             raise ValueError(f"BatchNorm: in training there must be examples to take the mean of; got shape {x.shape}")
         y, mean, variance = tc.batch_norm(x, self.gamma, self.beta, epsilon=self.epsilon, layout=self.layout)
-        self._follow(self.moving_mean, mean)
-        self._follow(self.moving_variance, variance)
+        assert self.moving_mean is not None
+        assert self.moving_variance is not None
+        follow = [self.moving_mean, self.moving_variance]
+        assign_together(follow, [self._followed(v, new) for v, new in zip(follow, (mean, variance), strict=True)])
         return self._cast(y)
 
-    def _follow(self, moving: tc.Variable | None, batch: tc.Tensor) -> None:
-        assert moving is not None
+    def _followed(self, moving: tc.Variable, batch: tc.Tensor) -> tc.Tensor:
         # On raw arrays: no tape is to record it.
         new = moving.array + (batch.array - moving.array) * (1 - self.momentum)
-        moving.assign(wrap(new, batch.backend))
+        return wrap(new, batch.backend)
 
     def _demand(self, shape: tuple[int | None, ...]) -> dict[int, int]:
         if len(shape) < 2:
@@ -123,7 +125,7 @@ class _FeatureNorm(Layer):
         if not axes or not all([isinstance(a, int) for a in axes]):
             raise ValueError(f"{type(self).__name__}: axis must be an integer or a tuple of them; got {axis!r}")
         self.axis = axis
-        self.epsilon = float(epsilon)
+        self.epsilon = real(type(self).__name__, "epsilon", epsilon)
         self._axes = axes
         if axes != (-1,):
             self._form = f"with axes {axes}"

@@ -7,13 +7,15 @@ from typing import Any
 
 from tape_core.compiled.numbers import of_numbers
 
-from tape_nn.optimizers.base import Optimizer, Schedule
+from tape_nn.optimizers.base import Optimizer, Schedule, Slots
 
 _sqrt = of_numbers(math.sqrt)
 
 
 class _Moments(Optimizer):
     """Optimizers with the arguments of Adam, and with its two running means."""
+
+    _in_place = False
 
     def __init__(
         self,
@@ -31,15 +33,15 @@ class _Moments(Optimizer):
     def _slots(self) -> dict[str, float]:
         return {"momentum": 0.0, "velocity": 0.0}
 
-    def _average(self, g: Any, slots: dict[str, Any]) -> None:
-        # In place, for each array that is made costs as much as the arithmetic.
-        change = g - slots["momentum"]
+    def _average(self, g: Any, slots: Slots) -> None:
+        # In memory that is there, for each array that is made costs as much as the arithmetic.
+        change = slots.difference("momentum", g)
         change *= 1 - self.beta_1
-        slots["momentum"] += change
-        change = g * g
+        slots.add("momentum", change)
+        change = slots.square("velocity", g)
         change -= slots["velocity"]
         change *= 1 - self.beta_2
-        slots["velocity"] += change
+        slots.add("velocity", change)
 
 
 class Adam(_Moments):
@@ -67,6 +69,8 @@ class Adam(_Moments):
     True
     """
 
+    _in_place = False
+
     def __init__(
         self,
         learning_rate: float | Schedule = 0.001,
@@ -82,17 +86,14 @@ class Adam(_Moments):
     def _slots(self) -> dict[str, float]:
         return super()._slots() | ({"velocity_hat": 0.0} if self.amsgrad else {})
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
         self._average(g, slots)
         v = slots["velocity"]
         if self.amsgrad:
             v = slots["velocity_hat"] = xp.maximum(slots["velocity_hat"], v)
-        root = xp.sqrt(v)
-        root += self.epsilon
-        step = slots["momentum"] / root
+        step = slots.quotient(xp, slots["momentum"], v, self.epsilon)
         step *= rate * _sqrt(1 - self.beta_2**t) / (1 - self.beta_1**t)
-        w -= step
-        return w
+        return slots.moved(w, step)
 
 
 class AdamW(Adam):
@@ -135,14 +136,16 @@ class Adamax(_Moments):
     [0.75, 2.25]
     """
 
+    _in_place = False
+
     def _slots(self) -> dict[str, float]:
         return {"momentum": 0.0, "norm": 0.0}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
-        slots["momentum"] += (g - slots["momentum"]) * (1 - self.beta_1)
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+        slots["momentum"] = slots["momentum"] + (g - slots["momentum"]) * (1 - self.beta_1)
         slots["norm"] = xp.maximum(slots["norm"] * self.beta_2, xp.abs(g))
-        w -= slots["momentum"] / (slots["norm"] + self.epsilon) * (rate / (1 - self.beta_1**t))
-        return w
+        step = slots["momentum"] / (slots["norm"] + self.epsilon) * (rate / (1 - self.beta_1**t))
+        return slots.moved(w, step)
 
 
 class Nadam(_Moments):
@@ -158,6 +161,8 @@ class Nadam(_Moments):
     >>> round(w.tolist()[0], 4)
     0.8937
     """
+
+    _in_place = False
 
     def __init__(
         self,
@@ -180,11 +185,10 @@ class Nadam(_Moments):
             self._products.append(self._products[-1] * self._momentum(len(self._products)))
         return self._products[t]
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
         self._average(g, slots)
         now, ahead = self._momentum(t), self._momentum(t + 1)
         mean = slots["momentum"] * (ahead / (1 - self._product(t + 1)))
         mean += g * ((1 - now) / (1 - self._product(t)))
         root = xp.sqrt(slots["velocity"] / (1 - self.beta_2**t))
-        w -= mean * rate / (root + self.epsilon)
-        return w
+        return slots.moved(w, mean * rate / (root + self.epsilon))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tape_core.mistakes import real
+
 from tape_nn.clipping import positive
-from tape_nn.optimizers.base import Optimizer, Schedule
+from tape_nn.optimizers.base import Optimizer, Schedule, Slots
 
 
 class RMSprop(Optimizer):
@@ -21,6 +23,8 @@ class RMSprop(Optimizer):
     >>> [round(x, 4) for x in w.tolist()]
     [0.8, 2.2]
     """
+
+    _in_place = False
 
     def __init__(
         self,
@@ -41,22 +45,17 @@ class RMSprop(Optimizer):
         names = ["velocity", *["momentum"] * bool(self.momentum), *["average_gradient"] * self.centered]
         return dict.fromkeys(names, 0.0)
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
-        slots["velocity"] *= self.rho
-        slots["velocity"] += g * g * (1 - self.rho)
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+        slots.add("velocity", g * g * (1 - self.rho), self.rho)
         if self.centered:
-            slots["average_gradient"] *= self.rho
-            slots["average_gradient"] += g * (1 - self.rho)
+            slots.add("average_gradient", g * (1 - self.rho), self.rho)
             variance = slots["velocity"] - slots["average_gradient"] * slots["average_gradient"]
             step = g * rate / xp.sqrt(variance + self.epsilon)
         else:
             step = g * rate / xp.sqrt(slots["velocity"] + self.epsilon)
         if self.momentum:
-            slots["momentum"] *= self.momentum
-            slots["momentum"] += step
-            step = slots["momentum"]
-        w -= step
-        return w
+            step = slots.add("momentum", step, self.momentum)
+        return slots.moved(w, step)
 
 
 class Adagrad(Optimizer):
@@ -73,6 +72,8 @@ class Adagrad(Optimizer):
     [0.5, 2.5]
     """
 
+    _in_place = False
+
     def __init__(
         self,
         learning_rate: float | Schedule = 0.001,
@@ -87,17 +88,16 @@ class Adagrad(Optimizer):
     def _slots(self) -> dict[str, float]:
         return {"accumulator": self.initial_accumulator_value}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
-        slots["accumulator"] += g * g
-        w -= g * rate / xp.sqrt(slots["accumulator"] + self.epsilon)
-        return w
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+        total = slots.add("accumulator", g * g)
+        return slots.moved(w, g * rate / xp.sqrt(total + self.epsilon))
 
     def _step_rows(
-        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, in_place: bool
+        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, add_rows: Any
     ) -> Any:
-        total = slots["accumulator"] = xp.add_rows(slots["accumulator"], indices, rows * rows, in_place=True)
+        total = slots["accumulator"] = add_rows(slots["accumulator"], indices, rows * rows)
         root = xp.sqrt(xp.take(total, indices, axis=0) + self.epsilon)
-        return xp.add_rows(w, indices, rows * -rate / root, in_place=in_place)
+        return add_rows(w, indices, rows * -rate / root)
 
 
 class Adadelta(Optimizer):
@@ -114,6 +114,8 @@ class Adadelta(Optimizer):
     0.2929
     """
 
+    _in_place = False
+
     def __init__(
         self, learning_rate: float | Schedule = 0.001, rho: float = 0.95, epsilon: float = 1e-7, **options: Any
     ) -> None:
@@ -124,16 +126,16 @@ class Adadelta(Optimizer):
     def _slots(self) -> dict[str, float]:
         return {"accumulated_gradient": 0.0, "accumulated_step": 0.0}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
-        slots["accumulated_gradient"] *= self.rho
-        slots["accumulated_gradient"] += g * g * (1 - self.rho)
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+        squares = slots["accumulated_gradient"] * self.rho
+        squares += g * g * (1 - self.rho)
         step = xp.sqrt(slots["accumulated_step"] + self.epsilon) * g
-        step /= xp.sqrt(slots["accumulated_gradient"] + self.epsilon)
-        slots["accumulated_step"] *= self.rho
-        slots["accumulated_step"] += step * step * (1 - self.rho)
+        step /= xp.sqrt(squares + self.epsilon)
+        steps = slots["accumulated_step"] * self.rho
+        steps += step * step * (1 - self.rho)
+        slots["accumulated_gradient"], slots["accumulated_step"] = squares, steps
         step *= rate
-        w -= step
-        return w
+        return slots.moved(w, step)
 
 
 class Ftrl(Optimizer):
@@ -154,6 +156,8 @@ class Ftrl(Optimizer):
     [-0.3315, 0.0]
     """
 
+    _in_place = False
+
     def __init__(
         self,
         learning_rate: float | Schedule = 0.001,
@@ -166,9 +170,9 @@ class Ftrl(Optimizer):
         **options: Any,
     ) -> None:
         super().__init__(learning_rate, **options)
-        if not learning_rate_power <= 0:
+        self.learning_rate_power = real("", "learning_rate_power", learning_rate_power)
+        if not self.learning_rate_power <= 0:
             raise ValueError(f"learning_rate_power must be at most 0; got {learning_rate_power}")
-        self.learning_rate_power = float(learning_rate_power)
         self.initial_accumulator_value = self._within("initial_accumulator_value", initial_accumulator_value, 0)
         self.l1_regularization_strength = self._within("l1_regularization_strength", l1_regularization_strength, 0)
         self.l2_regularization_strength = self._within("l2_regularization_strength", l2_regularization_strength, 0)
@@ -180,13 +184,14 @@ class Ftrl(Optimizer):
     def _slots(self) -> dict[str, float]:
         return {"accumulator": self.initial_accumulator_value, "linear": 0.0}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
         if rate == 0:
             return w  # the limit, for a warm-up that starts from 0
         before = slots["accumulator"] ** -self.learning_rate_power
-        slots["accumulator"] += g * g
+        slots["accumulator"] = slots["accumulator"] + g * g
         after = slots["accumulator"] ** -self.learning_rate_power
-        slots["linear"] += g + (2 * self.l2_shrinkage_regularization_strength) * w - (after - before) / rate * w
+        change = g + (2 * self.l2_shrinkage_regularization_strength) * w - (after - before) / rate * w
+        slots["linear"] = slots["linear"] + change
         linear, l1 = slots["linear"], self.l1_regularization_strength
         return (xp.clip(linear, -l1, l1) - linear) / (
             after / rate + (2 * self.l2_regularization_strength + self.beta / rate)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.backends.traced import value_of
+from tape_core.commit import Commit
 from tape_core.compiled.numbers import number, of_numbers
 from tape_core.compiled.state import asked, keeps_state, untraced
+from tape_core.mistakes import real
+from tape_core.recording import LISTENERS, TRACE
+from tape_core.row_updates import rows_added
 from tape_core.tensor import SCALARS, wrap
 from tape_core.user_code import warn_user
 from tape_core.variable import check_assignable
@@ -117,7 +123,7 @@ class Optimizer:
             if not isinstance(variable, Variable):
                 raise TypeError(f"build takes Variables; got {type(variable).__name__!r}")
             if id(variable) not in self._states:
-                self._start(variable)
+                self._states[id(variable)] = self._started(variable)
 
     def _holders(self) -> Iterable[Any]:
         """What holds all that updates change, besides the Variables themselves."""
@@ -142,28 +148,37 @@ class Optimizer:
             ValueError: if no Variable has a gradient, one is there twice, or a gradient's shape is
                 not its Variable's.
             TypeError: for what is not a pair, not a Variable or not a floating-point one, and for
-                Variables of several backends. Everything is checked before anything is changed.
+                Variables of several backends. Everything is computed before anything is changed, and then all of it
+                is at once, also where a KeyboardInterrupt comes.
         """
+        self._updated(grads_and_vars).make()
+
+    def _updated(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Commit:
+        """All that an update changes, before it does."""
         updates: dict[int, tuple[Any, _State]] = {}
         missing = []
+        fresh: dict[int, _State] = {}
         backend = None
         for pair in grads_and_vars:
             gradient, variable = _pair(pair)
-            state = self._states.get(id(variable))
+            state = self._states.get(id(variable)) or fresh.get(id(variable))
             if state is None:
-                state = self._start(variable)
+                state = fresh[id(variable)] = self._started(variable)
+                if TRACE.get() is not None:  # which must know what is remembered, also where it tries once more
+                    self._states[id(variable)] = state
             if gradient is None:
                 missing.append(variable)
                 continue
             check_assignable(variable)
+            home = variable.backend
             if id(variable) in updates:
                 raise ValueError(f"{_names([variable])} is there twice; add its gradients up")
-            if backend is not None and variable.backend is not backend:
+            if backend is not None and home is not backend:
                 raise TypeError(
-                    f"the variables are on several backends: {_names([variable])} is on {variable.backend.name!r}, "
+                    f"the variables are on several backends: {_names([variable])} is on {home.name!r}, "
                     f"those before on {backend.name!r}; make an optimizer for each"
                 )
-            backend = variable.backend
+            backend = home
             updates[id(variable)] = (_checked(gradient, variable), state)
         if not updates:
             raise ValueError(
@@ -176,9 +191,13 @@ class Optimizer:
             warn_user(f"Gradients do not exist for variables {_names(new)}: they are not updated")
         assert backend is not None
         rate = self.learning_rate
+        commit = Commit()
         with backend.quiet():
-            self._apply(list(updates.values()), backend.xp, rate)
-        self.iterations += 1
+            self._apply(list(updates.values()), backend.xp, rate, commit)
+        commit.value(Optimizer.iterations.of(self), self.iterations + 1)
+        if fresh:
+            commit.attribute(self, "_states", {**self._states, **fresh})
+        return commit
 
     def scale_loss(self, loss: Any) -> Any:
         """What to differentiate in place of the loss: the loss itself, but see :class:`LossScaler`."""
@@ -190,11 +209,12 @@ class Optimizer:
         """What is remembered for each Variable: arrays like it, by name, with the number they start from."""
         return {}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
         """Update number `t`, from 1, of raw arrays; returns the new `w`.
 
-        It must be elementwise: large arrays come in pieces. `w` and what is in `slots` are the optimizer's own, to
-        be updated in place (`slots["momentum"] *= 0.9`); `g` is not.
+        It must be elementwise: large arrays come in pieces. `w` and what is in `slots` are copies, to be updated in
+        place (`slots["momentum"] *= 0.9`); `g` is not. With the class attribute `_in_place = False` small ones are
+        what others see: new arrays take their place (`slots["momentum"] = slots["momentum"] * 0.9`), which is faster.
 
         In a compiled function the arrays, `rate` and `t` are traced, and so what it does becomes part of the code. A
         function of `rate` and `t` alone that takes Python's own numbers, such as `math.sqrt`, has the decorator
@@ -202,10 +222,22 @@ class Optimizer:
         """
         raise NotImplementedError
 
+    _in_place: ClassVar[bool] = True
+    """Whether `_step` may write to the arrays that it is given; see there."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # That of the class around says nothing about a step of its own.
+        if "_step" in vars(cls) and "_in_place" not in vars(cls):
+            cls._in_place = True
+
     def _step_rows(
-        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, in_place: bool
+        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, add_rows: Any
     ) -> Any:
-        """The same, of the rows that a sparse gradient names; None if other rows move as well."""
+        """The same, of the rows that a sparse gradient names; None if other rows move as well.
+
+        `add_rows(x, indices, rows)` gives `w`, or what is in `slots`, with rows added; nothing is written in place.
+        """
         return None
 
     _distinct_rows: ClassVar[bool] = True
@@ -213,7 +245,8 @@ class Optimizer:
 
     # -- one update
 
-    def _apply(self, updates: list[tuple[Any, _State]], xp: Any, rate: float) -> None:
+    def _apply(self, updates: list[tuple[Any, _State]], xp: Any, rate: float, commit: Commit) -> None:
+        """Compute all new values; they are nobody's before the commit."""
         clips = self.clipnorm or self.clipvalue or self.global_clipnorm
         gradients = []
         for g, _ in updates:
@@ -227,53 +260,91 @@ class Optimizer:
         elif self.clipnorm is not None:
             norms = [clipping.norm(xp, [_values(g)]) for g in gradients]
             factors = [clipping.factor(xp, norm, self.clipnorm) for norm in norms]
+        number = self.iterations + 1
         for g, factor, (_, state) in zip(gradients, factors, updates, strict=True):
             if factor is not None:
                 factor = xp.astype(factor, _values(g).dtype)
-            t = self.iterations - state.started + 1
-            if isinstance(g, IndexedSlices):
-                if self._move_rows(xp, g, factor, state, rate):
+            t = number - state.started
+            sparse = isinstance(g, IndexedSlices)
+            if sparse:
+                if self._move_rows(xp, g, factor, state, rate, commit):
                     continue
                 g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
-            self._move(xp, g, factor, state, rate, t)
+            self._move(xp, g, factor, state, rate, t, commit, spare=g if sparse else None)
 
-    def _move(self, xp: Any, gradient: Any, factor: Any, state: _State, rate: float, t: int) -> None:
-        variable = state.variable
-        array, names = owned_array(variable), list(state.slots)
-        whole = [array, gradient, *map(owned_array, state.slots.values())]
-        for parts in variable.backend.blocks(whole):
-            w, g, *own = parts
-            slots = dict(zip(names, own, strict=True))
-            w = self._piece(xp, w, self._clipped(xp, g, factor), slots, state, rate, t)
-            if parts is whole:
-                array = w
-                state.take(slots)
-                break
-            for part, new in zip((parts[0], *own), (w, *slots.values()), strict=True):
-                if new is not part:
-                    part[...] = new
+    def _move(
+        self,
+        xp: Any,
+        gradient: Any,
+        factor: Any,
+        state: _State,
+        rate: float,
+        t: int,
+        commit: Commit,
+        spare: Any = None,
+    ) -> None:
+        """Compute one Variable's new values; a large one's may have the memory `spare`, that of a gradient, say."""
+        variable, slots = state.variable, state.slots
+        if TRACE.get() is None and type(variable) is Variable:
+            backend = variable._home  # the slots: the properties would ask for the trace each time
+            whole = [gradient, variable._raw, *[slot._raw for slot in slots.values()]]
         else:
-            state.take(dict(zip(names, whole[2:], strict=True)))
-        variable.assign(wrap(array, variable.backend))
+            backend = variable.backend
+            whole = [gradient, variable._array, *[slot._array for slot in slots.values()]]
+        blocks = backend.blocks(whole)
+        if type(blocks) is list:
+            g, *own = whole
+            if self._in_place:
+                own = [backend.asarray(array, copy=True) for array in own]
+            new = self._piece(xp, self._clipped(xp, g, factor), own, None, state, rate, t)
+        else:
+            new = [xp.empty_like(array) for array in whole[2:]]
+            # Each block is written when its gradient was used.
+            new.insert(0, xp.empty_like(whole[1]) if spare is None or self._in_place else spare)
+            for (g, *own), targets in zip(blocks, backend.blocks(new), strict=True):
+                if self._in_place:
+                    for target, part in zip(targets, own, strict=True):
+                        target[...] = part
+                    own = targets
+                found = self._piece(xp, self._clipped(xp, g, factor), own, targets, state, rate, t)
+                for target, part in zip(targets, found, strict=True):
+                    if part is not target:
+                        target[...] = part
+        commit.value(variable, new[0], wrap(new[0], backend) if LISTENERS else None)
+        for slot, array in zip(slots.values(), new[1:], strict=True):
+            commit.value(slot, array)
 
-    def _piece(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], state: _State, rate: float, t: int) -> Any:
+    def _piece(
+        self, xp: Any, g: Any, own: list[Any], targets: list[Any] | None, state: _State, rate: float, t: int
+    ) -> list[Any]:
+        """New arrays for the Variable and for what is remembered about it, in the same order."""
+        w, *rest = own
+        slots = Slots(zip(state.slots, rest, strict=True))
+        if targets is not None and not self._in_place:
+            slots.library, slots.memory = (
+                state.variable.backend.namespace,
+                dict(zip(("", *state.slots), targets, strict=True)),
+            )
         if self.weight_decay and id(state.variable) not in self._undecayed:
-            w *= 1 - rate * self.weight_decay
-        return self._step(xp, w, g, slots, rate, t)
+            w = w * (1 - rate * self.weight_decay)
+        w = self._step(xp, w, g, slots, rate, t)
+        return [w, *slots.values()]
 
-    def _move_rows(self, xp: Any, slices: IndexedSlices, factor: Any, state: _State, rate: float) -> bool:
+    def _move_rows(
+        self, xp: Any, slices: IndexedSlices, factor: Any, state: _State, rate: float, commit: Commit
+    ) -> bool:
         if self.weight_decay and id(state.variable) not in self._undecayed:
             return False  # which moves all rows
         variable, backend = state.variable, state.variable.backend
-        array = variable._array
-        in_place = backend.is_exclusive(array, 2)
         rows = self._clipped(xp, slices.values.array, factor)
-        slots = {name: owned_array(slot) for name, slot in state.slots.items()}
-        array = self._step_rows(xp, array, slices.indices.array, rows, slots, rate, in_place)
+        slots = {name: slot._array for name, slot in state.slots.items()}
+        add_rows = partial(rows_added, backend)
+        array = self._step_rows(xp, variable._array, slices.indices.array, rows, slots, rate, add_rows)
         if array is None:
             return False
-        state.take(slots)
-        variable.assign(wrap(array, backend))
+        commit.value(variable, array, wrap(array, backend) if LISTENERS else None)
+        for name, slot in state.slots.items():
+            commit.value(slot, slots[name])
         return True
 
     def _clipped(self, xp: Any, g: Any, factor: Any) -> Any:
@@ -281,7 +352,8 @@ class Optimizer:
             return g * factor
         return g if self.clipvalue is None else xp.clip(g, -self.clipvalue, self.clipvalue)
 
-    def _start(self, variable: Variable) -> _State:
+    def _started(self, variable: Variable) -> _State:
+        """What is remembered about a Variable before its first update."""
         if not variable.dtype.inexact:
             raise TypeError(
                 f"only floating-point variables can be optimized; {_names([variable])} has dtype {variable.dtype}"
@@ -293,8 +365,7 @@ class Optimizer:
         with untraced():
             xp, like = variable.backend.xp, variable._array
             slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
-            state = self._states[id(variable)] = _State(variable, started, slots)
-        return state
+            return _State(variable, started, slots)
 
     # -- state
 
@@ -362,34 +433,91 @@ class Optimizer:
             raise ValueError(unknown_names("load_state_dict", unknown, known))
         if "iterations" not in state:
             raise ValueError("load_state_dict: 'iterations' is missing: this is no optimizer's state")
-        self._take_states(found)
-        self.iterations = int(state["iterations"])
+        commit = Commit()
+        self._take_states(found, commit)
+        commit.value(Optimizer.iterations.of(self), int(state["iterations"]))
         if "learning_rate" in state and self._schedule is None:
-            self._rate = float(state["learning_rate"])
+            commit.value(Optimizer._rate.of(self), float(state["learning_rate"]))
+        commit.make()
 
-    def _take_states(self, found: list[tuple[Variable, int, dict[str, Any]]]) -> None:
+    def _take_states(self, found: list[tuple[Variable, int, dict[str, Any]]], commit: Commit) -> None:
         """Into the slots that are there, which compiled functions know."""
-        before, self._states = self._states, {}
+        states: dict[int, _State] = {}
         for variable, started, slots in found:
-            known = before.get(id(variable))
+            known = self._states.get(id(variable))
             if known is not None and known.started == started and known.slots.keys() == slots.keys():
-                known.take(slots)
-                self._states[id(variable)] = known
+                for name, slot in known.slots.items():
+                    commit.value(slot, slots[name])
+                states[id(variable)] = known
             else:
-                self._states[id(variable)] = _State(variable, started, slots)
-        if list(map(id, before.values())) != list(map(id, self._states.values())):
-            self._changes += 1
+                states[id(variable)] = _State(variable, started, slots)
+        if list(map(id, self._states.values())) != list(map(id, states.values())):
+            commit.attribute(self, "_changes", self._changes + 1)
+        commit.attribute(self, "_states", states)
 
     @staticmethod
     def _within(name: str, value: float, low: float, high: float = math.inf, *, below: bool = False) -> float:
         """A number in its range; with `below` less than `high`."""
-        number = float(value)
-        if low <= number and (number < high if below else number <= high) and number < math.inf:
-            return number
+        found = real("", name, value)
+        if low <= found and (found < high if below else found <= high) and found < math.inf:
+            return found
         if high == math.inf:
             raise ValueError(f"{name} must be at least {low}; got {value}")
         text = f"at least {low} and less than {high}" if below else f"between {low} and {high}"
         raise ValueError(f"{name} must be {text}; got {value}")
+
+
+class Slots(dict[str, Any]):
+    """What is remembered about one Variable, or a block of it, as raw arrays by name.
+
+    Attributes:
+        memory: where new values are to be, by the same names, with that of the Variable as `""`; or nothing.
+        library: its functions take `out=`.
+    """
+
+    memory: Mapping[str, Any] = MappingProxyType({})
+    library: Any = None
+
+    def add(self, name: str, change: Any, decay: float | None = None) -> Any:
+        """Replace what has this name by its sum with a change, which returns; with `decay` times that before.
+
+        The memory of `change` may be used.
+        """
+        memory, x = self.memory.get(name), self[name]
+        if memory is None or change is memory:
+            change += x if decay is None else x * decay
+        elif decay is None:
+            change = self.library.add(change, x, out=memory)
+        else:
+            self.library.multiply(x, decay, out=memory)
+            memory += change
+            change = memory
+        self[name] = change
+        return change
+
+    def moved(self, w: Any, step: Any) -> Any:
+        """`w - step`."""
+        memory = self.memory.get("")
+        return w - step if memory is None else self.library.subtract(w, step, out=memory)
+
+    # What is computed where the result is to be needs no memory of its own, nor time to bring that to the cache.
+
+    def difference(self, name: str, x: Any) -> Any:
+        """`x` less what has this name, in the memory for its new value if there is some."""
+        memory = self.memory.get(name)
+        return x - self[name] if memory is None else self.library.subtract(x, self[name], out=memory)
+
+    def square(self, name: str, x: Any) -> Any:
+        """`x * x`, in the memory for the new value of that name if there is some."""
+        memory = self.memory.get(name)
+        return x * x if memory is None else self.library.multiply(x, x, out=memory)
+
+    def quotient(self, xp: Any, a: Any, b: Any, epsilon: float) -> Any:
+        """`a / (sqrt(b) + epsilon)`, in the memory for the new value of the Variable if there is some."""
+        memory = self.memory.get("")
+        root = xp.sqrt(b) if memory is None else self.library.sqrt(b, out=memory)
+        root += epsilon
+        return a / root if memory is None else self.library.divide(a, root, out=memory)
 
 
 class _State:
@@ -402,11 +530,6 @@ class _State:
             name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
             for name, array in slots.items()
         }
-
-    def take(self, slots: dict[str, Any]) -> None:
-        """Have these arrays for what is remembered."""
-        for name, slot in self.slots.items():
-            slot._array = slots[name]
 
 
 class _Settings:
@@ -421,16 +544,9 @@ class _Settings:
         return self.get(self.optimizer)
 
 
-def owned_array(variable: Variable) -> Any:
-    """The array of a Variable, to be updated in place: a copy if a record or a caller sees it."""
-    array = variable._array
-    # 2: this frame's local and the variable itself.
-    return array if variable.backend.is_exclusive(array, 2) else variable.backend.asarray(array, copy=True)
-
-
 @of_numbers
 def _checked_rate(value: Any, name: str) -> float:
-    rate = float(value)
+    rate = real("", name, value)
     if not 0 <= rate < math.inf:
         raise ValueError(f"{name} must be a number of at least 0; got {value}")
     return rate
@@ -459,6 +575,11 @@ def _pair(pair: Any) -> tuple[Any, Variable]:
 
 def _checked(gradient: Any, variable: Variable) -> Any:
     """The gradient as a raw array, so that nothing done with it is recorded, or IndexedSlices."""
+    plain = type(gradient) is Tensor and type(variable) is Variable and TRACE.get() is None
+    if plain and gradient.backend is variable._home:
+        array, own = gradient._array, variable._raw  # the slots: the properties would ask for the trace each time
+        if array.dtype == own.dtype and array.shape == own.shape:
+            return array
     if not isinstance(gradient, Tensor | IndexedSlices):
         gradient = asarray(gradient, dtype=variable.dtype, backend=variable.backend, device=variable.device)
     values = gradient.values if isinstance(gradient, IndexedSlices) else gradient

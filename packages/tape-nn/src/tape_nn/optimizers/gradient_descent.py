@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tape_nn.optimizers.base import Optimizer, Schedule
+from tape_nn.optimizers.base import Optimizer, Schedule, Slots
 
 
 class SGD(Optimizer):
@@ -29,6 +29,7 @@ class SGD(Optimizer):
     """
 
     _real_only = False
+    _in_place = False
     _distinct_rows: ClassVar[bool] = False  # rows add up as they are added to `w`
 
     def __init__(
@@ -41,22 +42,19 @@ class SGD(Optimizer):
     def _slots(self) -> dict[str, float]:
         return {"momentum": 0.0} if self.momentum else {}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
         step = g * rate
         if self.momentum:
-            slots["momentum"] *= self.momentum
-            slots["momentum"] -= step
+            momentum = slots.add("momentum", -step, self.momentum)
             if not self.nesterov:
-                w += slots["momentum"]
-                return w
-            step -= slots["momentum"] * self.momentum
-        w -= step
-        return w
+                return slots.moved(w, -momentum)
+            step -= momentum * self.momentum
+        return slots.moved(w, step)
 
     def _step_rows(
-        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, in_place: bool
+        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, add_rows: Any
     ) -> Any:
-        return None if self.momentum else xp.add_rows(w, indices, rows * -rate, in_place=in_place)
+        return None if self.momentum else add_rows(w, indices, rows * -rate)
 
 
 class Lion(Optimizer):
@@ -73,6 +71,8 @@ class Lion(Optimizer):
     [0.75, 2.25]
     """
 
+    _in_place = False
+
     def __init__(
         self, learning_rate: float | Schedule = 0.001, beta_1: float = 0.9, beta_2: float = 0.99, **options: Any
     ) -> None:
@@ -83,8 +83,7 @@ class Lion(Optimizer):
     def _slots(self) -> dict[str, float]:
         return {"momentum": 0.0}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: dict[str, Any], rate: float, t: int) -> Any:
-        w -= xp.sign(slots["momentum"] * self.beta_1 + g * (1 - self.beta_1)) * rate
-        slots["momentum"] *= self.beta_2
-        slots["momentum"] += g * (1 - self.beta_2)
-        return w
+    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+        step = xp.sign(slots["momentum"] * self.beta_1 + g * (1 - self.beta_1)) * rate
+        slots.add("momentum", g * (1 - self.beta_2), self.beta_2)
+        return slots.moved(w, step)

@@ -8,7 +8,10 @@ from typing import Any, Final
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
-from tape_core.compiled.state import runs_as_it_is
+from tape_core.commit import Commit
+from tape_core.compiled.numbers import number
+from tape_core.compiled.state import keeps_state
+from tape_core.mistakes import integer, real
 from tape_core.tensor import wrap
 
 from tape_nn.clipping import positive
@@ -51,6 +54,11 @@ class LossScaler:
         ValueError: a number is out of range.
     """
 
+    # They change from call to call of a compiled function.
+    _scale: Any = number()
+    _in_a_row: Any = number()
+    _skipped: Any = number()
+
     def __init__(
         self,
         optimizer: Any,
@@ -61,8 +69,10 @@ class LossScaler:
     ) -> None:
         if not hasattr(optimizer, "apply_gradients"):
             raise TypeError(f"LossScaler: optimizer must be one, such as nn.Adam(); got {optimizer!r}")
-        if growth_interval is not None and growth_interval < 1:
-            raise ValueError(f"LossScaler: growth_interval must be at least 1, or None; got {growth_interval}")
+        if growth_interval is not None:
+            growth_interval = integer("LossScaler", "growth_interval", growth_interval, 1)
+        growth_factor = real("LossScaler", "growth_factor", growth_factor)
+        backoff_factor = real("LossScaler", "backoff_factor", backoff_factor)
         if not 1 < growth_factor < math.inf:
             raise ValueError(f"LossScaler: growth_factor must be more than 1; got {growth_factor}")
         if not 0 < backoff_factor < 1:
@@ -70,8 +80,8 @@ class LossScaler:
         self.optimizer = optimizer
         self.initial_scale = positive("LossScaler: initial_scale", initial_scale)
         self.growth_interval = growth_interval
-        self.growth_factor = float(growth_factor)
-        self.backoff_factor = float(backoff_factor)
+        self.growth_factor = growth_factor
+        self.backoff_factor = backoff_factor
         self._scale = self.initial_scale
         self._in_a_row = 0
         self._skipped = 0
@@ -79,12 +89,12 @@ class LossScaler:
     @property
     def scale(self) -> float:
         """What the loss is multiplied by now."""
-        return self._scale
+        return self._scale  # type: ignore[no-any-return]
 
     @property
     def skipped(self) -> int:
         """How many updates were skipped, because a gradient was not finite."""
-        return self._skipped
+        return self._skipped  # type: ignore[no-any-return]
 
     @property
     def learning_rate(self) -> float:
@@ -107,12 +117,17 @@ class LossScaler:
             loss = tc.astype(loss, tc.float32)
         return loss * self._scale_like(tc.stop_gradient(loss))
 
-    @runs_as_it_is
+    def _holders(self) -> list[Any]:
+        """What holds all that updates change, besides the Variables themselves."""
+        own = [getattr(LossScaler, name).of(self) for name in ("_scale", "_in_a_row", "_skipped")]
+        return [*own, *(self.optimizer._holders() if hasattr(self.optimizer, "_holders") else ())]
+
+    @keeps_state(_holders)
     def _scale_like(self, loss: Tensor) -> Tensor:
         """A Tensor, so that a compiled function asks for it in each call."""
         return tc.asarray(self._scale, dtype=loss.dtype, backend=loss.backend, device=loss.device)
 
-    @runs_as_it_is
+    @keeps_state(_holders)
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once, or not at all if a gradient is not finite.
 
@@ -126,12 +141,18 @@ class LossScaler:
         """
         pairs = [(_tensors(pair[0]), *pair[1:]) for pair in grads_and_vars]
         if _finite([pair[0] for pair in pairs if pair[0] is not None]):
-            self.optimizer.apply_gradients([(_times(g, 1 / self._scale), *rest) for g, *rest in pairs])
-            self._in_a_row += 1
-            if self._in_a_row == self.growth_interval:
-                self._in_a_row = 0
-                self._scale = min(self._scale * self.growth_factor, _LARGEST)
+            unscaled = [(_times(g, 1 / self._scale), *rest) for g, *rest in pairs]
+            if hasattr(self.optimizer, "_updated"):
+                commit = self.optimizer._updated(unscaled)
+            else:
+                commit = Commit()
+                self.optimizer.apply_gradients(unscaled)
+            in_a_row, scale = self._in_a_row + 1, self._scale
+            if in_a_row == self.growth_interval:
+                in_a_row, scale = 0, min(scale * self.growth_factor, _LARGEST)
+            self._commit(commit, scale, in_a_row, self._skipped)
             return
+        scale = self._scale
         if self.growth_interval is not None:
             smaller = self._scale * self.backoff_factor
             if smaller < _SMALLEST:
@@ -139,9 +160,14 @@ class LossScaler:
                     f"LossScaler: gradients are not finite with the scale {self._scale}, either, so it is not their "
                     "size; tape_core.GradientTape(check_numerics=True) tells which operation is the first"
                 )
-            self._scale = smaller
-        self._in_a_row = 0
-        self._skipped += 1
+            scale = smaller
+        self._commit(Commit(), scale, 0, self._skipped + 1)
+
+    def _commit(self, commit: Commit, scale: float, in_a_row: int, skipped: int) -> None:
+        """Let an update be seen, and these numbers with it."""
+        for name, value in (("_scale", scale), ("_in_a_row", in_a_row), ("_skipped", skipped)):
+            commit.value(getattr(LossScaler, name).of(self), value)
+        commit.make()
 
     def state_dict(self, variables: Any) -> dict[str, Tensor]:
         """That of the inner optimizer, and the scale; see :meth:`Optimizer.state_dict`."""
@@ -162,9 +188,9 @@ class LossScaler:
         if missing := [name for name in own if name not in state]:
             raise ValueError(f"load_state_dict: {missing[0]!r} is missing: this is no state of a LossScaler")
         inner = {name: value for name, value in state.items() if name not in own}
+        scale, in_a_row, skipped = float(state[own[0]]), int(state[own[1]]), int(state[own[2]])
         self.optimizer.load_state_dict(inner, variables)
-        self._scale = float(state["loss_scale"])
-        self._in_a_row, self._skipped = int(state["loss_scale_in_a_row"]), int(state["loss_scale_skipped"])
+        self._commit(Commit(), scale, in_a_row, skipped)
 
 
 def _tensors(gradient: Any) -> Any:
