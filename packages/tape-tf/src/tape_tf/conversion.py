@@ -323,6 +323,8 @@ def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, nam
     """
     if type(value) is Tensor and (dtype is None or dtypes.as_dtype(dtype) is value.dtype):
         return value
+    if isinstance(value, Value) and isinstance(value.native, tc.Variable):
+        value = wrap_tensor(value.native.value)  # a reading, which is a tensor of its own
     if dtype is None and dtype_hint is not None:
         try:
             return wrap_tensor(native(value, dtype_hint, name))

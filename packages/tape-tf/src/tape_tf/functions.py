@@ -63,6 +63,7 @@ def op(
     floating: bool = False,
     keep_scalars: bool = False,
     raw: str = "",
+    publish: bool = True,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Publish a function under TensorFlow's names; its body gets values of tape_core and returns such.
 
@@ -77,6 +78,7 @@ def op(
         floating: the tensors of the first group must be floating or complex.
         keep_scalars: Python numbers beside a tensor are left to the core.
         raw: parameters to be left alone though they are called like a shape or a dtype.
+        publish: with False, the names are only for messages.
     """
     groups = [
         Group(tuple(part.strip("*") for part in group.split()), group.strip().startswith("*"))
@@ -125,7 +127,7 @@ def op(
                 inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default=None),
             ]
         )
-        return export(names, function, differs)  # type: ignore[no-any-return]
+        return export(names, function, differs) if publish else function
 
     return decorate
 

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from enum import Enum
 from functools import wraps
+from operator import attrgetter
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
 from tape_core import pytree
+from tape_core.contexts import Leaving
 from tape_core.tape import WatchError
 
 from tape_tf import dtypes, logger
@@ -69,8 +71,8 @@ def _natives(tree: Any, method: str, argument: str) -> Any:
         if isinstance(leaf, Value):
             leaves[k] = leaf.native
         elif isinstance(leaf, IndexedSlices):
-            leaves[k] = leaf.densify()
-        elif not isinstance(leaf, tc.Tensor):
+            leaves[k] = leaf.native if argument == "sources" else leaf.densify()
+        elif not isinstance(leaf, tc.Tensor | tc.IndexedSlices):
             hint = (
                 "; was it the gradient of something unconnected?" if leaf is None else "; use tf.constant to make one"
             )
@@ -81,8 +83,35 @@ def _natives(tree: Any, method: str, argument: str) -> Any:
     return pytree.unflatten(structure, leaves)
 
 
+class _Block:
+    """What leaves the block of a native tape or accumulator, also where Ctrl-C comes."""
+
+    __slots__ = ()
+
+    native: Any
+    _guard: Any
+
+    def _leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.native.__exit__(kind, error, trace)
+        self._guard = None
+
+    def _abandon(self) -> None:
+        self.native._abandon()
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __exit__ = Leaving(_leave, _abandon, attrgetter("native._open"))
+
+
 @exported("GradientTape autodiff.GradientTape")
-class GradientTape:
+class GradientTape(_Block):
     """Records the operations on watched values, to differentiate them.
 
     >>> import tape_tf as tf
@@ -101,34 +130,32 @@ class GradientTape:
         native: the GradientTape of tape_core, which can also explain what it recorded.
     """
 
-    __slots__ = ("__weakref__", "native")
+    __slots__ = ("__weakref__", "_guard", "native")
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        self._guard: Any = None
         self.native: tc.GradientTape = _Tape(persistent, watch_accessed_variables)
 
     def __enter__(self) -> GradientTape:
         self.native.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.native.__exit__(kind, error, trace)
-
     def watch(self, tensor: Any) -> None:
         """Record what is computed from a tensor, a Variable, or each leaf of a nested structure, from now on.
+
+        Of IndexedSlices it is the values that are watched.
 
         Raises:
             ValueError: a leaf is something else. (A TypeError too.)
         """
         leaves, _ = pytree.flatten(tensor)
         for leaf in leaves:
-            if not isinstance(leaf, Value | tc.Tensor):
+            if not isinstance(leaf, Value | IndexedSlices | tc.Tensor | tc.IndexedSlices):
                 raise WatchError(
                     f"Passed in object {leaf} of type {type(leaf).__name__!r}, not tf.Tensor or tf.Variable or "
                     f"ExtensionType."
                 )
-        self.native.watch([leaf.native if isinstance(leaf, Value) else leaf for leaf in leaves])
+        self.native.watch([leaf.native if isinstance(leaf, Value | IndexedSlices) else leaf for leaf in leaves])
 
     def stop_recording(self) -> AbstractContextManager[None]:
         """Record nothing inside the block: `with tape.stop_recording(): ...`."""
@@ -244,7 +271,7 @@ def _warn_of_dtypes(targets: Any, sources: Any) -> None:
 
 
 @exported("autodiff.ForwardAccumulator")
-class ForwardAccumulator:
+class ForwardAccumulator(_Block):
     """Computes Jacobian-vector products in forward mode: the derivative in one direction.
 
     >>> import tape_tf as tf
@@ -262,7 +289,7 @@ class ForwardAccumulator:
         ValueError: the structures or shapes differ, or a primal is given twice.
     """
 
-    __slots__ = ("__weakref__", "native")
+    __slots__ = ("__weakref__", "_guard", "native")
 
     def __init__(self, primals: Any, tangents: Any) -> None:
         given = _natives(primals, "ForwardAccumulator", "primals")
@@ -274,16 +301,12 @@ class ForwardAccumulator:
         for primal, tangent in zip(leaves, converted, strict=False):
             if isinstance(tangent, tc.Tensor) and tangent.dtype is not primal.dtype:
                 matched([wrap_tensor(primal), wrap_tensor(tangent)], "ForwardAccumulator")
+        self._guard: Any = None
         self.native = tc.ForwardAccumulator(given, pytree.unflatten(structure, converted))
 
     def __enter__(self) -> ForwardAccumulator:
         self.native.__enter__()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.native.__exit__(kind, error, trace)
 
     def jvp(self, primals: Any, unconnected_gradients: Any = UnconnectedGradients.NONE) -> Any:
         """The tangent of each of `primals`, in their structure."""
@@ -332,6 +355,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
                 return unwrap(grad(*given))
             return unwrap(grad(*given, variables=wrap(list(variables))))
 
+        pulled.takes_slices = True  # type: ignore[attr-defined]
         return _results(result), pulled
 
     return _on_natives(tc.custom_gradient(beneath), f)

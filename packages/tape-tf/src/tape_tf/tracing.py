@@ -7,7 +7,8 @@ from typing import Any
 
 import tape_core as tc
 from tape_core.backends.batched import OPEN
-from tape_core.backends.traced import TRACE, TracedArray, value_of
+from tape_core.backends.traced import TracedArray, value_of
+from tape_core.recording import TRACE
 from tape_core.tensor import wrap
 
 NOT = object()

@@ -16,6 +16,7 @@ from tape_tf.keras import (
     models,
     optimizers,
     regularizers,
+    restoring,  # noqa: F401
     saving,
     serialization,  # noqa: F401
     utils,

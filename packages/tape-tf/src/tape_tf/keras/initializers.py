@@ -17,6 +17,7 @@ from tape_core.random import global_rng
 
 from tape_tf.conversion import native, wrap
 from tape_tf.dtypes import as_dtype, native_dtype
+from tape_tf.keras import limits
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
@@ -42,6 +43,7 @@ class Initializer:
 
     def _draw(self, shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
         """As layers of tape_nn call their initializers."""
+        limits.take(shape)
         if self.seed is not None:
             rng = tc.default_rng(self.seed)
         values: tc.Tensor = self._native(shape, rng=rng, **where)
@@ -274,6 +276,7 @@ def for_tape_nn(initializer: InitializerLike) -> Callable[..., tc.Tensor]:
         return found._draw
 
     def call(shape: tuple[int, ...], *, rng: Any = None, dtype: Any = None, **where: Any) -> tc.Tensor:
+        limits.take(shape)
         return tc.asarray(native(found(shape, dtype=as_dtype(dtype))), **where)
 
     return call

@@ -1,7 +1,8 @@
 """Files of whole models: what they are made of, their weights, and how they were compiled.
 
 A file is a zip of `config.json`, which names classes and their arguments, and `model.weights.safetensors`. There is no
-code in it, and nothing of it is executed.
+code in it, and nothing of it is executed: see :mod:`tape_tf.keras.restoring`. Its members are not compressed, so none
+is larger than the file.
 """
 
 from __future__ import annotations
@@ -11,22 +12,23 @@ import os
 import tempfile
 import warnings
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import tape_nn as nn
+from tape_nn.checkpoints import read_tensors
 
+from tape_tf.keras import limits
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.optimizers import Optimizer
+from tape_tf.keras.restoring import call_again, parsed, reading, restored
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.serialization import (
-    call_again,
-    called_on,
-    custom_object_scope,
-    deserialize_keras_object,
-    serialize_keras_object,
-)
+from tape_tf.keras.serialization import called_on, custom_object_scope, serialize_keras_object
 from tape_tf.names import exported
 
 _CONFIG, _WEIGHTS, _OPTIMIZER = "config.json", "model.weights.safetensors", "optimizer.safetensors"
+_FORMAT = "tape-tf 1"
 
 
 @exported("keras.models.save_model keras.saving.save_model", differs="weights in the safetensors format, not HDF5")
@@ -49,6 +51,9 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
         ValueError: the name has another ending, or the model has no weights yet.
         FileExistsError: the file is there, and is not to be overwritten.
         TypeError: a part of the model cannot be named in a file, such as a lambda.
+
+    What the model is made of may take no more than 16 MB of text, else there is a ValueError, too: arrays that are
+    arguments of layers are part of it.
     """
     path = Path(os.fspath(filepath))
     if path.suffix != ".keras":
@@ -59,7 +64,7 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
         raise FileExistsError(f"save: there is a file {str(path)!r} already")
     if not model.built:
         raise ValueError("save: the model has no weights yet: call it, or build it, first")
-    content: dict[str, Any] = {"format": "tape-tf 1", "model": serialize_keras_object(model)}
+    content: dict[str, Any] = {"format": _FORMAT, "model": serialize_keras_object(model)}
     if getattr(model, "_called_on", None) is not None:
         content["called_on"] = called_on(model)
     weights = Weights(model)
@@ -71,11 +76,17 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
             warnings.warn(f"save: how the model was compiled is not saved: {error}", stacklevel=2)
         else:
             state = model.optimizer.native.state_dict(dict(weights.named_variables()))
+    text = json.dumps(content, indent=1)
+    if len(text) > limits.CONFIG_BYTES:
+        raise ValueError(
+            f"save: what the model is made of takes {len(text)} bytes of text, more than {limits.CONFIG_BYTES}: keep "
+            "arrays that are arguments of layers in weights"
+        )
     # Written aside: the file is there whole or not at all.
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         draft = Path(folder) / "draft"
         with zipfile.ZipFile(draft, "w") as archive:
-            archive.writestr(_CONFIG, json.dumps(content, indent=1))
+            archive.writestr(_CONFIG, text)
             weights.save_weights(Path(folder) / _WEIGHTS)
             archive.write(Path(folder) / _WEIGHTS, _WEIGHTS)
             if state is not None:
@@ -105,40 +116,79 @@ def load_model(filepath: Any, custom_objects: Any = None, compile: bool = True, 
     Args:
         custom_objects: classes and functions by name, beside those that are registered.
         compile: whether to compile it as it was.
-        safe_mode: there is no other mode: no code is read from files.
+        safe_mode: whether sizes are limited: the weights that are made to those in the file, a value in the model, for
+            the shapes that are tried, to 2**28 numbers, and the description of the model to 16 MB. No code is read from
+            files with `safe_mode=False` either.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no such file, or damaged.
+        ValueError: it is no such file, or damaged, or something in it is too large.
         TypeError: it names a class or function that is not registered.
     """
     path = Path(os.fspath(filepath))
-    try:
-        archive = zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"load_model: {str(path)!r} is damaged, or was not written by save") from error
-    with archive, tempfile.TemporaryDirectory() as folder, custom_object_scope(custom_objects or {}):
-        names = archive.namelist()
-        if _CONFIG not in names or _WEIGHTS not in names:
-            raise ValueError(
-                f"load_model: {str(path)!r} was not written by this library: files of TensorFlow's Keras hold their "
-                "weights in another format"
-            )
-        content = json.loads(archive.read(_CONFIG))
-        model = deserialize_keras_object(content["model"])
-        if not model.built:
-            call_again(model, content["called_on"])
-        archive.extract(_WEIGHTS, folder)
+    what = f"load_model: {str(path)!r}"
+    with path.open("rb") as stream, reading(what):
+        members = _members(stream)
+    if _CONFIG not in members or _WEIGHTS not in members:
+        raise ValueError(
+            f"{what} was not written by this library: files of TensorFlow's Keras hold their weights in another format"
+        )
+    with custom_object_scope(custom_objects or {}), reading(what):
+        content = parsed(members[_CONFIG], limits.CONFIG_BYTES if safe_mode else None)
+        if not isinstance(content, dict) or content.get("format") != _FORMAT or "model" not in content:
+            raise ValueError(f"it is not in the format {_FORMAT!r}")
+        values, _ = read_tensors(members[_WEIGHTS], f"the member {_WEIGHTS!r}")
+        count = sum(value.size for value in values.values())
+        # Room for arrays that are drawn and are no weights.
+        with limits.limited(4 * count + (1 << 20)) if safe_mode else nullcontext():
+            model = restored(content["model"])
+            if not hasattr(model, "load_weights"):
+                raise ValueError(f"it describes an object of class {type(model).__name__}, and no model")
+            if not model.built:
+                call_again(model, content.get("called_on"))
         weights = Weights(model)
-        weights.load_weights(Path(folder) / _WEIGHTS)
+        weights.load_state_dict(values)
         if compile and "compile" in content:
-            model.compile(**deserialize_keras_object(content["compile"]))
-            archive.extract(_OPTIMIZER, folder)
-            state, _ = nn.load_tensors(Path(folder) / _OPTIMIZER)
-            model.optimizer.native.load_state_dict(state, dict(weights.named_variables()))
-            if "learning_rate" in state:
-                model.optimizer.learning_rate = model.optimizer.native.learning_rate
+            _compile(model, restored(content["compile"]), members.get(_OPTIMIZER), dict(weights.named_variables()))
     return model
+
+
+def _compile(model: Any, arguments: Any, state: bytes | None, variables: dict[str, Any]) -> None:
+    """Compile a model as it was, and set its optimizer's state."""
+    if not isinstance(arguments, dict) or not arguments.keys() <= _COMPILED:
+        raise ValueError("what is said of compile are not its arguments")
+    if not isinstance(arguments.get("optimizer"), Optimizer):
+        raise ValueError("there is no optimizer")
+    if state is None:
+        raise ValueError(f"the member {_OPTIMIZER!r} is missing")
+    values, _ = read_tensors(state, f"the member {_OPTIMIZER!r}")
+    model.compile(**arguments)
+    model.optimizer.native.load_state_dict(values, variables)
+    if "learning_rate" in values:
+        model.optimizer.learning_rate = model.optimizer.native.learning_rate
+
+
+_COMPILED = {"optimizer", "loss", "loss_weights", "metrics", "weighted_metrics"}
+
+
+def _members(stream: Any) -> dict[str, bytes]:
+    """The members of a file that :func:`save_model` wrote, by name. Others are not looked at.
+
+    Raises:
+        ValueError: one is there twice, or compressed: :func:`save_model` does not compress.
+    """
+    found: dict[str, bytes] = {}
+    size = os.fstat(stream.fileno()).st_size
+    with zipfile.ZipFile(stream) as archive:
+        for member in archive.infolist():
+            if member.filename not in (_CONFIG, _WEIGHTS, _OPTIMIZER):
+                continue
+            if member.filename in found:
+                raise ValueError(f"the member {member.filename!r} is there twice")
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
+                raise ValueError(f"the member {member.filename!r} is compressed")
+            found[member.filename] = archive.read(member)
+    return found
 
 
 @exported("keras.models.model_from_json")
@@ -147,8 +197,13 @@ def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
 
     Raises:
         TypeError: it names a class or function that is not registered.
+        ValueError: it is no such text, or its weights have more than 2**30 numbers.
     """
-    return deserialize_keras_object(json.loads(json_string), custom_objects)
+    with custom_object_scope(custom_objects or {}), reading("model_from_json: the text"), limits.limited():
+        model = restored(parsed(json_string))
+        if not isinstance(model, Layer):
+            raise ValueError(f"it describes an object of class {type(model).__name__}, and no model")
+    return model
 
 
 @exported("keras.models.clone_model", differs="without input_tensors, clone_function and call_function")
@@ -163,8 +218,12 @@ def clone_model(model: Any) -> Any:
     Raises:
         TypeError: a part of the model cannot be described by its arguments, such as a lambda.
     """
-    classes = {type(layer).__name__: type(layer) for layer in model._flatten_layers()}
-    again = deserialize_keras_object(serialize_keras_object(model), classes)
+    classes: dict[str, type] = {}
+    for layer in model._flatten_layers():
+        if classes.setdefault(type(layer).__name__, type(layer)) is not type(layer):
+            raise TypeError(f"clone_model: two classes of layers have the name {type(layer).__name__!r}; rename one")
+    with custom_object_scope(classes):
+        again = restored(serialize_keras_object(model))
     if model.built and not again.built:
         call_again(again, called_on(model))
     return again

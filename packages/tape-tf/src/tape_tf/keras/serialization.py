@@ -1,37 +1,32 @@
-"""Layers, models and their parts as dictionaries that JSON can hold, and back. They name classes and hold no code."""
+"""Layers, models and their parts as dictionaries that JSON can hold. They name classes and hold no code."""
 
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import import_module
 from typing import Any
 
 import numpy as np
+from tape_core.contexts import contextmanager, setting
 
 from tape_tf import dtypes
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.models import Model, Sequential
+from tape_tf.keras.nameable import OPERATORS, SPACES, name_in_tf, space_of
 from tape_tf.keras.structures import leaves, mapped
-from tape_tf.keras.symbolic import Input, KerasTensor
-from tape_tf.names import exported, published
+from tape_tf.keras.symbolic import KerasTensor
+from tape_tf.names import exported
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import Value
 
 _REGISTERED: dict[str, Any] = {}
 _SCOPE: ContextVar[dict[str, Any]] = ContextVar("custom objects", default={})  # noqa: B039 - never changed
 
-# Where classes and functions of Keras are looked for.
-_SPACES = (
-    "layers models initializers regularizers constraints optimizers optimizers.schedules losses metrics activations"
-)
 
-
-def _each(name: str) -> str:
-    return "".join(f" keras.{space}.{name}" for space in _SPACES.split() if space != "models")
+def each_space(name: str) -> str:
+    """A name in each space of `tf.keras` that has functions to describe what is in it."""
+    return "".join(f" keras.{space}.{name}" for space in SPACES if space != "models")
 
 
 # -- names of what is not Keras' own
@@ -87,27 +82,14 @@ def get_custom_objects() -> dict[str, Any]:
 @contextmanager
 def custom_object_scope(custom_objects: dict[str, Any]) -> Iterator[None]:
     """A context in which saved models may name these, too."""
-    token = _SCOPE.set(_SCOPE.get() | custom_objects)
-    try:
+    with setting(_SCOPE, _SCOPE.get() | custom_objects):
         yield
-    finally:
-        _SCOPE.reset(token)
-
-
-def _own(value: Any) -> str | None:
-    """The space of `tf.keras` that a class or function is in, None if it is not Keras' own."""
-    name = getattr(value, "__name__", "")
-    return next((space for space in _SPACES.split() if getattr(_space(space), name, None) is value), None)
-
-
-def _space(space: str) -> Any:
-    return import_module(f"tape_tf.keras.{space}")
 
 
 # -- there
 
 
-@exported("keras.saving.serialize_keras_object keras.utils.serialize_keras_object" + _each("serialize"))
+@exported("keras.saving.serialize_keras_object keras.utils.serialize_keras_object" + each_space("serialize"))
 def serialize_keras_object(obj: Any) -> Any:
     """An object of `tf.keras`, or a structure of such, as a dictionary for :func:`deserialize_keras_object`.
 
@@ -150,22 +132,21 @@ def serialize_keras_object(obj: Any) -> Any:
         return _named(obj, {key: serialize_keras_object(value) for key, value in _arguments(obj).items()})
     name = getattr(obj, "__name__", "<lambda>")
     if name != "<lambda>":
-        if getattr(operator, name, None) is obj:  # of an operator on symbolic inputs
+        if OPERATORS.get(name) is obj:  # of an operator on symbolic inputs
             return {"class_name": "function", "config": name, "module": "operator"}
-        for function, value in published().items():
-            if value is obj:  # tf.nn.relu
-                return {"class_name": "function", "config": function, "module": "tf"}
-        return {"class_name": "function", "config": _name(obj), "module": _own(obj)}
+        if (function := name_in_tf(obj)) is not None:  # tf.nn.relu
+            return {"class_name": "function", "config": function, "module": "tf"}
+        return {"class_name": "function", "config": _name(obj), "module": space_of(obj)}
     raise TypeError(f"{obj!r} cannot be saved: write a function with a name, and register_keras_serializable")
 
 
 def _named(obj: Any, config: dict[str, Any]) -> dict[str, Any]:
     kind = obj if isinstance(obj, type) else type(obj)
-    return {"class_name": kind.__name__, "module": _own(kind), "registered_name": _name(kind), "config": config}
+    return {"class_name": kind.__name__, "module": space_of(kind), "registered_name": _name(kind), "config": config}
 
 
 def _name(value: Any) -> str:
-    return getattr(value, "__name__", "") if _own(value) else get_registered_name(value)
+    return getattr(value, "__name__", "") if space_of(value) else get_registered_name(value)
 
 
 def _arguments(obj: Any) -> dict[str, Any]:
@@ -236,103 +217,6 @@ def _functional(model: Model) -> dict[str, Any]:
     }
 
 
-# -- and back
-
-
-@exported("keras.saving.deserialize_keras_object keras.utils.deserialize_keras_object" + _each("deserialize"))
-def deserialize_keras_object(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """What :func:`serialize_keras_object` gave, as an object again.
-
-    Args:
-        custom_objects: classes and functions by name that are not registered.
-
-    Raises:
-        TypeError: it names a class or a function that is not Keras' own and not registered.
-    """
-    with custom_object_scope(custom_objects or {}):
-        return _restored(config)
-
-
-def _restored(config: Any) -> Any:
-    if isinstance(config, list):
-        return [_restored(part) for part in config]
-    if not isinstance(config, dict):
-        return config
-    kind = config["class_name"]
-    if kind == "__tuple__":
-        return tuple([_restored(part) for part in config["items"]])
-    if kind == "__dict__":
-        return {key: _restored(part) for key, part in config["items"].items()}
-    if kind == "__ellipsis__":
-        return ...
-    if kind == "__slice__":
-        return slice(*config["items"])
-    if kind in ("__numpy__", "__tensor__"):
-        from tape_tf.conversion import convert_to_tensor
-
-        array = np.asarray(config["value"], config["dtype"])
-        return convert_to_tensor(array) if kind == "__tensor__" else array
-    if kind == "function":
-        return _found(config["config"], config["module"])
-    found = _found(config["registered_name"] if config["module"] is None else kind, config["module"])
-    inner = config["config"]
-    if found is Model:
-        return _restored_functional(inner)
-    if isinstance(found, type) and issubclass(found, Sequential) and "layers" in inner and "input" in inner:
-        first = [] if inner["input"] is None else [Input(**inner["input"])]
-        return found([*first, *_restored(inner["layers"])], trainable=inner["trainable"], name=inner["name"])
-    arguments = {key: _restored(value) for key, value in inner.items()}
-    return found.from_config(arguments) if hasattr(found, "from_config") else found(**arguments)
-
-
-def _found(name: str, space: str | None) -> Any:
-    """The class or function of a name. Nothing is imported but what is Keras' own."""
-    if space in _SPACES.split():
-        return getattr(_space(space), name)
-    if space == "operator" and f"__{name}__" in vars(KerasTensor):
-        return getattr(operator, name)
-    value = published().get(name) if space == "tf" else get_registered_object(name)
-    if value is None:
-        raise TypeError(
-            f"Could not locate {name!r}. Make sure custom classes and functions are decorated with "
-            "@tf.keras.saving.register_keras_serializable(), or give them as custom_objects={name: value}"
-        )
-    return value
-
-
-def _restored_functional(config: dict[str, Any]) -> Any:
-    symbols = iter([Input(**symbol) for symbol in config["symbols"]])
-    known: dict[int, Any] = {}
-
-    def restored(part: Any) -> Any:
-        if isinstance(part, dict) and part["class_name"] == "__keras_tensor__":
-            return known[part["number"]]
-        if isinstance(part, dict) and part["class_name"] == "__tuple__":
-            return tuple([restored(item) for item in part["items"]])
-        if isinstance(part, dict) and part["class_name"] == "__dict__":
-            return {key: restored(item) for key, item in part["items"].items()}
-        return [restored(item) for item in part] if isinstance(part, list) else _restored(part)
-
-    def numbers(part: Any) -> Iterator[int]:
-        if isinstance(part, list):
-            for item in part:
-                yield from numbers(item)
-        elif part["class_name"] == "__keras_tensor__":
-            yield part["number"]
-        else:
-            items = part["items"]
-            yield from numbers(list(items.values()) if isinstance(items, dict) else items)
-
-    known.update({number: next(symbols) for number in numbers(config["inputs"])})
-    layers = _restored(config["layers"])
-    for call in config["calls"]:
-        outputs = layers[call["layer"]](*restored(call["args"]), **restored(call["kwargs"]))
-        known.update(zip(numbers(call["outputs"]), leaves(outputs), strict=True))
-    model = Model(restored(config["inputs"]), restored(config["outputs"]), name=config["name"])
-    model.trainable = config["trainable"]
-    return model
-
-
 def called_on(model: Any) -> Any:
     """The shapes and dtypes that a model was first called on, for :func:`call_again`."""
 
@@ -340,18 +224,3 @@ def called_on(model: Any) -> Any:
         return [list(leaf.shape), leaf.dtype.name] if isinstance(leaf, TensorSpec) else leaf
 
     return serialize_keras_object(mapped(described, model._called_on))
-
-
-def call_again(model: Any, structure: Any) -> None:
-    """Make a model's weights by calling it, symbolically, on such inputs."""
-
-    def symbols(part: Any) -> Any:
-        if isinstance(part, list) and len(part) == 2 and isinstance(part[1], str):
-            shape, dtype = part
-            return Input(batch_shape=[None, *shape[1:]] if shape else shape, dtype=dtype)
-        if isinstance(part, dict):
-            return {key: symbols(item) for key, item in part.items()}
-        return type(part)([symbols(item) for item in part]) if isinstance(part, list | tuple) else part
-
-    args, kwargs = symbols(_restored(structure))
-    model(*args, **kwargs)

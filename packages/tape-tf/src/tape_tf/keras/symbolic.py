@@ -16,6 +16,7 @@ import tape_core as tc
 
 from tape_tf import dtypes
 from tape_tf.conversion import wrap
+from tape_tf.keras import limits
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import leaves, mapped
@@ -47,11 +48,19 @@ class KerasTensor:
         """The number of dimensions."""
         return len(self.shape)
 
-    def _probe(self, number: int) -> Any:
-        """A tensor of this shape, for lengths that are not known with one or another that will do."""
+    def _probe_shape(self, number: int) -> tuple[int, ...]:
+        """This shape, for lengths that are not known with one or another that will do."""
         # Two or three examples; along other axes enough for kernels and strides to leave something.
         examples, others = _PROBES[number]
-        shape = tuple([n if n is not None else others if axis else examples for axis, n in enumerate(self.shape)])
+        return tuple([n if n is not None else others if axis else examples for axis, n in enumerate(self.shape)])
+
+    def check_size(self) -> None:
+        """Check that there is memory for such values, where a model is made from a file: see :mod:`limits`."""
+        limits.check(self._probe_shape(1))
+
+    def _probe(self, number: int) -> Any:
+        """A tensor of this shape."""
+        shape = self._probe_shape(number)
         make = tc.ones if self.dtype.is_floating else tc.zeros
         return wrap(make(shape, dtype=self.dtype.native))
 
@@ -191,6 +200,8 @@ def symbolic_call(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         probed[1].setdefault("training", False)
         outputs = layer(*probed[0], **probed[1])
         found.append([*leaves(outputs)])
+        for value in found[-1]:
+            limits.check(getattr(value, "shape", ()))
     made = []
     for versions in zip(*found, strict=True):
         lengths = [n if len(set(column)) == 1 else None for column in zip(*[v.shape for v in versions], strict=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import tape_core as tc
+from tape_core.contexts import contextmanager
 
 from tape_tf.names import exported
 

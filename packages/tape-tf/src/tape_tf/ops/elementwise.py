@@ -11,7 +11,7 @@ from tape_tf import dtypes
 from tape_tf.conversion import as_tensor, matched, native, wrap
 from tape_tf.functions import binary, op, unary
 from tape_tf.names import export, exported
-from tape_tf.tensor import Tensor
+from tape_tf.tensor import IndexedSlices, Tensor
 
 _UNARY = {
     "math.acos acos": tc.acos,
@@ -247,10 +247,17 @@ def identity_n(input: Any) -> Any:
     return [tc.positive(x) if x.dtype.inexact else x for x in input]
 
 
-@op("clip_by_value", "t clip_value_min clip_value_max", kernel="ClipByValue", keep_scalars=True)
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
-    """`t`, at least `clip_value_min` and at most `clip_value_max`."""
+@op("clip_by_value", "t clip_value_min clip_value_max", kernel="ClipByValue", keep_scalars=True, publish=False)
+def _clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
     return tc.clip(t, clip_value_min, clip_value_max)
+
+
+@exported("clip_by_value")
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None) -> Any:
+    """`t`, at least `clip_value_min` and at most `clip_value_max`; of IndexedSlices the values."""
+    if isinstance(t, IndexedSlices):
+        return IndexedSlices(_clip_by_value(t.values, clip_value_min, clip_value_max), t.indices, t.dense_shape)
+    return _clip_by_value(t, clip_value_min, clip_value_max)
 
 
 @op("math.add_n add_n", "*inputs", kernel="AddN")

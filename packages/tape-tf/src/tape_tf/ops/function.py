@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 from tape_core import pytree
-from tape_core.backends.traced import TRACE
 from tape_core.compiled.function import Function as CompiledFunction
 from tape_core.compiled.methods import Methods, found_by_name
+from tape_core.contexts import setting
+from tape_core.recording import TRACE
 
 from tape_tf import logger, nest
 from tape_tf.conversion import convert_to_tensor, native, unwrap, wrap
@@ -121,11 +122,8 @@ class Function:
         return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
 
     def _as_it_is(self, args: Any, kwargs: Any) -> Any:
-        token = INSIDE.set(True)
-        try:
+        with setting(INSIDE, True):
             return nest.map_structure(returned, self.python_function(*args, **kwargs))
-        finally:
-            INSIDE.reset(token)
 
     def _warn_of_traces(self) -> None:
         if (several := sum(self._calls)) >= _SEVERAL and self.input_signature is None:

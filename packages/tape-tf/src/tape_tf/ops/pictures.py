@@ -206,7 +206,7 @@ def resize(
         raise ValueError(f"image.resize: method must be 'bilinear' or 'nearest', got {method!r}")
     x = tc.astype(images, tc.float32)
     down, across = (native(_weights(old, n, antialias), like=x) for old, n in ((height, rows), (width, columns)))
-    return tc.einsum("oh,...hwc,pw->...opc", down, x, across)  # type: ignore[call-arg, arg-type] # mypy sees the op beneath
+    return tc.einsum("oh,...hwc,pw->...opc", down, x, across)
 
 
 # -- at random

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
+from tape_core.contexts import setting
+from tape_nn.layers.base import BUILDING
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, unwrap, wrap
@@ -70,6 +72,7 @@ class Layer(Holder):
     __tf_differs__ = "weights are tf.Variables, named as layer/weight:0; no masks, no dtype policies"
 
     built: bool
+    _building = False
     activity_regularizer: Any
     _output_shape: Any
 
@@ -161,11 +164,8 @@ class Layer(Holder):
         if initializer is None:
             initializer = "glorot_uniform" if dtype.is_floating else "zeros"
         value = initializers.get(initializer)(tuple(map(int, lengths)), dtype=dtype)
-        token = NAME_SCOPE.set(self._scope())
-        try:
+        with setting(NAME_SCOPE, self._scope()):
             variable = Variable(value, trainable=trainable, name=name or "variable")
-        finally:
-            NAME_SCOPE.reset(token)
         self._add(variable, regularizer, constraint)
         return variable
 
@@ -219,18 +219,19 @@ class Layer(Holder):
         if outer is None:
             for layer in self._flatten_layers():
                 layer._losses.clear()
-        call_token = _CALL.set(_Call(None if training is None else bool(training)))
-        scope_token = NAME_SCOPE.set(f"{NAME_SCOPE.get()}{self.name}/")
+        call, scope = _CALL.get(), NAME_SCOPE.get()
         try:
-            if not self.built:
-                self._build_for(args, kwargs)
+            _CALL.set(_Call(None if training is None else bool(training)))
+            NAME_SCOPE.set(f"{scope}{self.name}/")
+            if self._building or not self.built:
+                self._build_once(args, kwargs)
             outputs = self.call(*args, **kwargs)
         except Exception as error:
             error.add_note(f"in the call of layer {self.name!r} ({type(self).__name__})")
             raise
         finally:
-            NAME_SCOPE.reset(scope_token)
-            _CALL.reset(call_token)
+            _CALL.set(call)
+            NAME_SCOPE.set(scope)
         if self._output_shape is None:
             self._output_shape = shapes_of(outputs)
         if self.activity_regularizer is not None:
@@ -258,6 +259,17 @@ class Layer(Holder):
         ):
             return wrap(autocast(value, self._dtype) if self._autocast else native(value))
         return value
+
+    def _build_once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Make the weights; threads that call the layer meanwhile wait, and get the same ones."""
+        with BUILDING.now:
+            if self.built:
+                return
+            self._building = True  # `build` may say that it is built before all is there
+            try:
+                self._build_for(args, kwargs)
+            finally:
+                self._building = False
 
     def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         kind: Any = type(self)

@@ -111,7 +111,7 @@ class Dot(_Merge):
         first = "".join("a" if k == 0 else "z" if k == a else next(letters) for k in range(x.ndim))
         second = "".join("a" if k == 0 else "z" if k == b else next(letters) for k in range(y.ndim))
         out = "a" + (first + second).replace("a", "").replace("z", "")
-        found: tc.Tensor = tc.einsum(f"{first},{second}->{out}", x, y)  # type: ignore[call-arg, arg-type]
+        found: tc.Tensor = tc.einsum(f"{first},{second}->{out}", x, y)
         return tc.expand_dims(found, axis=-1) if found.ndim == 1 else found
 
 

@@ -1,0 +1,323 @@
+"""Layers, models and their parts from the dictionaries that :mod:`tape_tf.keras.serialization` makes.
+
+Such a dictionary may come from anywhere. It can name what :mod:`tape_tf.keras.nameable` lists and what was registered,
+have objects of the classes made, and layers called on symbolic inputs; nothing else in it is looked up or called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tape_tf import dtypes
+from tape_tf.keras import limits
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.core import Operation
+from tape_tf.keras.models import Model, Sequential
+from tape_tf.keras.nameable import OPERATORS, constructible, named
+from tape_tf.keras.serialization import custom_object_scope, each_space, get_registered_object
+from tape_tf.keras.structures import leaves
+from tape_tf.keras.symbolic import Input, KerasTensor
+from tape_tf.names import exported
+from tape_tf.tensor import Value
+
+_NAMES = frozenset(value.name for value in vars(dtypes).values() if isinstance(value, dtypes.DType))
+
+
+@exported("keras.saving.deserialize_keras_object keras.utils.deserialize_keras_object" + each_space("deserialize"))
+def deserialize_keras_object(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """What :func:`serialize_keras_object` gave, as an object again.
+
+    Args:
+        custom_objects: classes and functions by name that are not registered.
+
+    Raises:
+        TypeError: it names a class or a function that is not Keras' own and not registered.
+        ValueError: it is no such description, or makes no sense.
+    """
+    with custom_object_scope(custom_objects or {}), reading("deserialize: the description"), limits.limited():
+        check_depth(config)
+        return restored(config)
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """A context in which whatever goes wrong is put down to what is read.
+
+    Raises:
+        ValueError: something went wrong.
+        TypeError: a class or a function is not known.
+    """
+    try:
+        yield
+    except _UnknownName as error:
+        raise TypeError(f"{what} cannot be read: {error}") from error
+    except Exception as error:
+        text = str(error).partition("\n")[0] if isinstance(error, RecursionError) else str(error)
+        name = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        raise ValueError(f"{what} is damaged, or was not written by this library: {name}{text}") from error
+
+
+class _UnknownName(TypeError):
+    pass
+
+
+def parsed(text: str | bytes, size: int | None = limits.CONFIG_BYTES) -> Any:
+    """What a JSON text says.
+
+    Raises:
+        ValueError: it is none, it is longer than `size`, a name is there twice, or it is nested too deeply.
+    """
+    if size is not None and len(text) > size:
+        raise ValueError(f"the description has {len(text)} bytes, more than {size}")
+    found = json.loads(text, object_pairs_hook=_once)
+    check_depth(found)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice in one dictionary")
+    return found
+
+
+def check_depth(config: Any) -> None:
+    """Check that lists and dictionaries are not nested too deeply, or in themselves.
+
+    Raises:
+        ValueError: they are.
+    """
+    level, depth = [config], 0
+    while level:
+        depth += 1
+        if depth > limits.DEPTH:
+            raise ValueError(f"it is nested more than {limits.DEPTH} levels deep")
+        inner: dict[int, Any] = {}
+        for part in level:
+            if isinstance(part, dict | list | tuple):
+                inner.update((id(value), value) for value in (part.values() if isinstance(part, dict) else part))
+        level = [value for value in inner.values() if isinstance(value, dict | list | tuple)]
+
+
+def _part(config: Any, name: str, *kinds: type) -> Any:
+    """An entry of a dictionary.
+
+    Raises:
+        ValueError: it is not there, or of another type.
+    """
+    if not isinstance(config, dict) or name not in config:
+        raise ValueError(f"{name!r} is missing")
+    value = config[name]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise ValueError(f"{name!r} cannot be {_short(value)}")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, bool | float | str | None) else type(value).__name__
+    return text if len(text) < 60 else f"{text[:57]}..."
+
+
+def restored(config: Any) -> Any:
+    """The object that a dictionary describes, in the current scope of custom objects.
+
+    Raises:
+        TypeError: a class or a function is not known.
+        ValueError: it describes none.
+    """
+    if isinstance(config, list):
+        return [restored(part) for part in config]
+    if config is None or isinstance(config, bool | int | float | str):
+        return config
+    kind = _part(config, "class_name", str)
+    if kind == "__tuple__":
+        return tuple([restored(part) for part in _part(config, "items", list)])
+    if kind == "__dict__":
+        return {_text(key): restored(part) for key, part in _part(config, "items", dict).items()}
+    if kind == "__ellipsis__":
+        return ...
+    if kind == "__slice__":
+        items = _part(config, "items", list)
+        if len(items) != 3 or not all(item is None or type(item) is int for item in items):
+            raise ValueError(f"a slice cannot be made of {_short(items)}")
+        return slice(*items)
+    if kind in ("__numpy__", "__tensor__"):
+        return _array(config, kind == "__tensor__")
+    space = _part(config, "module", str, type(None))
+    if kind == "function":
+        return _named(_part(config, "config", str), space)
+    name = _part(config, "registered_name", str) if space is None else kind
+    found = _constructible(_named(name, space), name)
+    inner = _part(config, "config", dict)
+    if found is Model:
+        return _functional(inner)
+    if issubclass(found, Sequential) and "layers" in inner and "input" in inner:
+        return _sequential(found, inner)
+    arguments = {_text(key): restored(value) for key, value in inner.items()}
+    if issubclass(found, Operation) and arguments.get("function") not in OPERATORS.values():
+        raise ValueError(f"{_short(arguments.get('function'))} is not one of the operators")
+    made = found.from_config(arguments) if hasattr(found, "from_config") else found(**arguments)
+    if not isinstance(made, found):
+        raise ValueError(f"{name}.from_config made {_short(made)}")
+    if isinstance(made, Layer):
+        _text(made.name)
+    return made
+
+
+def _named(name: str, space: str | None) -> Any:
+    try:
+        return named(name, space, get_registered_object)
+    except TypeError as error:
+        raise _UnknownName(str(error)) from None
+
+
+def _constructible(found: Any, name: str) -> Any:
+    try:
+        return constructible(found, name)
+    except TypeError as error:
+        raise _UnknownName(str(error)) from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a name cannot be {_short(value)}")
+    return value
+
+
+def _array(config: dict[str, Any], tensor: bool) -> Any:
+    name = _part(config, "dtype", str)
+    if name not in _NAMES:
+        raise ValueError(f"there is no dtype {name!r}")
+    array = np.asarray(_part(config, "value", list, bool, int, float), name)
+    if not tensor:
+        return array
+    from tape_tf.conversion import convert_to_tensor
+
+    return convert_to_tensor(array)
+
+
+def _symbol(config: Any) -> KerasTensor:
+    """An input."""
+    shape, dtype = _part(config, "batch_shape", list), _part(config, "dtype", str)
+    return symbol(shape, dtype, _part(config, "name", str))
+
+
+def symbol(shape: Any, dtype: str, name: str | None = None) -> KerasTensor:
+    """An input of a shape and a dtype from a file.
+
+    Raises:
+        ValueError: the one or the other cannot be.
+    """
+    if not all(n is None or (type(n) is int and n >= 0) for n in shape) or len(shape) > 32:
+        raise ValueError(f"a shape cannot be {_short(shape)}")
+    if dtype not in _NAMES:
+        raise ValueError(f"there is no dtype {dtype!r}")
+    made = Input(batch_shape=tuple(shape), dtype=dtype, name=name)
+    made.check_size()
+    return made
+
+
+def _layers(config: Any) -> list[Layer]:
+    layers = [restored(layer) for layer in config]
+    for layer in layers:
+        if not isinstance(layer, Layer):
+            raise ValueError(f"among the layers is {_short(layer)}")
+    return layers
+
+
+def _sequential(kind: Any, config: dict[str, Any]) -> Any:
+    first = [] if _part(config, "input", dict, type(None)) is None else [_symbol(config["input"])]
+    layers = _layers(_part(config, "layers", list))
+    return kind([*first, *layers], trainable=_part(config, "trainable", bool), name=_part(config, "name", str))
+
+
+def _functional(config: dict[str, Any]) -> Any:
+    known: dict[int, KerasTensor] = {}
+
+    def number(part: Any) -> int:
+        found: int = _part(part, "number", int)
+        return found
+
+    def filled(part: Any) -> Any:
+        kind = part.get("class_name") if isinstance(part, dict) else None
+        if kind == "__keras_tensor__":
+            if number(part) not in known:
+                raise ValueError(f"a layer is called on the value {number(part)}, which is not made before")
+            return known[number(part)]
+        if kind == "__tuple__":
+            return tuple([filled(item) for item in _part(part, "items", list)])
+        if kind == "__dict__":
+            return {_text(key): filled(item) for key, item in _part(part, "items", dict).items()}
+        return [filled(item) for item in part] if isinstance(part, list) else restored(part)
+
+    def numbers(part: Any) -> Iterator[int]:
+        if isinstance(part, list):
+            for item in part:
+                yield from numbers(item)
+        elif _part(part, "class_name", str) == "__keras_tensor__":
+            yield number(part)
+        else:
+            items = _part(part, "items", list, dict)
+            yield from numbers(list(items.values()) if isinstance(items, dict) else items)
+
+    symbols = [_symbol(symbol) for symbol in _part(config, "symbols", list)]
+    known.update(zip(numbers(_part(config, "inputs", list, dict)), symbols, strict=True))
+    layers = _layers(_part(config, "layers", list))
+    for call in _part(config, "calls", list):
+        place = _part(call, "layer", int)
+        if not 0 <= place < len(layers):
+            raise ValueError(f"there is no layer {place}")
+        args, kwargs = filled(_part(call, "args", dict)), filled(_part(call, "kwargs", dict))
+        if not isinstance(args, tuple) or not isinstance(kwargs, dict):
+            raise ValueError("a layer's arguments are neither a tuple nor a dictionary")
+        _check_call(layers[place], args, kwargs)
+        outputs = layers[place](*args, **kwargs)
+        known.update(zip(numbers(_part(call, "outputs", list, dict)), leaves(outputs), strict=True))
+    inputs, outputs = filled(config["inputs"]), filled(_part(config, "outputs", list, dict))
+    model = Model(inputs, outputs, name=_part(config, "name", str))
+    model.trainable = _part(config, "trainable", bool)
+    return model
+
+
+def _check_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Check that a call is symbolic, and that of an operator has tensors and numbers alone.
+
+    Raises:
+        ValueError: it is not, or has something else.
+    """
+    if not any(isinstance(leaf, KerasTensor) for leaf in leaves((args, kwargs))):
+        raise ValueError(f"the layer {layer.name!r} is called, but on nothing that a model is given")
+    if isinstance(layer, Operation):
+        numbers = (KerasTensor, Value, np.ndarray, bool, int, float)
+        indexing = layer.function is OPERATORS["getitem"]
+        operands = args[:1] if indexing else args
+        if kwargs or len(args) > 2 or not all(isinstance(operand, numbers) for operand in operands):
+            raise ValueError(f"the operator {layer.name!r} is called on something else than tensors and numbers")
+        if not any(isinstance(operand, KerasTensor) for operand in operands):
+            raise ValueError(f"the operator {layer.name!r} is called on nothing that a model is given")
+
+
+def call_again(model: Any, structure: Any) -> None:
+    """Make a model's weights by calling it, symbolically, on such inputs."""
+
+    def symbols(part: Any) -> Any:
+        if isinstance(part, list) and len(part) == 2 and isinstance(part[0], list) and isinstance(part[1], str):
+            shape, dtype = part
+            return symbol([None, *shape[1:]] if shape else shape, dtype)
+        if isinstance(part, dict):
+            return {key: symbols(item) for key, item in part.items()}
+        return type(part)([symbols(item) for item in part]) if isinstance(part, list | tuple) else part
+
+    found = symbols(restored(structure))
+    if not isinstance(found, list | tuple) or len(found) != 2:
+        raise ValueError("what the model was called on is neither arguments nor arguments by name")
+    args, kwargs = found
+    if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
+        raise ValueError("what the model was called on is neither arguments nor arguments by name")
+    _check_call(model, tuple(args), kwargs)
+    model(*args, **kwargs)
