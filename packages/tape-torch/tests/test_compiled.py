@@ -149,3 +149,12 @@ def test_gradients_of_large_arrays_are_those_of_eager_calls_to_the_last_bit() ->
     compiled(x, w)
     for found, expected in zip(compiled(x, w), slopes(x, w), strict=True):
         assert np.array_equal(found.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan"), -2.0])
+def test_runs_may_have_numbers_that_have_no_literal(number: float) -> None:
+    x = tc.asarray([1.0, -2.0] * 200_000, backend="torch")
+    f = tc.function(lambda x: (x * number + x) * 2.0 - number)
+    expected = (x * number + x) * 2.0 - number
+    for _ in range(3):
+        assert f(x).numpy().tobytes() == expected.numpy().tobytes()

@@ -770,7 +770,6 @@ NOT_YET = {
     "fourier_transforms": "the class of the error of booleans",
     "integers_that_wrap_around": "PyTorch wraps a Python integer that does not fit the dtype",
     "indexing": "an empty mask of all axes; the class of the error for a string",
-    "making_arrays": "the classes of errors; a number that does not fit uint8",
     "complex_numbers": "PyTorch has no order of complex numbers, NumPy has one",
     "pickles_and_prints": "the class of an error of float",
 }
@@ -825,3 +824,77 @@ def same(a: Any, b: Any) -> bool:
     finite = np.abs(x[np.isfinite(x)]).max(initial=0) if rounding else 0
     with np.errstate(all="ignore"):
         return bool(np.allclose(x, y, rtol=rounding, atol=rounding * max(1, float(finite)), equal_nan=True))
+
+
+OUT_OF_BOUNDS = [([[0], [77]], 0), ([[0], [3]], 0), ([[0], [-4]], 0), ([[0, 1, 9]], 0), ([[77]], 1), ([[0, 5, 1]], 1)]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize(("indices", "axis"), OUT_OF_BOUNDS)
+def test_take_along_axis_refuses_indices_out_of_bounds(backend: str, indices: Any, axis: int) -> None:
+    x = tc.asarray(np.arange(9.0).reshape(3, 3), backend=backend)
+    places = tc.asarray(indices, backend=backend)
+
+    def taken(x: Any, places: Any) -> Any:
+        return tc.take_along_axis(x, places, axis=axis)
+
+    def slope(x: Any, places: Any) -> Any:
+        return tc.grad(lambda x: tc.sum(taken(x, places)))(x)
+
+    bad = next(k for row in indices for k in row if not -3 <= k < 3)
+    for program in (taken, slope, tc.function(taken), tc.function(slope)):
+        with pytest.raises(IndexError, match=f"index {bad} is out of bounds for axis {axis} with size 3"):
+            program(x, places)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint16", "bool"])
+@pytest.mark.parametrize(
+    ("shape", "indices", "axis"),
+    [((3, 4), [[0], [-1]], 0), ((1, 4), [[0], [0], [-1]], 0), ((3, 1), [[0, -1, 0]], 1), ((2, 3), [[2], [-3]], -1)],
+)
+def test_take_along_axis_broadcasts_as_numpys(dtype: str, shape: tuple[int, ...], indices: Any, axis: int) -> None:
+    x = np.arange(shape[0] * shape[1]).reshape(shape).astype(dtype)
+    expected = np.take_along_axis(x, np.asarray(indices), axis)
+    found = tc.take_along_axis(tc.asarray(x, backend="torch"), tc.asarray(indices, backend="torch"), axis=axis)
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_take_along_axis_refuses_indices_of_other_dimensions() -> None:
+    with pytest.raises(ValueError, match="dimensions"):
+        tc.take_along_axis(tc.ones((2, 3), backend="torch"), tc.asarray([0], backend="torch"), axis=1)
+
+
+MASK = np.asarray([True, False, True, True])
+BESIDE: list[Any] = [
+    lambda t: np.pad(t, 1, constant_values=(5, 6)),
+    lambda t: np.pad(t, [[0, 2]], constant_values=np.asarray([3.0, 4.0])),
+    lambda t: np.pad(t, 2, mode="linear_ramp", end_values=(5, 7)),
+    lambda t: np.compress(MASK, t),
+    lambda t: np.extract(MASK, t),
+    lambda t: np.piecewise(t, [MASK, ~MASK], [lambda q: q * q, lambda q: -q]),
+    lambda t: np.piecewise(t, MASK, [1.0, 2.0]),
+]
+
+
+@pytest.mark.parametrize("program", BESIDE, ids=range(len(BESIDE)))
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_numpys_functions_take_lists_and_masks_beside_tensors_of_any_backend(program: Any, backend: str) -> None:
+    a = np.arange(4.0)
+    t = tc.asarray(a, backend=backend)
+    for run in (program, tc.function(program), lambda t: tc.vmap(program)(t[None])[0]):
+        np.testing.assert_array_equal(run(t).numpy(), program(a))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_numbers_in_the_state_of_a_loop_stand_where_its_tensors_do(backend: str) -> None:
+    def doubled(x: Any) -> Any:
+        return tc.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x))[1]
+
+    def summed(x: Any) -> Any:
+        return tc.scan(lambda c, r: ((c[0] + 1, c[1] + r * c[1]), None), (0, x[0]), x)[0][1]
+
+    x = tc.asarray([1.0, 2.0], backend=backend)
+    for loop in (doubled, summed):
+        for program in (loop, tc.grad(lambda x, loop=loop: tc.sum(loop(x)))):
+            np.testing.assert_array_equal(tc.function(program)(x).numpy(), program(x).numpy())
+    assert tc.function(doubled)(x).tolist() == [8.0, 16.0]

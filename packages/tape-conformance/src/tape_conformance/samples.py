@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import tape_core as tc
 from tape_core.backends.selection import select
-from tape_core.extend import NONDIFF, Draw, Op, Refused, Sample
+from tape_core.extend import NONDIFF, TODO, Draw, Op, Refused, Sample
 
 Replaced = Mapping[int, Any]
 """By the number of the input, or of the element where the input is a sequence, what stands in its place."""
@@ -48,7 +48,7 @@ class Case:
         return [
             Leaf(k, self.name_of(k), value)
             for k, value in enumerate(self.values)
-            if isinstance(value, tc.Tensor) and value.dtype.inexact and self.rule_of(k) is not NONDIFF
+            if isinstance(value, tc.Tensor) and value.dtype.inexact and self.rule_of(k) not in (NONDIFF, TODO)
         ]
 
     def parameter(self, name: str) -> Any:

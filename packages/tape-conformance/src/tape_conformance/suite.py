@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from tape_core.backends import Backend
 from tape_core.backends.selection import select, use_backend
-from tape_core.extend import registry
+from tape_core.extend import TODO, registry
 
 from tape_conformance.checking import Check, Skipped, Target, expect
 from tape_conformance.checks import contract, semantics
@@ -67,7 +67,7 @@ def _complete(ids: list[str]) -> None:
     """Every op and every group was collected: a check that is missing cannot fail."""
     for name, op in registry.items():
         expect(f"{name}/samples" in ids, f"op {name!r} is not checked")
-        for k in op.compiled:
+        for k in [k for k in op.compiled if op.rules[op.inputs[k]] is not TODO]:
             start = f"{name}/vjp/{op.inputs[k]}"
             expect(
                 any(id.startswith(start) for id in ids), f"nothing checks the rule of op {name!r} for {op.inputs[k]!r}"

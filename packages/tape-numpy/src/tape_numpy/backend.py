@@ -21,6 +21,18 @@ _COUNTS_REFERENCES = (
     and getattr(sys, "_is_gil_enabled", lambda: True)()
 )
 
+try:  # asked in each compiled call: NumPy's function for it makes a dictionary
+    from numpy._core._ufunc_config import _extobj_contextvar  # type: ignore[attr-defined]
+
+    _state: Any = _extobj_contextvar.get
+    _UNTOUCHED: Any = _state()
+except (ImportError, AttributeError, LookupError):
+    _state, _UNTOUCHED = bool, None
+
+
+_STRETCHED = 4  # times the memory of an array that a copy of its layout may take
+_SMALL = 1 << 12  # elements: bytes are compared in less time than it takes to call two functions
+
 
 class NumPyBackend(Backend):
     """NumPy on the CPU. 0-d values are kept as NumPy scalars, which compute several times faster."""
@@ -79,11 +91,35 @@ class NumPyBackend(Backend):
         """No floating-point warnings from a backward pass."""
         return np.errstate(all="ignore")
 
+    @property
+    def is_strict(self) -> bool:
+        """As `np.errstate` says."""
+        return _state() is not _UNTOUCHED and not {"raise", "call"}.isdisjoint(np.geterr().values())
+
     def memory(self, array: Any) -> tuple[Any, int]:
         """A view keeps what it is of."""
         while isinstance(getattr(array, "base", None), np.ndarray):
             array = array.base
         return id(array), array.nbytes
+
+    def frozen(self, array: Any) -> Any:
+        """Of the same strides, unless that takes much more memory."""
+        if array.flags.forc or not array.size:
+            return np.array(array, copy=True, order="K", subok=True)
+        low, high = np.lib.array_utils.byte_bounds(array)
+        if high - low > _STRETCHED * array.nbytes:
+            return array.copy(order="K")
+        memory = np.empty(high - low, np.uint8)
+        start = array.__array_interface__["data"][0] - low
+        copy = np.ndarray(array.shape, array.dtype, memory, start, array.strides)
+        copy[...] = array
+        return copy
+
+    def is_as(self, array: Any, copy: Any) -> bool:
+        """By the bytes of small ones."""
+        if array.size <= _SMALL:
+            return bool(array.tobytes() == copy.tobytes())
+        return super().is_as(array, copy)
 
     def is_exclusive(self, array: Any, references: int) -> bool:
         """By CPython's reference count, as NumPy itself decides whether to reuse a temporary."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from tape_core.compiled.program import Ref
+from tape_core.generated import identifier
 
 from tape_numpy.calls import step_of
 from tape_numpy.kernels import KERNELS, has_line_sums, line_sums
 from tape_numpy.tiles import Tiling
 
+_OWN = re.compile(r"[tw]*[xobrk]\d+|[ijk]|places|inputs|outputs|buffers|line|block|dtype\d+")  # names in the source
 _SUM, _MAX, _MIN = (KERNELS[name] for name in ("sum", "max", "min"))
 
 
@@ -149,8 +152,15 @@ class BlockCode:
             self._body.append(f"copyto({target}, {given[2]})")
             self._body.append(f"copyto({target}, {given[1]}, where={given[0]})")
         else:
-            self.names[function.__name__] = function
-            self._body.append(f"{function.__name__}({', '.join(given)}, out={target})")
+            self._body.append(f"{self._named(function)}({', '.join(given)}, out={target})")
+
+    def _named(self, function: Any) -> str:
+        """The name of a function: NumPy and SciPy have several of one name."""
+        wanted = identifier(function.__name__, "f")
+        name, n = f"{wanted}_" if _OWN.fullmatch(wanted) else wanted, 2
+        while self.names.setdefault(name, function) is not function:
+            name, n = f"{wanted}_{n}", n + 1
+        return name
 
     def _short(self, instruction: Any, role: str, step: Any) -> None:
         """What has one element for each line, or is one number."""
@@ -177,8 +187,7 @@ class BlockCode:
                 self.names[dtype] = self.group.specs[number].dtype
                 call = f"{given[0]}.astype({dtype})"
             else:
-                self.names[function.__name__] = function
-                call = f"{function.__name__}({', '.join(given)})"
+                call = f"{self._named(function)}({', '.join(given)})"
         self._body.append(f"{name} = {call}")
         if number in self._outs:
             self._body.append(f"o{number}[...] = {name}")

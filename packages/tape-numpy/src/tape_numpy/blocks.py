@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tape_core.compiled.program import Program, Ref
 from tape_core.compiled.source import Source
+from tape_core.forking import forget_in_children
 from tape_core.generated import generated
 
 from tape_numpy.block_code import BlockCode
@@ -267,3 +268,6 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor  # it takes a while, and one thread needs none
 
     return ThreadPoolExecutor(threads - 1, thread_name_prefix="tape")
+
+
+forget_in_children(_pool.cache_clear)

@@ -198,7 +198,7 @@ def _cross_entropy(steps: Any, logits: Any, labels: Any, *, axis: int = -1) -> b
     if labels.id not in steps.constants:  # those were seen while tracing
         labels = steps.call("checked", kernels.checked_labels, labels, classes, spec=steps.specs[labels.id])
     shifted, _, total = _shifted_exp(steps, logits)
-    at_labels = steps.call("getitem", operator.getitem, shifted, (labels, _each(steps, logits)), spec=line)
+    at_labels = steps.call("at_labels", operator.getitem, shifted, (labels, _each(steps, logits)), spec=line)
     steps.last("subtract", operator.sub, steps.call("log", np.log, total, spec=line), at_labels)
     return True
 

@@ -92,6 +92,9 @@ def checked_labels(labels: Any, n: int) -> Any:
     return labels
 
 
+checked_labels.refuses = True  # type: ignore[attr-defined]
+
+
 def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
     labels = np.asarray(labels)
     if axis not in (-1, logits.ndim - 1):
@@ -351,6 +354,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "eig": _eig,
     "eigvals": _eigvals,
     "isin": lambda x1, x2, *, invert=False: np.isin(x1, x2, invert=invert)[()],
+    "unique_all": np.unique_all,
+    "unique_counts": np.unique_counts,
+    "unique_inverse": np.unique_inverse,
+    "unique_values": lambda x: np.unique(x, equal_nan=False),
     "sort": _sort,
     "argsort": _argsort,
     "getitem": operator.getitem,

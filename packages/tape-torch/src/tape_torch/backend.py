@@ -23,6 +23,7 @@ _COUNTS_REFERENCES = (
     and hasattr(torch.Tensor, "_use_count")
     and hasattr(torch._C, "_storage_Use_Count")
 )
+_STRETCHED = 4  # times the memory of an array that a copy of its layout may take
 _BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 _SIZES = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
 _AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
@@ -130,6 +131,15 @@ class TorchBackend(Backend):
         """A view keeps its storage."""
         storage = array.untyped_storage()
         return storage._cdata, storage.nbytes()
+
+    def frozen(self, array: Any) -> Any:
+        """Of the same strides, unless that takes much more memory."""
+        shape, strides = array.shape, array.stride()
+        reach = 1 + sum([(n - 1) * step for n, step in zip(shape, strides, strict=True)])
+        if array.is_contiguous() or not array.numel() or not 0 < reach <= _STRETCHED * array.numel():
+            return array.clone()
+        whole = array.as_strided((reach,), (1,))
+        return whole.clone().as_strided(shape, strides, 0)
 
     def is_exclusive(self, array: Any, references: int) -> bool:
         """By three counts: Python's of the object, PyTorch's of the tensor, and that of its memory, for views."""

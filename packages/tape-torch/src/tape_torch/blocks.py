@@ -6,6 +6,7 @@ element lies. A tensor with one block, one on an accelerator and one that is not
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 from tape_core.compiled.program import Ref
-from tape_core.generated import generated
+from tape_core.generated import generated, identifier
 
 from tape_torch.kernels import KERNELS
 
@@ -144,6 +145,13 @@ class _Blocks:
             self.on_block(*parts, *[column[k] for column in results])
         return tuple(whole)
 
+    def _spelled(self, number: Any) -> str:
+        if math.isfinite(number):
+            return repr(number)
+        name = f"number{len(self.names)}"
+        self.names[name] = number
+        return name
+
     def _source(self) -> str:
         """`block(inputs..., outputs...)`; an output that is None is made."""
         group = self.group
@@ -153,12 +161,13 @@ class _Blocks:
         lines = [f"def block({', '.join([*place.values(), *outs.values()])}):"]
         for at, instruction in enumerate(group.instructions):
             number, fn = instruction.out, instruction.fn
-            args = ", ".join([place[arg.id] if type(arg) is Ref else repr(arg) for arg in instruction.args])
+            args = ", ".join([place[arg.id] if type(arg) is Ref else self._spelled(arg) for arg in instruction.args])
             dying = [place[k] for k in instruction.inputs if last[k] == at and place[k][0] == "t"]
             target = outs.get(number) or (dying[0] if dying else None)
             place[number] = outs.get(number, f"t{number}")
-            name = f"{instruction.name}_{'into' if fn in _INTO else 'of'}"
-            self.names[name] = _INTO.get(fn, fn)
+            name = f"{identifier(instruction.name, 'f')}_{'into' if fn in _INTO else 'of'}"
+            while self.names.setdefault(name, _INTO.get(fn, fn)) is not _INTO.get(fn, fn):
+                name = f"{name}_2"  # another function by this name
             call = f"{name}({args}, out={target})" if fn in _INTO and target else f"{name}({args})"
             lines.append(f"    {place[number]} = {call}")
             if fn not in _INTO and number in outs:

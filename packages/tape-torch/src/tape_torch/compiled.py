@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from threading import Lock
 from typing import Any
 
 import torch
+from tape_core.forking import Lock
 
 Run = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -48,7 +48,7 @@ class _ByInductor:
         key = tuple([tensor.stride() for tensor in tensors])
         found = self._compiled.get(key)
         if found is None:
-            with self._lock:
+            with self._lock.now:
                 found = self._compiled[key] = self._compiled.get(key) or self._made(tensors)
         return found
 

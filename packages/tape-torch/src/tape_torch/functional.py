@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
 from tape_core import pytree
+from tape_core.backends.batched import BatchedArray
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
+from tape_core.backends.traced import TracedArray, TracingError
+from tape_core.contexts import contextmanager
 from tape_core.op import Op, Plans, vjp
+from tape_core.ops.manipulation import stack
 from tape_core.recording import ACTIVE
 from tape_core.tensor import Tensor, wrap
 
@@ -65,6 +69,7 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
             given.append((where, leaf if type(leaf) is Tensor else leaf._read()))  # type: ignore[attr-defined]
             places.append(k)
     modules = _modules(fn, leaves)
+    _refuse_distributed(modules, label)
     parameters = _parameters(modules)
     tensors = [t for _, t in given]
     tensors += [variable_of(p, name.split(".", 2)[2])._read() for name, p in parameters.items()]
@@ -95,6 +100,26 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     for k, result in zip(numbers, _recorded(backend, tensors, arrays, [outs[k] for k in numbers]), strict=True):
         outs[k] = result
     return pytree.unflatten(out_structure, outs)
+
+
+_DISTRIBUTED = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"})
+
+
+def _refuse_distributed(modules: Sequence[torch.nn.Module], label: str) -> None:
+    """Modules that exchange gradients in hooks of `backward()`: it does not run here, each process would train alone.
+
+    Raises:
+        TypeError: a module, or one inside of it, is one.
+    """
+    for module in modules:
+        for part in module.modules():
+            for kind in type(part).__mro__:
+                if kind.__name__ in _DISTRIBUTED and kind.__module__.startswith("torch."):
+                    raise TypeError(
+                        f"{label}: {kind.__name__} adds up gradients in hooks of PyTorch's backward(), which Tape's "
+                        f"derivatives do not run, so each process would train alone; call the module inside, its "
+                        f".module, and add up the gradients: torch.distributed.all_reduce(g.array) of each"
+                    )
 
 
 # -- what is computed, as an op
@@ -131,6 +156,8 @@ def _pull(xp: Any, g: Any, arrays: Any, arrays_watched: Sequence[bool], graph: _
     if not isinstance(arrays[0], Tensor):
         with torch.inference_mode(False):
             return graph.cotangents(gs, arrays_watched)
+    if any([t is not None and t.backend.level for t in gs]):
+        return _each(xp, gs, arrays, arrays_watched, graph)
     # The sweep is recorded. Its derivatives are torch.autograd's as well, by the graph of the graph.
     seeds = [t for t in gs if t is not None]
     leaves = [_leaf(t._array) for t in seeds]
@@ -142,8 +169,29 @@ def _pull(xp: Any, g: Any, arrays: Any, arrays_watched: Sequence[bool], graph: _
     return [None if d is None else next(results) for d in found]
 
 
+def _each(xp: Any, gs: Sequence[Any], arrays: Any, watched: Sequence[bool], graph: _Graph) -> list[Any]:
+    """As `_pull`, one example of a batch of cotangents after the other: torch.autograd sees no batch."""
+    top = max([t.backend for t in gs if t is not None], key=lambda backend: backend.level)
+    inside = [None if t is None or t.backend is not top else t._array for t in gs]
+    axis = next((a.axis for a in inside if a is not None and a.axis is not None), None)
+
+    def example(k: int) -> tuple[Any, ...]:
+        pairs = zip(gs, inside, strict=True)
+        return tuple([t if a is None else a.value if a.axis is None else a.value[k] for t, a in pairs])
+
+    if axis is None:
+        return _pull(xp, example(0), arrays, watched, graph)
+    rows = [_pull(xp, example(k), arrays, watched, graph) for k in range(axis.size)]
+    return [
+        None if found[0] is None else wrap(BatchedArray(stack(list(found)), top, axis), top)
+        for found in zip(*rows, strict=True)
+    ]
+
+
 class _CallOp(Op):
     """An op that no registry has: what it computes is different in each call."""
+
+    foreign = True
 
     def bind(self, backend: Backend) -> tuple[Function, Plans]:
         """One kernel for all: the values are there."""
@@ -254,6 +302,11 @@ def _check_backend(tensor: Tensor, label: str, where: str) -> None:
         raise TypeError(
             f"{label}: argument {where} is inside tape_core.vmap, into which a function of PyTorch cannot look; "
             f"call it with all examples, outside: tape_torch.call(torch.vmap(fn), examples)"
+        )
+    if type(tensor._array) is TracedArray:
+        raise TracingError(
+            f"{label}: argument {where} is inside a compiled function, and a function of PyTorch cannot be traced; "
+            f"call it outside, or let the function run as it is, with tape_core.function(fallback=True)"
         )
     if not isinstance(tensor._array, torch.Tensor):
         raise TypeError(

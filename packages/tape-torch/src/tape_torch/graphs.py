@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Lock
 from typing import Any
 
 import torch
+from tape_core.forking import Lock
 from torch import cuda
 
 Run = Callable[[list[Any]], tuple[Any, ...]]
@@ -49,7 +49,7 @@ class Later:
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         if self._runs <= _RUNS:
-            with self._lock:
+            with self._lock.now:
                 self._runs += not _is_recording()
                 if self._runs == _RUNS + 1:
                     with suppress(RuntimeError):  # something waits for the device, or there is no memory left
@@ -85,7 +85,7 @@ class Graph:
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         if _is_recording() or list(map(_layout, arrays)) != self._layouts or _settings() != self._settings:
             return self._run(arrays)
-        with self._lock, cuda.device(self._device):
+        with self._lock.now, cuda.device(self._device):
             # A call before, on another stream, may still compute in the same memory.
             cuda.current_stream().wait_event(self._done)
             _copy(self._inputs, arrays)

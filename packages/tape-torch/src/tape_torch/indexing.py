@@ -230,11 +230,27 @@ def gather(params: Any, indices: Any) -> Any:
 
 
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
-    indices = indices.to(torch.int64)
-    indices = torch.where(indices < 0, indices + x.shape[axis], indices)
+    """By `torch.gather`: `take_along_dim` wraps indices that are out of bounds around, without an error."""
     if x.dtype in SIGNED:
-        return unbits(torch.take_along_dim(bits(x), indices, axis), x.dtype)
-    return torch.take_along_dim(x, indices, axis)
+        return unbits(take_along_axis(bits(x), indices, axis=axis), x.dtype)
+    if not -x.ndim <= axis < x.ndim:
+        raise IndexError(f"axis {axis} is out of bounds for an array of {x.ndim} dimensions")
+    if indices.ndim != x.ndim:
+        raise ValueError(f"indices must have {x.ndim} dimensions, as x has; they have {indices.ndim}")
+    axis %= x.ndim
+    n, m = x.shape[axis], indices.shape[axis]
+    around = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
+        (*x.shape[:axis], 1, *x.shape[axis + 1 :]), (*indices.shape[:axis], 1, *indices.shape[axis + 1 :])
+    )
+    indices = indices.to(torch.int64)
+    places = torch.where(indices < 0, indices + n, indices).expand(*around[:axis], m, *around[axis + 1 :])
+    try:
+        return torch.gather(x.expand(*around[:axis], n, *around[axis + 1 :]), axis, places)
+    except RuntimeError as error:
+        if "out of bounds" not in str(error):
+            raise
+        wrong = indices[(indices < -n) | (indices >= n)][0].item()
+        raise IndexError(f"index {wrong} is out of bounds for axis {axis} with size {n}") from error
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal
 
+from tape_core.contexts import contextmanager, setting
 from tape_core.recording import ACTIVE
 
 Side = Literal["call", "as_torch"]
@@ -28,12 +28,8 @@ _WHY = {
 @contextmanager
 def inside(side: Side | None) -> Iterator[None]:
     """While somebody's function runs. The tapes outside record it as one op, or not at all."""
-    token, tapes = SIDE.set(side), ACTIVE.set(())
-    try:
+    with setting(SIDE, side), setting(ACTIVE, ()):
         yield
-    finally:
-        ACTIVE.reset(tapes)
-        SIDE.reset(token)
 
 
 def refuse_inside(what: str) -> None:

@@ -8,7 +8,10 @@ from typing import Any
 
 import torch
 from tape_core import IndexedSlices, Tensor, Variable, asarray
+from tape_core.commit import Commit
 from tape_core.compiled.state import runs_as_it_is
+from tape_core.recording import LISTENERS
+from tape_core.tensor import wrap
 from tape_core.user_code import warn_user
 from tape_core.variable import check_assignable
 
@@ -126,7 +129,8 @@ class Optimizer:
             ValueError: if no Variable has a gradient, a gradient's shape is not its Variable's, or a Variable is there
                 twice or in none of the groups.
             TypeError: for what is not a pair, not a Variable or not a floating-point one on this backend. Everything is
-                checked before anything is changed.
+                checked before anything is changed, and Variables change all at once. What PyTorch itself remembers it
+                writes in place: where its step is interrupted, that is as far as it had come.
         """
         updates: dict[int, tuple[Any, Variable]] = {}
         missing: list[Variable] = []
@@ -155,7 +159,6 @@ class Optimizer:
             self._warned.update(map(id, new))
             warn_user(f"Gradients do not exist for variables {_names(new)}: they are not updated")
         self._step(list(updates.values()))
-        self.iterations += 1
 
     def _step(self, updates: list[tuple[Any, Variable]]) -> None:
         groups = {id(p): group for group in self.torch.param_groups for p in group["params"]}
@@ -163,23 +166,20 @@ class Optimizer:
         try:
             for gradient, variable in updates:
                 parameter = self._parameters[id(variable)][1]
-                array = variable._array
-                # PyTorch writes in place: only where no record and no caller sees the old value. 2: this frame's local
-                # and the variable itself.
-                if not variable.backend.is_exclusive(array, 2):
-                    array = array.clone()
+                # PyTorch writes in place; the old value is everybody's until all new ones are there.
+                array = variable._array.clone()
                 parameter.data = array
                 parameter.grad = self._gradient(gradient, variable, groups[id(parameter)])
                 moved.append((variable, parameter, array))
                 del array
             self.torch.step()
-            while moved:
-                variable, parameter, array = moved.pop()
-                parameter.data = _nothing(array)
-                parameter.grad = None
-                variable._replace(array)
+            commit = Commit()
+            for variable, _, array in moved:
+                commit.value(variable, array, wrap(array, variable.backend) if LISTENERS else None)
+            commit.attribute(self, "iterations", self.iterations + 1)
+            commit.make()
         finally:
-            for _, parameter, array in moved:  # after an error
+            for _, parameter, array in moved:
                 parameter.data = _nothing(array)
                 parameter.grad = None
 

@@ -44,7 +44,14 @@ class ParameterVariable(Variable):
         self._version = self.parameter._version
         self._slots = {}
 
+    _held_as = "data"
+
     @property
+    def _holder(self) -> Any:
+        """The parameter: what it is given is seen when the Variable is next read."""
+        return self.parameter
+
+    @property  # type: ignore[misc]  # what is assigned goes to the parameter
     def _array(self) -> torch.Tensor:
         parameter, held = self.parameter, self._held
         if (
@@ -66,10 +73,13 @@ class ParameterVariable(Variable):
 
     def assign(self, value: ArrayLike) -> Variable:
         """Replace the value, and the parameter's. Shape and dtype must be the variable's."""
+        self._replace(self._assignable(value), "assign", value)
+        return self
+
+    def _assignable(self, value: ArrayLike) -> Any:
         check_assignable(self)
         # PyTorch may write to its parameters: the memory must be nobody else's.
-        self._replace(self._operand(value, "assign").to(self._held.device, copy=True), "assign", value)
-        return self
+        return self._operand(value, "assign").to(self._held.device, copy=True)
 
     def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
         if LISTENERS:

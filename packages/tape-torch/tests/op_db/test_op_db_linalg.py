@@ -235,6 +235,8 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
 
 WITHOUT = {
     "cofactors": "a part of the rules of det",
+    "curvature_of_det": "a part of the rules of det",
+    "transpose": "permute_dims, which is compared",
     "expm_derivative": "a part of the rules of expm",
     "csr_matmul": "PyTorch's samples are sparse tensors, which are not arrays",
     "csr_transposed_matmul": "a part of the rules of csr_matmul",

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
+import tape_core as tc
 from tape_core import compiled as compiled_package
 from tape_core.backends.traced import TracingError
 from tape_core.compiled import passes
@@ -18,8 +18,8 @@ from tape_core.compiled.source import Source
 from tape_core.indexed_slices import dense
 
 from tape_conformance import calculus
-from tape_conformance.checking import expect, expect_equal
-from tape_conformance.samples import Case
+from tape_conformance.checking import expect, expect_close, expect_equal
+from tape_conformance.samples import Case, Leaf
 
 SHAPED_BY_VALUES = frozenset({"nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 """Ops whose results have a shape that depends on values: compiled functions refuse them."""
@@ -55,6 +55,35 @@ def check_compiled(case: Case, examples: list[dict[int, Any]]) -> None:
     if case.op.differentiable and case.leaves:
         _expect_same_bits(slopes, examples, "gradient")
         _expect_same_bits_in_tapes(case, weights, values, examples)
+
+
+def check_compiled_derivatives(case: Case, leaf: Leaf) -> None:
+    """Compiled Jacobians, Hessians and vmap have the bits of eager ones, but for signs of zeros."""
+
+    def value(x: Any) -> Any:
+        return next(out for out in case.observed(case.call({leaf.k: x})) if out.dtype.inexact)
+
+    def loss(x: Any) -> Any:
+        y = value(x)
+        return tc.sum(y * y)
+
+    ways: dict[str, tuple[Callable[..., Any], Any]] = {"vmap": (tc.vmap(value), tc.stack([leaf.value, leaf.value]))}
+    if not case.is_complex and value(leaf.value).dtype.kind == "real floating":
+        ways |= {
+            "jacrev": (tc.jacrev(value), leaf.value),
+            "jacfwd": (tc.jacfwd(value), leaf.value),
+            "hessian": (tc.hessian(loss), leaf.value),
+        }
+    for name, (eager, x) in ways.items():
+        try:
+            expected = eager(x).numpy() + 0.0
+        except Exception:  # noqa: BLE001 - what has none, other checks tell
+            continue
+        compiled = function(eager)
+        for _ in range(2):
+            found = compiled(x).numpy() + 0.0
+            same = found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+            expect(same, f"a compiled {name} has other bits than an eager one: {found} and {expected}")
 
 
 def _expect_same_bits_in_tapes(
@@ -110,8 +139,7 @@ def _expect_exact_passes(
                 a, b = tensor.backend.numpy(array), tensor.numpy()
                 expect_equal((a.shape, a.dtype), (b.shape, b.dtype), f"shape and dtype of {what} {k} with {label}")
                 if label in passes.ON_REQUEST:
-                    close = np.allclose(a, b, rtol=1e-12, atol=1e-12, equal_nan=True)
-                    expect(close, f"{what} {k} is far off with {label}: {a} and {b}")
+                    expect_close(a, b, f"{what} {k} with {label}", rtol=1e-12)
                     continue
                 expect(a.tobytes() == b.tobytes(), f"{what} {k} has other bits with {label}: {a} and {b}")
         after = [[tensor.numpy().tobytes() for tensor in example.values()] for example in examples]

@@ -12,6 +12,7 @@ import numpy as np
 import tape_core as tc
 from tape_core.backends import ArrayAPIBackend, BackendError
 from tape_core.backends.discovery import backend_of_type, info, installed
+from tape_core.op import unknown_names
 
 from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
 from tape_conformance.samples import here
@@ -78,6 +79,13 @@ def plugin_types(target: Target) -> None:
         expect_close(tc.add(raw, raw).numpy(), 2 * _VALUES, "the sum of raw arrays", 1e-6)
     names = [t.partition(":")[2].rpartition(".")[2] for t in target.backend.array_types]
     expect(any(cls.__name__ in names for cls in type(raw).__mro__), f".array is a {type(raw)}, not one of {names}")
+
+
+@check("plugin/names")
+def plugin_names(target: Target) -> None:
+    """The backend's kernels and rules are for ops that there are."""
+    unknown = unknown_names(target.backend)
+    expect(not unknown, "; ".join(unknown.values()))
 
 
 # -- creation

@@ -16,22 +16,42 @@ from tape_core.sparsity.index_sets import identity
 
 from tape_conformance import calculus
 from tape_conformance.checking import Check, expect, expect_close, expect_equal
-from tape_conformance.checks.compiled import check_compiled
-from tape_conformance.samples import NOTHING, Case, Drawn, Replaced, here
+from tape_conformance.checks.compiled import check_compiled, check_compiled_derivatives
+from tape_conformance.samples import NOTHING, Case, Drawn, Leaf, Replaced, here
 
 # Another order of the same sums.
 BATCHED = 1e-9
 SCALES = (1.0, 0.9)
+_SMALL = 16  # elements, each of which takes a row of a Jacobian
+
+
+def _one_for_each_input(op: Op, samples: Drawn) -> dict[str, list[Leaf]]:
+    """By the label of a small sample the inputs for which it is taken."""
+    found: dict[str, list[Leaf]] = {}
+    seen: set[tuple[str, bool]] = set()
+    for case in samples.cases if op.differentiable else ():
+        for leaf in case.leaves:
+            key = op.inputs[0 if op.sequence else leaf.k], case.is_complex
+            if 0 < leaf.value.size <= _SMALL and key not in seen:
+                seen.add(key)
+                found.setdefault(case.label, []).append(leaf)
+    return found
 
 
 def transform_checks(op: Op, samples: Drawn) -> Iterator[Check]:
     """The checks of one op."""
+    chosen = _one_for_each_input(op, samples)
     for case in samples.cases:
         if _arrays(case):
             yield Check(f"{op.name}/batch/{case.label}", lambda case=case: check_batch(case))  # type: ignore[misc]
             yield Check(
                 f"{op.name}/compiled/{case.label}",
                 lambda case=case: check_compiled(case, _examples(case, _arrays(case))),  # type: ignore[misc]
+            )
+        for leaf in chosen.get(case.label, ()):
+            yield Check(
+                f"{op.name}/compiled-derivatives/{leaf.name}/{case.label}",
+                lambda case=case, leaf=leaf: check_compiled_derivatives(case, leaf),  # type: ignore[misc]
             )
         if op.differentiable and case.leaves:
             yield Check(f"{op.name}/compose/{case.label}", lambda case=case: check_compose(case))  # type: ignore[misc]

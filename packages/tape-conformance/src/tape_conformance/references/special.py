@@ -53,6 +53,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
         for name in (
             "digamma", "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "gamma", "gammaln", "i0e", "i1e",
             "log_ndtr", "logit", "ndtr", "ndtri", "polygamma", "rel_entr", "xlog1py", "xlogy",
+            "betainc", "gammainc", "gammaincc", "iv", "ive", "j0", "j1", "jv", "kv", "stdtr", "y0", "y1", "yv",
         )
     },
     "betaln": _betaln,

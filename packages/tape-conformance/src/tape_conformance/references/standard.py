@@ -26,12 +26,31 @@ def _cofactors(x: Any) -> Any:
     return out
 
 
+def _curvature_of_det(x: Any, direction: Any) -> Any:
+    # Without two rows and two columns the determinant is a polynomial of degree 2 in a step along the direction.
+    out = np.zeros_like(x)
+    n = x.shape[-1]
+    for i in range(n):
+        for j in range(n):
+            for k in set(range(n)) - {i}:
+                for m in set(range(n)) - {j}:
+                    minor = np.delete(np.delete(x, (i, k), axis=-2), (j, m), axis=-1)
+                    sign = (-1) ** (i + j + k + m) * (1 if (k > i) == (m > j) else -1)
+                    out[..., i, j] += sign * direction[..., k, m] * np.linalg.det(minor)
+    return out
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "arange_beside": lambda x, n: np.arange(n),
     "argsort": _argsort,
     "cofactors": _cofactors,
+    "curvature_of_det": _curvature_of_det,
     "expand_dims": lambda x, axis=0: np.expand_dims(x, axis),
     "search_in_order": np.searchsorted,
     "sort": _sort,
+    "unique_all": np.unique_all,
+    "unique_counts": np.unique_counts,
+    "unique_inverse": np.unique_inverse,
+    "unique_values": lambda x: np.unique(x, equal_nan=False),
     "zeros_beside": lambda x, shape, *, dtype: np.zeros(shape, dtype),
 }
