@@ -4,6 +4,7 @@
     python -m nox -s demo       train the digits example
     python -m nox -s examples   run all examples, or those that are named after --
     python -m nox -s bench      measure against the peers
+    python -m nox -s fuzz -- --minutes 30    random programs, faults and files, for half an hour each
     python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
     python -m nox -s guides -- PATH      run TensorFlow's guides from a checkout of tensorflow/docs
     python -m nox --list        all sessions
@@ -13,6 +14,7 @@ Arguments after `--` go to the tool: `python -m nox -s tests -- -k matmul`.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 from pathlib import Path
@@ -33,6 +35,7 @@ WITHOUT_TORCH = [name for name in PACKAGES if name != "tape-torch"]
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
 # party's: a package that is not in packages/.
 PLUGINS = {"numpy": "tape-numpy", "torch": "tape-torch", "strict": "../tests/plugins/tape-strict"}
+TESTING = ["pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat", "array-api-extra", "einops"]
 EXAMPLES = ["scikit-learn", "scipy", "matplotlib", "tqdm"]  # what docs/examples/*.py import
 
 # The tests run in parallel processes, the benchmarks compare single threads, and for the small
@@ -168,19 +171,34 @@ def tests(session: nox.Session, backend: str) -> None:
 
     Without a choice of the caller's the tests on NumPy run where torch is not installed.
     """
-    tools = ["pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat", "array-api-extra"]
     if backend == "torch":
-        install(session, *tools, *EXAMPLES, "expecttest", packages=PACKAGES)
+        install(session, *TESTING, *EXAMPLES, "expecttest", packages=PACKAGES)
         paths = ["packages/tape-torch/tests", "packages/tape-tf/tests", "tests/test_examples.py", "tests/test_seeds.py"]
-        paths += ["tests/test_docs.py", "tests/test_packaging.py"]
+        paths += ["tests/test_docs.py", "tests/test_packaging.py", "tests/fuzz"]
     else:
-        install(session, *tools, *EXAMPLES)
+        install(session, *TESTING, *EXAMPLES)
         paths = []
     session.run(
         "pytest",
         *(session.posargs or ["-n", "auto", *paths]),
         env={"TAPE_BACKEND": backend, **ONE_THREAD},
     )
+
+
+@nox.session(default=False, **WITH_PIP)
+def fuzz(session: nox.Session) -> None:
+    """Search with the fuzzers of tests/fuzz for as many minutes each as `-- --minutes N` says, from `--seed N`.
+
+    Other arguments go to pytest: `python -m nox -s fuzz -- --minutes 30 -k compositions`.
+    """
+    parser = argparse.ArgumentParser(prog="nox -s fuzz --")
+    parser.add_argument("--minutes", type=float, default=5.0, help="for each search (default: 5)")
+    parser.add_argument("--seed", type=int, help="of the first programs; by default another one in each run")
+    options, others = parser.parse_known_args(session.posargs)
+    install(session, *TESTING, *EXAMPLES, packages=PACKAGES)
+    chosen = {"TAPE_FUZZ_MINUTES": str(options.minutes), "TAPE_FUZZ_SEED": str(options.seed or "")}
+    how = ["-n", "auto", "-o", "faulthandler_timeout=0"]
+    session.run("pytest", "tests/fuzz", *how, *others, env={**ONE_THREAD, **chosen})
 
 
 @nox.session(default=False, **WITH_PIP)

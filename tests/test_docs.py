@@ -115,3 +115,9 @@ def test_the_plugin_that_a_page_builds_is_the_one_that_conformance_runs_on() -> 
 
 if __name__ == "__main__":
     sys.exit(run((ROOT / sys.argv[1]).read_text(encoding="utf-8"), sys.argv[1]) or 0)
+
+
+def test_no_page_announces_what_is_there_or_is_not() -> None:
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        found = re.findall(r"still to come|not there yet", path.read_text(encoding="utf-8"))
+        assert not found, f"{path.name} says {found}"

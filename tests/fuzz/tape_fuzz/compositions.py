@@ -1,0 +1,524 @@
+"""Compositions: random nestings of transformations and control flow, with values from around them at every level.
+
+A program is one Python expression of `x`, a vector, and of `w`, another one or a Variable. It is evaluated as it is,
+and where the name `tc` is something that knows no combinators: branches, loops and vmaps are Python's there, and every
+Jacobian is a loop over its rows. That is made twice, on Tape's ops and on PyTorch's with torch.func. All must agree:
+the value, and the derivatives of first and second order by transformations that are drawn as well.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import tape_core
+from hypothesis import reject
+from hypothesis import strategies as st
+
+from tape_fuzz.search import MINUTES
+
+POINT = np.array([0.3, 0.5, 0.2])
+OTHER = np.array([0.7, -0.4, 0.6])
+CONSTANT = np.array([1.1, 0.2, -0.7])
+
+HELPERS = """
+def outer(a, b):
+    return a[:, None] * b[None, :]
+
+def ramp(n):
+    return tc.asarray([0.1 + 0.8 * k / n for k in range(n)], dtype=tc.float64, backend=backend)
+
+def zero():
+    return tc.asarray(0, backend=backend)
+
+def times(matrix, v):
+    return tc.sum(matrix * v, axis=-1)
+
+def product(pair):
+    return pair[0] * pair[1]
+
+def by_tape(f, a):
+    a = a * 1.0
+    with tc.GradientTape() as tape:
+        tape.watch(a)
+        y = f(a)
+    return tape.gradient(y, a, unconnected_gradients="zero")
+
+def by_accumulator(f, a, t):
+    a = a * 1.0
+    with tc.ForwardAccumulator(a, t) as accumulator:
+        y = f(a)
+    return accumulator.jvp(y, unconnected_gradients="zero")
+
+def with_gradient(f):
+    def both(u):
+        y, pull = tc.vjp(f, u)
+        return y, lambda upstream: pull(upstream)[0]
+    return tc.custom_gradient(both)
+
+def with_jvp(f):
+    own = tc.custom_jvp(lambda u: f(u))
+    own.defjvp(lambda primals, tangents: tc.jvp(f, primals, tangents))
+    return own
+"""
+
+
+# -- programs
+
+
+@dataclass(frozen=True)
+class Program:
+    """An expression of `x`, `w` and `c`, and how it is differentiated.
+
+    Attributes:
+        first, second: names in `FIRST` and `SECOND`.
+        backend: of the arrays.
+        variable: whether `w` is a Variable.
+        compiled: whether the whole is a compiled function, as well.
+        torch: whether it is compared with torch.func, too.
+    """
+
+    expression: str
+    first: str
+    second: str
+    backend: str = "numpy"
+    variable: bool = False
+    compiled: bool = False
+    torch: bool = False
+
+    def code(self) -> str:
+        """The program as code that runs."""
+        w = f"tc.asarray({OTHER.tolist()}, dtype=tc.float64, backend=backend)"
+        return "\n".join(
+            [
+                "import tape_core as tc",
+                f"backend = {self.backend!r}",
+                HELPERS.rstrip(),
+                "",
+                f"x = tc.asarray({POINT.tolist()}, dtype=tc.float64, backend=backend)",
+                f"w = tc.Variable({w})" if self.variable else f"w = {w}",
+                f"c = tc.asarray({CONSTANT.tolist()}, dtype=tc.float64, backend=backend)",
+                f"f = lambda x: {self.expression}",
+                f"print(f(x), {FIRST[self.first]}, {SECOND[self.second]}, sep='\\n')",
+                f"print(tc.function({_as_function(FIRST[self.first])})(x))" if self.compiled else "",
+                f"print(tc.function({_as_function(SECOND[self.second])})(x))" if self.compiled else "",
+            ]
+        )
+
+
+def _as_function(derivative: str) -> str:
+    return f"lambda x: {derivative}"
+
+
+_TAPED = "by_tape(lambda x: tc.sum(f(x)), x)"
+FIRST = {
+    "jacrev": "tc.jacrev(f)(x)",
+    "jacrev by two rows": "tc.jacrev(f, chunk_size=2)(x)",
+    "jacfwd": "tc.jacfwd(f)(x)",
+    "vmap of vjp": "tc.vmap(lambda g: tc.vjp(f, x)[1](g)[0])(tc.eye(3, dtype=tc.float64, backend=backend))",
+    "vmap of jvp": "tc.vmap(lambda t: tc.jvp(f, (x,), (t,))[1], out_axes=1)"
+    "(tc.eye(3, dtype=tc.float64, backend=backend))",
+    "linearize": "tc.vmap(tc.linearize(f, x)[1], out_axes=1)(tc.eye(3, dtype=tc.float64, backend=backend))",
+    "grads": "tc.stack([tc.grad(lambda x: f(x)[k])(x) for k in range(3)])",
+    "tapes": "tc.stack([by_tape(lambda x: f(x)[k], x) for k in range(3)])",
+}
+"""Jacobians of f at x."""
+SECOND = {
+    "hessian": "tc.hessian(lambda x: tc.sum(f(x)))(x)",
+    "jacrev of jacrev": "tc.jacrev(tc.jacrev(lambda x: tc.sum(f(x))))(x)",
+    "jacfwd of jacfwd": "tc.jacfwd(tc.jacfwd(lambda x: tc.sum(f(x))))(x)",
+    "jacrev of jacfwd": "tc.jacrev(tc.jacfwd(lambda x: tc.sum(f(x))))(x)",
+    "jacfwd of jacrev": "tc.jacfwd(tc.jacrev(lambda x: tc.sum(f(x))))(x)",
+    "jacrev of grad": "tc.jacrev(tc.grad(lambda x: tc.sum(f(x))))(x)",
+    "grads of grad": "tc.stack([tc.grad(lambda x: tc.grad(lambda x: tc.sum(f(x)))(x)[k])(x) for k in range(3)])",
+    "hvp": "tc.stack([tc.hvp(lambda x: tc.sum(f(x)), (x,), (e,))[0] "
+    "for e in tc.eye(3, dtype=tc.float64, backend=backend)])",
+    "tape of tape": "tc.stack([by_tape(lambda x: by_tape(lambda x: tc.sum(f(x)), x)[k], x) for k in range(3)])",
+}
+"""Second derivatives of the sum of f at x."""
+
+
+FLOWS = ["cond", "while_loop", "scan", "map"]
+BATCHES = ["vmap", "vmap of two", "vmap of numbers"]
+WRAPPERS = ["checkpoint", "function", "custom_gradient", "custom_jvp", "both"]
+FORWARD = ["jvp", "linearize", "jacfwd", "accumulator"]
+BACKWARD = ["grad", "value_and_grad", "vjp", "jacrev", "tape"]
+TWICE = ["hessian", "hvp"]
+LONG = ["long scan", "long map"]
+"""Loops of more steps than are recorded one by one."""
+KINDS = [*FLOWS, *FLOWS[:2], *BATCHES, "vmap", *WRAPPERS, *FORWARD, *BACKWARD, *TWICE]
+
+
+@st.composite
+def programs(draw: Callable[..., Any], depth: int = 4, outermost: Sequence[str] = KINDS) -> Program:
+    """Programs whose combinators are nested up to so deep.
+
+    Args:
+        outermost: what the outermost combinator is one of.
+    """
+    names = ["x", "w", "c"]
+    expression = _Writer(draw).expression(names, depth, order=2, kinds=outermost)
+    return Program(
+        f"{expression} + 0.1 * x * x",
+        draw(st.sampled_from(sorted(FIRST))),
+        draw(st.sampled_from(sorted(SECOND))),
+        draw(st.sampled_from(["numpy", "numpy", "numpy", "torch"])),
+        draw(st.booleans()),
+        draw(st.integers(0, 3)) == 3,
+        draw(st.integers(0, 3)) == 3,
+    )
+
+
+class _Writer:
+    """Draws expressions.
+
+    Attributes:
+        free: what combinators with functions that may use what is around them are written by.
+    """
+
+    def __init__(self, draw: Callable[..., Any]) -> None:
+        self.draw = draw
+        self.number = 0
+
+    def name(self) -> str:
+        self.number += 1
+        return f"u{self.number}"
+
+    def pick(self, choices: list[Any]) -> Any:
+        return self.draw(st.sampled_from(choices))
+
+    def leaf(self, names: list[str]) -> str:
+        # Those bound last come more often.
+        return str(self.pick([*names, *names[-2:]]))
+
+    def simple(self, names: list[str]) -> str:
+        """An expression of ops."""
+        a, b = self.leaf(names), self.leaf(names)
+        return str(
+            self.pick(
+                [
+                    a,
+                    f"tc.sin({a})",
+                    f"{a} * {b}",
+                    f"tc.sin({a}) * {b}",
+                    f"({a} + tc.tanh({b}))",
+                    f"tc.flip({a}) * {b}",
+                    f"{a} * tc.sum({b} * {b})",
+                    f"({a} - 0.5 * {b} * {b})",
+                ]
+            )
+        )
+
+    def expression(self, names: list[str], depth: int, order: int, kinds: Sequence[str] = KINDS) -> str:
+        """A vector of three elements.
+
+        Args:
+            order: how many derivatives there may still be, one in the other.
+            kinds: of which combinators the outermost is one.
+        """
+        if depth == 0 or (kinds is KINDS and self.draw(st.integers(0, 9)) == 9):
+            return self.simple(names)
+        if order < 2:
+            kinds = [kind for kind in kinds if kind not in TWICE]
+        if not order:
+            kinds = [kind for kind in kinds if kind not in FORWARD and kind not in BACKWARD]
+        kind = self.pick(list(kinds))
+
+        def within(*own: str, cost: int = 0, names: list[str] = names, depth: int = depth) -> str:
+            body = self.expression([*names, *own], depth - 1, order - cost)
+            # What does not depend on its argument at all is an error to some transformations.
+            return f"({body} + 0.1 * {own[0]} * {own[0]})" if cost else body
+
+        def value() -> str:
+            """What a combinator is given."""
+            return self.expression(names, depth - 2, order) if depth > 2 and self.pick([0, 0, 1]) else leaf()
+
+        def leaf() -> str:
+            return self.leaf(names)
+
+        u, v = self.name(), self.name()
+        few = self.pick([1, 2, 3])
+        bound = self.pick([-9.0, 0.1, 9.0])
+        axis = self.pick([0, 1])
+        match kind:
+            case "both":
+                return f"({within()} {self.pick(['+', '*'])} {self.simple(names)})"
+            case "cond":
+                if self.pick([True, False]):
+                    return f"tc.cond(tc.sum({leaf()}) > {bound}, lambda: {within()}, lambda: {self.simple(names)})"
+                one, other = within(u), self.simple([*names, u])
+                one, other = self.pick([(one, other), (other, one)])
+                return f"tc.cond(tc.sum({leaf()}) > {bound}, lambda {u}: {one}, lambda {u}: {other}, {value()})"
+            case "while_loop":
+                step = f"(u + 1, (lambda {u}: tc.tanh({within(u)}))(v))".replace("u +", "k +")
+                test = self.pick([f"s[0] < {few}", f"(s[0] < {few}) & (tc.sum(s[1]) < 9.0)"])
+                return f"tc.while_loop(lambda s: {test}, lambda s: (lambda k, v: {step})(*s), (zero(), {value()}))[1]"
+            case "scan" | "long scan":
+                n = 129 if kind == "long scan" else few
+                body = within(u, depth=min(depth, 3) if n > 9 else depth)
+                if self.pick([True, False]):
+                    return f"tc.scan(lambda {u}, r: (tc.tanh({body} + r), None), {value()}, ramp({n}))[0]"
+                rows = f"tc.scan(lambda {u}, r: (tc.sin({u} * r), {body} * r), {value()}, ramp({n}))[1]"
+                return f"tc.sum({rows}, axis=0) * {1 / n}"
+            case "map" | "long map":
+                n = 129 if kind == "long map" else few
+                body = within(depth=min(depth, 3) if n > 9 else depth)
+                return f"tc.sum(tc.map(lambda r: r * {body}, ramp({n})), axis=0) * {1 / n}"
+            case "vmap":
+                options = f"in_axes={self.pick([0, 1])}, out_axes={axis}{self.pick(['', '', ', chunk_size=2'])}"
+                return f"tc.sum(tc.vmap(lambda {u}: {within(u)}, {options})(outer({leaf()}, {leaf()})), axis={axis})"
+            case "vmap of two":
+                options = f"in_axes=(None, {self.pick([0, 1])}), out_axes={axis}"
+                arguments = f"{value()}, outer({leaf()}, {leaf()})"
+                return f"tc.sum(tc.vmap(lambda {u}, {v}: {within(u, v)}, {options})({arguments}), axis={1 - axis})"
+            case "vmap of numbers":
+                inner = f"(lambda {u}: tc.sum({within(u)}))(q * {leaf()})"
+                return f"tc.vmap(lambda q: {self.pick(['tc.sin(q)', inner, inner])})({value()})"
+            case "checkpoint":
+                policy = self.pick(["", "", ", policy=['sin', 'multiply']"])
+                return f"tc.checkpoint(lambda {u}: {within(u)}{policy})({value()})"
+            case "function":
+                # Tensors from around are constants to it.
+                return f"tc.function(lambda {u}: {within(u, names=['c'])})({value()})"
+            case "custom_gradient":
+                return f"with_gradient(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
+            case "custom_jvp":
+                return f"with_jvp(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
+            case "grad":
+                return f"tc.grad(lambda {u}: tc.sum({within(u, cost=1)}))({value()})"
+            case "value_and_grad":
+                return f"product(tc.value_and_grad(lambda {u}: tc.sum({within(u, cost=1)}))({value()}))"
+            case "jvp":
+                return f"tc.jvp(lambda {u}: {within(u, cost=1)}, ({value()},), ({leaf()},))[1]"
+            case "vjp":
+                return f"tc.vjp(lambda {u}: {within(u, cost=1)}, {value()})[1]({leaf()})[0]"
+            case "linearize":
+                return f"tc.linearize(lambda {u}: {within(u, cost=1)}, {value()})[1]({leaf()})"
+            case "jacfwd" | "jacrev":
+                return f"times(tc.{kind}(lambda {u}: {within(u, cost=1)})({value()}), {leaf()})"
+            case "tape":
+                return f"by_tape(lambda {u}: tc.sum({within(u, cost=1)}), {value()})"
+            case "accumulator":
+                return f"by_accumulator(lambda {u}: {within(u, cost=1)}, {value()}, {leaf()})"
+            case "hessian":
+                return f"times(tc.hessian(lambda {u}: tc.sum({within(u, cost=2)}))({value()}), {leaf()})"
+            case "hvp":
+                return f"tc.hvp(lambda {u}: tc.sum({within(u, cost=2)}), ({value()},), ({leaf()},))[0]"
+        raise AssertionError(kind)
+
+
+# -- the same without combinators
+
+
+class Unrolled:
+    """What `tc` is where there are no combinators: Python's own, and Jacobians row by row."""
+
+    float64 = None
+
+    def __init__(self, ops: Any, grad: Any, vjp: Any, jvp: Any, asarray: Any) -> None:
+        self.grad, self.vjp, self.jvp, self.asarray = grad, vjp, jvp, asarray
+        self.sin, self.tanh, self.stack = ops.sin, ops.tanh, ops.stack
+        self._ops = ops
+
+    def sum(self, a: Any, axis: int | None = None) -> Any:
+        if axis is None:
+            return self._ops.sum(a)
+        return reduce(operator.add, [a[k] if axis == 0 else a[..., k] for k in range(a.shape[axis])])
+
+    def flip(self, a: Any) -> Any:
+        return self.stack([a[k] for k in reversed(range(a.shape[0]))])
+
+    def cond(self, holds: Any, yes: Any, no: Any, *operands: Any) -> Any:
+        return (yes if bool(holds) else no)(*operands)
+
+    def while_loop(self, test: Any, step: Any, value: Any) -> Any:
+        while bool(test(value)):
+            value = step(value)
+        return value
+
+    def scan(self, f: Any, carry: Any, xs: Any) -> Any:
+        rows = []
+        for k in range(xs.shape[0]):
+            carry, row = f(carry, xs[k])
+            rows.append(row)
+        return carry, None if rows[0] is None else self.stack(rows)
+
+    def map(self, f: Any, xs: Any) -> Any:
+        return self.stack([f(xs[k]) for k in range(xs.shape[0])])
+
+    def vmap(self, f: Any, in_axes: Any = 0, out_axes: int = 0, chunk_size: Any = None) -> Any:
+        def mapped(*args: Any) -> Any:
+            axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+            size = next(a.shape[axis] for a, axis in zip(args, axes, strict=True) if axis is not None)
+            examples = [
+                f(*[a if n is None else (a[k] if n == 0 else a[:, k]) for a, n in zip(args, axes, strict=True)])
+                for k in range(size)
+            ]
+            return self._ops.stack(examples, out_axes)
+
+        return mapped
+
+    def checkpoint(self, f: Any, policy: Any = None) -> Any:
+        return f
+
+    def function(self, f: Any) -> Any:
+        return f
+
+    def with_own(self, f: Any) -> Any:
+        return f
+
+    def value_and_grad(self, f: Any) -> Any:
+        return lambda a: (f(a), self.grad(f)(a))
+
+    def linearize(self, f: Any, a: Any) -> Any:
+        return f(a), lambda t: self.jvp(f, (a,), (t,))[1]
+
+    def hvp(self, f: Any, primals: Any, tangents: Any) -> Any:
+        return (self.jvp(self.grad(f), primals, tangents)[1],)
+
+    def jacfwd(self, f: Any) -> Any:
+        return lambda a: self.stack(
+            [self.jvp(f, (a,), (self.asarray(e),))[1] for e in np.eye(3)], -1 if f(a).ndim else 0
+        )
+
+    def jacrev(self, f: Any) -> Any:
+        def jacobian(a: Any) -> Any:
+            pull = self.vjp(f, a)[1]
+            return self.stack([pull(self.asarray(e))[0] for e in np.eye(3)])
+
+        return jacobian
+
+    def hessian(self, f: Any) -> Any:
+        return self.jacrev(self.grad(f))
+
+    def namespace(self) -> dict[str, Any]:
+        """What an expression is evaluated in."""
+        found: dict[str, Any] = {"tc": self, "backend": None}
+        exec(HELPERS, found)
+        found["ramp"] = lambda n: self.asarray(np.array([0.1 + 0.8 * k / n for k in range(n)]))
+        found["zero"] = lambda: 0
+        found["with_gradient"] = found["with_jvp"] = lambda f: f
+        found["by_tape"] = lambda f, a: self.grad(f)(a)
+        found["by_accumulator"] = lambda f, a, t: self.jvp(f, (a,), (t,))[1]
+        return found
+
+
+def on_tape() -> Unrolled:
+    """On Tape's ops and its functions of plain programs."""
+
+    def asarray(a: Any) -> Any:
+        return tape_core.asarray(a, dtype=tape_core.float64, backend="numpy")
+
+    class Ops:
+        sin, tanh, sum = tape_core.sin, tape_core.tanh, tape_core.sum
+
+        @staticmethod
+        def stack(parts: Any, axis: int = 0) -> Any:
+            return tape_core.stack(parts, axis=axis)
+
+    return Unrolled(Ops, tape_core.grad, tape_core.vjp, tape_core.jvp, asarray)
+
+
+def on_torch() -> Unrolled:
+    """On PyTorch's ops and torch.func."""
+    import warnings
+
+    import torch
+
+    with warnings.catch_warnings():  # what torch.func imports warns, with Python's newer versions
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.func.jvp(torch.sin, (torch.ones(1),), (torch.ones(1),))
+
+    class Ops:
+        sin, tanh, sum = torch.sin, torch.tanh, torch.sum
+
+        @staticmethod
+        def stack(parts: Any, axis: int = 0) -> Any:
+            return torch.stack(list(parts), axis)
+
+    def asarray(a: Any) -> Any:
+        return torch.as_tensor(np.asarray(a), dtype=torch.float64)
+
+    func = torch.func
+    return Unrolled(Ops, func.grad, func.vjp, func.jvp, asarray)
+
+
+def expected(program: Program, world: Unrolled) -> list[Any]:
+    """The value, the Jacobian and the second derivatives of the sum."""
+    names = world.namespace()
+    names["w"], names["c"] = world.asarray(OTHER), world.asarray(CONSTANT)
+    f = eval(f"lambda x: {program.expression}", names)
+    x = world.asarray(POINT)
+    found = [f(x), world.jacrev(f)(x), world.jacrev(world.grad(lambda x: world.sum(f(x))))(x)]
+    return [np.asarray(t.numpy() if hasattr(t, "numpy") else t) for t in found]
+
+
+# -- checks
+
+
+def check(program: Program) -> None:
+    """Whether a program has the derivatives of the same one unrolled.
+
+    Raises:
+        AssertionError: it has not; with the program as code that runs.
+    """
+    wanted = expected(program, on_tape())
+    if not all(np.all(np.isfinite(a)) and np.max(np.abs(a), initial=0) < 1e9 for a in wanted):
+        return
+    if program.torch:
+        for a, b, what in zip(wanted, expected(program, on_torch()), _PARTS, strict=True):
+            _compare(program, b, a, f"{what}, torch.func and the program unrolled")
+    names: dict[str, Any] = {"tc": tape_core, "backend": program.backend}
+    exec(HELPERS, names)
+    given = {
+        name: tape_core.asarray(a, dtype=tape_core.float64, backend=program.backend)
+        for name, a in (("x", POINT), ("w", OTHER), ("c", CONSTANT))
+    }
+    names.update(given)
+    if program.variable:
+        names["w"] = tape_core.Variable(given["w"])
+    try:
+        names["f"] = eval(f"lambda x: {program.expression}", names)
+        found = [eval(text, names) for text in ("f(x)", FIRST[program.first], SECOND[program.second])]
+        compiled = []
+        if program.compiled:
+            for text in ("f(x)", FIRST[program.first], SECOND[program.second]):
+                f = tape_core.function(eval(_as_function(text), names))
+                compiled.append([f(names["x"]), f(names["x"])])
+    except Exception as error:
+        if MINUTES not in os.environ and any(text in str(error) for text in REFUSED):
+            reject()
+        raise AssertionError(f"{type(error).__name__}: {error}\n{_shown(program)}") from error
+    for got, want, what in zip(found, wanted, _PARTS, strict=True):
+        _compare(program, got.numpy(), want, what)
+    for pair, want, what in zip(compiled, wanted, _PARTS, strict=False):
+        for number, got in enumerate(pair, start=1):
+            _compare(program, got.numpy(), want, f"{what}, compiled, call {number}")
+
+
+REFUSED = ("is used after", "One operand is on backend", "one operand is on backend")
+"""What Tape says of programs that it still refuses with an error of its own, and does not compute wrongly.
+
+They are compiled checkpoints with a policy around a branch, and some second derivatives of loops in loops in a hessian.
+A search with a fixed budget passes over them; a search for minutes shows them.
+"""
+
+_PARTS = ("the value", "the Jacobian", "the second derivatives")
+
+
+def _compare(program: Program, got: Any, want: Any, what: str) -> None:
+    got = np.asarray(got)
+    scale = max(1.0, float(np.max(np.abs(want), initial=0)))
+    if got.shape == want.shape and np.allclose(got, want, rtol=0, atol=1e-8 * scale):
+        return
+    raise AssertionError(f"{what}: got\n{got}\nwant\n{want}\n{_shown(program)}")
+
+
+def _shown(program: Program) -> str:
+    return textwrap.indent(program.code(), "    ")

@@ -1,0 +1,690 @@
+"""Random programs, as text: a grammar of statements, and the checks that a program must pass.
+
+A program is drawn statement by statement, and each is run as it is drawn: one that raises, or gives numbers that are too
+large to compare anything by, is left out. So an op is one line of `OPS`; of its arguments the table says the kind alone.
+What is checked is the text of a script, and a failure prints it: what is read is what was run.
+"""
+
+# ruff: noqa: E501 - an op is one line
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+import warnings
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import tape_core as tc
+from hypothesis import strategies as st
+
+from tape_fuzz import in_torch
+
+
+@dataclass(frozen=True)
+class Op:
+    """Statements that give one value.
+
+    Attributes:
+        text: an expression, or lines that assign to `{out}`. `{f}`, `{i}`, `{b}` and `{c}` are values of real, integer,
+            boolean and complex dtype, `{f0}` the `{f}` before, `{d}` and `{F}` real ones with axes, the latter small, `{g}` a real value of the shape of `{f}`, or of none;
+            `{p}` a positive one, `{e}` a nested expression, `{n}` a number, `{k}` a small whole number, `{v}` and `{w}` Variables.
+        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported".
+        weight: how often it is drawn.
+    """
+
+    text: str
+    is_not: tuple[str, ...] = ()
+    weight: int = 1
+
+
+def _each(template: str, names: str, *is_not: str) -> list[Op]:
+    return [Op(template.replace("NAME", name), is_not) for name in names.split()]
+
+
+OPS: list[Op] = [
+    # -- operators in every nesting
+    Op("{e}", weight=12), Op("({e}) ** 2"), Op("(({e}) ** 2) ** 0.5", ("smooth",)), Op("({p} ** {n}) ** {n}", weight=4),
+    Op("{p} ** ({p} ** {n})"), Op("-{p} ** {n}"), Op("(-{f}) ** 2 ** {k}"), Op("2.0 ** ({f}) ** 2"),
+    Op("{p} ** {g}"), Op("({f} < {g}) == ({g} < 0.25)"), Op("(({f} < {g}) < ({f} > 0.1))"), Op("~({f} < {g}) | ({f} > 0)"),
+    Op("({i} ** 2) ** 2 % 7"), Op("{i} // 3 + {i} % 4 - ({i} << 1)"), Op("-({i} - ({i} - {k}))"), Op("({i} & 6) ^ ({i} | 1)"),
+    Op("{f} // 0.75", ("smooth", "continuous")), Op("{f} % 0.75", ("smooth", "continuous")),
+    # -- elementwise
+    *_each("tc.NAME({f})", "sin cos tanh sigmoid softplus square erf atan asinh expm1 negative gelu silu softmax sinh mish"),
+    *_each("tc.NAME({p})", "log sqrt log1p log2 reciprocal gammaln digamma cosh xlogy".replace(" xlogy", "")),
+    *_each("tc.NAME({f})", "abs relu elu", "smooth"),
+    *_each("tc.NAME({f})", "floor ceil sign round trunc", "smooth", "continuous"),
+    *_each("tc.NAME({f}, {g})", "add subtract multiply hypot logaddexp"),
+    *_each("tc.NAME({f}, {g})", "maximum minimum copysign", "smooth"),
+    Op("tc.divide({f}, {p})"), Op("tc.exp({f} * 0.25)"), Op("tc.atan2({f}, {p})"), Op("tc.clip({f}, -0.5, 0.5)", ("smooth",)),
+    Op("tc.where({f} > {g}, {f}, {g} * 0.5)", ("smooth",)), Op("tc.where({b}, {f}, {g})", ("smooth",)),
+    Op("tc.astype({f}, 'float32')", ("smooth",)), Op("tc.astype({i}, 'float64')"), Op("tc.astype({f} * 3, 'int64')", ("continuous",)),
+    # -- reductions
+    *_each("tc.NAME({f})", "sum mean var std logsumexp"), *_each("tc.NAME({d}, axis=-1)", "sum mean var logsumexp"),
+    *_each("tc.NAME({d}, axis=0, keepdims=True)", "sum mean std"),
+    *_each("tc.NAME({d}, axis=-1)", "max min", "smooth"), *_each("tc.NAME({f})", "max min", "smooth"),
+    Op("tc.prod(tc.cos({f}))", weight=2), Op("tc.prod(1 + 0.01 * {d}, axis=-1)", weight=2), Op("tc.cumulative_sum({d}, axis=-1)"),
+    Op("tc.cumulative_prod(1 + 0.01 * {d}, axis=-1)", weight=2), Op("tc.log_softmax({f})"), Op("tc.any({b})"), Op("tc.all({d} > 0.1, axis=-1)"),
+    Op("tc.argmax({d}, axis=-1)", ("continuous",)), Op("tc.sum({i})"), Op("tc.diff({f})"), Op("tc.sort({f})", ("smooth",)),
+    # -- shapes
+    Op("tc.reshape({f}, (-1,))", weight=2), Op("tc.flip({f})", weight=2), Op("tc.roll({f}, {k})"), Op("{f}.T"), Op("tc.expand_dims({d}, axis=0)"),
+    Op("tc.matrix_transpose({f})"), Op("tc.concat([{f}, {g}], axis=-1)"), Op("tc.stack([{f}, {f}])"), Op("tc.tile({F}, (2, 1))"),
+    Op("tc.broadcast_to({f}, (2, *{f}.shape))".replace("*{f}.shape", "1")), Op("tc.unstack({F})[0]"), Op("tc.tril({f})"), Op("tc.repeat({F}, 2)"),
+    Op("tc.split({f}, 2, axis=-1)[1]"), Op("tc.pad({F}, 1)"),
+    # -- indexing, and assignment by index
+    Op("{f}[0]", weight=2), Op("{f}[..., 0]"), Op("{f}[::-1]", weight=2), Op("{f}[1:]"), Op("{f}[..., ::2]", weight=2), Op("{f}[None]"), Op("{f}[-{k}]"),
+    Op("{f}[tc.asarray([0, 0])]"), Op("{f}[..., tc.asarray([0, -1])]"), Op("tc.take({f}, tc.asarray([0, 1]), axis=-1)"),
+    Op("{out} = +{f}\n{out}[0] = {e}"), Op("{out} = {f} * 1.0\n{out}[..., ::2] = {n}"), Op("{out} = tc.tanh({f})\n{out}[...] = {g}"),
+    Op("{out} = tc.sin({f})\n{out} += {g}"), Op("{out} = tc.sin({f})\nkept = {out}\n{out} *= 0.5\n{out} = {out} + kept"),
+    # -- products and linear algebra
+    Op("{F} @ {F}.T"), Op("tc.matmul({F}, tc.matrix_transpose({F}))"), Op("tc.tensordot({f}, {f}, axes=1)"), Op("tc.vecdot({f}, {f})"),
+    Op("tc.outer(tc.reshape({F}, (-1,)), tc.reshape({F}, (-1,)))"), Op("tc.einsum('...i,...i->...', {f}, {f})"),
+    *_each("tc.linalg.NAME({F} @ tc.matrix_transpose({F}) * 0.1 + tc.eye({F0}.shape[-2]))", "inv cholesky det pinv"),
+    Op("tc.linalg.solve({F} @ tc.matrix_transpose({F}) * 0.1 + tc.eye({F0}.shape[-2]), {F0})"),
+    Op("tc.linalg.slogdet({F} @ tc.matrix_transpose({F}) * 0.1 + tc.eye({F0}.shape[-2]))[1]"),
+    Op("tc.linalg.matrix_power({F} @ tc.matrix_transpose({F}) * 0.1, 3)"), Op("tc.linalg.vector_norm({f} + 0.5)"),
+    # -- complex numbers
+    Op("{f} * 1j + {g}"), Op("{c} * tc.conj({c}) + {c}"), Op("tc.exp({c} * 0.1j)"), Op("tc.real({c} ** 2)"), Op("tc.imag({c} * {c})"), Op("tc.abs({c} + 3)"),
+    Op("tc.fft.fft({F})"), Op("tc.real(tc.fft.ifft({c}))"), Op("tc.sum({c})"), Op("tc.fft.irfft(tc.fft.rfft({F}))"),
+    # -- control flow, with values from around it
+    Op("tc.cond(tc.sum({f}) > {n}, lambda: tc.sin({f0}), lambda: {f0} * tc.astype(tc.mean({g}), {f0}.dtype))", ("smooth", "continuous"), 2),
+    Op("tc.scan(lambda h, x: (tc.tanh(h * {f} + x), h * x), {f0} * 0.5, tc.stack([{f0}, {g} + {f0}]))[{j}]", weight=3),
+    Op("tc.scan(lambda h, x: (h * 0.5 + {e}, x * {f}), {f0}, tc.stack([{f0}] * {k}), reverse=True)[0]"),
+    Op("tc.while_loop(lambda c: c[0] < {k}, lambda c: (c[0] + 1, tc.cos(c[1]) * {f}), (tc.asarray(0), {f0}))[1]", ("smooth",), 2),
+    Op("tc.map(lambda r: tc.sin(r) * tc.sum({F}) + r ** 2 ** 2, {F0})"),
+    Op("{out} = tc.scan(lambda h, x: ({v}.assign_add(x * 0.1), ({v} * h, x))[1], {v} * 1.0, tc.stack([{v} * 0.5] * {k}))[0]", ("pure", "exported")),
+    # -- Variables
+    Op("{v} * {e}", weight=2), Op("{v} + 0.0"), Op("tc.tanh({v})"), Op("{v}[::2]"), Op("tc.sum({v} ** 2) ** 2"),
+    Op("{v}.assign({f} * 0.5)\n{out} = {v} * 2.0", ("pure",), 4), Op("{v}.assign_add(tc.tanh({f}) * 0.1)\n{out} = {v} + {g}", ("pure",), 4),
+    Op("{v}.assign({v} * 0.9 - tc.tanh({v} * {v}))\n{out} = {v}[::2]", ("pure",), 4), Op("{v}.assign_sub({g})\n{out} = tc.sum({v})", ("pure",), 2),
+    Op("{v}.assign(tc.flip({v}))\n{out} = {v} * {v}", ("pure",), 4), Op("{out} = {v} * {v} + {f} * 0.1\n{v}.assign({out})", ("pure",), 3),
+    # -- random numbers
+    Op("tc.random.global_rng().normal({f}.shape) + {f0}", ("seeded",)), Op("tc.random.global_rng().uniform({f}.shape) * {f0}", ("seeded",)),
+    # -- tapes and transformations inside
+    Op("with tc.GradientTape() as t:\n    t.watch({f})\n    y = tc.sin({f0}) * {e}\n{out} = t.gradient(y, {f0})", weight=2),
+    Op("with tc.GradientTape() as t, tc.GradientTape() as u:\n    t.watch({f})\n    u.watch({f0})\n    y = tc.tanh({f0}) ** 3\n    g = u.gradient(y, {f0})\n"
+       "{out} = t.gradient(g, {f0})"),
+    Op("with tc.GradientTape() as t:\n    y = {v} ** 2 * {f}\n{out} = t.gradient(y, {v})"),
+    Op("tc.grad(lambda a: tc.sum(tc.sin(a) * {f}))({f0} * 1.0)"), Op("tc.jvp(lambda a: tc.tanh(a * {f}), ({f0},), ({f0} * 0.5,))[1]"),
+    Op("tc.vmap(lambda a: tc.sum(a * a) * {n})({f})"), Op("tc.checkpoint(lambda a: tc.sin(a) * tc.cos(a))({f})"),
+    Op("tc.custom_gradient(lambda a: (tc.sin(a), lambda u: u * tc.cos(a)))({f})", weight=2), Op("tc.vjp(tc.sin, {f})[1]({f0})[0]"),
+    Op("tc.stop_gradient({f}) * {f0}", ("smooth",)),
+]  # fmt: skip
+"""The grammar: to have another op drawn, add its line."""
+
+STATE: list[Op] = [
+    Op("{v}.assign_add(tc.tanh({w}) * 0.1)\n{out} = {v} * 1.0", ("pure",)), Op("{v}.assign({v} * 0.9 - tc.tanh({v} * {v}))\n{out} = {v}[::2]", ("pure",), 2),
+    Op("{v}.assign(tc.flip({v}))\n{out} = {w} * {w} + {f} * 0.1", ("pure",), 2), Op("{v}.assign_sub({w} * 0.25)\n{out} = {f} * 0.5", ("pure",)),
+    Op("{v}.assign({w}[::-1] * 0.5)\n{out} = {v} + 0.0", ("pure",)), Op("{v}.assign({w} * 1.0)\n{w0}.assign(tc.sin({v0}))\n{out} = {f} + {v0}", ("pure",)),
+    Op("kept = +{v}\n{v}.assign(kept * 0.5 + {w} * {w})\n{out} = kept - {v}", ("pure",)), Op("{v}.assign(tc.roll({v}, {k}) + {w})\n{out} = {v}[{k}:]", ("pure",)),
+    Op("{f} * 0.5", (), 2), Op("{v} * {v} + {f} * 0.1", (), 3), Op("{v}[::2]", (), 3), Op("{f}[1:]"), Op("tc.flip({f})"), Op("tc.tanh({f})"), Op("tc.reshape({v}, (-1,))[::2]"),
+    Op("{e}"), Op("tc.sum({f})"), Op("{out} = tc.sin({f})\nkept = {out}\n{out} *= 0.5\n{out} = {out} + kept"), Op("{out} = {f} * 1.0\n{out}[..., ::2] = {n}"),
+]  # fmt: skip
+"""What a training step on large arrays is made of: Variables that are read, viewed and assigned in every order."""
+
+PRODUCTS: list[Op] = [
+    *_each("tc.NAME({d}, axis=0)", "prod cumulative_prod"), *_each("tc.NAME({d}, axis=-1)", "prod cumulative_prod"), Op("tc.prod({d}, axis=-1, keepdims=True)"),
+    Op("tc.prod({f})"), Op("tc.prod({d} * {n}, axis={j})"), Op("tc.cumulative_prod({d} + {n}, axis={j})"), Op("tc.cumulative_sum({d}, axis={j})"),
+    *_each("tc.NAME({d}, axis={j})", "sum mean var logsumexp"), Op("tc.matrix_transpose({F})"), Op("tc.flip({f})"), Op("{f}[..., ::2]"), Op("{f} * {g}", (), 3),
+    Op("{e}"), Op("tc.sin({f})", (), 2), Op("{F} @ {F}.T"), Op("tc.log_softmax({f})"), Op("tc.stack([{f}, {f}])"), Op("tc.where({b}, {f}, {g})"), Op("{f} > 0.1"),
+]  # fmt: skip
+"""What sums and products along axes are made of."""
+
+_SMALL = [(3,), (2, 3), (), (3, 3), (1, 3), (4,), (2, 1, 3), (0,), (2, 0), (1,)]
+_LARGE = [(5000,), (4096,), (20_000,), (70, 300), (300, 70), (100_000,), (4, 2500), (300_000,)]
+_NUMBERS = ["2", "3", "-2", "0.5", "-0.5", "2.0", "1.5", "-1", "0.25", "3.0", "-1.5", "1", "0"]
+_BINARY = ["+", "-", "*", "+", "-", "*", "/"]
+_HOLE = re.compile(r"\{(\w+)\}")
+_LARGEST = 1e4  # of a value: what is larger says little about others
+_MOST = 700_000  # elements
+
+
+@dataclass
+class Program:
+    """A program: `text` is a script that defines `inputs(seed)` and `made()`, which gives a function and its Variables."""
+
+    inputs: list[tuple[tuple[int, ...], str]]
+    variables: list[tuple[tuple[int, ...], str]]
+    lines: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    is_not: set[str] = field(default_factory=set)
+
+    @property
+    def text(self) -> str:
+        """The script."""
+        given = ", ".join(f"x{k}" for k in range(len(self.inputs)))
+        body = "\n".join(self.lines)
+        made = [f"    v{k} = tc.Variable({_drawn(*v)}, name='v{k}')" for k, v in enumerate(self.variables)]
+        return "\n".join(
+            [
+                "import numpy as np",
+                "import tape_core as tc",
+                "",
+                "def inputs(seed):",
+                "    rng = np.random.default_rng(seed)",
+                f"    return [{', '.join([_drawn(*x) for x in self.inputs])}]",
+                "",
+                "def made():",
+                "    rng = np.random.default_rng(0)",
+                *made,
+                f"    def program({given}):",
+                textwrap.indent(body, " " * 8),
+                f"        return [{', '.join(self.results)}]",
+                f"    return program, [{', '.join([f'v{k}' for k in range(len(self.variables))])}]",
+                "",
+            ]
+        )
+
+
+def _drawn(shape: tuple[int, ...], dtype: str) -> str:
+    if dtype.startswith("complex"):
+        return f"tc.asarray((rng.normal(size={shape}) + 1j * rng.normal(size={shape})).astype({dtype!r}))"
+    if dtype.startswith("int"):
+        return f"tc.asarray(np.asarray(rng.integers(-5, 6, size={shape}), dtype={dtype!r}))"
+    return f"tc.asarray(np.asarray(rng.normal(size={shape}), dtype={dtype!r}))"
+
+
+class _Run:
+    """A program as it is drawn, with the values that it has so far."""
+
+    def __init__(self, draw: Any, program: Program, ops: list[Op]) -> None:
+        self.draw = draw
+        self.ops = ops
+        self.program = program
+        self.names: dict[str, Any] = {}
+        exec(program.text, self.names)
+        self.values: dict[str, Any] = {f"x{k}": x for k, x in enumerate(self.names["inputs"](1))}
+        _, variables = self.names["made"]()
+        self.variables = {f"v{k}": v for k, v in enumerate(variables)}
+
+    def choice(self, of: list[Any]) -> Any:
+        return of[self.draw(st.integers(0, len(of) - 1))] if len(of) > 1 else of[0]
+
+    def value(self, kind: str, like: str | None) -> str | None:
+        """The name of a value of this kind; later ones above all."""
+        found = [name for name, x in [*self.variables.items(), *self.values.items()] if _is(x, kind)]
+        if like is not None:
+            shape = self._of(like).shape
+            found = [name for name in found if self._of(name).shape in (shape, ())] or found
+        if not found:
+            return None
+        back = self.draw(st.integers(0, 2 * len(found)))
+        return found[-1 - back % len(found)] if back < 2 * len(found) else found[-1]
+
+    def _of(self, name: str) -> Any:
+        return self.variables[name] if name in self.variables else self.values[name]
+
+    def expression(self, like: str | None, depth: int) -> str | None:
+        """Operators in operators, on real values, with all parentheses."""
+        kind = self.draw(st.integers(0, 9)) if depth else 0
+        if kind <= 1:
+            return self.value("f", like)
+        a = self.expression(like, depth - 1)
+        if a is None:
+            return None
+        if kind == 2:
+            return f"(-{a})"
+        if kind == 3:
+            return f"(({a} * {a} + 0.5) ** {self.choice(_NUMBERS)})"
+        if kind == 4:
+            return f"({a} ** {self.choice(['2', '3', '2.0'])})"
+        if kind == 5:
+            return f"({self.choice(_NUMBERS)} {self.choice(_BINARY[:6])} {a})"
+        if kind == 6:
+            return f"({a} {self.choice(_BINARY[:6])} {self.choice(_NUMBERS)})"
+        b = self.expression(like, depth - 1)
+        symbol = self.choice(_BINARY)
+        return f"({a} / ({b} * {b} + 0.5))" if symbol == "/" else f"({a} {symbol} {b})"
+
+    def filled(self, text: str, out: str) -> str | None:
+        """Statements of the grammar with names in their holes."""
+        found: dict[str, str] = {"out": out}
+        parts: list[str] = []
+        at = 0
+        for hole in _HOLE.finditer(text):
+            name = hole[1]
+            given: str | None
+            if name == "out":
+                given = out
+            elif name.endswith("0"):
+                given = found.get(name[0])
+            elif name == "n":
+                given = self.choice(_NUMBERS)
+            elif name == "k":
+                given = str(self.draw(st.integers(1, 3)))
+            elif name == "j":
+                given = str(self.draw(st.integers(0, 1)))
+            elif name == "e":
+                given = self.expression(found.get("f"), 3)
+            elif name == "v":
+                given = found.get("v") or self.value("v", None)
+            elif name == "w":
+                given = self.value("v", None)
+            elif name == "g":
+                given = self.value("f", found.get("f"))
+            elif name == "p":
+                given = self.value("f", found.get("f"))
+                given = given and f"({given} * {given} + 0.5)"
+            else:
+                given = self.value(name, found.get(name))
+                if name == "F" and name in found:
+                    given = found[name]
+            if given is None:
+                return None
+            if name not in ("p", "e", "g"):
+                found.setdefault(name, given)
+            parts += [text[at : hole.start()], given]
+            at = hole.end()
+        return "".join([*parts, text[at:]])
+
+    def _is_huge(self, text: str) -> bool:
+        """Whether two of the values in it would be broadcast to something that takes all memory."""
+        shapes = [self._of(name).shape for name in set(re.findall(r"\b[axv]\d+\b", text)) if name in self]
+        return any(_size_of_both(a, b) > _MOST for a, b in combinations(shapes, 2))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values or name in self.variables
+
+    def statement(self) -> None:
+        """Draw one, run it, and keep it where it says something."""
+        op: Op = self.choice(self.ops)
+        out = f"a{len(self.values)}"
+        text = self.filled(op.text, out)
+        if text is None or text.isidentifier() or self._is_huge(text):
+            return
+        if "{out}" not in op.text:
+            text = f"{out} = {text}"
+        held = {name: v.value for name, v in self.variables.items()}
+        try:
+            names = {"tc": tc, "np": np, **self.variables, **self.values}
+            exec(text, names)
+            found = names[out]
+            if (
+                not isinstance(found, tc.Tensor)
+                or isinstance(found, tc.Variable)
+                or found.size > _MOST
+                or not _is_moderate(found)
+            ):
+                raise ValueError
+            if any(not _is_moderate(v) for v in self.variables.values()):
+                raise ValueError
+        except Exception:  # noqa: BLE001 - whatever it is, a program has something else there
+            for name, v in self.variables.items():
+                v.assign(held[name])
+            return
+        self.values[out] = found
+        self.program.lines.append(text)
+        self.program.is_not.update(op.is_not)
+
+
+def _size_of_both(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    try:
+        return math.prod(np.broadcast_shapes(a, b))
+    except ValueError:
+        return 0
+
+
+def _is(x: Any, kind: str) -> bool:
+    is_variable = isinstance(x, tc.Variable)
+    if kind == "v":
+        return is_variable
+    if kind == "F":
+        return tc.isdtype(x.dtype, "real floating") and x.ndim >= 2 and 0 < x.size <= 64
+    if kind == "d":
+        return tc.isdtype(x.dtype, "real floating") and x.ndim > 0
+    return tc.isdtype(x.dtype, {"f": "real floating", "i": "integral", "b": "bool", "c": "complex floating"}[kind])
+
+
+def _is_moderate(x: Any) -> bool:
+    array = x.numpy()
+    return not array.size or bool(np.all(np.abs(array.astype(complex)) < _LARGEST))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What programs of a kind are made of, and how often each check is made of them.
+
+    Attributes:
+        ops: the grammar.
+        checks: names of checks, one of which is made.
+        sizes: how often shapes are large, of twelve programs.
+        variables: the smallest and the largest number of Variables.
+        statements: the largest number of statements, of small and of large shapes.
+    """
+
+    ops: list[Op]
+    checks: list[str]
+    sizes: int
+    variables: tuple[int, int] = (0, 3)
+    statements: tuple[int, int] = (40, 16)
+
+
+@st.composite
+def programs(draw: Any, kind: str = "mixed") -> tuple[Program, str]:
+    """A program of a kind, and which check it is for; it is made of nothing that the check cannot be made of."""
+    how = KINDS[kind]
+    check = how.checks[draw(st.integers(0, len(how.checks) - 1))]
+    dtype = "float64" if CHECKED[check].is_exact else draw(st.sampled_from(["float32", "float64"]))
+    is_large = not CHECKED[check].is_small and draw(st.integers(0, 11)) < how.sizes
+    shapes = _LARGE if is_large else _SMALL
+    shape = shapes[draw(st.integers(0, len(shapes) - 1))]
+    inputs = [(shape, dtype)]
+    for _ in range(draw(st.integers(0, 2))):
+        other = draw(st.sampled_from([dtype, dtype, "int64", "complex128" if dtype == "float64" else "complex64"]))
+        inputs.append((shape if is_large or draw(st.booleans()) else draw(st.sampled_from(_SMALL[:4])), other))
+    variables = [(shape, dtype) for _ in range(draw(st.integers(*how.variables)))]
+    run = _Run(draw, Program(inputs, variables), _allowed(kind, check))
+    program = run.program
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(draw(st.integers(2, how.statements[is_large]))):
+            run.statement()
+    made = [name for name in run.values if name.startswith("a")]
+    if made:
+        program.results = [made[-1]] + [name for name in made[:-1] if draw(st.integers(0, 3)) == 0]
+    else:
+        program.results = ["x0"]
+    return program, check
+
+
+@cache
+def _allowed(kind: str, check: str) -> list[Op]:
+    """The ops of a kind that a check can be made of, each as often as it weighs."""
+    needs = {*CHECKED[check].needs}
+    found = [op for op in KINDS[kind].ops if not needs & {*op.is_not, *(() if in_torch.has(op.text) else ("torch",))}]
+    return [op for op in found for _ in range(op.weight)]
+
+
+# -- checks
+
+
+@dataclass(frozen=True)
+class Check:
+    """A script that follows the program's.
+
+    Attributes:
+        text: it raises where the program breaks a promise.
+        needs: what a program must be for it; see `Op.is_not`.
+        is_exact: whether inputs are float64; is_small: whether they are small.
+    """
+
+    text: str
+    needs: tuple[str, ...] = ()
+    is_exact: bool = False
+    is_small: bool = False
+
+
+COMMON = """
+import warnings
+warnings.simplefilter("ignore")
+
+def arrays(found):
+    return [x if x is None else np.asarray(x.numpy() if hasattr(x, "numpy") else x) for x in found]
+
+def run(function, given):
+    try:
+        return arrays(function(*given))
+    except (ValueError, IndexError) as error:
+        if "Tape" in str(error):
+            raise
+        return None  # it refuses values: so it must in every way
+
+def same(found, expected, what):
+    assert (found is None) == (expected is None), f"{what}: refused in one way alone"
+    if found is None:
+        return
+    assert len(found) == len(expected), f"{what}: {len(found)} results, not {len(expected)}"
+    for k, (a, b) in enumerate(zip(found, expected)):
+        if a is None or b is None:  # a branch that is not taken gives zeros where it is compiled
+            assert (a is None or not np.any(a)) and (b is None or not np.any(b)), f"{what}: result {k} is {a}, not {b}"
+        else:
+            assert a.shape == b.shape and a.dtype == b.dtype, f"{what}: result {k} is {a.dtype}{a.shape}, not {b.dtype}{b.shape}"
+            if a.tobytes() != b.tobytes() and a.dtype.kind in "fc":
+                a, b = np.where(np.isnan(a), np.nan, a), np.where(np.isnan(b), np.nan, b)
+            assert a.tobytes() == b.tobytes(), f"{what}: result {k} differs: {a.ravel()[a.ravel() != b.ravel()][:3]}, not {b.ravel()[a.ravel() != b.ravel()][:3]}"
+
+def close(found, expected, what, rtol):
+    for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if a is None or b is None:
+            assert (a is None or not np.any(a)) and (b is None or not np.any(b)), f"{what}: result {k} is {a}, not {b}"
+            continue
+        assert a.shape == b.shape, f"{what}: result {k} has shape {a.shape}, not {b.shape}"
+        if a.size and np.all(np.isfinite(b)) and np.max(np.abs(b)) < 1e6:
+            scale = 1 + np.max(np.abs(b))
+            if a.dtype.itemsize // (1 + (a.dtype.kind == "c")) < 8 or b.dtype.itemsize // (1 + (b.dtype.kind == "c")) < 8:
+                scale = scale * 1e6
+            assert np.max(np.abs(a.astype(complex) - b)) <= rtol * scale, f"{what}: result {k}: {a.ravel()[:3]}, not {b.ravel()[:3]}"
+
+def is_real(x):
+    return tc.isdtype(x.dtype, "real floating")
+
+def total(found):
+    parts = [tc.mean(tc.sin(x)) for x in found if is_real(x) and x.size]
+    return sum(parts[1:], parts[0]) if parts else None
+
+def derived(program, variables):
+    def f(*given):
+        sources = [x for x in given if is_real(x)] + variables
+        with tc.GradientTape() as tape:
+            tape.watch([x for x in given if is_real(x)])
+            found = program(*given)
+            loss = total(found)
+        return [*found, *(tape.gradient(loss, sources) if loss is not None else [])]
+    return f
+
+"""
+
+CHECKED: dict[str, Check] = {
+    "compiled": Check('''
+eager, ours = made()
+traced, theirs = made()
+compiled = tc.function(traced)
+for call in (1, 2, 3):
+    tc.set_seed(call); expected = run(eager, inputs(call))
+    tc.set_seed(call); found = run(compiled, inputs(call))
+    same(found, expected, f"call {call}")
+    if found is None:
+        break
+    same(arrays(theirs), arrays(ours), f"Variables after call {call}")
+'''),
+    "compiled gradient": Check('''
+eager, ours = made()
+traced, theirs = made()
+eager, compiled = derived(eager, ours), tc.function(derived(traced, theirs))
+for call in (1, 2, 3):
+    tc.set_seed(call); expected = run(eager, inputs(call))
+    tc.set_seed(call); found = run(compiled, inputs(call))
+    same(found, expected, f"gradients, call {call}")
+    if found is None:
+        break
+    same(arrays(theirs), arrays(ours), f"Variables after call {call}")
+'''),
+    "compiled in a tape": Check('''
+eager, ours = made()
+traced, theirs = made()
+eager, compiled = derived(eager, ours), derived(tc.function(traced), theirs)
+for call in (1, 2, 3):
+    tc.set_seed(call); expected = run(eager, inputs(call))
+    tc.set_seed(call); found = run(compiled, inputs(call))
+    same(found, expected, f"gradients through the compiled function, call {call}")
+    if found is None:
+        break
+    same(arrays(theirs), arrays(ours), f"Variables after call {call}")
+'''),
+    "exported": Check('''
+import inspect, os, re, tempfile
+traced, variables = made()
+compiled = tc.function(traced)
+if run(compiled, inputs(1)) is not None:
+    with tempfile.TemporaryDirectory() as folder:
+        compiled.export(os.path.join(folder, "alone.py"))
+        alone = {"__file__": os.path.join(folder, "alone.py")}
+        exec(compile(open(os.path.join(folder, "alone.py"), encoding="utf-8").read(), "alone.py", "exec"), alone)
+    for call in (1, 2):
+        given, held = inputs(call), {v.name: v for v in variables}
+        names = list(inspect.signature(alone["program"]).parameters)[len(given):]
+        raw = [x.array for x in given] + [held[name].value.array for name in names]
+        copies = [np.array(x) for x in raw]
+        found = run(alone["program"], copies)
+        expected = run(compiled, given)
+        if found is None and expected is None:
+            break
+        expected += [held[name].numpy() for name in re.findall(r"the new value of (v\\d+)", alone["program"].__doc__)]
+        same(found, expected, f"exported, call {call}")
+''', ("seeded", "exported")),
+    "finite differences": Check('''
+program, variables = made()
+f = derived(program, variables)
+given = inputs(1)
+real = [k for k, x in enumerate(given) if is_real(x)]
+rng = np.random.default_rng(5)
+ways = {k: rng.normal(size=given[k].shape) for k in real}
+def at(h):
+    moved = [tc.asarray(np.asarray(x.numpy() + h * ways[k])) if k in ways else x for k, x in enumerate(given)]
+    loss = total(program(*moved))
+    return None if loss is None else float(loss.numpy())
+found = arrays(f(*given))[len(program(*given)):]
+if found:
+    slope = [0.0 if g is None else float(np.sum(g * ways[k])) for k, g in zip(real, found)]
+    rates = [(8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h) for h in (1e-3, 5e-4)]
+    scale = 1 + sum(0.0 if g is None else float(np.sum(np.abs(g * ways[k]))) for k, g in zip(real, found))
+    if np.isfinite(sum(slope)) and abs(rates[0] - rates[1]) < 1e-6 * scale:
+        assert abs(sum(slope) - rates[1]) < 1e-5 * scale + 50 * abs(rates[0] - rates[1]), f"gradient {sum(slope)}, finite differences {rates[1]}"
+    sources = [given[k] for k in real]
+    if hasattr(tc, "jvp"):
+        def loss(*moved):
+            full = list(given)
+            for k, x in zip(real, moved):
+                full[k] = x
+            found = total(program(*full))
+            return found + 0.0 * sum(tc.sum(x) for x in moved)
+        _, forward = tc.jvp(loss, sources, [tc.asarray(np.asarray(ways[k])) for k in real])
+        if np.isfinite(sum(slope)):
+            assert abs(float(forward.numpy()) - sum(slope)) < 1e-8 * scale, f"forward {float(forward.numpy())}, backward {sum(slope)}"
+''', ("smooth", "continuous", "pure", "seeded"), True, True),
+    "second derivatives": Check('''
+program, variables = made()
+given = inputs(1)
+real = [k for k, x in enumerate(given) if is_real(x)]
+rng = np.random.default_rng(5)
+a = [tc.asarray(np.asarray(rng.normal(size=given[k].shape))) for k in real]
+b = [tc.asarray(np.asarray(rng.normal(size=given[k].shape))) for k in real]
+def loss(*moved):
+    full = list(given)
+    for k, x in zip(real, moved):
+        full[k] = x
+    return total(program(*full)) + 0.0 * sum(tc.sum(x * x) for x in moved)
+if total(program(*given)) is not None:
+    sources = [given[k] for k in real]
+    def along(way):
+        return arrays(tc.hvp(loss, sources, way))
+    def inner(xs, ys):
+        return sum(float(np.sum(x * y.numpy())) for x, y in zip(xs, ys))
+    one, other = along(a), along(b)
+    scale = 1 + sum(float(np.sum(np.abs(x))) for x in one + other)
+    if np.isfinite(scale) and scale < 1e5:
+        assert abs(inner(one, b) - inner(other, a)) < 1e-7 * scale, f"second derivatives are not symmetric: {inner(one, b)}, {inner(other, a)}"
+        def slope(h):
+            moved = [tc.asarray(np.asarray(x.numpy() + h * y.numpy())) for x, y in zip(sources, a)]
+            with tc.GradientTape() as tape:
+                tape.watch(moved)
+                y = loss(*moved)
+            return inner(arrays(tape.gradient(y, moved)), b)
+        rates = [(8 * (slope(h) - slope(-h)) - (slope(2 * h) - slope(-2 * h))) / (12 * h) for h in (1e-3, 5e-4)]
+        if abs(rates[0] - rates[1]) < 1e-6 * scale:
+            assert abs(inner(one, b) - rates[1]) < 1e-5 * scale + 50 * abs(rates[0] - rates[1]), f"second derivative {inner(one, b)}, finite differences {rates[1]}"
+''', ("smooth", "continuous", "pure", "seeded"), True, True),
+    "vmap": Check('''
+program, variables = made()
+batches = [inputs(seed) for seed in (1, 2, 3)]
+stacked = [tc.asarray(np.stack([x.numpy() for x in each])) for each in zip(*batches)]
+expected = [np.stack(each) for each in zip(*[arrays(program(*each)) for each in batches])]
+close(arrays(tc.vmap(lambda *given: program(*given))(*stacked)), expected, "vmap", 1e-9)
+compiled = tc.function(tc.vmap(lambda *given: program(*given)))
+for call in (1, 2):
+    close(arrays(compiled(*stacked)), expected, f"compiled vmap, call {call}", 1e-9)
+''', ("continuous", "pure", "seeded"), True, True),
+    "compiled second derivatives": Check('''
+program, variables = made()
+def found_by(*given):
+    real = [k for k, x in enumerate(given) if is_real(x)]
+    def loss(*moved):
+        full = list(given)
+        for k, x in zip(real, moved):
+            full[k] = x
+        return total(program(*full)) + 0.0 * sum(tc.sum(x * x) for x in moved)
+    sources = [given[k] for k in real]
+    ways = [tc.cos(x * 3.0) for x in sources]
+    every = tuple(range(len(real)))
+    grad = tc.grad(loss, every)
+    _, forward = tc.jvp(grad, tuple(sources), tuple(ways))
+    many = tc.vmap(grad)(*[tc.stack([x, y]) for x, y in zip(sources, ways)])
+    return [*forward, *many, *tc.grad(lambda *xs: sum(tc.sum(tc.sin(g)) for g in grad(*xs)), every)(*sources)]
+if total(program(*inputs(1))) is not None:
+    compiled = tc.function(found_by)
+    for call in (1, 2):
+        same(arrays(compiled(*inputs(call))), arrays(found_by(*inputs(call))), f"second derivatives, call {call}")
+''', ("continuous", "pure", "seeded"), True, True),
+    "autograd": Check('''
+from tape_fuzz import in_torch
+program, variables = made()
+given = inputs(1)
+found = arrays(derived(program, [])(*given))
+held = [in_torch.torch.as_tensor(v.numpy()) for v in variables]
+tc_held, tc = tc, in_torch.namespace()
+tc.Variable = lambda x, name: held[int(name[1:])]
+tc.asarray, asarray = lambda x: x, tc.asarray
+other, _ = made()
+tc.asarray = asarray
+values, slopes = in_torch.derived(other, [x.numpy() for x in given])
+tc = tc_held
+close(found, arrays(values) + arrays(slopes if len(found) > len(values) else []), "autograd", 1e-8)
+''', ("smooth", "continuous", "pure", "seeded", "torch"), True, True),
+    "torch": Check('''
+program, variables = made()
+expected = arrays(derived(program, variables)(*inputs(1)))
+with tc.use_backend("torch"):
+    tc_asarray, tc.asarray = tc.asarray, lambda x, **how: tc_asarray(x, **{"backend": "torch", **how})
+    try:
+        other, theirs = made()
+        f = derived(other, theirs)
+        found = arrays(f(*inputs(1)))
+        close(found, expected, "torch", 1e-8)
+        again, others = made()
+        compiled = tc.function(derived(again, others))
+        for call in (1, 2, 3):
+            expected = arrays(f(*inputs(call))) if call > 1 else found
+            same(arrays(compiled(*inputs(call))), expected, f"compiled on torch, call {call}")
+    finally:
+        tc.asarray = tc_asarray
+''', ("smooth", "continuous", "seeded"), True),
+}  # fmt: skip
+KINDS: dict[str, Kind] = {
+    "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *CHECKED], 3),
+    "state": Kind(STATE, ["compiled", "compiled", "compiled", "compiled gradient", "compiled in a tape", "exported"], 10, (2, 4), (12, 12)),
+    "products": Kind(PRODUCTS, ["compiled second derivatives"] * 3 + ["autograd", "second derivatives", "vmap"], 0, (0, 1), (8, 8)),
+}  # fmt: skip
+"""The kinds of programs."""
+
+
+def script(program: Program, check: str) -> str:
+    """A program with its check, as a script that raises where the promise is broken."""
+    return program.text + COMMON + CHECKED[check].text
+
+
+def check(drawn: tuple[Program, str]) -> None:
+    """Run a program's script.
+
+    Raises:
+        AssertionError: with the script.
+    """
+    program, name = drawn
+    text = script(program, name)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            exec(compile(text, "<a random program>", "exec"), {"__name__": "program"})
+    except Exception as error:
+        raise AssertionError(f"{name}: {type(error).__name__}: {error}\n\n{text}") from error

@@ -1,0 +1,21 @@
+"""Random programs: eager, compiled, exported, differentiated, on both backends and in autograd they say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tape_core import use_backend
+from tape_fuzz.programs import check, programs
+from tape_fuzz.search import search
+
+# Which kind of programs, and how many.
+SHARDS = [("mixed", 375)] * 5 + [("state", 300)] * 2 + [("products", 250)] * 2
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("shard", range(len(SHARDS)))
+def test_programs_say_the_same_in_every_way_they_can_be_run(shard: int, record_property: Any) -> None:
+    kind, number = SHARDS[shard]
+    with use_backend("numpy"):  # programs name the other one where they use it
+        search(check, programs(kind), number, record_property, "programs", shard)
