@@ -289,4 +289,5 @@ class Backend:
 
     def add_scaled(self, h: Raw, g: Raw, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """`h += g * partial(xp, *arguments)` for large arrays of one shape and dtype, in the memory of `h`."""
-        h += g * partial(self.xp, *arguments)
+        p = partial(self.xp, *arguments)  # it has a name, without which NumPy may swap the factors
+        h += g * p
