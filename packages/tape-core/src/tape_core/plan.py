@@ -126,7 +126,8 @@ class Plan:
                 raise unwritten(rule)
             if rule.kind == PARTIAL:
                 named = lifted(rec, lift)
-                d = touched(g * rule.fn(xp, *named), named)
+                partial = rule.fn(xp, *named)  # with a name: NumPy would make a temporary the first factor
+                d = touched(g * partial, named)
                 if masked:
                     d = unpoisoned(xp, g, d)
             elif rule.kind == ONE:

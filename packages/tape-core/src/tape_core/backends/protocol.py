@@ -224,7 +224,9 @@ class Backend:
         """The class and the text in which users get an error of a kernel, after op and inputs; None: as it is."""
         if isinstance(error, ValueError) and isinstance(error, IndexError):
             return AxisError, str(error)
-        kind = next((kind for kind in (ValueError, IndexError, TypeError) if isinstance(error, kind)), None)
+        kind = next(
+            (kind for kind in (ValueError, IndexError, TypeError, OverflowError) if isinstance(error, kind)), None
+        )
         return None if kind is None else (kind, str(error))
 
     def quiet(self) -> AbstractContextManager[Any]:
@@ -289,4 +291,5 @@ class Backend:
 
     def add_scaled(self, h: Raw, g: Raw, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """`h += g * partial(xp, *arguments)` for large arrays of one shape and dtype, in the memory of `h`."""
-        h += g * partial(self.xp, *arguments)
+        p = partial(self.xp, *arguments)  # it has a name, without which NumPy may swap the factors
+        h += g * p

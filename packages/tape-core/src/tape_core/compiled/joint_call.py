@@ -96,7 +96,7 @@ class Call:
     @property
     def name(self) -> str:
         """What debugging tapes call it."""
-        return self.joint.owner.name
+        return self.joint.name
 
     def pull(self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool) -> list[Any]:
         """What has come to each input after this call, for cotangents of the results and what came before.
@@ -109,7 +109,8 @@ class Call:
         pattern = Pattern(masked, tuple([g is not None for g in gs]), tuple([h is not None for h in hs]))
         derivative = joint.derivatives.get(pattern)
         if derivative is None:
-            joint.owner.asked(joint, pattern)
+            if (owner := joint.owner()) is not None:  # else there is no next call
+                owner.asked(joint, pattern)
             return self.again(gs, hs, masked, recorded)
         joint.used.add(pattern)
         arrays = [self.kept[k] for k in derivative.needed]

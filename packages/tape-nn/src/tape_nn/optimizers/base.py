@@ -8,6 +8,7 @@ from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
+from weakref import ref
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
@@ -132,7 +133,7 @@ class Optimizer:
 
     def _rely_on_settings(self) -> None:
         """Where a trace runs, have it be of use only while the settings are these."""
-        if self._settings is None:
+        if self._settings is None or self._settings.optimizer() is not self:  # that of what this is a copy of
             self._settings = _Settings(self)
         asked(self._settings)
 
@@ -536,12 +537,16 @@ class _Settings:
     """What a compiled function takes for granted about an optimizer: all that is a Python value."""
 
     def __init__(self, optimizer: Optimizer) -> None:
-        self.optimizer = optimizer
+        self.optimizer = ref(optimizer)  # which has these settings, and is no part of them
         plain = [name for name, value in vars(optimizer).items() if type(value) in SCALARS or value is None]
         self.get = attrgetter("_schedule", *plain)
 
+    def __reduce__(self) -> Any:
+        return type(None), ()  # a copy makes its own
+
     def __call__(self) -> Any:
-        return self.get(self.optimizer)
+        optimizer = self.optimizer()
+        return None if optimizer is None else self.get(optimizer)
 
 
 @of_numbers
