@@ -1,5 +1,6 @@
 """What is said of mistakes in calls: each error names what was wrong and what to do."""
 
+import math
 import re
 import warnings
 
@@ -110,6 +111,32 @@ CALLS = {
     "no permutation of text": (lambda: tc.default_rng(0).permutation("a"), TypeError, "permutation: n must be an int"),
     "no step of 0": (lambda: tc.arange(0, 5, 0), ValueError, "arange: step must not be 0"),
     "no step of 0.0": (lambda: tc.arange(0.0, 5.0, 0.0), ValueError, "arange: step must not be 0"),
+    "no text for the start of a range": (lambda: tc.arange("a"), TypeError, "arange: start must be a number; got 'a'"),
+    "no complex end of a range": (lambda: tc.arange(0, 1j), TypeError, "arange: stop must be a number; got 1j"),
+    "no range without an end": (lambda: tc.arange(math.inf), ValueError, "arange: start must be finite; got inf"),
+    "no range of NaN": (lambda: tc.arange(0.0, 1.0, math.nan), ValueError, "arange: step must be finite; got nan"),
+    "no integers where most are 0": (
+        lambda: tc.default_rng(0).uniform((2,), dtype="int64"),
+        TypeError,
+        "uniform: dtype must be floating; got int64",
+    ),
+    "no complex normal numbers": (
+        lambda: tc.default_rng(0).normal((2,), dtype=numpy.complex64),
+        TypeError,
+        "normal: dtype must be floating; got complex64",
+    ),
+    "no integer that is too large beside integers": (
+        lambda: tc.asarray([1]) + 2**70,
+        OverflowError,
+        r"add\(x1: int64\[1\], x2: 1180591620717411303424\): ",
+    ),
+    "no fill value that is too large": (lambda: tc.full((2,), 2**70), (OverflowError, ValueError), "^full: "),
+    "no derivative by no argument": (lambda: tc.hessian(tc.sum, argnums=())(_ones(2)), ValueError, "argnums is empty"),
+    "no compiler for nothing": (
+        lambda: tc.function(lambda x: x, compile="xla")(_ones(2)),
+        ValueError,
+        "compile='xla' has nothing to compile",
+    ),
     "no text for persistent": (lambda: tc.GradientTape(persistent="no"), TypeError, "persistent must be True or False"),
     "no text for debug": (lambda: tc.GradientTape(debug="no"), TypeError, "debug must be True or False"),
     "no list for watch_accessed_variables": (

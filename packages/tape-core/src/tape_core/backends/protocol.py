@@ -229,7 +229,9 @@ class Backend:
         """The class and the text in which users get an error of a kernel, after op and inputs; None: as it is."""
         if isinstance(error, ValueError) and isinstance(error, IndexError):
             return AxisError, str(error)
-        kind = next((kind for kind in (ValueError, IndexError, TypeError) if isinstance(error, kind)), None)
+        kind = next(
+            (kind for kind in (ValueError, IndexError, TypeError, OverflowError) if isinstance(error, kind)), None
+        )
         return None if kind is None else (kind, str(error))
 
     def quiet(self) -> AbstractContextManager[Any]:

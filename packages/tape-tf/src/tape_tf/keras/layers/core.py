@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 import tape_nn as nn
+from tape_core.mistakes import real
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
@@ -181,7 +182,7 @@ class Dropout(Native):
     """
 
     def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
-        if not 0 <= rate <= 1:
+        if not 0 <= real("Dropout", "rate", rate) <= 1:
             raise ValueError(f"Invalid value received for argument `rate`. Expected a number from 0 to 1; got {rate!r}")
         rng = None if seed is None else tc.default_rng(seed)
         super().__init__(nn.Dropout(rate, None if noise_shape is None else tuple(noise_shape), rng), kwargs)
