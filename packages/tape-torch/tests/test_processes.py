@@ -87,7 +87,9 @@ def test_a_pool_and_a_loader_of_forked_processes_compute_the_same() -> None:
 
         with multiprocessing.get_context("fork").Pool(2) as pool:
             assert all(map(close, pool.map_async(work, range(4)).get(60), expected))
-        loader = torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context="fork", timeout=60)
+        loader = torch.utils.data.DataLoader(
+            Data(), batch_size=2, num_workers=1, multiprocessing_context="fork", timeout=60
+        )
         assert all(map(close, [value.item() for batch in loader for value in batch], expected))
     """)
 
