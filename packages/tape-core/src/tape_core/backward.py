@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.cotangents import conj
 from tape_core.indexed_slices import IndexedSlices
+from tape_core.plan import Plan
 from tape_core.recording import ACTIVE
 from tape_core.rules import FIRST_INPUT
 from tape_core.tensor import SCALARS, Tensor, wrap
@@ -106,6 +107,10 @@ def sweep(
         del records[top:]
     else:
         records = records[:top]
+    if backend.library is not backend.root and not recorded:
+        for k, rec in enumerate(records):
+            if rec is not None and isinstance(rec[0], Plan) and (plan := rec[0].traced(backend)) is not rec[0]:
+                records[k] = (plan, *rec[1:])
     found: dict[int, Any] = {}
     with backend.sweeping():
         if recorded or tape._masked or tape._sparse or wanted is not None:
