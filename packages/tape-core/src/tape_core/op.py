@@ -438,11 +438,31 @@ def unknown_names(backend: Backend) -> dict[str, str]:
     }
 
 
-def check_names(backend: Backend) -> None:
-    """Warn, once, of kernels and rules under names that look like misspelled ones of ops.
+def refuse_names(backend: Backend) -> None:
+    """Refuse kernels and rules under names that look like misspelled ones of ops, or of inputs of ops.
 
-    It is asked when the backend runs its first op. A name that is like no op's is left alone: the op may be declared
-    later, by another package. The conformance suite complains of those, too.
+    It is asked when the backend is made, or for that of a plugin when this has declared its ops. A name that is like no
+    op's is left alone: the op may be declared later, by another package. The conformance suite complains of those, too.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for text in unknown_names(backend).values():
+        if text.endswith("?"):
+            raise ValueError(f"{text} An op of another package must be declared before: import that")
+    for name, rules in backend.rules.items():
+        inputs = registry[name].inputs if name in registry else tuple(rules)
+        if unknown := [given for given in rules if given not in inputs]:
+            raise ValueError(
+                f"backend {backend.name!r} has a rule for the input {unknown[0]!r} of op {name!r}, whose inputs are "
+                f"{', '.join(inputs)}{meant(unknown[0], inputs)}"
+            )
+
+
+def check_names(backend: Backend) -> None:
+    """Warn, once, of names that :func:`refuse_names` refuses, and that came to the backend in another way.
+
+    It is asked when the backend runs its first op.
     """
     backend.is_checked = True
     for text in unknown_names(backend).values():

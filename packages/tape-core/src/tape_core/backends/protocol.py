@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 Raw = Any
 """An array of the wrapped library."""
+
+
+LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)
+"""Whether a plugin makes its backend: the ops that this has kernels for may be declared after that."""
 
 
 class Backend:
