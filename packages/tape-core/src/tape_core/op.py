@@ -261,18 +261,21 @@ class Op:
         )
         extra = "".join(f", {v!r}" for v in args) + "".join(f", {k}={v!r}" for k, v in (kwargs or {}).items())
         known = tensors[0].backend.user_error(error)
-        if known is None and tensors[0].backend.height and type(error) in _OF_USERS:
+        is_told = type(error) in _OF_USERS or hasattr(error, "_tape_told")
+        if known is None and tensors[0].backend.height and is_told:
             # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
             whole = getattr(error, "_tape_whole", None) or str(error)
             then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
             examples: Any = type(error)(f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}")
-            examples._tape_whole = whole
+            examples._tape_whole, examples._tape_told = whole, True
             raise examples from error
         if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         kind, text = known
-        raise kind(f"{self.name}({given}{extra}): {text}") from error
+        told: Any = kind(f"{self.name}({given}{extra}): {text}")
+        told._tape_told = True  # its class may be one of the library's
+        raise told from error
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
