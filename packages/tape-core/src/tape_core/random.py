@@ -106,8 +106,8 @@ class Generator:
         shape = shape_of("uniform", shape)
         values = self._fractions(math.prod(shape), backend, device)
         dtype = dtype or dtypes.get_default_dtype()
-        # 24 bits only, so that rounding to float32 cannot reach `high`.
-        return astype(reshape(_truncated(values), shape) * (high - low) + low, dtype)
+        # No more bits than the dtype has, so that rounding to it cannot reach 1.
+        return astype(reshape(_truncated(values, dtype), shape) * (high - low) + low, dtype)
 
     def normal(
         self,
@@ -167,10 +167,12 @@ def _refuse_inside_vmap() -> None:
         )
 
 
-def _truncated(values: Any) -> Any:
+def _truncated(values: Any, dtype: Any) -> Any:
+    from tape_core.ops.data_types import neutral
     from tape_core.ops.elementwise import floor
 
-    return floor(values * 2.0**24) * 2.0**-24
+    bits = {"float16": 11, "bfloat16": 8}.get(neutral(dtype).name, 24)
+    return floor(values * 2.0**bits) * 2.0**-bits
 
 
 def default_rng(seed: int | None = None) -> Generator:
