@@ -116,6 +116,9 @@ class Op:
     takes_slices = False
     """Whether its rule gets cotangents of gathers as they are, and not made dense."""
 
+    widens = True
+    """Whether its rules compute with float32 in place of dtypes that are narrow on the backend."""
+
     foreign = False
     """Whether its rule calls the differentiation of another library."""
 
@@ -150,13 +153,15 @@ class Op:
         """The kernel on `backend`, and the plans of its records by which inputs are watched."""
         if not backend.library.is_checked:
             check_names(backend.library)
+        guard = backend.library.guard
         kernel = getattr(backend.xp, self.name)
         if self.result is not None:
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
         keeping = getattr(backend.xp, f"{self.name}_keeping") if self.keeps_on(backend) else None
-        return self.bound(backend, kernel, Plans(self, rules, keeping, backend))
+        found = self.bound(backend, kernel, Plans(self, rules, keeping, backend))
+        return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
 
     def bound(self, backend: Backend, kernel: Callable[..., Any], plans: Plans) -> tuple[Callable[..., Any], Plans]:
         """Note a binding, for the hot path and for debugging tapes."""
