@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tape_core.cotangents import conj
+from tape_core.cotangents import conj, widening
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.plan import Part, Plan
-from tape_core.recording import ACTIVE
+from tape_core.recording import ACTIVE, COMPLEX, NARROW
 from tape_core.rules import FIRST_INPUT
 from tape_core.tensor import SCALARS, Tensor, wrap
 from tape_core.variable import Variable
@@ -38,7 +38,7 @@ def gradients(
         release: free the records.
     """
     key, variables = tape._key, tape._variables
-    recorded, is_complex = bool(ACTIVE.get()), tape._complex
+    recorded, is_complex = bool(ACTIVE.get()), tape._met & COMPLEX
     slots_of: list[tuple[int, ...]] = []
     for source in sources:
         if isinstance(source, Variable):
@@ -120,7 +120,7 @@ def sweep(
                 records[k] = (plan, *rec[1:])
     found: dict[int, Any] = {}
     with backend.sweeping():
-        if recorded or tape._masked or tape._sparse or wanted is not None:
+        if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
             _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
         else:
             _walk(records, grads, found, backend)
@@ -156,7 +156,9 @@ def _walk_careful(
 ) -> None:
     """As `_walk`, for every case."""
     xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
-    careful, masked, large = recorded or tape._masked or tape._sparse, tape._masked, backend.array_class
+    masked, large = tape._masked, backend.array_class
+    wide = widening(backend, xp) if tape._met & NARROW else None
+    careful = recorded or masked or tape._sparse or wide is not None
     while grads:
         g = grads.pop()
         rec = records.pop()
@@ -176,7 +178,7 @@ def _walk_careful(
         if careful:
             if recorded:
                 plan = plan.recorded
-            plan.backward_careful(g, rec, grads, xp, lift, masked)
+            plan.backward_careful(g, rec, grads, xp, lift, masked, wide)
         elif type(g) is large and g.nbytes > REUSE_ABOVE:
             plan.backward_reusing(g, rec, grads, xp, backend)
         else:
