@@ -81,6 +81,8 @@ def differentiable() -> Iterator[Case]:
     yield "betainc, x", lambda x: special.betainc(2.0, 3.0, x), V
     yield "betainc, a", lambda x: special.betainc(x, 3.0, 0.5), V
     yield "betainc, b", lambda x: special.betainc(2.0, x, 0.5), V
+    yield "erf, complex", lambda x: tc.real(special.erf(x * (1 + 1j))), V
+    yield "erfc, complex", lambda x: tc.imag(special.erfc(x * (1 + 1j))), V
     yield "multigammaln", lambda x: special.multigammaln(x + 3.0, 2), V
     yield "polygamma", lambda x: special.polygamma(1, x), V
 
