@@ -121,7 +121,7 @@ CALLS = {
         "uniform: dtype must be floating; got int64",
     ),
     "no complex normal numbers": (
-        lambda: tc.default_rng(0).normal((2,), dtype=numpy.complex64),
+        lambda: tc.default_rng(0).normal((2,), dtype="complex64"),
         TypeError,
         "normal: dtype must be floating; got complex64",
     ),

@@ -10,6 +10,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.dtypes import DType
     from tape_core.variable import Variable
 
 
@@ -23,8 +25,8 @@ class Recorder(Protocol):
     """What its records met that the fast backward pass does not handle."""
 
     @property
-    def _complex(self) -> bool:
-        """Likewise; then records say what shapes and dtypes were."""
+    def _met(self) -> int:
+        """Likewise, of dtypes: COMPLEX, NARROW or both; then records say what shapes and dtypes were."""
 
     @property
     def _forward(self) -> bool:
@@ -49,6 +51,15 @@ class Recorder(Protocol):
 
     def _meet(self, op: Any, backend: Any, out: Any) -> None:
         """A record of this op and result follows."""
+
+
+COMPLEX, NARROW = 1, 2
+"""What `Recorder._met` consists of: complex dtypes, and those with which the backend computes in float32."""
+
+
+def met(backend: Backend, dtype: DType) -> int:
+    """What a tape meets in a value of this dtype: COMPLEX, NARROW, or 0 for all that the fast backward pass handles."""
+    return COMPLEX if dtype.kind == "complex floating" else NARROW if dtype in backend.narrow else 0
 
 
 ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", default=())

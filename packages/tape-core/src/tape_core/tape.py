@@ -14,7 +14,7 @@ from tape_core.contexts import Leaving, contextmanager
 from tape_core.cuts import differentiated
 from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.mistakes import flag
-from tape_core.recording import ACTIVE, LIVE, new_key
+from tape_core.recording import ACTIVE, LIVE, met, new_key
 from tape_core.tensor import Tensor, own_slots, wrap
 from tape_core.user_code import warn_user
 from tape_core.variable import Variable
@@ -76,13 +76,13 @@ class GradientTape:
     #   is no plain list, see tape_core.debugging.trace.
     __slots__ = (
         "__weakref__",
-        "_complex",
         "_cuts",
         "_entered",
         "_guard",
         "_key",
         "_leaves",
         "_masked",
+        "_met",
         "_old_key",
         "_open",
         "_past",
@@ -148,7 +148,8 @@ class GradientTape:
         self._records: list[Any] = []
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
-        self._complex = self._masked = self._sparse = False
+        self._masked = self._sparse = False
+        self._met = 0
 
     def _clear(self) -> None:
         """Start afresh, under a new key, so that slots given out before mean nothing any more."""
@@ -277,7 +278,7 @@ class GradientTape:
             elif isinstance(leaf, Variable):
                 self._watch_variable(leaf)
             elif self._key not in leaf._slots:
-                self._watch_leaf(own_slots(leaf), leaf.dtype.kind == "complex floating")
+                self._watch_leaf(own_slots(leaf), met(leaf.backend, leaf.dtype))
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The Variables watched so far, in the order they were constructed."""
@@ -304,7 +305,7 @@ class GradientTape:
         if entry is None and not (self._watch_accessed and variable.trainable):
             return None
         if variable._inexact:
-            slot = self._watch_leaf(variable._slots, variable._complex)
+            slot = self._watch_leaf(variable._slots, variable._met)
             # A new value of the variable is one more leaf: its gradient is the sum over them.
             self._variables[name] = (variable, (slot,) if entry is None else (*entry[1], slot))
             return slot
@@ -312,7 +313,7 @@ class GradientTape:
             self._variables[name] = (variable, ())
         return None
 
-    def _watch_leaf(self, slots: dict[int, int], is_complex: bool) -> int:
+    def _watch_leaf(self, slots: dict[int, int], what: int) -> int:
         """Give a value that has none a slot."""
         if len(slots) > _PURGE_ABOVE:
             for key in list(slots):  # a copy: other threads may write to it or do this too
@@ -322,16 +323,17 @@ class GradientTape:
         slots[self._key] = slot = len(records)
         records.append(None)
         self._leaves.append(slot)
-        if is_complex:
-            self._complex = True
+        if what:
+            self._met |= what
         return slot
 
     def _meet(self, op: Op, backend: Backend, out: Any) -> None:
         """Note what a record brings that the fast backward pass does not handle."""
         if op.masks:
             self._masked = True
-        if not self._complex and backend.dtype(out.dtype).kind == "complex floating":
-            self._complex = True
+        dtype = backend.dtype(out.dtype)
+        if dtype.special:
+            self._met |= met(backend, dtype)
 
     # -- derivatives
 

@@ -131,7 +131,8 @@ def load_tensors(
 ) -> tuple[dict[str, tc.Tensor], dict[str, str]]:
     """The tensors and the metadata of a file that :func:`save_tensors` or any other program wrote.
 
-    On a backend without bfloat16 such values come as float32, which holds all of them exactly.
+    Values of bfloat16 come as float32, which holds all of them exactly, where what `like` names has that dtype, and
+    on a backend without bfloat16: NumPy's has it with the package ml_dtypes.
 
     Args:
         path: of the file.
@@ -184,7 +185,8 @@ def read_tensors(
             array = _from_bytes(entry)
         except ValueError as error:  # more dimensions than arrays have, truth values other than 0 and 1
             raise ValueError(f"{what} is damaged: {name!r}: {error}") from error
-        tensors[name] = _placed(array, entry["dtype"], *where)
+        is_low = entry["dtype"] == "BF16" and (place is None or place.dtype is not tc.float32)
+        tensors[name] = _placed(array, is_low, *where)
     return tensors, metadata
 
 
@@ -302,9 +304,10 @@ def _from_bytes(entry: Mapping[str, Any]) -> Any:
     return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else array
 
 
-def _placed(array: Any, code: str, backend: Any, device: str | None) -> tc.Tensor:
+def _placed(array: Any, is_low: bool, backend: Any, device: str | None) -> tc.Tensor:
+    """A Tensor of what was stored; of bfloat16 where it is to be that, and the backend has it."""
     tensor = tc.asarray(array, backend=backend, device=device, copy=True)
-    if code != "BF16":
+    if not is_low:
         return tensor
     try:
         return tc.astype(tensor, tc.bfloat16)

@@ -49,6 +49,7 @@ def exported(
             f"export: {name} calls {', '.join(effects)}, which is more than arithmetic: draw random numbers outside, "
             f"and return gradients in place of calling an optimizer"
         )
+    _refuse_narrow(program, name)
     linker = Linker()
     linker.taken.update([_ARRAYS, *_MODULES, *linker.libraries(program)])
     function = linker.free(name)
@@ -85,6 +86,24 @@ def exported(
     )  # fmt: skip
     _check(whole, [statement for group in groups for statement in group], source, function)
     return whole
+
+
+def _refuse_narrow(program: Program, name: str) -> None:
+    """Refuse a dtype that the backend only stores: what computes with it in float32 is Tape's, and not in the file.
+
+    Raises:
+        ValueError: the program has a value of one.
+    """
+    backend = program.backend
+    if backend is None:
+        return
+    for spec in program.specs.values():
+        if spec.dtype is not None and backend.dtype(spec.dtype) in backend.narrow:
+            dtype = backend.dtype(spec.dtype)
+            raise ExportError(
+                f"export: {name} computes with {dtype}, for which backend {backend.name!r} needs Tape: compute with "
+                f"float32 (tape_core.astype), or export it on a backend whose library has {dtype}"
+            )
 
 
 def _docstring(text: str) -> str:
