@@ -147,7 +147,7 @@ def test_a_gamma_distribution_is_fitted_by_its_cdf() -> None:
         tc.asarray(np.asarray([0.5, 1.5, 4.0])),
         tc.stats.gamma.cdf(tc.asarray(np.asarray([0.5, 1.5, 4.0])), 2.5),
     )
-    a = tc.asarray(1.0, dtype=tc.float64)
+    a = tc.asarray(np.asarray(1.0))
 
     def loss(a: Any) -> Any:
         return tc.sum((tc.stats.gamma.cdf(x, a) - wanted) ** 2)

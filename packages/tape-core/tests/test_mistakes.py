@@ -121,7 +121,7 @@ CALLS = {
         "uniform: dtype must be floating; got int64",
     ),
     "no complex normal numbers": (
-        lambda: tc.default_rng(0).normal((2,), dtype=numpy.complex64),
+        lambda: tc.default_rng(0).normal((2,), dtype="complex64"),
         TypeError,
         "normal: dtype must be floating; got complex64",
     ),
@@ -258,9 +258,10 @@ def test_checked_arguments_are_python_numbers():
     assert meant("qqqq", ["sin"]) == ""
 
 
-def _tried(**options):
+def _tried(later=(), **options):
     """What is warned of when a backend with these kernels or rules runs its first ops."""
     backend = ArrayAPIBackend("hasty", numpy, array_types=("numpy:ndarray",), **options)
+    backend.kernels.update(later)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         x = tc.ones(2, backend=backend)
@@ -270,13 +271,26 @@ def _tried(**options):
     return [str(warning.message) for warning in caught]
 
 
-def test_misspelled_kernels_and_rules_of_a_backend_are_warned_of_once():
-    (text,) = _tried(kernels={"tahn": numpy.tanh})
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernels": {"tahn": numpy.tanh}}, "has a kernel for 'tahn', and there is no such op; did you mean 'tanh'?"),
+        ({"kernels": {"matmul_keping": numpy.matmul}}, "did you mean 'matmul_keeping'?"),
+        ({"rules": {"sinn": {"x": 1}}}, "has rules for 'sinn', and there is no such op; did you mean 'sin'?"),
+        (
+            {"rules": {"matmul": {"x1": 1, "x3": 1}}},
+            "a rule for the input 'x3' of op 'matmul', whose inputs are x1, x2",
+        ),
+    ],
+)
+def test_misspelled_kernels_and_rules_are_refused_when_a_backend_is_made(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ArrayAPIBackend("hasty", numpy, array_types=("numpy:ndarray",), **options)
+
+
+def test_misspelled_kernels_that_come_later_are_warned_of_once():
+    (text,) = _tried(later={"tahn": numpy.tanh})
     assert text.startswith("backend 'hasty' has a kernel for 'tahn', and there is no such op; did you mean 'tanh'?")
-    (text,) = _tried(kernels={"matmul_keping": numpy.matmul})
-    assert "did you mean 'matmul_keeping'?" in text
-    (text,) = _tried(rules={"sinn": {"x": 1}})
-    assert text.startswith("backend 'hasty' has rules for 'sinn', and there is no such op; did you mean 'sin'?")
 
 
 def test_kernels_of_ops_that_may_be_declared_later_are_not_warned_of():

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tape_core.cotangents import conj
+from tape_core.cotangents import conj, widening
 from tape_core.indexed_slices import IndexedSlices
-from tape_core.plan import Plan
-from tape_core.recording import ACTIVE
+from tape_core.plan import Part, Plan
+from tape_core.recording import ACTIVE, COMPLEX, NARROW
 from tape_core.rules import FIRST_INPUT
 from tape_core.tensor import SCALARS, Tensor, wrap
 from tape_core.variable import Variable
@@ -38,7 +38,7 @@ def gradients(
         release: free the records.
     """
     key, variables = tape._key, tape._variables
-    recorded, is_complex = bool(ACTIVE.get()), tape._complex
+    recorded, is_complex = bool(ACTIVE.get()), tape._met & COMPLEX
     slots_of: list[tuple[int, ...]] = []
     for source in sources:
         if isinstance(source, Variable):
@@ -108,7 +108,14 @@ def sweep(
     """
     records: Records = tape._records
     top = max(seeds) + 1
-    wanted = None if tape._leaves == sources else _reached_from(tape, top, sources)
+    calls: dict[int, dict[int, int]] = {}
+    if tape._leaves == sources:
+        wanted = None
+    else:
+        calls = _calls_with_results(records, top, sources)
+        for slots in calls.values():
+            top = max(top, *[slot + 1 for slot in slots.values()])
+        wanted = _reached_from(tape, top, [*sources, *calls] if calls else sources)
     grads: list[Any] = [None] * top
     for slot, cotangent in seeds.items():
         grads[slot] = cotangent if recorded or isinstance(cotangent, IndexedSlices) else cotangent._array
@@ -122,8 +129,8 @@ def sweep(
                 records[k] = (plan, *rec[1:])
     found: dict[int, Any] = {}
     with backend.sweeping():
-        if recorded or tape._masked or tape._sparse or wanted is not None:
-            _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape)
+        if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
+            _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
         else:
             _walk(records, grads, found, backend)
     return found
@@ -154,10 +161,13 @@ def _walk_careful(
     wanted: bytearray | None,
     recorded: bool,
     tape: GradientTape,
+    calls: dict[int, dict[int, int]],
 ) -> None:
     """As `_walk`, for every case."""
     xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
-    careful, masked, large = recorded or tape._masked or tape._sparse, tape._masked, backend.array_class
+    masked, large = tape._masked, backend.array_class
+    wide = widening(backend, xp) if tape._met & NARROW else None
+    careful = recorded or masked or tape._sparse or wide is not None
     while grads:
         g = grads.pop()
         rec = records.pop()
@@ -169,10 +179,15 @@ def _walk_careful(
         if rec is None or (wanted is not None and not wanted[slot]):
             continue
         plan = rec[0] if wanted is None else rec[0].toward(rec, wanted)
+        if slot in calls:
+            within = plan.within(g, rec, list(calls[slot]), masked, recorded)
+            for at, d in zip(calls[slot].values(), within, strict=True):
+                if d is not None:
+                    found[at] = d if recorded else _public(d, backend)
         if careful:
             if recorded:
                 plan = plan.recorded
-            plan.backward_careful(g, rec, grads, xp, lift, masked)
+            plan.backward_careful(g, rec, grads, xp, lift, masked, wide)
         elif type(g) is large and g.nbytes > REUSE_ABOVE:
             plan.backward_reusing(g, rec, grads, xp, backend)
         else:
@@ -207,6 +222,26 @@ def _as_is(array: Any, slots: Any) -> Any:
     return array
 
 
+def _calls_with_results(records: Records, top: int, sources: list[int]) -> dict[int, dict[int, int]]:
+    """The calls that are one record, and among whose results are sources that other results of the call depend on.
+
+    By the slot of the call, the slots of such sources by the number of the result. What depends on them in there is a
+    matter of the call: their cotangents are those from outside and those from there.
+    """
+    found: dict[int, dict[int, int]] = {}
+    for slot in sources:
+        rec = records[slot] if slot < len(records) else None
+        if rec is not None and type(rec[0]) is Part and rec[FIRST_INPUT] < top:
+            whole = records[rec[FIRST_INPUT]]
+            if whole is not None and rec[0].k in getattr(whole[0], "leading", _none)(whole):
+                found.setdefault(rec[FIRST_INPUT], {})[rec[0].k] = slot
+    return found
+
+
+def _none(rec: tuple[Any, ...]) -> tuple[int, ...]:
+    return ()
+
+
 def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray | None:
     """For each slot below `top`, whether a source flows into it; None where all leaves are sources.
 
@@ -228,6 +263,12 @@ def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray
                 reached[slot] = 1
                 break
     return reached
+
+
+def leads(tape: GradientTape, source: int, targets: list[int]) -> bool:
+    """Whether what is in one of the slots `targets` depends on what is in the slot `source`, and is another."""
+    reached = _reached_from(tape, max(targets) + 1, [source])
+    return reached is None or any([reached[slot] for slot in targets if slot != source])
 
 
 def ones_beside(tensor: Tensor) -> Tensor:

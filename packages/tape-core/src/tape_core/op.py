@@ -116,6 +116,9 @@ class Op:
     takes_slices = False
     """Whether its rule gets cotangents of gathers as they are, and not made dense."""
 
+    widens = True
+    """Whether its rules compute with float32 in place of dtypes that are narrow on the backend."""
+
     foreign = False
     """Whether its rule calls the differentiation of another library."""
 
@@ -150,13 +153,15 @@ class Op:
         """The kernel on `backend`, and the plans of its records by which inputs are watched."""
         if not backend.library.is_checked:
             check_names(backend.library)
+        guard = backend.library.guard
         kernel = getattr(backend.xp, self.name)
         if self.result is not None:
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
         keeping = getattr(backend.xp, f"{self.name}_keeping") if self.keeps_on(backend) else None
-        return self.bound(backend, kernel, Plans(self, rules, keeping, backend))
+        found = self.bound(backend, kernel, Plans(self, rules, keeping, backend))
+        return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
 
     def bound(self, backend: Backend, kernel: Callable[..., Any], plans: Plans) -> tuple[Callable[..., Any], Plans]:
         """Note a binding, for the hot path and for debugging tapes."""
@@ -261,18 +266,18 @@ class Op:
         )
         extra = "".join(f", {v!r}" for v in args) + "".join(f", {k}={v!r}" for k, v in (kwargs or {}).items())
         known = tensors[0].backend.user_error(error)
-        if known is None and tensors[0].backend.height and type(error) in _OF_USERS:
+        is_told = type(error) in _OF_USERS or hasattr(error, "_tape_told")
+        if known is None and tensors[0].backend.height and is_told:
             # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
             whole = getattr(error, "_tape_whole", None) or str(error)
             then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
-            examples: Any = type(error)(f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}")
-            examples._tape_whole = whole
-            raise examples from error
+            text = f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}"
+            raise _told(type(error)(text), whole) from error
         if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         kind, text = known
-        raise kind(f"{self.name}({given}{extra}): {text}") from error
+        raise _told(kind(f"{self.name}({given}{extra}): {text}")) from error
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
@@ -299,6 +304,17 @@ class Op:
             elif place is not None and len(args) > place and args[place] is not None:
                 args[place] = backend.dtype(args[place])
         return self.function(given, *args, **kwargs) if self.sequence else self.function(*given, *args, **kwargs)
+
+
+def _told(error: Any, whole: str | None = None) -> Any:
+    """An error in the user's terms, marked as one, since its class may be one of an array library.
+
+    It is not a variable where it is raised: its traceback has that frame, so they would keep each other alive.
+    """
+    error._tape_told = True
+    if whole is not None:
+        error._tape_whole = whole
+    return error
 
 
 _OF_USERS = (ValueError, IndexError, TypeError, AxisError)
@@ -435,11 +451,31 @@ def unknown_names(backend: Backend) -> dict[str, str]:
     }
 
 
-def check_names(backend: Backend) -> None:
-    """Warn, once, of kernels and rules under names that look like misspelled ones of ops.
+def refuse_names(backend: Backend) -> None:
+    """Refuse kernels and rules under names that look like misspelled ones of ops, or of inputs of ops.
 
-    It is asked when the backend runs its first op. A name that is like no op's is left alone: the op may be declared
-    later, by another package. The conformance suite complains of those, too.
+    It is asked when the backend is made, or for that of a plugin when this has declared its ops. A name that is like no
+    op's is left alone: the op may be declared later, by another package. The conformance suite complains of those, too.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for text in unknown_names(backend).values():
+        if text.endswith("?"):
+            raise ValueError(f"{text} An op of another package must be declared before: import that")
+    for name, rules in backend.rules.items():
+        inputs = registry[name].inputs if name in registry else tuple(rules)
+        if unknown := [given for given in rules if given not in inputs]:
+            raise ValueError(
+                f"backend {backend.name!r} has a rule for the input {unknown[0]!r} of op {name!r}, whose inputs are "
+                f"{', '.join(inputs)}{meant(unknown[0], inputs)}"
+            )
+
+
+def check_names(backend: Backend) -> None:
+    """Warn, once, of names that :func:`refuse_names` refuses, and that came to the backend in another way.
+
+    It is asked when the backend runs its first op.
     """
     backend.is_checked = True
     for text in unknown_names(backend).values():

@@ -173,7 +173,9 @@ class Tensor:
         if self._slots:
             cuts.left(self, "__dlpack__")
         if ACTIVE.get():
-            _warn_of_library(self, "__dlpack__")
+            from tape_core.user_code import calling_library
+
+            _warn_of_cut(self, f"{calling_library(1) or 'another library'} takes the values, by __dlpack__,")
         given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
 
@@ -256,7 +258,7 @@ class Tensor:
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.backend.numpy(self.array), self.backend.name, self.device)
+        return _unpickled, (self.backend.numpy(self.array), self.backend.name, self.device, self.dtype)
 
     # -- printing
 
@@ -342,11 +344,11 @@ class Tensor:
         def transpose(self, *axes: Any) -> Tensor: ...
 
 
-def _unpickled(values: Any, backend: str, device: str) -> Tensor:
+def _unpickled(values: Any, backend: str, device: str, dtype: DType | None = None) -> Tensor:
     """What a pickled Tensor becomes: its values, where they were. Tapes are not pickled, nor what they know of it."""
     from tape_core.ops.creation import asarray
 
-    return asarray(values, backend=backend, device=device)
+    return asarray(values, dtype=dtype, backend=backend, device=device)
 
 
 def _warn_of_cut(tensor: Tensor, what: str) -> None:

@@ -11,7 +11,7 @@ from weakref import ref
 
 from tape_core import pytree, random
 from tape_core.backends.traced import TracingError
-from tape_core.backward import sweep
+from tape_core.backward import leads, sweep
 from tape_core.compiled.methods import WeakMethod
 from tape_core.compiled.numbers import Number
 from tape_core.compiled.partition import parted
@@ -185,6 +185,7 @@ class Joint:
         assigned: those that get new values; they are outputs after the result.
         flowing: places of those that have a derivative.
         specs: shape and dtype of the results with a derivative.
+        leading: the numbers of those that others of them depend on.
         derivatives: by pattern.
         name, options: those of the function.
         age, recent: when it was made or last spared, and whether it was used since.
@@ -237,7 +238,7 @@ class Joint:
     ) -> tuple[GradientTape, dict[int, Any], Any]:
         """The tape that has recorded the function, its inputs by slot, and the result."""
         own = GradientTape(watch_accessed_variables=tape._watch_accessed)
-        own._complex = tape._complex
+        own._met = tape._met
         own._cuts = self.cuts = Cuts()
         own._variables = {name: (variable, ()) for name, (variable, _) in tape._variables.items()}
         unique: dict[int, Tensor] = {}
@@ -269,7 +270,7 @@ class Joint:
         self.trainable = [(h.variable, h.trainable, watches(tape, h.variable)) for h in held]
         self.guards, self.draws = trace.guards, trace.draws
         self.around += trace.around
-        self.masked, self.complex = own._masked, own._complex
+        self.masked, self.met = own._masked, own._met
         of_variables = {id(v._slots) for v in self.variables}
         if any([slots not in of_variables for slots in closure.found]):
             trace.refuse("uses a Tensor from around it that the tape knows")
@@ -301,6 +302,8 @@ class Joint:
                 self.outs.append((FLOWING, library, list(self._flowing).index(slot)))
             arrays.append(leaf._array)
         self.specs = tuple([(tuple(t._array.shape), t._array.dtype) for t in self._flowing.values()])
+        at = list(self._flowing)
+        self.leading = [k for k, slot in enumerate(at) if len(at) > 1 and leads(own, slot, at)]
         return arrays
 
     def _compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -46,8 +47,7 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     call.kept = found[joint.size :]
     if joint.masked:
         tape._masked = True
-    if joint.complex:
-        tape._complex = True
+    tape._met |= joint.met
     if joint.sparse and any([records[i] is not None for i in at]):
         tape._sparse = True  # slices end at a leaf, or else they must be made dense on their way
     base, several = len(records), len(joint.specs) > 1
@@ -132,8 +132,10 @@ class Call:
             for h, shape in zip(hs, derivative.found, strict=True)
         ]
 
-    def again(self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool) -> list[Any]:
-        """The same by running the function once more, under a tape."""
+    def again(
+        self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool, results: Sequence[int] | None = None
+    ) -> list[Any]:
+        """The same by running the function once more, under a tape; of some results, if they are given, by number."""
         joint, backend = self.joint, self.joint.backend
         if not all(get() == value for get, value in joint.guards):
             raise RuntimeError(
@@ -141,7 +143,7 @@ class Call:
                 f"it depends on, such as that of training, is another by now: compute gradients before changing modes"
             )
         tape = GradientTape(watch_accessed_variables=False)
-        tape._complex = joint.complex
+        tape._met = joint.met
         leaves = list(self.leaves)
         fresh = [apart(leaves[k]) for k in joint.watched]
         for k, number in enumerate(joint.numbers):
@@ -163,10 +165,11 @@ class Call:
         for tensor, g in zip([*[outs[k] for k in range(len(gs))], *inputs], [*gs, *hs], strict=True):
             if g is not None:
                 seeds[tensor._slots[tape._key]] = g if recorded or isinstance(g, IndexedSlices) else wrap(g, backend)
-        slots = [t._slots[tape._key] for t in inputs]
+        ends = inputs if results is None else [outs[k] for k in results]
+        slots = [t._slots[tape._key] for t in ends]
         found = sweep(tape, backend, seeds, slots, recorded, release=True)
-        ends = [found.get(slot) for slot in slots]
-        return ends if recorded else [_raw(d) for d in ends]
+        cotangents = [found.get(slot) for slot in slots]
+        return cotangents if recorded else [_raw(d) for d in cotangents]
 
 
 def _raw(d: Any) -> Any:
@@ -195,6 +198,16 @@ class _CallPlan:
         """Itself: the derivative is for all inputs."""
         return self
 
+    def leading(self, rec: tuple[Any, ...]) -> Sequence[int]:
+        """The numbers of the results that others depend on."""
+        joint: Joint = rec[-2]["call"].joint
+        return joint.leading
+
+    def within(self, g: Any, rec: tuple[Any, ...], results: list[int], masked: bool, recorded: bool) -> list[Any]:
+        """The cotangents of some results, with what comes from others that depend on them."""
+        call: Call = rec[-2]["call"]
+        return call.again(g.cotangents, [None] * len(rec[FIRST_INPUT]), masked, recorded, results)
+
     def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *_: Any) -> None:
         """Replace what has come to the inputs by that and what comes of this call."""
         self._pull(g, rec, grads, masked=False, recorded=False)
@@ -202,7 +215,7 @@ class _CallPlan:
     backward_reusing = backward
 
     def backward_careful(
-        self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Any, masked: bool
+        self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Any, masked: bool, *_: Any
     ) -> None:
         """The same, of what may be Tensors."""
         self._pull(g, rec, grads, masked, recorded=xp is not self.backend.xp)

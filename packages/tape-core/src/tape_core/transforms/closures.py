@@ -9,7 +9,7 @@ from tape_core.backends.batched import BatchedArray, detached
 from tape_core.contexts import contextmanager, setting
 from tape_core.cuts import Cuts
 from tape_core.plan import Part
-from tape_core.recording import ACTIVE, ASSIGNING, TRACE
+from tape_core.recording import ACTIVE, ASSIGNING, COMPLEX, TRACE
 from tape_core.rules import slot_at
 from tape_core.tensor import Tensor, wrap
 from tape_core.transforms.calls import Readers, reading
@@ -63,7 +63,8 @@ class Capture:
 
     __slots__ = ("_closure", "_cuts", "_key", "_parts")
 
-    _forward = _complex = True  # its records say all
+    _forward = True  # its records say all
+    _met = COMPLEX
     _masked = _sparse = False
 
     def __init__(self, key: int, closure: Closure, cuts: Cuts | None = None) -> None:
