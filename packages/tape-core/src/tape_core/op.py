@@ -271,16 +271,13 @@ class Op:
             # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
             whole = getattr(error, "_tape_whole", None) or str(error)
             then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
-            examples: Any = type(error)(f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}")
-            examples._tape_whole, examples._tape_told = whole, True
-            raise examples from error
+            text = f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}"
+            raise _told(type(error)(text), whole) from error
         if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         kind, text = known
-        told: Any = kind(f"{self.name}({given}{extra}): {text}")
-        told._tape_told = True  # its class may be one of the library's
-        raise told from error
+        raise _told(kind(f"{self.name}({given}{extra}): {text}")) from error
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
@@ -307,6 +304,17 @@ class Op:
             elif place is not None and len(args) > place and args[place] is not None:
                 args[place] = backend.dtype(args[place])
         return self.function(given, *args, **kwargs) if self.sequence else self.function(*given, *args, **kwargs)
+
+
+def _told(error: Any, whole: str | None = None) -> Any:
+    """An error in the user's terms, marked as one, since its class may be one of an array library.
+
+    It is not a variable where it is raised: its traceback has that frame, so they would keep each other alive.
+    """
+    error._tape_told = True
+    if whole is not None:
+        error._tape_whole = whole
+    return error
 
 
 _OF_USERS = (ValueError, IndexError, TypeError, AxisError)

@@ -109,6 +109,10 @@ def batch_update(call: Call, x: Any, values: Any) -> Any:
     key = call.params["key"]
     parts = key if isinstance(key, tuple) else (key,)
     size = size_of((x, values, *parts))
+    only = parts[0] if len(parts) == 1 else None
+    if type(only) is BatchedArray and is_batched(only) and keys.is_mask(only) and not _has_elements(values):
+        # One number for all that the masks pick, however many that are in each example.
+        return call(spread(x, size), _unwrapped(values), key=only.value)
     stacked = stacked_key(key, x.ndim, size)
     if type(values) is BatchedArray:
         extra = values.ndim - stacked.ndim
@@ -121,6 +125,11 @@ def batch_update(call: Call, x: Any, values: Any) -> Any:
             fitted = reshape(fitted, (*fitted.shape[: is_batched(values)], *values.shape[extra:]))
         values = _placed(fitted, stacked, batched=is_batched(values))
     return call(spread(x, size), values, key=stacked.key)
+
+
+def _has_elements(values: Any) -> bool:
+    """Whether an update sets more than one number: one for each example, or for each element that a key picks."""
+    return type(values) is BatchedArray and (is_batched(values) or values.ndim > 0)
 
 
 def _placed(values: Tensor, stacked: StackedKey, *, batched: bool = True) -> Tensor:
