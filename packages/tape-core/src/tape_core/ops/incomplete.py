@@ -378,7 +378,9 @@ def as_array(xp: Any, value: Any, like: Any) -> Any:
 def gamma_density(xp: Any, a: Any, x: Any) -> Any:
     """The derivative of `gammainc(a, x)` by x."""
     a = as_array(xp, a, x)
-    return xp.exp(xp.xlogy(a - 1, x) - x - xp.gammaln(a))
+    far = x == math.inf
+    x = xp.where(far, 1, x)
+    return xp.where(far, 0, xp.exp(xp.xlogy(a - 1, x) - x - xp.gammaln(a)))
 
 
 def beta_density(xp: Any, a: Any, b: Any, x: Any) -> Any:
