@@ -16,21 +16,26 @@ from tape_core.samples import Draw, Refused, Sample, Samples, binary, unary
 from tape_core.tensor import ArrayLike, Tensor
 
 
-def _kernel(place: str) -> Any:
-    """The function of this name, such as `"scipy.special.j0"`, as a kernel."""
+def by_scipy(name: str, xp: Any, *values: Any) -> Any:
+    """What this function of `scipy.special` gives, on the device and in the dtype of the first array."""
+    try:
+        from scipy import special
+    except ImportError as error:
+        raise ImportError(f"{name} is computed by SciPy: pip install 'tape-core[special]'") from error
+    import numpy as np
+
+    first = next(v for v in values if is_array(v))
+    with np.errstate(all="ignore"):
+        out = np.asarray(getattr(special, name)(*[_on_host(v) if is_array(v) else v for v in values]))
+    wide = np.complex128 if out.dtype.kind == "c" else np.float64
+    return xp.asarray(out.astype(wide), dtype=first.dtype, device=first.device)
+
+
+def _kernel(name: str) -> Any:
+    """The function of real numbers of this name, as a kernel."""
 
     def computed(xp: Any, *values: Any) -> Any:
-        name = place.rpartition(".")[2]
-        try:
-            from scipy import special
-        except ImportError as error:
-            raise ImportError(f"{name} is computed by SciPy: pip install 'tape-core[special]'") from error
-        import numpy as np
-
-        first = next(v for v in values if is_array(v))
-        with np.errstate(all="ignore"):
-            out = getattr(special, name)(*[_on_host(v) if is_array(v) else v for v in values])
-        return xp.asarray(np.asarray(out, dtype=np.float64), dtype=first.dtype, device=first.device)
+        return by_scipy(name, xp, *values)
 
     return in_double(computed)
 
@@ -62,7 +67,7 @@ def _of_order(low: float, high: float, orders: tuple[float, ...] = (0, 1, 2.5)) 
 @elementwise(
     a=lambda xp, a, x: xp.gammainc_derivative(a, x),
     x=gamma_density,
-    kernel=_kernel("scipy.special.gammainc"),
+    kernel=_kernel("gammainc"),
     samples=binary(0.3, 8),
 )
 def gammainc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
@@ -77,7 +82,7 @@ def gammainc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
 @elementwise(
     a=lambda xp, a, x: -xp.gammainc_derivative(a, x),
     x=lambda xp, a, x: -gamma_density(xp, a, x),
-    kernel=_kernel("scipy.special.gammaincc"),
+    kernel=_kernel("gammaincc"),
     samples=binary(0.3, 8),
 )
 def gammaincc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
@@ -95,7 +100,7 @@ def _betainc_samples(draw: Draw) -> Iterator[Sample]:
     a=lambda xp, a, b, x: xp.betainc_derivative(a, b, x, orders=(1, 0)),
     b=lambda xp, a, b, x: xp.betainc_derivative(a, b, x, orders=(0, 1)),
     x=beta_density,
-    kernel=_kernel("scipy.special.betainc"),
+    kernel=_kernel("betainc"),
     samples=_betainc_samples,
 )
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
@@ -110,7 +115,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
 @elementwise(
     df=lambda xp, df, t: xp.stdtr_derivative(df, t),
     t=t_density,
-    kernel=_kernel("scipy.special.stdtr"),
+    kernel=_kernel("stdtr"),
     samples=binary(0.8, 6, -4, 4),
 )
 def stdtr(df: ArrayLike, t: ArrayLike, /) -> Tensor:
@@ -120,24 +125,22 @@ def stdtr(df: ArrayLike, t: ArrayLike, /) -> Tensor:
 # -- Bessel functions
 
 
-@elementwise(x=lambda xp, x: -xp.j1(x), kernel=_kernel("scipy.special.j0"), samples=unary(-9, 9))
+@elementwise(x=lambda xp, x: -xp.j1(x), kernel=_kernel("j0"), samples=unary(-9, 9))
 def j0(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the first kind and order 0."""
 
 
-@elementwise(x=lambda xp, x: 0.5 * (xp.j0(x) - xp.jv(2.0, x)), kernel=_kernel("scipy.special.j1"), samples=unary(-9, 9))
+@elementwise(x=lambda xp, x: 0.5 * (xp.j0(x) - xp.jv(2.0, x)), kernel=_kernel("j1"), samples=unary(-9, 9))
 def j1(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the first kind and order 1."""
 
 
-@elementwise(x=lambda xp, x: -xp.y1(x), kernel=_kernel("scipy.special.y0"), samples=unary(0.3, 9))
+@elementwise(x=lambda xp, x: -xp.y1(x), kernel=_kernel("y0"), samples=unary(0.3, 9))
 def y0(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the second kind and order 0. NaN below 0."""
 
 
-@elementwise(
-    x=lambda xp, x: 0.5 * (xp.y0(x) - xp.yv(2.0, x)), kernel=_kernel("scipy.special.y1"), samples=unary(0.3, 9)
-)
+@elementwise(x=lambda xp, x: 0.5 * (xp.y0(x) - xp.yv(2.0, x)), kernel=_kernel("y1"), samples=unary(0.3, 9))
 def y1(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the second kind and order 1. NaN below 0."""
 
@@ -145,7 +148,7 @@ def y1(x: ArrayLike, /) -> Tensor:
 @elementwise(
     v=TODO,
     x=lambda xp, v, x: 0.5 * (xp.jv(v - 1, x) - xp.jv(v + 1, x)),
-    kernel=_kernel("scipy.special.jv"),
+    kernel=_kernel("jv"),
     samples=_of_order(0.3, 9),
 )
 def jv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
@@ -163,7 +166,7 @@ def jv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
 @elementwise(
     v=TODO,
     x=lambda xp, v, x: 0.5 * (xp.yv(v - 1, x) - xp.yv(v + 1, x)),
-    kernel=_kernel("scipy.special.yv"),
+    kernel=_kernel("yv"),
     samples=_of_order(0.5, 9),
 )
 def yv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
@@ -173,7 +176,7 @@ def yv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
 @elementwise(
     v=TODO,
     x=lambda xp, v, x: 0.5 * (xp.iv(v - 1, x) + xp.iv(v + 1, x)),
-    kernel=_kernel("scipy.special.iv"),
+    kernel=_kernel("iv"),
     samples=_of_order(0.3, 9),
 )
 def iv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
@@ -183,7 +186,7 @@ def iv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
 @elementwise(
     v=TODO,
     x=lambda xp, v, x, out: 0.5 * (xp.ive(v - 1, x) + xp.ive(v + 1, x)) - xp.sign(x) * out,
-    kernel=_kernel("scipy.special.ive"),
+    kernel=_kernel("ive"),
     samples=_of_order(0.3, 9),
 )
 def ive(v: ArrayLike, x: ArrayLike, /) -> Tensor:
@@ -193,7 +196,7 @@ def ive(v: ArrayLike, x: ArrayLike, /) -> Tensor:
 @elementwise(
     v=TODO,
     x=lambda xp, v, x: -0.5 * (xp.kv(v - 1, x) + xp.kv(v + 1, x)),
-    kernel=_kernel("scipy.special.kv"),
+    kernel=_kernel("kv"),
     samples=_of_order(0.5, 9),
 )
 def kv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
