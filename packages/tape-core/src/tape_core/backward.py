@@ -56,7 +56,9 @@ def gradients(
         slot = target._slots.get(key)
         recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
         if slot is not None:
-            own = seeds.setdefault(target.backend, {})
+            own = seeds.setdefault(
+                g.backend if g.backend is target.backend else _swept_on(target.backend, g.backend), {}
+            )
             g = conj(g) if is_complex else g
             own[slot] = g if slot not in own else own[slot] + g
         elif any([source is target for source in sources]) and target.dtype.inexact:
@@ -74,6 +76,13 @@ def gradients(
                 total = totals[k]
                 totals[k] = part if total is None else total + part
     return totals
+
+
+def _swept_on(backend: Backend, cotangent: Backend) -> Backend:
+    """Where the cotangents of a target are computed: in the trace, for a constant there whose cotangent is traced."""
+    if cotangent.level or backend.level or cotangent.height < backend.height:
+        return backend
+    return cotangent
 
 
 def sweep(

@@ -8,14 +8,11 @@ respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating J
 
 from __future__ import annotations
 
-from operator import attrgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected
 from tape_core.backward import gradients, lifting
-from tape_core.contexts import Leaving
 from tape_core.cotangents import widening
 from tape_core.cuts import differentiated
 from tape_core.indexed_slices import dense
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from tape_core.op import Op
 
 
-class ForwardAccumulator:
+class ForwardAccumulator(recording.InBlock):
     """Carries tangents along while a function runs: forward-mode differentiation.
 
     >>> import tape_core as tc
@@ -68,10 +65,8 @@ class ForwardAccumulator:
         "__weakref__",
         "_cuts",
         "_given",
-        "_guard",
         "_key",
         "_masked",
-        "_open",
         "_pushed_parts",
         "_sparse",
         "_variables",
@@ -115,6 +110,8 @@ class ForwardAccumulator:
             self._given.append(primal)
             own_slots(primal)[self._key] = tangent  # type: ignore[assignment]
 
+    _kind = "Accumulator"
+
     def __del__(self) -> None:
         key = getattr(self, "_key", None)
         if key is not None:
@@ -133,36 +130,6 @@ class ForwardAccumulator:
         self._open = True
         recording.activate(self)
         return self
-
-    def _leave(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        """Carry tangents no longer.
-
-        Raises:
-            RuntimeError: it is in no block.
-        """
-        if not self._open:
-            raise recording.RecordingError("Accumulator is not recording.")
-        self._abandon()
-        self._guard = None
-
-    def _abandon(self) -> None:
-        if self._open:
-            recording.deactivate(self)
-            self._open = False
-
-    if TYPE_CHECKING:
-
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-
-    else:
-        __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))
 
     def __reduce__(self) -> Any:
         """Refuse to be copied or pickled: the values that it knows know it by its key.
@@ -202,11 +169,14 @@ class ForwardAccumulator:
                     f"jvp: primals{pytree.path(structure, k)} of shape {leaf.shape} does not depend on the primals "
                     f"of the accumulator, or was not computed inside its context"
                 )
-            if tangent is None and unconnected_gradients == "zero":
-                tangent = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
             found.append(tangent)
         if recording.ACTIVE.get():
             differentiated(leaves, found)
+        if unconnected_gradients == "zero":
+            found = [
+                wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend) if tangent is None else tangent
+                for leaf, tangent in zip(leaves, found, strict=True)
+            ]
         return pytree.unflatten(structure, found)
 
     # -- what the hot path asks of a recorder

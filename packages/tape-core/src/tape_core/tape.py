@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected, cotangents_for
 from tape_core.backward import gradients
-from tape_core.contexts import Leaving, contextmanager
+from tape_core.contexts import contextmanager
 from tape_core.cuts import differentiated
 from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.mistakes import flag
@@ -33,7 +31,7 @@ class WatchError(TypeError, ValueError):
     """Something that is not a Tensor was to be watched. (A ValueError too, as TensorFlow raises.)"""
 
 
-class GradientTape:
+class GradientTape(recording.InBlock):
     """Records the operations on watched values, to differentiate them.
 
     Trainable Variables are watched when they are read inside the context, other values when
@@ -78,13 +76,11 @@ class GradientTape:
         "__weakref__",
         "_cuts",
         "_entered",
-        "_guard",
         "_key",
         "_leaves",
         "_masked",
         "_met",
         "_old_key",
-        "_open",
         "_past",
         "_persistent",
         "_records",
@@ -194,37 +190,9 @@ class GradientTape:
             self._records.trace.start()  # type: ignore[attr-defined]
         recording.activate(self)
 
-    def _leave(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        """Record no longer.
-
-        Raises:
-            RuntimeError: it is in no block.
-        """
-        if not self._open:
-            raise recording.RecordingError("Tape is not recording.")
-        recording.deactivate(self)
+    def _stopped(self) -> None:
         if type(self._records) is not list:
             self._records.trace.stop()  # type: ignore[attr-defined]
-        self._open = False
-        self._guard = None
-
-    def _abandon(self) -> None:
-        if self._open:
-            self._leave()
-
-    if TYPE_CHECKING:
-
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-
-    else:
-        __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))
 
     def reset(self) -> None:
         """Forget the records, the watches and the variables, and go on recording.

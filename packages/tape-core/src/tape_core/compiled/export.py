@@ -6,7 +6,6 @@ import ast
 import base64
 import io
 import os
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from tape_core.compiled.linker import ExportError, Linker
 from tape_core.compiled.program import Program
 from tape_core.compiled.source import Source
 from tape_core.compiled.subprograms import Flow
+from tape_core.files import write_whole
 from tape_core.generated import one_line
 
 _ARRAYS = "constants_beside"
@@ -210,29 +210,11 @@ def write(path: Any, text: str, beside: dict[str, Any] | None) -> None:
         OSError: a file cannot be written; those that were there are as they were.
     """
     target = os.path.realpath(path)
-    contents = [(target, text.encode("utf-8"))]
+    contents = [(target, [text.encode("utf-8")])]
     if beside:
         import numpy as np
 
         arrays = io.BytesIO()
         np.savez(arrays, **beside)
-        contents.insert(0, (os.path.splitext(target)[0] + ".npz", arrays.getvalue()))
-    drafts: list[tuple[str, str]] = []
-    try:
-        for file, content in contents:
-            folder, name = os.path.split(file)
-            drafts.append((os.path.join(folder, f".{name}.{secrets.token_hex(8)}"), file))
-            with open(drafts[-1][0], "xb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-        for draft, file in drafts:
-            os.replace(draft, file)
-    except OSError as error:
-        if error.filename is None:  # of a write
-            raise OSError(error.errno, f"export: {error.strerror or error}", target) from error
-        raise
-    finally:
-        for draft, _ in drafts:
-            if os.path.exists(draft):
-                os.remove(draft)
+        contents.insert(0, (os.path.splitext(target)[0] + ".npz", [arrays.getvalue()]))
+    write_whole("export", contents)
