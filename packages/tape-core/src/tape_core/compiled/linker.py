@@ -130,9 +130,10 @@ class Linker:
                 node.decorator_list = []
             assert isinstance(thing, FunctionType)
             if thing.__closure__:
-                self._used_defaults.update(
-                    [c.cell_contents for c in thing.__closure__ if str(c.cell_contents) in DEFAULT_KERNELS]
-                )
+                if "DEFAULT_KERNELS" in thing.__code__.co_names:  # of a name that it holds
+                    self._used_defaults.update(
+                        [c.cell_contents for c in thing.__closure__ if str(c.cell_contents) in DEFAULT_KERNELS]
+                    )
                 node = self._maker(thing, node, wanted)
             if isinstance(node, ast.Lambda):
                 name = self.free(wanted)
