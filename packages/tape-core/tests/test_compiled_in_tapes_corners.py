@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from tape_core import pytree
 
 
 def values(*shape: int, seed: int = 0) -> Any:
@@ -187,3 +188,48 @@ def test_what_debugging_tapes_say() -> None:
     with tc.GradientTape(debug=True) as tape:
         y = f(x)[0] * 2.0
     assert {row.op for row in tape.summary().rows} >= {"sin", "multiply"}
+
+
+def _all_steps(x: Any, w: Any) -> tuple[Any, Any, Any]:
+    a = x * w
+    b = tc.sin(a)
+    return b, a, tc.sum(a * b)
+
+
+def _steps_and_sums(x: Any, w: Any) -> dict[str, Any]:
+    h = tc.tanh(w * x)
+    return {"out": tc.exp(h), "hidden": h, "again": h, "input": x, "sum": tc.sum(h) + tc.cumulative_sum(h)}
+
+
+@pytest.mark.parametrize("f", [_all_steps, _steps_and_sums])
+def test_a_result_that_others_depend_on_has_the_gradient_of_eager_code(f: Any) -> None:
+    """With respect to a result, what counts is what is computed of it outside of the function, and inside."""
+    x, w = tc.asarray([0.5, -1.0, 2.0]), tc.Variable([1.5, 0.5, -0.25])
+
+    def gradients(g: Any) -> list[Any]:
+        found: list[Any] = []
+        with tc.GradientTape() as outer:
+            outer.watch(x)
+            with tc.GradientTape(persistent=True) as tape:
+                tape.watch(x)
+                results = pytree.flatten(g(x, w))[0]
+                loss = sum([tc.sum((k + 1.0) * r * r) for k, r in enumerate(results)])
+            for target in (loss, *results, results[:2], [loss, results[1]]):
+                found += tape.gradient(target, [*results, x, w])
+                found += [tape.gradient(target, r) for r in results]
+            seed = tc.asarray([1.0, -2.0, 3.0])
+            found.append(tape.gradient(results[0], results[1], output_gradients=seed))
+            found.append(tape.jacobian(results[0], results[1]))
+            second = sum([tc.sum(d * d) for d in tape.gradient(loss, results)])
+        found += outer.gradient(second, [x, w])
+        with tc.GradientTape() as once:
+            once.watch(x)
+            results = pytree.flatten(g(x, w))[0]
+            loss = tc.sum(results[0] * results[1])
+        return [*found, *once.gradient(loss, [results[1], w])]
+
+    compiled = tc.function(f)
+    expected = list(map(bits, gradients(f)))
+    for _ in range(4):
+        assert list(map(bits, gradients(compiled))) == expected
+    assert compiled.traces > 0

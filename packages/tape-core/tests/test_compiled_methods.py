@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import pickle
 import weakref
 from collections.abc import Callable
@@ -97,3 +98,99 @@ def test_a_default_is_the_same_as_its_value() -> None:
 
     assert [f(tc.ones(1)).item(), f(tc.ones(1), 2).item(), f(tc.ones(1), n=2).item()] == [2.0] * 3
     assert f.traces == 1
+
+
+class Trained:
+    def __init__(self) -> None:
+        self.w = tc.Variable([2.0, 3.0])
+
+    @function
+    def loss(self, x: Any) -> Any:
+        return tc.sum(self.w * self.w * x)
+
+    @function(static_argnames="factor")
+    def scaled(self, x: Any, factor: float = 2.0) -> Any:
+        return self.w * x * factor
+
+
+def _used(trained: Trained, how: str) -> None:
+    x = tc.ones(2)
+    for _ in range(3):
+        if how == "called":
+            trained.loss(x)
+        elif how == "in a tape":
+            with tc.GradientTape() as tape:
+                loss = trained.loss(x)
+            assert tape.gradient(loss, trained.w).tolist() == [4.0, 6.0]
+        elif how == "static":
+            trained.scaled(x, factor=3.0)
+
+
+@pytest.mark.parametrize("how", ["never", "called", "in a tape", "static"])
+def test_an_instance_goes_at_once_without_the_garbage_collector(how: str) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        trained = Trained()
+        _used(trained, how)
+        assert trained.loss.traces == {"called": 1, "in a tape": 1}.get(how, 0)
+        alive = weakref.ref(trained), weakref.ref(trained.w)
+        del trained
+        assert [part() for part in alive] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_a_method_keeps_its_instance_and_its_traces() -> None:
+    assert Trained().loss(tc.ones(2)).item() == 13.0
+    loss = Trained().loss
+    gc.collect()
+    for _ in range(3):
+        assert loss(tc.ones(2)).item() == 13.0
+        with tc.GradientTape() as tape:
+            value = loss(tc.ones(2))
+        assert tape.gradient(value, loss.__self__.w).tolist() == [4.0, 6.0]
+    assert loss.traces == 2
+    trained: Any = loss.__self__
+    assert trained.loss == loss
+    assert trained.loss != Trained().loss
+    assert trained.loss != trained.scaled
+    assert len({trained.loss, loss, trained.scaled}) == 2
+    assert loss.__name__ == "loss"
+    assert str(inspect.signature(trained.scaled)) == "(x: 'Any', factor: 'float' = 2.0) -> 'Any'"
+    assert trained.scaled.python(tc.ones(2)).tolist() == [4.0, 6.0]
+    assert "def loss" in loss.text()
+
+
+def test_a_compiled_method_as_an_argument_is_one_and_the_same() -> None:
+    trained, calls = Trained(), []
+
+    @function
+    def f(method: Any, x: Any) -> Any:
+        calls.append(1)
+        return method(x) * 2
+
+    for _ in range(3):
+        assert f(trained.loss, tc.ones(2)).item() == 26.0
+    assert len(calls) == f.traces == 1
+    alive = weakref.ref(trained)
+    del trained
+    gc.collect()
+    assert alive() is None
+    assert f.traces == 0
+
+
+def test_a_shallow_copy_with_the_id_of_another_has_its_own() -> None:
+    first = Steep(1.0)
+    for slope in range(2, 20):
+        another = copy.copy(first)
+        another.slope = float(slope)
+        assert another.step(tc.ones(1)).item() == slope
+
+
+def test_copies_and_pickles_of_a_method() -> None:
+    line = Steep(2.0)
+    assert line.step(tc.ones(1)).item() == 2.0
+    for method in (copy.deepcopy(line.step), pickle.loads(pickle.dumps(line.step))):
+        assert method.__self__ is not line
+        assert method(tc.ones(1)).item() == 2.0

@@ -425,6 +425,36 @@ def test_the_second_derivatives_of_a_determinant_are_minors_whatever_the_rank(na
     np.testing.assert_allclose(stack[1], _minors(2 * a), atol=1e-13 * scale * 2 ** len(a))
 
 
+def _by_permutations(x: Any) -> Any:
+    """The determinant as a polynomial of the elements."""
+    total = 0.0
+    for order in itertools.permutations(range(x.shape[0])):
+        product: Any = np.linalg.det(np.eye(len(order))[list(order)]).round()
+        for i, j in enumerate(order):
+            product = product * x[i, j]
+        total = total + product
+    return total
+
+
+@pytest.mark.parametrize("name", [name for name, a in SINGULAR.items() if len(a) > 1])
+def test_higher_derivatives_of_a_determinant_are_those_of_the_polynomial_whatever_the_rank(name: str) -> None:
+    x = tc.asarray(SINGULAR[name])
+    v = tc.asarray(np.random.default_rng(1).normal(size=x.shape))
+    scale = max(1.0, float(tc.max(tc.abs(x)))) ** x.shape[0]
+
+    def along(f: Any) -> Any:
+        return lambda x: tc.sum(tc.grad(f)(x) * v)
+
+    found, expected = tc.linalg.det, _by_permutations
+    for order in range(1, 5):
+        if order >= 3:
+            np.testing.assert_allclose(tc.grad(found)(x), tc.grad(expected)(x), atol=1e-11 * scale)
+        found, expected = along(found), along(expected)
+    third = tc.jacfwd(tc.hessian(tc.linalg.det))(x).numpy()
+    np.testing.assert_allclose(third, tc.jacfwd(tc.hessian(_by_permutations))(x).numpy(), atol=1e-12 * scale)
+    np.testing.assert_allclose(tc.jacrev(tc.hessian(tc.linalg.det))(x).numpy(), third, atol=1e-12 * scale)
+
+
 def test_third_derivatives_of_determinants_and_complex_ones() -> None:
     rng = np.random.default_rng(0)
     a = tc.asarray(rng.normal(size=(3, 3)))

@@ -1,5 +1,6 @@
 """What is said of mistakes in calls: each error names what was wrong and what to do."""
 
+import math
 import re
 import warnings
 
@@ -110,6 +111,32 @@ CALLS = {
     "no permutation of text": (lambda: tc.default_rng(0).permutation("a"), TypeError, "permutation: n must be an int"),
     "no step of 0": (lambda: tc.arange(0, 5, 0), ValueError, "arange: step must not be 0"),
     "no step of 0.0": (lambda: tc.arange(0.0, 5.0, 0.0), ValueError, "arange: step must not be 0"),
+    "no text for the start of a range": (lambda: tc.arange("a"), TypeError, "arange: start must be a number; got 'a'"),
+    "no complex end of a range": (lambda: tc.arange(0, 1j), TypeError, "arange: stop must be a number; got 1j"),
+    "no range without an end": (lambda: tc.arange(math.inf), ValueError, "arange: start must be finite; got inf"),
+    "no range of NaN": (lambda: tc.arange(0.0, 1.0, math.nan), ValueError, "arange: step must be finite; got nan"),
+    "no integers where most are 0": (
+        lambda: tc.default_rng(0).uniform((2,), dtype="int64"),
+        TypeError,
+        "uniform: dtype must be floating; got int64",
+    ),
+    "no complex normal numbers": (
+        lambda: tc.default_rng(0).normal((2,), dtype="complex64"),
+        TypeError,
+        "normal: dtype must be floating; got complex64",
+    ),
+    "no integer that is too large beside integers": (
+        lambda: tc.asarray([1]) + 2**70,
+        OverflowError,
+        r"add\(x1: int64\[1\], x2: 1180591620717411303424\): ",
+    ),
+    "no fill value that is too large": (lambda: tc.full((2,), 2**70), (OverflowError, ValueError), "^full: "),
+    "no derivative by no argument": (lambda: tc.hessian(tc.sum, argnums=())(_ones(2)), ValueError, "argnums is empty"),
+    "no compiler for nothing": (
+        lambda: tc.function(lambda x: x, compile="xla")(_ones(2)),
+        ValueError,
+        "compile='xla' has nothing to compile",
+    ),
     "no text for persistent": (lambda: tc.GradientTape(persistent="no"), TypeError, "persistent must be True or False"),
     "no text for debug": (lambda: tc.GradientTape(debug="no"), TypeError, "debug must be True or False"),
     "no list for watch_accessed_variables": (
@@ -231,9 +258,10 @@ def test_checked_arguments_are_python_numbers():
     assert meant("qqqq", ["sin"]) == ""
 
 
-def _tried(**options):
+def _tried(later=(), **options):
     """What is warned of when a backend with these kernels or rules runs its first ops."""
     backend = ArrayAPIBackend("hasty", numpy, array_types=("numpy:ndarray",), **options)
+    backend.kernels.update(later)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         x = tc.ones(2, backend=backend)
@@ -243,13 +271,26 @@ def _tried(**options):
     return [str(warning.message) for warning in caught]
 
 
-def test_misspelled_kernels_and_rules_of_a_backend_are_warned_of_once():
-    (text,) = _tried(kernels={"tahn": numpy.tanh})
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernels": {"tahn": numpy.tanh}}, "has a kernel for 'tahn', and there is no such op; did you mean 'tanh'?"),
+        ({"kernels": {"matmul_keping": numpy.matmul}}, "did you mean 'matmul_keeping'?"),
+        ({"rules": {"sinn": {"x": 1}}}, "has rules for 'sinn', and there is no such op; did you mean 'sin'?"),
+        (
+            {"rules": {"matmul": {"x1": 1, "x3": 1}}},
+            "a rule for the input 'x3' of op 'matmul', whose inputs are x1, x2",
+        ),
+    ],
+)
+def test_misspelled_kernels_and_rules_are_refused_when_a_backend_is_made(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ArrayAPIBackend("hasty", numpy, array_types=("numpy:ndarray",), **options)
+
+
+def test_misspelled_kernels_that_come_later_are_warned_of_once():
+    (text,) = _tried(later={"tahn": numpy.tanh})
     assert text.startswith("backend 'hasty' has a kernel for 'tahn', and there is no such op; did you mean 'tanh'?")
-    (text,) = _tried(kernels={"matmul_keping": numpy.matmul})
-    assert "did you mean 'matmul_keeping'?" in text
-    (text,) = _tried(rules={"sinn": {"x": 1}})
-    assert text.startswith("backend 'hasty' has rules for 'sinn', and there is no such op; did you mean 'sin'?")
 
 
 def test_kernels_of_ops_that_may_be_declared_later_are_not_warned_of():

@@ -324,3 +324,84 @@ def test_compiled_second_derivatives_of_loops_in_loops_in_a_vmap_are_those_of_th
     call = tc.function(lambda x: tc.hvp(f, (x,), (W,))[0])
     for _ in range(2):
         near(call(X), wanted @ W)
+
+
+# -- what is the same for all examples, and was made in a vmap
+
+
+def _made_in_vmap(z: Any) -> Any:
+    """3 times z, which inside a vmap is a Tensor of its own and the same for all examples."""
+    return tc.sum(tc.vmap(lambda _: z)(W), axis=0)
+
+
+READS_WHAT_IS_SHARED: dict[str, tuple[Function, Function]] = {
+    "cond": (lambda y: tc.cond(tc.sum(W) > 0, lambda: tc.tanh(y), lambda: W), tc.tanh),
+    "cond that hands it on": (lambda y: tc.tanh(tc.cond(tc.sum(W) > 0, lambda: y, lambda: W)), tc.tanh),
+    "while_loop": (lambda y: _while(2, lambda c: tc.tanh(y) * c, y), lambda y: tc.tanh(y) ** 2 * y),
+    "long scan": (
+        lambda y: tc.scan(lambda c, r: (tc.tanh(y) * c * r, None), y, tc.ones(130, dtype=tc.float64))[0],
+        lambda y: tc.tanh(y) ** 130 * y,
+    ),
+    "in a vmap": (
+        lambda y: tc.sum(tc.vmap(lambda q: _while(1, lambda c: q * tc.tanh(y + tc.tanh(W)), W))(W), axis=0),
+        lambda y: 2 * tc.tanh(y + tc.tanh(W)),
+    ),
+}
+
+
+@compiled_or_not
+@pytest.mark.parametrize("by", SECOND)
+@pytest.mark.parametrize("name", READS_WHAT_IS_SHARED)
+def test_second_derivatives_go_through_what_a_body_reads_that_examples_share(name: str, by: str, call: Any) -> None:
+    f, plain = READS_WHAT_IS_SHARED[name]
+    wanted = _jacobian(tc.grad(lambda z: tc.sum(plain(3 * z))))
+    near(call(SECOND[by](lambda z: tc.sum(f(_made_in_vmap(z)))))(X), wanted)
+
+
+@compiled_or_not
+def test_forward_mode_in_a_vmap_goes_through_loops_that_read_examples_of_it(call: Any) -> None:
+    def f(x: Any) -> Any:
+        """A Jacobian by columns for each row, of a loop that starts with the row and reads what it is taken of."""
+        return tc.vmap(lambda r: tc.jacfwd(lambda u: _while(2, lambda c: tc.sin(u) * c * u, r))(x))(tc.stack([x, W]))
+
+    wanted = [tc.jacfwd(lambda u, r=r: (tc.sin(u) * u) ** 2 * r)(X) for r in (X, W)]
+    near(call(f)(X), tc.stack(wanted))
+    near(call(tc.jacfwd(lambda x: f(x)[1]))(X), tc.jacfwd(tc.jacfwd(lambda u: (tc.sin(u) * u) ** 2 * W))(X))
+    near(call(tc.jacrev(lambda x: f(x)[1]))(X), tc.jacfwd(tc.jacfwd(lambda u: (tc.sin(u) * u) ** 2 * W))(X))
+
+
+# -- what a policy keeps, and constants, in compiled functions
+
+
+@pytest.mark.parametrize("derivative", ["grad", "jacrev", "jacfwd", "hessian"])
+def test_a_compiled_checkpoint_with_a_policy_goes_through_branches_and_loops(derivative: str) -> None:
+    def branch(u: Any) -> Any:
+        return tc.cond(tc.sum(u) > 0, lambda v: tc.sin(v) * v, lambda v: v, u)
+
+    def keeping(f: Function) -> Function:
+        return tc.checkpoint(f, policy=["sin", "multiply"])
+
+    programs: list[Function] = [
+        keeping(lambda u: branch(u) * tc.sin(u)),
+        lambda x: _while(2, keeping(branch), x),
+        keeping(lambda u: _while(2, keeping(branch), u)),
+        keeping(lambda u: tc.scan(lambda c, r: (tc.sin(c) * r, None), u, tc.ones(130, dtype=tc.float64))[0]),
+        lambda x: tc.vmap(keeping(branch))(tc.stack([x, 2 * x]))[1],
+    ]
+    for f in programs:
+        scalar = (lambda x, f=f: tc.sum(f(x))) if derivative in ("grad", "hessian") else f
+        eager = getattr(tc, derivative)(scalar)
+        call = tc.function(eager)
+        for _ in range(2):
+            assert np.array_equal(call(X).numpy(), eager(X).numpy())
+
+
+def test_a_compiled_sweep_goes_through_ops_of_constants_that_were_computed_while_it_was_traced() -> None:
+    v = tc.Variable(X)
+
+    def f(x: Any) -> Any:
+        return tc.hvp(lambda u: tc.sum(tc.tanh(u)), (W,), (v,))[0] + x
+
+    call = tc.function(f)
+    for _ in range(2):
+        assert np.array_equal(call(X).numpy(), f(X).numpy())

@@ -8,7 +8,7 @@ import array_api_compat.numpy
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.backends import ArrayAPIBackend, discovery
+from tape_core.backends import ArrayAPIBackend, BackendLoadError, discovery
 from tape_core.extend import registry
 
 pytestmark = pytest.mark.usefixtures("_ops_are_forgotten")
@@ -80,3 +80,35 @@ def tape_load_backend'''
     assert second(cube, x).item() == 12.0
     assert gradient(tc.exp, x)[0].item() == 5.0
     assert backend.xp.cube_by_plugin(np.asarray(2.0)) == 8.0
+
+
+@pytest.mark.parametrize("name", ["cosines", "cosine"])
+def test_kernels_of_a_plugin_are_looked_at_when_it_has_declared_its_ops(site: Any, name: str) -> None:
+    site.add(
+        "extra",
+        plugin={
+            "@hookimpl\ndef tape_load_backend": '''\
+@hookimpl
+def tape_register_rules(registry, backend):
+    from tape_core.extend import elementwise
+
+    @elementwise(x=lambda xp, x: x, kernel=lambda xp, x: x)
+    def cosines(x, /):
+        """Those of a plugin."""
+
+@hookimpl
+def tape_load_backend'''
+        },
+        library={
+            "from types import SimpleNamespace": "import array_api_compat.numpy",
+            'SimpleNamespace(__version__="3.1")': "array_api_compat.numpy",
+            "array_types=": f"kernels={{'{name}': array_api_compat.numpy.cos}}, array_types=",
+        },
+    )
+    if name == "cosines":
+        backend = discovery.load("extra")
+        assert backend.xp.cosines(np.asarray(0.0)) == 1.0
+        return
+    for _ in range(2):
+        with pytest.raises(BackendLoadError, match=r"has a kernel for 'cosine', .*did you mean 'cosines'"):
+            discovery.load("extra")

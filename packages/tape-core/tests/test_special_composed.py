@@ -80,8 +80,8 @@ def test_derivatives_at_delicate_points() -> None:
     assert sp.rgamma(zero - 2.0).item() == 0
 
 
-@pytest.mark.parametrize("name", ["gammainc", "gammaincc", "jv", "yv", "iv", "ive", "kv"])
-def test_a_derivative_by_a_parameter_is_an_error_and_not_zero(name: str) -> None:
+@pytest.mark.parametrize("name", ["jv", "yv", "iv", "ive", "kv"])
+def test_a_derivative_by_the_order_is_an_error_and_not_zero(name: str) -> None:
     own = getattr(sp, name)
     v = tc.Variable(1.5)
     with tc.GradientTape() as tape:

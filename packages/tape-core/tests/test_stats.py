@@ -54,8 +54,18 @@ def test_impossible_parameters_and_mistakes() -> None:
         own.gamma.logpdf(x)
     with pytest.raises(TypeError, match="'size' is not a parameter"):
         own.norm.pdf(x, size=3)
-    with pytest.raises(NotImplementedError, match="not written yet"):
-        tc.grad(lambda a: tc.sum(own.gamma.cdf(x, a)))(tc.asarray(2.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("gamma", (2.5,)), ("beta", (2.5, 0.75)), ("t", (3.5,)), ("chi2", (4.5,)), ("poisson", (1.75,))],
+)
+def test_distribution_functions_are_differentiable_by_their_parameters(name: str, parameters: Any) -> None:
+    ours = getattr(own, name)
+    x = tc.asarray(np.asarray([0.25, 0.5, 0.875]) if name == "beta" else np.asarray([0.5, 2.0, 6.0]))
+    arrays = [tc.asarray(np.asarray(p)) for p in parameters]
+    tc.testing.check_grads(lambda *ps: ours.cdf(x, *ps), arrays)
+    tc.testing.check_grads(tc.grad(lambda *ps: tc.sum(ours.cdf(x, *ps))), arrays)
 
 
 def test_the_normal_distribution_far_out() -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.backends import ArrayAPIBackend
+from tape_core.backends.errors import BatchError
+from tape_core.backends.traced import TracingError
 from tape_core.extend import Draw, Refused, Sample, registry
 
 STRICT = ArrayAPIBackend("strict", array_api_strict)
@@ -337,6 +339,30 @@ def test_mistakes_with_segments(name: str) -> None:
             function(tc.astype(x, "complex64"), tc.asarray([0, 1, 0]))
         with pytest.raises(TypeError, match="must hold numbers"):
             function(x > 0, tc.asarray([0, 1, 0]))
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_segments_compiled_and_for_each_example(name: str) -> None:
+    function, x = SEGMENTS[name][0], tc.asarray([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0]])
+    ids, rows = tc.asarray([1, 0, 1]), tc.asarray([[1, 0, 1], [2, 2, 0]])
+
+    def total(x: Any, ids: Any) -> Any:
+        return tc.sum(function(x, ids, 3)[:2] ** 2)
+
+    compiled, slope = tc.function(lambda ids: function(x, ids, 3)), tc.function(tc.grad(total))
+    for _ in range(2):
+        assert compiled(ids).tolist() == function(x, ids, 3).tolist()
+        assert slope(x, tc.asarray([1, 0, 0])).tolist() == tc.grad(total)(x, tc.asarray([1, 0, 0])).tolist()
+    assert tc.vmap(lambda ids: function(x, ids, 3))(rows).tolist() == [function(x, row, 3).tolist() for row in rows]
+    for call, bad in ((compiled, ids - 1), (tc.vmap(lambda ids: function(x, ids, 3)), rows - 1)):
+        with pytest.raises(ValueError, match=rf"{name}: segment_ids must be in \[0, 3\), got -1 to [01]"):
+            call(bad)
+    for call, given in (
+        (tc.function(lambda ids: function(x, ids)), ids),
+        (tc.vmap(lambda ids: function(x, ids)), rows),
+    ):
+        with pytest.raises((TracingError, BatchError), match=f"{name}: .*: give num_segments"):
+            call(given)
 
 
 # -- the largest elements

@@ -100,9 +100,24 @@ class Result:
     value: Any
 
 
-def test_a_result_that_is_no_pytree_is_named() -> None:
-    with pytest.raises(TypeError, match="Result, a class that is no pytree"):
-        tc.function(lambda x: Result(x * 2))(tc.ones(2))
+class Plain:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Slots:
+    __slots__ = ("unset", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@pytest.mark.parametrize("kind", [Result, Plain, Slots])
+def test_a_result_that_is_no_pytree_is_named(kind: Any) -> None:
+    for result in (kind, lambda y: [kind([y])], lambda y: kind({"y": y})):
+        with pytest.raises(TypeError, match=f"{kind.__name__}, a class that is no pytree"):
+            tc.function(lambda x, result=result: (x, result(x * 2)))(tc.ones(2))
+    assert tc.function(lambda x: kind(3))(tc.ones(2)).value == 3
 
 
 def test_options_that_are_none_are_refused_at_once() -> None:

@@ -39,6 +39,10 @@ TAKEN: list[Callable[[Any], Any]] = [
     lambda v: np.r_[v, v],
     lambda v: np.vectorize(math.sin)(v),
     lambda v: [].extend(np.asarray([1.0, 2.0]) + np.array(v)),
+    lambda v: v.__array__(),
+    np.from_dlpack,
+    tc.from_dlpack,
+    lambda v: v.__dlpack__(),
     # by a library's own code
     lambda v: LIBRARY.mean([v[0], v[1]] if isinstance(v, tc.Tensor) else v),
     lambda v: LIBRARY.item(v[0]),
@@ -70,10 +74,12 @@ def test_the_users_own_code_takes_values_without_a_warning(take: Any) -> None:
 
 
 def test_what_no_tape_would_watch_may_be_taken() -> None:
-    for v in (tc.Variable([1.0], trainable=False), tc.Variable([1, 2]), tc.asarray([1.0])):
-        assert warned(np.asarray, v) == []
-    assert warned(np.asarray, tc.Variable([1.0]), watch_accessed_variables=False) == []
-    np.asarray(tc.Variable([1.0]))
+    for take in (np.asarray, np.from_dlpack):
+        for v in (tc.Variable([1.0], trainable=False), tc.Variable([1, 2]), tc.asarray([1.0])):
+            assert warned(take, v) == []
+        assert warned(take, tc.Variable([1.0]), watch_accessed_variables=False) == []
+        assert warned(lambda v, take=take: take(tc.stop_gradient(v)), tc.Variable([1.0])) == []  # type: ignore[misc]
+        take(tc.Variable([1.0]))
 
 
 def test_a_variable_that_is_looked_at_by_numpy_is_not_watched_for_that() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
 import runpy
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -437,3 +441,57 @@ def test_a_check_that_fails_leaves_everything_as_it_was() -> None:
     assert outcome(model, optimizer) == before
     step(x, tc.ones((8, 3)))
     assert optimizer.iterations == 4
+
+
+def test_a_trainer_and_its_optimizer_go_without_the_garbage_collector() -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.model = nn.Sequential([nn.Dense(3), nn.BatchNorm(), nn.Dropout(0.5), nn.Dense(1)])
+            self.optimizer = nn.Adam(0.1)
+
+        @tc.function
+        def step(self, x: Any) -> Any:
+            with tc.GradientTape() as tape:
+                loss = tc.mean(self.model(x) ** 2)
+            variables = self.model.trainable_variables
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            return loss
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            self.dense = nn.Dense(2)
+
+        @tc.function
+        def __call__(self, x: Any) -> Any:
+            return self.dense(x) * (2.0 if self.training else 1.0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        trainer, net = Trainer(), Net()
+        for _ in range(3):
+            trainer.step(tc.ones((4, 3)))
+            net(tc.ones((4, 3)))
+        net.eval()
+        parts: list[Any] = [trainer, trainer.optimizer, trainer.model.trainable_variables[0], net, net.dense.kernel]
+        alive = [weakref.ref(part) for part in parts]
+        del trainer, net, parts
+        assert [part() for part in alive] == [None] * 5
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copy_of_an_optimizer_has_settings_of_its_own(copied: Any) -> None:
+    first = nn.SGD(0.5, weight_decay=0.0)
+    first.learning_rate = first.learning_rate  # which looks at the settings
+    another, w = copied(first), tc.Variable([1.0])
+
+    @tc.function
+    def step() -> None:
+        another.apply_gradients([(tc.ones(1), w)])
+
+    step()
+    another.weight_decay = 1.0
+    step()
+    assert w.tolist() == [(1.0 - 0.5) * 0.5 - 0.5]

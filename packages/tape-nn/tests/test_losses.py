@@ -170,3 +170,19 @@ def test_metrics_that_do_not_fit() -> None:
         nn.metrics.SparseCategoricalAccuracy().update([[1], [2]], tc.ones((2, 3)))
     with pytest.raises(ValueError, match=r"sample_weight of shape \(3,\)"):
         metrics.Mean().update([1.0, 2.0], [1.0, 1.0, 1.0])
+
+
+def test_class_numbers_are_checked_for_each_example_and_in_compiled_functions() -> None:
+    loss = losses.SparseCategoricalCrossentropy(from_logits=True)
+    scores = tc.asarray([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
+
+    def each(scores: Any, labels: Any) -> Any:
+        return tc.vmap(lambda row, label: loss(label[None], row[None]))(scores, labels)
+
+    good, bad = tc.asarray([2, 0]), tc.asarray([2, 3])
+    wanted = [loss(good[k : k + 1], scores[k : k + 1]).item() for k in range(2)]
+    compiled = tc.function(each)
+    for f in (each, compiled, compiled):
+        assert f(scores, good).tolist() == pytest.approx(wanted)
+        with pytest.raises(ValueError, match=r"y_true has class 3; there are 3 classes, from 0 to 2"):
+            f(scores, bad)

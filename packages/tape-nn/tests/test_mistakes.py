@@ -53,7 +53,18 @@ REALS = {
     ),
     "growth_factor": (lambda value: nn.LossScaler(nn.SGD(0.1), growth_factor=value), "LossScaler: growth_factor must"),
     "min_delta": (lambda value: nn.EarlyStopping(min_delta=value), "EarlyStopping: min_delta must be a number"),
-    "steps of a schedule": (lambda value: nn.schedules.ExponentialDecay(0.1, value, 0.5), "decay_steps must be a numb"),
+    "start of a schedule": (
+        lambda value: nn.schedules.ExponentialDecay(value, 10, 0.5),
+        "ExponentialDecay: initial_learning_rate must be a number",
+    ),
+    "end of a schedule": (
+        lambda value: nn.schedules.PolynomialDecay(0.1, 10, end_learning_rate=value),
+        "PolynomialDecay: end_learning_rate must be a number",
+    ),
+    "steps of a schedule": (
+        lambda value: nn.schedules.ExponentialDecay(0.1, value, 0.5),
+        "ExponentialDecay: decay_steps must be a number",
+    ),
 }
 
 

@@ -55,3 +55,47 @@ def test_models_that_were_built_so_are_copied_and_pickled() -> None:
     x = tc.ones((2, 5))
     y = model(x).tolist()
     assert copy.deepcopy(model)(x).tolist() == pickle.loads(pickle.dumps(model))(x).tolist() == y
+
+
+class _Slow(nn.SGD):
+    """An optimizer in whose first steps other threads get their turn."""
+
+    def _slots(self) -> dict[str, float]:
+        time.sleep(0.005)
+        return super()._slots()
+
+
+@pytest.mark.parametrize("how", ["eager", "built", "scaled"])
+def test_threads_that_make_the_first_steps_at_once_make_what_is_remembered_once(how: str) -> None:
+    for _ in range(3):
+        optimizer = _Slow(0.5, momentum=0.5)
+        own = [tc.Variable([0.0]) for _ in range(THREADS)]
+        shared = tc.Variable([0.0])
+        step: Any = nn.LossScaler(optimizer, 1.0, growth_interval=None) if how == "scaled" else optimizer
+        barrier = threading.Barrier(THREADS)
+        first: list[Any] = []
+
+        def call(
+            k: int,
+            own: Any = own,
+            shared: Any = shared,
+            step: Any = step,
+            optimizer: Any = optimizer,
+            barrier: Any = barrier,
+            first: Any = first,
+        ) -> None:
+            barrier.wait(60)
+            if how == "built":
+                optimizer.build([shared])
+            else:
+                step.apply_gradients([(tc.zeros(1), shared)])
+            first.append(optimizer._states[id(shared)])
+            step.apply_gradients([(tc.ones(1), own[k])])
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            for job in [pool.submit(call, k) for k in range(THREADS)]:
+                job.result(60)
+        assert len({id(state) for state in first}) == 1
+        state = optimizer.state_dict({f"v{k}": v for k, v in enumerate([*own, shared])})
+        assert [state[f"v{k}/momentum"].tolist() for k in range(THREADS)] == [[-0.5]] * THREADS
+        assert [v.tolist() for v in own] == [[-0.5]] * THREADS

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core import pytree
 from tape_numpy import blocks
 
 
@@ -143,3 +144,25 @@ def test_the_number_of_threads_is_checked(monkeypatch: pytest.MonkeyPatch) -> No
             blocks._threads()
     finally:
         blocks._threads.cache_clear()
+
+
+def _product(x: Any, y: Any) -> Any:
+    return x * (x * x + 1.0) + y
+
+
+def _power(x: Any, y: Any) -> Any:
+    return x**y * x**2.5
+
+
+@pytest.mark.parametrize("f", [_product, _power])
+@pytest.mark.parametrize("of", ["values", "gradients"])
+def test_products_of_large_complex_arrays_have_the_same_bits_compiled(f: Any, of: str) -> None:
+    # NumPy computes `a * temporary` as `temporary * a` from 256 KiB on, and rounds differently then on some processors.
+    rng = np.random.default_rng(0)
+    x, y = (tc.asarray(rng.normal(size=40_000) + 1j * rng.normal(size=40_000), backend="numpy") for _ in range(2))
+    computed = f if of == "values" else tc.grad(lambda x, y: tc.sum(tc.real(f(x, y))), argnums=(0, 1))
+    wanted = computed(x, y)
+    g = tc.function(computed)
+    for _ in range(3):
+        for found, expected in zip(pytree.flatten(g(x, y))[0], pytree.flatten(wanted)[0], strict=True):
+            np.testing.assert_array_equal(found.numpy(), expected.numpy())

@@ -301,8 +301,6 @@ PLACES = [
 def test_whatever_stands_anywhere_the_error_is_the_documented_one(place: str, make: Any) -> None:
     values = [*HUGE, BOMB, function("exec", "builtins"), function("relu", "activations"), thing("Dense", "layers", {})]
     for value in values:
-        if place == "repeat" and value == 10**9:
-            continue  # a layer without weights makes what it is told to
         text = json.dumps(make(value))
         begun = time.monotonic()
         refused(lambda t=text: tf.keras.models.model_from_json(t))
@@ -377,6 +375,113 @@ def test_a_registered_function_is_named_and_not_called() -> None:
     assert calls == []
     model = tf.keras.models.model_from_json(json.dumps(functional([lambda_of(function("mine", None))], X)), given)
     assert model(np.ones((2, 3), "float32")).shape == (2, 3)
+
+
+def _input(*shape: int | None) -> dict[str, Any]:
+    return {"batch_shape": [None, *shape], "dtype": "float32", "name": "x"}
+
+
+def _called_twice(part: dict[str, Any], *shapes: tuple[int, ...]) -> dict[str, Any]:
+    """A layer called on a list of two inputs."""
+    both = [{"class_name": "__keras_tensor__", "number": k} for k in range(2)]
+    arguments = {"class_name": "__tuple__", "items": both if part["class_name"] == "Operation" else [both]}
+    if part["class_name"] == "MultiHeadAttention":
+        arguments["items"] = both
+    out = {"class_name": "__keras_tensor__", "number": 2}
+    call = {"layer": 0, "args": arguments, "kwargs": {"class_name": "__dict__", "items": {}}, "outputs": out}
+    return functional([part], X, symbols=[_input(*shape) for shape in shapes], inputs=both, calls=[call], outputs=out)
+
+
+def _layer(name: str, *shape: int | None, **config: Any) -> dict[str, Any]:
+    return functional([thing(name, "layers", config)], X, symbols=[_input(*shape)])
+
+
+def _operation(name: str) -> dict[str, Any]:
+    return thing("Operation", "models", {"function": function(name, "operator"), "name": "op"})
+
+
+MANY = [[0.0]] * 20_000
+
+LARGE = {
+    "repeated": _layer("RepeatVector", 3, n=10**9),
+    "repeated in steps": _layer("TimeDistributed", 2, 3, layer=thing("RepeatVector", "layers", {"n": 10**9})),
+    "in a model": functional([chain([thing("RepeatVector", "layers", {"n": 10**9})])], X),
+    "upsampled 1": _layer("UpSampling1D", 4, 2, size=10**9),
+    "upsampled 2": _layer("UpSampling2D", 4, 4, 2, size=10**6),
+    "upsampled first": _layer("UpSampling2D", 2, 4, 4, size=10**6, data_format="channels_first"),
+    "upsampled 3": _layer("UpSampling3D", 4, 4, 4, 2, size=10**4),
+    "padded 1": _layer("ZeroPadding1D", 4, 2, padding=10**9),
+    "padded 2": _layer("ZeroPadding2D", 4, 4, 2, padding=10**9),
+    "padded 3": _layer("ZeroPadding3D", 4, 4, 4, 2, padding=10**6),
+    "rows": _layer("Embedding", 10**5, input_dim=2, output_dim=10**5),
+    "a table": _layer("Embedding", 3, input_dim=10**12, output_dim=2),
+    "units": _layer("Dense", 10**5, 1, units=10**5),
+    "gates": _layer("LSTM", 10**7, 1, units=50),
+    "filters": _layer("Conv1D", 10**5, 1, filters=10**5, kernel_size=1),
+    "windows": _layer("Conv2D", 2000, 2000, 1, filters=1, kernel_size=200, padding="same"),
+    "dilated": _layer("Conv1D", 4, 2, filters=1, kernel_size=2, dilation_rate=10**9, padding="causal"),
+    "dilated 2": _layer("Conv2D", 4, 4, 2, filters=1, kernel_size=2, dilation_rate=10**6, padding="same"),
+    "by channel": _layer("DepthwiseConv1D", 4, 2, kernel_size=2, dilation_rate=10**9, padding="same"),
+    "multiplied": _layer("DepthwiseConv2D", 300, 300, 10, kernel_size=1, depth_multiplier=10**4),
+    "separated": _layer("SeparableConv1D", 10**5, 1, filters=10**5, kernel_size=1),
+    "strided": _layer("Conv1DTranspose", 4, 2, filters=1, kernel_size=2, strides=10**9),
+    "transposed": _layer("Conv2DTranspose", 4, 4, 2, filters=1, kernel_size=2, dilation_rate=10**6),
+    "pooled": _layer("MaxPooling1D", 4, 2, pool_size=10**9, padding="same"),
+    "averaged": _layer("AveragePooling2D", 4, 4, 2, pool_size=10**6, padding="same"),
+    "scaled": _layer("Rescaling", 1, 20_000, scale={"class_name": "__numpy__", "value": MANY, "dtype": "float32"}),
+    "added": _called_twice(thing("Add", "layers", {}), (10**5, 1), (1, 10**5)),
+    "multiplied by it": _called_twice(_operation("mul"), (10**5, 1), (1, 10**5)),
+    "matrices": _called_twice(_operation("matmul"), (10**5, 1), (1, 10**5)),
+    "dotted": _called_twice(thing("Dot", "layers", {"axes": -1}), (10**5, 1), (10**5, 1)),
+    "attention": _called_twice(
+        thing("MultiHeadAttention", "layers", {"num_heads": 1, "key_dim": 1}), (10**5, 1), (10**5, 1)
+    ),
+    "a function": _layer(
+        "Lambda",
+        1,
+        20_000,
+        function=function("math.add", "tf"),
+        arguments={
+            "class_name": "__dict__",
+            "items": {"y": {"class_name": "__tensor__", "value": MANY, "dtype": "float32"}},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_what_layers_make_is_checked_before_there_is_memory_for_it(what: str) -> None:
+    import tracemalloc
+
+    text = json.dumps(LARGE[what])
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"model_from_json: .*has more than 268435456 numbers|more than there are"):
+            tf.keras.models.model_from_json(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The inputs that are tried are as large as the description says, up to a limit; nothing else is.
+    assert peak < 200_000_000 + 20 * len(text)
+
+
+def test_ordinary_models_are_within_the_limits() -> None:
+    image, text = tf.keras.Input(shape=(64, 64, 3)), tf.keras.Input(shape=(100,), dtype="int32")
+    x = layers.ZeroPadding2D(3)(image)
+    x = layers.Conv2D(32, 7, strides=2)(x)
+    x = layers.MaxPooling2D(3, 2, padding="same")(x)
+    x = layers.DepthwiseConv2D(3, padding="same")(x)
+    x = layers.UpSampling2D(2)(x)
+    x = layers.Conv2DTranspose(8, 4, strides=2, padding="same")(x)
+    x = layers.GlobalAveragePooling2D()(x)
+    y = layers.Embedding(2000, 16)(text)
+    y = layers.Conv1D(16, 3, dilation_rate=2, padding="causal")(y)
+    y = layers.MultiHeadAttention(2, 8)(y, y)
+    y = layers.Bidirectional(layers.LSTM(8))(y)
+    z = layers.Dot(axes=-1)([layers.Dense(4)(x), layers.Dense(4)(y)])
+    z = layers.RepeatVector(5)(layers.Add()([z, layers.Dense(1)(y)]))
+    model = tf.keras.Model([image, text], z)
+    assert tf.keras.models.model_from_json(model.to_json()).output_shape == (None, 5, 1)
 
 
 # -- files

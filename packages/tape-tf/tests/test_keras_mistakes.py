@@ -130,6 +130,13 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         r"accuracy: y_true of shape \(2,\)",
     ),
+    "the rate of SGD": (lambda: keras.optimizers.SGD("a"), TypeError, "SGD: learning_rate must be a number; got 'a'"),
+    "a rate of dropout": (lambda: layers.Dropout("a"), TypeError, "Dropout: rate must be a number; got 'a'"),
+    "a schedule": (
+        lambda: keras.optimizers.schedules.ExponentialDecay("a", 1, 0.5),
+        TypeError,
+        "initial_learning_rate must be a number; got 'a'",
+    ),
     "a typo": (lambda: layers.Densse, AttributeError, "did you mean tf.keras.layers.Dense"),
     "data sets": (lambda: keras.datasets.mnist, AttributeError, "nothing is downloaded: load data with"),
     "applications": (lambda: keras.applications, AttributeError, "nothing is downloaded: build the model"),

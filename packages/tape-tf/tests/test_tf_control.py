@@ -346,3 +346,14 @@ def test_a_program_prints_what_it_prints_in_tensorflow(capsys: pytest.CaptureFix
     assert re.sub(NUMBER, "#", found) == re.sub(NUMBER, "#", expected)
     for line, (a, b) in enumerate(zip(re.findall(NUMBER, found), re.findall(NUMBER, expected), strict=True)):
         assert float(a) == pytest.approx(float(b), rel=1e-5, abs=1e-6), line
+
+
+def test_assertions_hold_for_each_row_of_a_vectorized_map() -> None:
+    def checked(row):
+        tf.debugging.assert_greater(row, -1.0)
+        return row * 2.0
+
+    x = tf.constant([[1.0, 2.0], [0.5, 3.0]])
+    assert tf.vectorized_map(checked, x).numpy().tolist() == [[2.0, 4.0], [1.0, 6.0]]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="x > y did not hold"):
+        tf.vectorized_map(checked, x - 2.0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -460,3 +462,30 @@ def test_loops_that_are_no_instruction_run_as_they_are() -> None:
         rows, grown = f(tf.constant(x), tf.constant(n))
         same(rows, [x * k for k in range(n)])
         same(grown, [x] * 4)
+
+
+def test_an_instance_with_compiled_methods_goes_without_the_garbage_collector() -> None:
+    class Net(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = tf.Variable(2.0)
+
+        @tf.function
+        def __call__(self, x: Any) -> Any:
+            return self.w * x
+
+    gc.collect()
+    gc.disable()
+    try:
+        net = Net()
+        for _ in range(3):
+            assert net(tf.constant(3.0)).numpy() == 6.0
+            with tf.GradientTape() as tape:
+                y = net(tf.constant(3.0))
+            assert tape.gradient(y, net.w).numpy() == 3.0
+        alive = weakref.ref(net), weakref.ref(net.w.native)
+        del net, tape, y
+        assert [part() for part in alive] == [None, None]
+    finally:
+        gc.enable()
+    assert Net().__call__(tf.constant(3.0)).numpy() == 6.0

@@ -460,3 +460,10 @@ def test_tensors_are_made_on_the_selected_backend() -> None:
     ):
         assert tensor.native.backend.name == name
     assert tf.Variable(np.ones(2)).native.backend.name == name
+
+
+def test_a_list_that_contains_itself_is_no_tensor() -> None:
+    values: list = [1.0]
+    values.append(values)
+    with pytest.raises(ValueError, match="a list that contains itself"):
+        tf.constant(values)

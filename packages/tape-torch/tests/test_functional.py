@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
@@ -88,6 +89,31 @@ def test_complex_derivatives(fn: Any) -> None:
 
 def test_a_function_of_real_and_complex() -> None:
     check(lambda x, z: torch.fft.irfft(x * z * z), numbers(4), numbers(4, dtype=torch.complex128))
+
+
+def _by_pytorch(x: tc.Tensor, axis: int) -> tc.Tensor:
+    return tape_torch.call(torch.logcumsumexp, x, dim=axis)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_second_derivatives_of_logcumsumexp_hold(axis: int) -> None:
+    """PyTorch's own formula has NaN there in forward mode, and 0 where a cotangent is 0."""
+    x, w = tc.asarray(numbers(2, 3)), tc.asarray(torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64))
+
+    def loss(f: Any) -> Any:
+        return lambda x: tc.sum(w * f(x, axis) ** 2)
+
+    def own(x: tc.Tensor, axis: int) -> tc.Tensor:
+        return tc.logcumsumexp(x, axis=axis)
+
+    expected = tc.hessian(loss(own))(x).numpy()
+    for hessian in (tc.hessian, lambda f: tc.jacrev(tc.grad(f)), lambda f: tc.jacfwd(tc.jacfwd(f))):
+        np.testing.assert_allclose(hessian(loss(_by_pytorch))(x).numpy(), expected, rtol=1e-12, atol=1e-12)
+
+    def by_weight(f: Any) -> Any:
+        return tc.jacrev(lambda w: tc.grad(lambda x: tc.sum(w * f(x, axis)))(x))(w).numpy()
+
+    np.testing.assert_allclose(by_weight(_by_pytorch), by_weight(own), rtol=1e-12, atol=1e-12)
 
 
 def test_third_derivative() -> None:

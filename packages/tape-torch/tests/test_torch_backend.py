@@ -265,3 +265,12 @@ def test_an_imaginary_part_that_is_dropped_is_warned_of_every_time() -> None:
     for _ in range(2):
         with pytest.warns(UserWarning, match="complex64 becomes torch.float32: the imaginary part is discarded"):
             assert tc.astype(tc.asarray([1 + 2j], backend=CPU), "float32").tolist() == [1.0]
+
+
+def test_errors_inside_vmap_show_the_shapes_of_one_example() -> None:
+    x = tc.ones((5, 3), backend="torch")
+    wanted = r"^add\(x1: float32\[3\], x2: float32\[4\]\) of one example, inside vmap; called for all of them: add\("
+    mapped = tc.vmap(lambda r: r + tc.ones(4, backend="torch"))
+    for f in (mapped, tc.grad(lambda x: tc.sum(mapped(x)))):
+        with pytest.raises(ValueError, match=wanted):
+            f(x)

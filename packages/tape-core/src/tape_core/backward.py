@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.cotangents import conj
 from tape_core.indexed_slices import IndexedSlices
+from tape_core.plan import Part, Plan
 from tape_core.recording import ACTIVE
 from tape_core.rules import FIRST_INPUT
 from tape_core.tensor import SCALARS, Tensor, wrap
@@ -98,7 +99,14 @@ def sweep(
     """
     records: Records = tape._records
     top = max(seeds) + 1
-    wanted = None if tape._leaves == sources else _reached_from(tape, top, sources)
+    calls: dict[int, dict[int, int]] = {}
+    if tape._leaves == sources:
+        wanted = None
+    else:
+        calls = _calls_with_results(records, top, sources)
+        for slots in calls.values():
+            top = max(top, *[slot + 1 for slot in slots.values()])
+        wanted = _reached_from(tape, top, [*sources, *calls] if calls else sources)
     grads: list[Any] = [None] * top
     for slot, cotangent in seeds.items():
         grads[slot] = cotangent if recorded or isinstance(cotangent, IndexedSlices) else cotangent._array
@@ -106,11 +114,15 @@ def sweep(
         del records[top:]
     else:
         records = records[:top]
+    if backend.library is not backend.root and not recorded:
+        for k, rec in enumerate(records):
+            if rec is not None and isinstance(rec[0], Plan) and (plan := rec[0].traced(backend)) is not rec[0]:
+                records[k] = (plan, *rec[1:])
     found: dict[int, Any] = {}
     try:
         with backend.sweeping():
             if recorded or tape._masked or tape._sparse or wanted is not None:
-                _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape)
+                _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
             else:
                 _walk(records, grads, found, backend)
     except Exception as error:
@@ -146,6 +158,7 @@ def _walk_careful(
     wanted: bytearray | None,
     recorded: bool,
     tape: GradientTape,
+    calls: dict[int, dict[int, int]],
 ) -> None:
     """As `_walk`, for every case."""
     xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
@@ -161,6 +174,11 @@ def _walk_careful(
         if rec is None or (wanted is not None and not wanted[slot]):
             continue
         plan = rec[0] if wanted is None else rec[0].toward(rec, wanted)
+        if slot in calls:
+            within = plan.within(g, rec, list(calls[slot]), masked, recorded)
+            for at, d in zip(calls[slot].values(), within, strict=True):
+                if d is not None:
+                    found[at] = d if recorded else _public(d, backend)
         if careful:
             if recorded:
                 plan = plan.recorded
@@ -199,6 +217,26 @@ def _as_is(array: Any, slots: Any) -> Any:
     return array
 
 
+def _calls_with_results(records: Records, top: int, sources: list[int]) -> dict[int, dict[int, int]]:
+    """The calls that are one record, and among whose results are sources that other results of the call depend on.
+
+    By the slot of the call, the slots of such sources by the number of the result. What depends on them in there is a
+    matter of the call: their cotangents are those from outside and those from there.
+    """
+    found: dict[int, dict[int, int]] = {}
+    for slot in sources:
+        rec = records[slot] if slot < len(records) else None
+        if rec is not None and type(rec[0]) is Part and rec[FIRST_INPUT] < top:
+            whole = records[rec[FIRST_INPUT]]
+            if whole is not None and rec[0].k in getattr(whole[0], "leading", _none)(whole):
+                found.setdefault(rec[FIRST_INPUT], {})[rec[0].k] = slot
+    return found
+
+
+def _none(rec: tuple[Any, ...]) -> tuple[int, ...]:
+    return ()
+
+
 def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray | None:
     """For each slot below `top`, whether a source flows into it; None where all leaves are sources.
 
@@ -220,6 +258,12 @@ def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray
                 reached[slot] = 1
                 break
     return reached
+
+
+def leads(tape: GradientTape, source: int, targets: list[int]) -> bool:
+    """Whether what is in one of the slots `targets` depends on what is in the slot `source`, and is another."""
+    reached = _reached_from(tape, max(targets) + 1, [source])
+    return reached is None or any([reached[slot] for slot in targets if slot != source])
 
 
 def ones_beside(tensor: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Locks and pools that work in a forked child process.
 
 `fork` copies the memory of a process and the thread that calls it, and no other thread. A lock that another thread held
-stays locked in the child for ever, and the threads of a pool are not there. So both are made anew in the child.
+stays locked in the child for ever, and the threads of a pool are not there. So both are made anew in the child. An
+array library with threads of its own is told by its backend to do without them there, where it cannot make them anew.
 """
 
 from __future__ import annotations

@@ -100,9 +100,8 @@ def lowered_tangent(x: Tensor, t: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
     """A value that is in its place and its tangent, as they are below hidden axes."""
     level = _level_below(inner)
     while x.backend.level > level:
-        array = x._array
-        own = lifted(t, array.backend)._array
-        x, t = array.value, own.value if array.axis is None else spread(own, array.axis.size)
+        array, axis = x._array, OPEN.get()[x.backend.level - 1]
+        x, t = array.value, _shared(t, axis) if array.axis is None else _shown(t, axis)
     return x, _lower(t, level)
 
 
@@ -110,10 +109,10 @@ def raised(derivative: Any, x: Tensor, inner: Axes) -> Any:
     """A derivative that is as :func:`below` gives a value, as one of the value, which is in its place."""
     if derivative is None or x.backend.level <= _level_below(inner):
         return derivative
-    array = x._array
-    base = array.backend.base
-    value = lifted(raised(derivative, array.value, inner), base)
-    return wrap(BatchedArray(value, array.backend, array.axis), x.backend)
+    found = raised(derivative, x._array.value, inner)
+    if x._array.axis is not None:
+        return _above(found, x._array.axis)
+    return found if found.backend.level > x.backend.level else lifted(found, x.backend)
 
 
 class FunctionCall:
@@ -223,13 +222,8 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
         assert call.push is not None
         with _again(axis):
-            found = []
-            for t, out in zip(call.push(above(ts, arrays), above(outs, call.outs)), call.outs, strict=True):
-                own = lifted(t, _backend_in(axis, t))._array
-                if own.axis is not None and out.axis is None:
-                    raise BatchError("the tangent of a result is not the same for all examples, but the result is")
-                found.append(own.value if out.axis is None else spread(own, out.axis.size))
-            return found
+            found = zip(call.push(above(ts, arrays), above(outs, call.outs)), call.outs, strict=True)
+            return [_shared(t, axis) if out.axis is None else _shown(t, axis) for t, out in found]
 
     inputs, values = [a.value for a in arrays], [o.value for o in call.outs]
     if all([a.axis is None for a in (*arrays, *call.outs)]):
@@ -273,13 +267,60 @@ def _backend_in(axis: Axis, beside: Tensor) -> Backend:
     return backend
 
 
+# A derivative may vary over vmaps above the one whose examples are hidden or shown: a tangent in one that is opened in
+# there. What is done with a dimension of the examples is done below those then, where it is the dimension after theirs.
+
+
 def _above(value: Tensor, axis: Axis | None) -> Tensor:
     """A Tensor as it is in a vmap, of whose examples it has one along dimension 0, or the same for all."""
     if axis is None:
         return value
+    level, value = OPEN.get().index(axis) + 1, placed(value)
+    if value.backend.level == level:
+        value = value._array.value
+    if value.backend.level > level:
+        array = value._array
+        below = array.value if array.axis is None else _moved(array.value, 1, 0)
+        return wrap(BatchedArray(_above(below, axis), array.backend, array.axis), value.backend)
     backend = _backend_in(axis, value)
     assert isinstance(backend, Batched)
     return wrap(BatchedArray(lifted(value, backend.base), backend, axis), backend)
+
+
+def _shown(value: Tensor, axis: Axis) -> Tensor:
+    """A Tensor in a vmap as it is below that: with the examples along dimension 0."""
+    level, value = OPEN.get().index(axis) + 1, placed(value)
+    if value.backend.level <= level:
+        return spread(lifted(value, _backend_in(axis, value))._array, axis.size)
+    array = value._array
+    below = _shown(array.value, axis)
+    below = below if array.axis is None else _moved(below, 0, 1)
+    return wrap(BatchedArray(lifted(below, array.backend.base), array.backend, array.axis), value.backend)
+
+
+def _shared(value: Tensor, axis: Axis) -> Tensor:
+    """A Tensor in a vmap that is the same for all its examples, as it is below that.
+
+    Raises:
+        BatchError: it is another one for each.
+    """
+    level, value = OPEN.get().index(axis) + 1, placed(value)
+    if value.backend.level < level:
+        return value
+    array = value._array
+    if value.backend.level > level:
+        below = lifted(_shared(array.value, axis), array.backend.base)
+        return wrap(BatchedArray(below, array.backend, array.axis), value.backend)
+    if array.axis is not None:
+        raise BatchError("the tangent of a result is not the same for all examples, but the result is")
+    return array.value  # type: ignore[no-any-return]
+
+
+def _moved(value: Tensor, source: int, destination: int) -> Tensor:
+    """With a dimension at another place."""
+    from tape_core.ops.manipulation import moveaxis
+
+    return moveaxis(value, source, destination)
 
 
 def _total(value: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 
 import tape_core as tc
 from tape_core.backends.errors import AxisError
+from tape_core.mistakes import integer
 
 # -- padding
 
@@ -308,11 +309,11 @@ def partition(a: Any, /, kth: Any, axis: int | None = -1) -> Any:
 
 
 def tril(m: Any, /, k: int = 0) -> Any:
-    return tc.tril(_matrix(m), k=k)
+    return tc.tril(_matrix(m), k=integer("numpy.tril", "k", k))
 
 
 def triu(m: Any, /, k: int = 0) -> Any:
-    return tc.triu(_matrix(m), k=k)
+    return tc.triu(_matrix(m), k=integer("numpy.triu", "k", k))
 
 
 def _matrix(m: Any) -> Any:
@@ -327,7 +328,7 @@ def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
     if x.ndim != 1:
         raise ValueError(f"numpy.vander: x must have one dimension, got shape {x.shape}")
     powers = range(x.shape[0] if N is None else N)
-    x = x if x.dtype.inexact else tc.astype(x, tc.int64)
+    x = tc.astype(x, np.promote_types(str(x.dtype), int).name)
     columns = [x**k for k in (powers if increasing else reversed(powers))]
     return tc.stack(columns, axis=1) if columns else tc.reshape(x[:0], (x.shape[0], 0))
 
@@ -391,7 +392,7 @@ def _slopes(f: Any, spacing: Any, axis: int, edge_order: int) -> Any:
     else:
         first = _edge(part(0, 1), part(1, 2), part(2, 3), h[0], h[1])
         last = -_edge(part(n - 1, n), part(n - 2, n - 1), part(n - 3, n - 2), h[2], h[3])
-    return tc.concat([first, inner, last], axis=axis)
+    return tc.astype(tc.concat([first, inner, last], axis=axis), f.dtype)
 
 
 def _edge(y0: Any, y1: Any, y2: Any, h1: Any, h2: Any) -> Any:

@@ -61,9 +61,18 @@ def float_power(x1: Any, x2: Any, /) -> Any:
     return tc.pow(tc.astype(x1, dtype), tc.astype(x2, dtype))
 
 
+def _weak(x: Any, other: Any) -> Any:
+    """A number as an array beside another one, in whose dtype it is if its kind allows it."""
+    if hasattr(x, "shape"):
+        return _beside(other, x)
+    other = tc.asarray(other)
+    dtype = np.result_type(x, np.dtype(str(other.dtype))).name
+    return tc.asarray(x, dtype=dtype, backend=other.backend.root, device=other.device)
+
+
 def fmod(x1: Any, x2: Any, /) -> Any:
     """With the sign of the dividend."""
-    x1 = _beside(x2, x1)
+    x1 = _weak(x1, x2)
     part = tc.remainder(tc.abs(x1), abs(x2))
     return tc.copysign(part, x1) if part.dtype.inexact else tc.where(x1 < 0, -part, part)
 
@@ -78,6 +87,7 @@ def fmin(x1: Any, x2: Any, /) -> Any:
 
 def heaviside(x1: Any, x2: Any, /) -> Any:
     x1, x2 = (_floating(x) if hasattr(x, "shape") else x for x in (x1, x2))
+    x1, x2 = _weak(x1, x2), _weak(x2, x1)
     step = tc.astype(x1 > 0, tc.asarray(x1).dtype)
     return tc.where(x1 == 0, x2, tc.where(tc.isnan(x1), x1, step))
 
@@ -551,7 +561,8 @@ def diag(v: Any, /, k: int = 0) -> Any:
     n = v.shape[0] + abs(k)
     place: dict[str, Any] = {"device": v.device, "backend": v.backend}
     v = tc.concat([v, tc.zeros(abs(k), dtype=v.dtype, **place)])
-    return tc.where(tc.eye(n, k=k, dtype=tc.bool, **place), v[:, None] if k > 0 else v, 0)
+    nothing = False if v.dtype.kind == "bool" else 0
+    return tc.where(tc.eye(n, k=k, dtype=tc.bool, **place), v[:, None] if k > 0 else v, nothing)
 
 
 def diagflat(v: Any, /, k: int = 0) -> Any:

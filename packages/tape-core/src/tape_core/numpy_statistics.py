@@ -163,13 +163,25 @@ def _accumulated(function: Any, a: Any, neutral: int, axis: Any) -> Any:
     return function(tc.reshape(a, (-1,)) if axis is None else a, axis=0 if axis is None else axis)
 
 
-def nanmean(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    a = _floating(a)
+def _cast(name: str, a: Any, dtype: Any) -> Any:
+    """In the floating dtype that is asked for, or that NumPy computes in."""
+    if dtype is None:
+        return _floating(a)
+    found = tc.zeros(0, dtype=dtype).dtype
+    if not found.inexact or (a.dtype.kind == "complex floating" != found.kind):
+        raise TypeError(f"numpy.{name}: dtype must be floating for Tensors, and complex for complex ones; got {dtype}")
+    return tc.astype(a, dtype)
+
+
+def nanmean(a: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    a = _cast("nanmean", a, dtype)
     return nansum(a, axis=axis, keepdims=keepdims) / _present(a, axis, keepdims, a.dtype)
 
 
-def nanvar(a: Any, /, axis: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None) -> Any:
-    a = _floating(a)
+def nanvar(
+    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+) -> Any:
+    a = _cast("nanvar", a, dtype)
     missing = tc.isnan(a)
     centred = tc.where(missing, 0, a - nanmean(a, axis=axis, keepdims=True))
     squares = tc.abs(centred) ** 2 if a.dtype.kind == "complex floating" else centred * centred
@@ -178,8 +190,10 @@ def nanvar(a: Any, /, axis: Any = None, ddof: float = 0, keepdims: bool = False,
     return total / tc.where(left > 0, left, math.nan)
 
 
-def nanstd(a: Any, /, axis: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None) -> Any:
-    found = nanvar(a, axis=axis, ddof=ddof, keepdims=keepdims, correction=correction)
+def nanstd(
+    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+) -> Any:
+    found = nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, correction=correction)
     return tc.where(found == 0, 0, tc.sqrt(found))
 
 
@@ -191,6 +205,10 @@ def _observations(x: Any, rowvar: bool, label: str) -> Any:
         raise ValueError(f"numpy.{label}: an array of at most two dimensions is needed, got shape {x.shape}")
     x = tc.reshape(x, (1, -1)) if x.ndim < 2 else x
     return x if rowvar or x.shape[0] == 1 else x.mT
+
+
+def _double(x: Any) -> Any:
+    return tc.astype(x, tc.complex128 if x.dtype.kind == "complex floating" else tc.float64)
 
 
 def cov(
@@ -205,9 +223,9 @@ def cov(
     *,
     dtype: Any = None,
 ) -> Any:
-    x = _observations(_floating(m), rowvar, "cov")
+    x = _observations(_double(m), rowvar, "cov")
     if y is not None:
-        x = tc.concat([x, _observations(_floating(y), rowvar, "cov")])
+        x = tc.concat([x, _observations(_double(y), rowvar, "cov")])
     x = x if dtype is None else tc.astype(x, dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
     weights = None
@@ -218,7 +236,7 @@ def cov(
     if weights is None:
         total: Any = x.shape[1]
         centred = weighted = x - tc.mean(x, axis=1, keepdims=True)
-        factor: Any = total - ddof
+        factor: Any = max(total - ddof, 0)  # of too few observations it is NaN
     else:
         total = tc.sum(weights)
         centred = x - tc.sum(x * weights, axis=1, keepdims=True) / total

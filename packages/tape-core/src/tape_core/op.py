@@ -267,18 +267,21 @@ class Op:
         if type(error) is AttributeError and (flat := [k for k, v in enumerate(values) if not getattr(v, "shape", ())]):
             error = ValueError(f"{', '.join([self._input_name(k) for k in flat])}: an array with dimensions is needed")
         known = tensors[0].backend.user_error(error)
-        if known is None and tensors[0].backend.height and type(error) in _OF_USERS:
+        is_told = type(error) in _OF_USERS or hasattr(error, "_tape_told")
+        if known is None and tensors[0].backend.height and is_told:
             # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
             whole = getattr(error, "_tape_whole", None) or str(error)
             then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
             examples: Any = type(error)(f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}")
-            examples._tape_whole = whole
+            examples._tape_whole, examples._tape_told = whole, True
             raise examples from error
         if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         kind, text = known
-        raise kind(f"{self.name}({given}{extra}): {text}") from error
+        told: Any = kind(f"{self.name}({given}{extra}): {text}")
+        told._tape_told = True  # its class may be one of the library's
+        raise told from error
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
@@ -452,11 +455,31 @@ def unknown_names(backend: Backend) -> dict[str, str]:
     }
 
 
-def check_names(backend: Backend) -> None:
-    """Warn, once, of kernels and rules under names that look like misspelled ones of ops.
+def refuse_names(backend: Backend) -> None:
+    """Refuse kernels and rules under names that look like misspelled ones of ops, or of inputs of ops.
 
-    It is asked when the backend runs its first op. A name that is like no op's is left alone: the op may be declared
-    later, by another package. The conformance suite complains of those, too.
+    It is asked when the backend is made, or for that of a plugin when this has declared its ops. A name that is like no
+    op's is left alone: the op may be declared later, by another package. The conformance suite complains of those, too.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for text in unknown_names(backend).values():
+        if text.endswith("?"):
+            raise ValueError(f"{text} An op of another package must be declared before: import that")
+    for name, rules in backend.rules.items():
+        inputs = registry[name].inputs if name in registry else tuple(rules)
+        if unknown := [given for given in rules if given not in inputs]:
+            raise ValueError(
+                f"backend {backend.name!r} has a rule for the input {unknown[0]!r} of op {name!r}, whose inputs are "
+                f"{', '.join(inputs)}{meant(unknown[0], inputs)}"
+            )
+
+
+def check_names(backend: Backend) -> None:
+    """Warn, once, of names that :func:`refuse_names` refuses, and that came to the backend in another way.
+
+    It is asked when the backend runs its first op.
     """
     backend.is_checked = True
     for text in unknown_names(backend).values():

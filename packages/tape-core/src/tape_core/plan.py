@@ -79,6 +79,16 @@ class Plan:
             )
         return self._recorded
 
+    def traced(self, backend: Backend) -> Plan:
+        """The plan for the same records where the sweep is traced, as `backend` does: by instructions if it is fused.
+
+        It is that of a record of constants, of which the trace has noted nothing.
+        """
+        if self.backend is backend or not any(rule.recorded for rule in self.rules):
+            return self
+        _, plans = self.op.bindings.get(backend) or self.op.bind(backend)
+        return plans[sum([1 << rule.k for rule in self.rules])] or self
+
     @property
     def lifted(self) -> list[Callable[..., Any]]:
         """For each rule, a function of a record and `lift` that gives its arguments, arrays lifted."""
@@ -116,7 +126,8 @@ class Plan:
                 raise unwritten(rule)
             if rule.kind == PARTIAL:
                 named = lifted(rec, lift)
-                d = touched(g * rule.fn(xp, *named), named)
+                partial = rule.fn(xp, *named)  # with a name: NumPy would make a temporary the first factor
+                d = touched(g * partial, named)
                 if masked:
                     d = unpoisoned(xp, g, d)
             elif rule.kind == ONE:

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from tape_core import dtypes
+from tape_core.backends import selection
 from tape_core.backends.errors import BatchError
 from tape_core.contexts import contextmanager, setting
 from tape_core.mistakes import integer, shape_of
@@ -103,9 +104,8 @@ class Generator:
         from tape_core.ops.data_types import astype
         from tape_core.ops.manipulation import reshape
 
-        shape = shape_of("uniform", shape)
+        shape, dtype = shape_of("uniform", shape), _floating("uniform", dtype, backend)
         values = self._fractions(math.prod(shape), backend, device)
-        dtype = dtype or dtypes.get_default_dtype()
         # 24 bits only, so that rounding to float32 cannot reach `high`.
         return astype(reshape(_truncated(values), shape) * (high - low) + low, dtype)
 
@@ -124,12 +124,12 @@ class Generator:
         from tape_core.ops.elementwise import cos, log1p, sqrt
         from tape_core.ops.manipulation import reshape
 
-        shape = shape_of("normal", shape)
+        shape, dtype = shape_of("normal", shape), _floating("normal", dtype, backend)
         n = math.prod(shape)
         radius = sqrt(-2.0 * log1p(-self._fractions(n, backend, device)))
         angle = self._fractions(n, backend, device) * (2 * math.pi)
         values = reshape(radius * cos(angle), shape) * stddev + mean
-        return astype(values, dtype or dtypes.get_default_dtype())
+        return astype(values, dtype)
 
     def integers(
         self, low: int, high: int, shape: Shape = (), *, backend: Any = None, device: str | None = None
@@ -165,6 +165,16 @@ def _refuse_inside_vmap() -> None:
             "random numbers inside vmap: all examples would get the same. Draw them outside, with an axis for the "
             "examples, and give them to the function as an argument"
         )
+
+
+def _floating(what: str, dtype: Any, backend: Any) -> dtypes.DType:
+    """The dtype that is asked for, which must be floating: of integers most would be 0, of complex numbers one part."""
+    if dtype is None:
+        return dtypes.get_default_dtype()
+    found = dtypes.as_dtype(dtype) or selection.select(backend).backend.dtype(dtype)
+    if found.kind != "real floating":
+        raise TypeError(f"{what}: dtype must be floating; got {found}; Generator.integers draws integers")
+    return found
 
 
 def _truncated(values: Any) -> Any:

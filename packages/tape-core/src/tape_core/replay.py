@@ -3,6 +3,9 @@
 An op whose results a policy keeps gets a kernel that asks here first. It notes what it gives, in order, and when the
 same function runs again gives that, in place of computing it. This is done on the arrays of the library itself: all
 that stands above, tapes, accumulators and batches, sees the ops as ever.
+
+In a compiled function the branches and bodies of cond, while_loop and scan are programs of their own, and nothing of
+them can be kept outside: what is in one of these, in a function whose results are kept, is computed again.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from tape_core.contexts import contextmanager, setting
-from tape_core.recording import LISTENERS
+from tape_core.recording import LISTENERS, TRACE
 from tape_core.rules import spec_of
 
 if TYPE_CHECKING:
@@ -58,10 +61,11 @@ class Kept:
 class _Session:
     """A run of a function whose kernels ask. It may be inside another, which is asked for what this one computes."""
 
-    __slots__ = ("around", "kept", "next")
+    __slots__ = ("around", "kept", "next", "trace")
 
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
+        self.trace = TRACE.get()
         self.around: _Session | None = _active.get()
         self.next = 0
 
@@ -88,7 +92,11 @@ class _Giving(_Session):
 
 
 def _concerned(session: _Session | None, name: str, backend: Backend) -> _Session | None:
-    while session is not None and not (name in session.kept.names and backend in session.kept.backends):
+    trace = TRACE.get()
+    while session is not None:
+        kept = session.kept
+        if session.trace is trace and name in kept.names and backend in kept.backends:
+            break
         session = session.around
     return session
 

@@ -37,6 +37,7 @@ from tape_core.ops.composed import (
 )
 from tape_core.ops.gamma import betaln, digamma, gamma, gammaln, polygamma
 from tape_core.ops.gamma import digamma as psi
+from tape_core.ops.incomplete import betainc_derivative, gammainc_derivative, stdtr_derivative
 from tape_core.ops.logarithms import entr, expit, logit, rel_entr, xlog1py, xlogy
 from tape_core.ops.nn import log_softmax, logsumexp, softmax
 from tape_core.ops.special import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
@@ -44,6 +45,7 @@ from tape_core.ops.special import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, n
 __all__ = [
     "beta",
     "betainc",
+    "betainc_derivative",
     "betaln",
     "cbrt",
     "digamma",
@@ -58,6 +60,7 @@ __all__ = [
     "exprel",
     "gamma",
     "gammainc",
+    "gammainc_derivative",
     "gammaincc",
     "gammaln",
     "huber",
@@ -89,6 +92,7 @@ __all__ = [
     "sinc",
     "softmax",
     "stdtr",
+    "stdtr_derivative",
     "xlog1py",
     "xlogy",
     "y0",

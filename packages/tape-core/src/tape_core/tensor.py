@@ -173,7 +173,9 @@ class Tensor:
         if self._slots:
             cuts.left(self, "__dlpack__")
         if ACTIVE.get():
-            _warn_of_library(self, "__dlpack__")
+            from tape_core.user_code import calling_library
+
+            _warn_of_cut(self, f"{calling_library(1) or 'another library'} takes the values, by __dlpack__,")
         given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
 

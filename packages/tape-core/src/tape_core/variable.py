@@ -189,30 +189,32 @@ class Variable(Tensor):
 
     def _operand(self, value: Any, method: str) -> Any:
         """`value` as a raw array of exactly this variable's shape and dtype."""
-        from tape_core.ops.creation import asarray
-
-        own = self.dtype
+        backend, current = self.backend, self._array
         if isinstance(value, Tensor):
-            if value.backend.library is not self.backend.library or value.backend.height > self.backend.height:
+            given = value.backend
+            if given is not backend and (given.library is not backend.library or given.height > backend.height):
                 raise TypeError(
-                    self._complaint(method, f"a value on backend {value.backend.name!r}")
-                    + f"; convert it with tape_core.asarray(value, backend={self.backend.name!r})"
+                    self._complaint(method, f"a value on backend {given.name!r}")
+                    + f"; convert it with tape_core.asarray(value, backend={backend.name!r})"
                 )
             raw = value._array
             if value._slots:
                 cuts.assigned(value, method)
         else:
+            from tape_core.ops.creation import asarray
+
             # Python values take the variable's dtype; arrays must have it.
             python = not hasattr(value, "dtype")
             if python:
                 self._check_python(value, method)
-            fresh = asarray(value, dtype=own if python else None, backend=self.backend, device=self.device, copy=True)
+            own = self.dtype if python else None
+            fresh = asarray(value, dtype=own, backend=backend, device=self.device, copy=True)
             raw = fresh._array
             if fresh._slots:
                 cuts.assigned(fresh, method)
-        if tuple(raw.shape) != self.shape:
-            raise ValueError(self._complaint(method, f"shape {tuple(raw.shape)}"))
-        if (dtype := self.backend.dtype(raw.dtype)) is not own:
+        if (shape := tuple(raw.shape)) != tuple(current.shape):
+            raise ValueError(self._complaint(method, f"shape {shape}"))
+        if raw.dtype is not current.dtype and (dtype := backend.dtype(raw.dtype)) is not self.dtype:
             raise TypeError(self._complaint(method, f"dtype {dtype}") + "; convert it with tape_core.astype")
         return raw
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import tape_core as tc
 from tape_core import Tensor
-from tape_core.compiled.state import each_time
+from tape_core.compiled.state import check_of_values
 
 from tape_nn.clipping import positive
 from tape_nn.naming import unknown_names
@@ -162,7 +162,7 @@ def sparse_categorical_crossentropy(
     return loss if ignored is None else tc.where(ignored, 0.0, loss)
 
 
-@each_time
+@check_of_values
 def _check_classes(name: str, labels: Tensor, classes: int) -> None:
     wrong = (labels < 0) | (labels >= classes)
     if bool(tc.any(wrong)):

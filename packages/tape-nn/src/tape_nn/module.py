@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.commit import assign_together
 from tape_core.compiled.state import asked
+from tape_core.recording import TRACE
 from tape_core.tensor import wrap
 
 if TYPE_CHECKING:
@@ -47,7 +49,10 @@ class Module:
     def training(self) -> bool:
         """The mode: :class:`BatchNorm`, :class:`Dropout` and the like do something else in training. It is set by
         :meth:`train` and :meth:`eval`; a call's `training` goes before."""
-        return bool(asked(lambda: self._training))
+        if TRACE.get() is None:
+            return bool(self._training)
+        module = ref(self)  # which may have the compiled function that asks
+        return bool(asked(lambda: getattr(module(), "_training", None)))
 
     @training.setter
     def training(self, mode: bool) -> None:

@@ -14,7 +14,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tape_core.mistakes import real
 
 from tape_nn.clipping import positive
 
@@ -34,12 +37,21 @@ class ExponentialDecay:
     staircase: bool = False
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         positive("decay_steps", self.decay_steps)
         positive("decay_rate", self.decay_rate)
 
     def __call__(self, step: int) -> float:
         exponent = _quotient(step, self.decay_steps, self.staircase)
         return float(self.initial_learning_rate * self.decay_rate**exponent)
+
+
+def _check_numbers(schedule: Any) -> None:
+    """Raise a TypeError for a learning rate, or another setting, that is no number."""
+    for field in fields(schedule):
+        value = getattr(schedule, field.name)
+        if field.type.startswith("float") and not (value is None and "None" in field.type):
+            real(type(schedule).__name__, field.name, value)
 
 
 def _quotient(step: int, decay_steps: float, staircase: bool) -> float:
@@ -66,6 +78,7 @@ class CosineDecay:
     warmup_steps: int = 0
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         positive("decay_steps", self.decay_steps)
         if self.warmup_steps < 0:
             raise ValueError(f"warmup_steps must be at least 0; got {self.warmup_steps}")
@@ -121,6 +134,7 @@ class InverseTimeDecay:
     staircase: bool = False
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         positive("decay_steps", self.decay_steps)
         positive("decay_rate", self.decay_rate)
 
@@ -147,6 +161,7 @@ class PolynomialDecay:
     cycle: bool = False
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         positive("decay_steps", self.decay_steps)
         positive("power", self.power)
 
@@ -175,6 +190,7 @@ class CosineDecayRestarts:
     alpha: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         positive("first_decay_steps", self.first_decay_steps)
         if self.t_mul < 1:
             raise ValueError(f"t_mul must be at least 1; got {self.t_mul}")
@@ -212,6 +228,7 @@ class WarmUp:
     start: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         positive("steps", self.steps)
 
     def __call__(self, step: int) -> float:

@@ -161,8 +161,14 @@ class NumPyBackend(Backend):
         if not h.flags.c_contiguous or not _alike(g, arguments):
             super().add_scaled(h, g, partial, arguments)
             return
+        # The operator computes in the memory of the temporary, and may swap the factors for that: the last bits of
+        # complex products depend on their order.
+        is_complex = h.dtype.kind == "c"
         for part_h, part_g, parts in _blocks(h, g, arguments):
-            part_h += part_g * partial(self.xp, *parts)
+            if is_complex:
+                part_h += np.multiply(part_g, partial(self.xp, *parts))
+            else:
+                part_h += part_g * partial(self.xp, *parts)
 
 
 _BLOCK = 1 << 15  # elements

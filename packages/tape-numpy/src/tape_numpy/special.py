@@ -12,8 +12,8 @@ from tape_core.backends.kernels import DEFAULT_KERNELS
 
 _BLOCK = 1 << 13  # elements
 _NAMES = (
-    "betaln", "digamma", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "gamma", "gammaln", "i0", "i0e", "i1", "i1e",
-    "log_ndtr", "ndtr", "ndtri",
+    "betainc_derivative", "betaln", "digamma", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "gamma",
+    "gammainc_derivative", "gammaln", "i0", "i0e", "i1", "i1e", "log_ndtr", "ndtr", "ndtri", "stdtr_derivative",
 )  # fmt: skip
 
 
@@ -23,16 +23,16 @@ def special_kernels(xp: Any) -> dict[str, Callable[..., Any]]:
 
 
 def _in_blocks(name: str, xp: Any) -> Callable[..., Any]:
-    def kernel(*values: Any) -> Any:
+    def kernel(*values: Any, **parameters: Any) -> Any:
         default = DEFAULT_KERNELS[name]
         first = next((v for v in values if type(v) is np.ndarray), None)
         if first is None or first.size <= _BLOCK:
-            return default(xp, *values)
+            return default(xp, *values, **parameters)
         if any([type(v) is np.ndarray and v.shape != first.shape for v in values]):
-            return default(xp, *values)
+            return default(xp, *values, **parameters)
         flat = [v.reshape(-1) if type(v) is np.ndarray else v for v in values]
         parts = [
-            default(xp, *[v[start : start + _BLOCK] if type(v) is np.ndarray else v for v in flat])
+            default(xp, *[v[start : start + _BLOCK] if type(v) is np.ndarray else v for v in flat], **parameters)
             for start in range(0, first.size, _BLOCK)
         ]
         return np.concatenate(parts).reshape(first.shape)

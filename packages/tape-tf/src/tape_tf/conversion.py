@@ -58,7 +58,13 @@ def as_tensor(value: Any) -> tc.Tensor | None:
     if kind is Tensor:
         return value.native  # type: ignore[no-any-return]
     if kind is list or kind is tuple:
-        return _packed(value) if _holds_tensor(value) else None
+        try:
+            holds_tensor = _holds_tensor(value)
+        except RecursionError:
+            raise ValueError(
+                f"a {kind.__name__} that contains itself, or is nested very deeply, is no tensor"
+            ) from None
+        return _packed(value) if holds_tensor else None
     if isinstance(value, Value):
         return value._now()
     if isinstance(value, tc.Tensor):

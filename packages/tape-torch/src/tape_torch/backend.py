@@ -10,6 +10,7 @@ from typing import Any
 import array_api_compat.torch as namespace
 import torch
 from tape_core.backends import AxisError, Backend
+from tape_core.forking import forget_in_children
 
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
@@ -27,6 +28,18 @@ _STRETCHED = 4  # times the memory of an array that a copy of its layout may tak
 _BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 _SIZES = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
 _AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
+
+
+def _compute_with_one_thread() -> None:
+    """In a forked child: OpenMP, whose threads are not there, would wait for them at the first large array.
+
+    PyTorch's own loaders do the same in their processes.
+    """
+    if torch.backends.openmp.is_available() and torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+
+
+forget_in_children(_compute_with_one_thread)
 
 
 class TorchError(ValueError, RuntimeError):

@@ -16,7 +16,7 @@ from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
 from tape_core.backends.traced import TracedArray, TracingError
 from tape_core.contexts import contextmanager
-from tape_core.op import Op, Plans, vjp
+from tape_core.op import Op, Plans, registry, vjp
 from tape_core.ops.manipulation import stack
 from tape_core.recording import ACTIVE
 from tape_core.tensor import Tensor, wrap
@@ -128,25 +128,31 @@ def _refuse_distributed(modules: Sequence[torch.nn.Module], label: str) -> None:
 class _Graph:
     """Tensors of which torch.autograd knows how they came about, and the leaves they came from."""
 
-    __slots__ = ("leaves", "outs")
+    __slots__ = ("leaves", "mended", "outs")
 
-    def __init__(self, leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> None:
+    def __init__(self, leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], mended: Sequence[Any]) -> None:
         self.leaves = tuple(leaves)
         self.outs = tuple(outs)
+        self.mended = tuple(mended)  # nodes of the graph
 
     def cotangents(
         self, gs: Sequence[torch.Tensor | None], watched: Sequence[bool], *, create_graph: bool = False
     ) -> list[Any]:
         """Those of the leaves that are watched, None for others and where nothing flows; plain transposes."""
         used = [(o, _conj(_as(g, o))) for o, g in zip(self.outs, gs, strict=True) if g is not None]
-        found = torch.autograd.grad(
-            [o for o, _ in used],
-            [leaf for leaf, w in zip(self.leaves, watched, strict=True) if w],
-            [g for _, g in used],
-            retain_graph=True,  # a persistent tape comes again; with its record the graph goes, too
-            create_graph=create_graph,
-            allow_unused=True,
-        )
+        hooks = [node.register_hook(_logcumsumexp_backward(node)) for node in self.mended]
+        try:
+            found = torch.autograd.grad(
+                [o for o, _ in used],
+                [leaf for leaf, w in zip(self.leaves, watched, strict=True) if w],
+                [g for _, g in used],
+                retain_graph=True,  # a persistent tape comes again; with its record the graph goes, too
+                create_graph=create_graph,
+                allow_unused=True,
+            )
+        finally:
+            for hook in hooks:  # one that stayed would be a reference cycle
+                hook.remove()
         each = iter(found)
         return [_conj(next(each)) if w else None for w in watched]
 
@@ -215,30 +221,52 @@ def _recorded(
 ) -> list[Tensor]:
     """Tensors of `outs`, recorded as a function of `tensors`, whose arrays are those of `leaves`."""
     flowing = [o for o in outs if o.requires_grad]
-    reached = _reached(flowing) if any([leaf.requires_grad for leaf in leaves]) else {}
+    mended: list[Any] = []
+    reached = _reached(flowing, mended) if any([leaf.requires_grad for leaf in leaves]) else {}
     inputs = [(t, leaf) for t, leaf in zip(tensors, leaves, strict=True) if id(leaf) in reached]
     if not inputs:
         return [wrap(o.detach(), backend) for o in outs]
-    graph = _Graph([leaf for _, leaf in inputs], flowing)
+    graph = _Graph([leaf for _, leaf in inputs], flowing, mended)
     found = _op.function([t for t, _ in inputs], graph=graph)
     each = iter(found if type(found) is tuple else (found,))
     return [next(each) if o.requires_grad else wrap(o.detach(), backend) for o in outs]
 
 
-def _reached(outs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
-    """The leaves that a graph leads back to, by id."""
+def _reached(outs: Sequence[torch.Tensor], mended: list[Any] | None = None) -> dict[int, torch.Tensor]:
+    """The leaves that a graph leads back to, by id; in `mended` nodes that are to have another rule than PyTorch's."""
     leaves = {id(o): o for o in outs if o.requires_grad and o.grad_fn is None}
     todo: list[Any] = [o.grad_fn for o in outs if o.grad_fn is not None]
     seen = set(todo)
     while todo:
         node = todo.pop()
-        if type(node).__name__ == "AccumulateGrad":
+        name = type(node).__name__
+        if name == "AccumulateGrad":
             leaves[id(node.variable)] = node.variable
+        elif name == "LogcumsumexpBackward0" and mended is not None:
+            mended.append(node)
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
                 todo.append(following)
     return leaves
+
+
+def _logcumsumexp_backward(node: Any) -> Any:
+    """A hook that puts Tape's own rule in the place of PyTorch's.
+
+    PyTorch's takes logarithms of the cotangents. It gives the right numbers, but its derivative by a cotangent is 0
+    where that is 0, and NaN behind it, so that second derivatives are wrong.
+    """
+    rule = registry["logcumsumexp"].rules["x"].fn
+
+    def backward(found: Any, gs: Any) -> Any:
+        x, dim = node._saved_self, node._saved_dim
+        if x.ndim == 0 or x.dtype not in (torch.float32, torch.float64):
+            return found
+        dim -= (dim >= 1 << 63) << 64  # a negative one comes without its sign
+        return (rule(_backend().xp, gs[0], x, node._saved_result, dim, False),)
+
+    return backward
 
 
 def _leaf(array: torch.Tensor) -> torch.Tensor:

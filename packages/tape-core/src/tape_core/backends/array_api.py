@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tape_core.backends.protocol import Backend
+from tape_core.backends.protocol import LOADING, Backend
 
 
 class ArrayAPIBackend(Backend):
@@ -21,6 +21,11 @@ class ArrayAPIBackend(Backend):
         namespace: the library's Array API namespace.
         array_types: its array classes as `"module:qualname"`; by default the class of `namespace.empty(0)`.
         kernels, rules, version: as in :class:`~tape_core.backends.Backend`.
+
+    Raises:
+        TypeError: `namespace` is none.
+        ValueError: a kernel or rule has a name that looks like a misspelled one of an op. In a plugin this is looked at
+            when `tape_register_rules` has declared its ops.
     """
 
     def __init__(
@@ -42,3 +47,7 @@ class ArrayAPIBackend(Backend):
             array_type = type(namespace.empty((0,)))
             array_types = (f"{array_type.__module__}:{array_type.__qualname__}",)
         super().__init__(name, namespace, array_types=array_types, kernels=kernels, rules=rules, version=version)
+        if not LOADING.get():
+            from tape_core.op import refuse_names
+
+            refuse_names(self)

@@ -33,7 +33,8 @@ from tape_core.backends.errors import (
     load_error,
     not_found,
 )
-from tape_core.backends.protocol import Backend
+from tape_core.backends.protocol import LOADING, Backend
+from tape_core.contexts import setting
 from tape_core.forking import Lock
 
 if TYPE_CHECKING:
@@ -344,7 +345,7 @@ def load(name: str) -> Backend:
             failure = _state.rule_failures[name]
             raise load_error(str(plugin), failure.problem) from failure.__cause__
 
-        with _step(plugin, "tape_load_backend()", missing=about.install):
+        with _step(plugin, "tape_load_backend()", missing=about.install), setting(LOADING, True):
             backend = hooks.tape_load_backend()
         if not isinstance(backend, Backend):
             problem = f"tape_load_backend() returned {backend!r}, not a Backend"
@@ -353,18 +354,20 @@ def load(name: str) -> Backend:
             problem = f"its backend is named {backend.name!r}, not {name!r}"
             raise load_error(str(plugin), problem)
 
-        if hooks.tape_register_rules.get_hookimpls():
-            from tape_core.op import registry
+        from tape_core.op import refuse_names, registry
 
-            _state.unfinished[name] = backend  # its rules may use it, other threads must wait
-            try:
+        _state.unfinished[name] = backend  # its rules may use it, other threads must wait
+        try:
+            if hooks.tape_register_rules.get_hookimpls():
                 with _step(plugin, "tape_register_rules()"):
                     hooks.tape_register_rules(registry=registry, backend=backend)
-            except BackendLoadError as error:
-                _state.rule_failures[name] = error
-                raise
-            finally:
-                del _state.unfinished[name]
+            with _step(plugin, "looking at the names of its kernels and rules"):
+                refuse_names(backend)
+        except BackendLoadError as error:
+            _state.rule_failures[name] = error
+            raise
+        finally:
+            del _state.unfinished[name]
         _state.backends[name] = backend
         return backend
 

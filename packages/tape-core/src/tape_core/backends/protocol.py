@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 Raw = Any
 """An array of the wrapped library."""
+
+
+LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)
+"""Whether a plugin makes its backend: the ops that this has kernels for may be declared after that."""
 
 
 class Backend:
@@ -224,7 +229,9 @@ class Backend:
         """The class and the text in which users get an error of a kernel, after op and inputs; None: as it is."""
         if isinstance(error, ValueError) and isinstance(error, IndexError):
             return AxisError, str(error)
-        kind = next((kind for kind in (ValueError, IndexError, TypeError) if isinstance(error, kind)), None)
+        kind = next(
+            (kind for kind in (ValueError, IndexError, TypeError, OverflowError) if isinstance(error, kind)), None
+        )
         return None if kind is None else (kind, str(error))
 
     def quiet(self) -> AbstractContextManager[Any]:
@@ -289,4 +296,5 @@ class Backend:
 
     def add_scaled(self, h: Raw, g: Raw, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """`h += g * partial(xp, *arguments)` for large arrays of one shape and dtype, in the memory of `h`."""
-        h += g * partial(self.xp, *arguments)
+        p = partial(self.xp, *arguments)  # it has a name, without which NumPy may swap the factors
+        h += g * p

@@ -13,7 +13,7 @@ from tape_core import pytree, random
 from tape_core.backends.batched import OPEN
 from tape_core.backends.traced import TracedArray, TracingError
 from tape_core.compiled.kept import MANY, Traces, remember
-from tape_core.compiled.methods import Methods, found_by_name
+from tape_core.compiled.methods import Bound, Methods, WeakMethod, found_by_name, kept
 from tape_core.compiled.signature import SLICES, TENSOR, Signature, called, static_key
 from tape_core.compiled.turns import its_turn
 from tape_core.forking import Lock
@@ -106,16 +106,17 @@ class Function:
         self._made_variables = False
         self._tapes: InTapes | None = None
         self._lock = Lock()
+        self._itself = ref(self)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method: each instance has its own, whose traces go with it."""
         if instance is None:
             return self
-        bound = MethodType(self.python, instance)
         try:
-            return Methods.find(instance, self, lambda: Function(bound, **self._settings))
+            found = Methods.find(instance, self, lambda: Function(WeakMethod(self.python, instance), **self._settings))
         except TypeError:  # it has slots alone, and is a static argument
             return MethodType(self, instance)
+        return _Method.to(self, instance, found)
 
     def __reduce__(self) -> Any:
         """Copies and pickles have no traces: they are made of the function, or found by its name."""
@@ -167,7 +168,7 @@ class Function:
         if self._tapes is None:
             from tape_core.compiled.inside import InTapes
 
-            self._tapes = InTapes(self, self._name, self._options)
+            self._tapes = InTapes(kept(self), self._name, self._options)
         return self._tapes
 
     def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -254,7 +255,7 @@ class Function:
 
     def _forget(self, key: Any) -> Callable[[], None]:
         """What drops the traces for arguments that cannot come again."""
-        function = ref(self)
+        function = self._itself
 
         def forget() -> None:
             if (found := function()) is not None:
@@ -398,6 +399,12 @@ class Function:
             }
             for compiled in kept
         ]
+
+
+class _Method(Bound, Function):
+    """A compiled method, of an instance that it keeps alive."""
+
+    __slots__ = ("_bound_to",)
 
 
 def _names(option: str, given: Any) -> tuple[str, ...]:

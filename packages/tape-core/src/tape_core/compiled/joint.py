@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple, NoReturn, Protocol
+from weakref import ref
 
 from tape_core import pytree, random
 from tape_core.backends.traced import TracingError
-from tape_core.backward import sweep
+from tape_core.backward import leads, sweep
+from tape_core.compiled.methods import WeakMethod
 from tape_core.compiled.numbers import Number
 from tape_core.compiled.partition import parted
 from tape_core.compiled.signature import STATIC, TENSOR, Signature
@@ -154,7 +156,7 @@ def tensors_around(function: Any, arguments: Sequence[Any]) -> list[Tensor]:
             ahead.append(value.__tape_tensor__())
         elif type(value) in (list, tuple, dict):
             ahead += value.values() if type(value) is dict else value
-        elif type(value) is MethodType:
+        elif type(value) in (MethodType, WeakMethod):
             ahead += [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
         elif type(inner := inspect.unwrap(value)) is FunctionType and inner.__module__ == module:
             ahead += [inner.__globals__[name] for name in inner.__code__.co_names if name in inner.__globals__]
@@ -183,7 +185,9 @@ class Joint:
         assigned: those that get new values; they are outputs after the result.
         flowing: places of those that have a derivative.
         specs: shape and dtype of the results with a derivative.
+        leading: the numbers of those that others of them depend on.
         derivatives: by pattern.
+        name, options: those of the function.
         age, recent: when it was made or last spared, and whether it was used since.
         gone: notices the end of arguments that are needed for such a call.
     """
@@ -202,7 +206,9 @@ class Joint:
         watched: Sequence[int | None],
         patterns: set[Pattern],
     ) -> None:
-        self.owner = owner
+        self.owner = ref(owner)  # which has this object
+        self.name = owner.name
+        self.options = owner.options
         self.kind = kind
         self.python = python
         self.numbers = watched
@@ -296,6 +302,8 @@ class Joint:
                 self.outs.append((FLOWING, library, list(self._flowing).index(slot)))
             arrays.append(leaf._array)
         self.specs = tuple([(tuple(t._array.shape), t._array.dtype) for t in self._flowing.values()])
+        at = list(self._flowing)
+        self.leading = [k for k, slot in enumerate(at) if len(at) > 1 and leads(own, slot, at)]
         return arrays
 
     def _compile(
@@ -334,11 +342,11 @@ class Joint:
         k = len(program.outputs) - len(self.assigned)
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
         self.size = n + len(self.assigned)
-        (forward, self.effects), backward = parted(program, self.size, sizes, self.owner.options)
-        self.source = Source(forward, self.owner.name)
+        (forward, self.effects), backward = parted(program, self.size, sizes, self.options)
+        self.source = Source(forward, self.name)
         for derivative, (part, needed) in zip(self.derivatives.values(), backward, strict=True):
             derivative.needed = needed
-            derivative.source = Source(part, f"{self.owner.name}_derivative")
+            derivative.source = Source(part, f"{self.name}_derivative")
         self.quiet: Callable[[], Any] = nullcontext if forward.backend is None else forward.backend.quiet
         del self._flowing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,7 @@ class Call:
     @property
     def name(self) -> str:
         """What debugging tapes call it."""
-        return self.joint.owner.name
+        return self.joint.name
 
     def pull(self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool) -> list[Any]:
         """What has come to each input after this call, for cotangents of the results and what came before.
@@ -109,7 +110,8 @@ class Call:
         pattern = Pattern(masked, tuple([g is not None for g in gs]), tuple([h is not None for h in hs]))
         derivative = joint.derivatives.get(pattern)
         if derivative is None:
-            joint.owner.asked(joint, pattern)
+            if (owner := joint.owner()) is not None:  # else there is no next call
+                owner.asked(joint, pattern)
             return self.again(gs, hs, masked, recorded)
         joint.used.add(pattern)
         arrays = [self.kept[k] for k in derivative.needed]
@@ -131,8 +133,10 @@ class Call:
             for h, shape in zip(hs, derivative.found, strict=True)
         ]
 
-    def again(self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool) -> list[Any]:
-        """The same by running the function once more, under a tape."""
+    def again(
+        self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool, results: Sequence[int] | None = None
+    ) -> list[Any]:
+        """The same by running the function once more, under a tape; of some results, if they are given, by number."""
         joint, backend = self.joint, self.joint.backend
         if not all(get() == value for get, value in joint.guards):
             raise RuntimeError(
@@ -162,10 +166,11 @@ class Call:
         for tensor, g in zip([*[outs[k] for k in range(len(gs))], *inputs], [*gs, *hs], strict=True):
             if g is not None:
                 seeds[tensor._slots[tape._key]] = g if recorded or isinstance(g, IndexedSlices) else wrap(g, backend)
-        slots = [t._slots[tape._key] for t in inputs]
+        ends = inputs if results is None else [outs[k] for k in results]
+        slots = [t._slots[tape._key] for t in ends]
         found = sweep(tape, backend, seeds, slots, recorded, release=True)
-        ends = [found.get(slot) for slot in slots]
-        return ends if recorded else [_raw(d) for d in ends]
+        cotangents = [found.get(slot) for slot in slots]
+        return cotangents if recorded else [_raw(d) for d in cotangents]
 
 
 def _raw(d: Any) -> Any:
@@ -193,6 +198,16 @@ class _CallPlan:
     def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> _CallPlan:
         """Itself: the derivative is for all inputs."""
         return self
+
+    def leading(self, rec: tuple[Any, ...]) -> Sequence[int]:
+        """The numbers of the results that others depend on."""
+        joint: Joint = rec[-2]["call"].joint
+        return joint.leading
+
+    def within(self, g: Any, rec: tuple[Any, ...], results: list[int], masked: bool, recorded: bool) -> list[Any]:
+        """The cotangents of some results, with what comes from others that depend on them."""
+        call: Call = rec[-2]["call"]
+        return call.again(g.cotangents, [None] * len(rec[FIRST_INPUT]), masked, recorded, results)
 
     def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *_: Any) -> None:
         """Replace what has come to the inputs by that and what comes of this call."""

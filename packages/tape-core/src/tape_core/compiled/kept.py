@@ -7,6 +7,7 @@ from itertools import chain, count
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import ref
 
+from tape_core.compiled.methods import kept
 from tape_core.variable import Variable
 
 
@@ -81,4 +82,4 @@ def known_weakly(value: Any) -> bool:
 
 def when_gone(values: Iterable[Any], forget: Callable[[], Any]) -> list[Any]:
     """References to those of the values that are known weakly; while one is kept, its value's end calls `forget`."""
-    return [ref(value, lambda _: forget()) for value in values if known_weakly(value)]
+    return [ref(value, lambda _: forget()) for value in map(kept, values) if known_weakly(value)]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree
 from tape_core.backends.batched import BatchedArray
 from tape_core.backends.traced import TRACED, TracedArray, TracingError
-from tape_core.tensor import Tensor
+from tape_core.tensor import SCALARS, Tensor
 
 if TYPE_CHECKING:
     from tape_core.compiled.trace import Trace
@@ -50,12 +49,31 @@ def check_result(name: str, result: Any) -> None:
                 f"{name} is compiled, and returns an array that is another one in each call, as of `x.array`: return "
                 f"the Tensor, and take its array after the call"
             )
-        if is_dataclass(leaf) and any([_is_traced(getattr(leaf, field.name, None)) for field in fields(leaf)]):
+        if any(map(_is_traced, _attributes(leaf))):
             raise TypeError(
                 f"{name} is compiled, and returns a {type(leaf).__qualname__}, a class that is no pytree, with a "
                 f"Tensor in it, which is not found there: return a tuple, a dict or a named tuple; or register the "
                 f"class with optree.register_pytree_node(..., namespace='tape')"
             )
+
+
+def _attributes(leaf: Any) -> list[Any]:
+    """What an object that is no pytree has in its attributes, one level of lists and dictionaries in them looked into.
+
+    Not what Tape's own objects have, as tapes and modules do, nor functions and classes.
+    """
+    kind = type(leaf)
+    if kind in SCALARS or kind.__module__.startswith("tape_") or callable(leaf):
+        return []
+    found = [getattr(leaf, name, None) for name in getattr(kind, "__slots__", ()) if isinstance(name, str)]
+    found += getattr(leaf, "__dict__", {}).values()
+    return [part for value in found for part in _parts(value)]
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if type(value) in (list, tuple):
+        return value  # type: ignore[no-any-return]
+    return value.values() if type(value) is dict else (value,)
 
 
 def _is_traced(value: Any) -> bool:

@@ -110,7 +110,11 @@ class Compiled:
                 chosen = program.backend.chosen(Source(program, name).run, program, examples)  # type: ignore[union-attr]
             return chosen
         if program.backend is None:
-            raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are several, or none")
+            found = sorted([backend.name for backend in trace.backends])
+            if not found:
+                raise ValueError(f"{name}: compile={how!r} has nothing to compile, as the function computes nothing")
+            several = " and ".join(found)
+            raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are those of {several}")
         if effects:
             raise ValueError(
                 f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "

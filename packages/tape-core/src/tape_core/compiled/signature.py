@@ -14,6 +14,7 @@ from tape_core import dtypes, pytree
 from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
 from tape_core.compiled.kept import known_weakly
+from tape_core.compiled.methods import Bound, kept
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import SCALARS, Tensor, wrap
 from tape_core.variable import Variable
@@ -109,6 +110,8 @@ def static_key(value: Any, where: Callable[[], str]) -> Any:
     kind = type(value)
     if kind in _EXACT:
         return kind, value
+    if isinstance(value, Bound):
+        value = kept(value)
     if isinstance(value, Variable):
         return kind, value._serial
     if isinstance(value, Number) and not isinstance(value, Enum):

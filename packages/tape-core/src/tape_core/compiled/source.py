@@ -46,6 +46,7 @@ _LARGE = 32  # elements: arrays from this size on are let go of where they are n
 LONG = 1 << 8  # instructions: with more, names are used again, which Python compiles faster, and runs faster
 _LARGE_IN_LONG = 1 << 9  # elements: there, what is smaller is let go of when its name is used again
 _HUGE = 1 << 12  # elements: an array of this size is let go of at once, not at the end of an expression
+_SWAPPED = 1 << 14  # elements: 256 KiB of complex128, from which on NumPy computes `a * temporary` as `temporary * a`
 _TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 _WIDTH = 96  # of a line in which an expression stands in another one
 
@@ -248,6 +249,8 @@ class _Function:
                     self._assign(self._stored("own"), self._owned(targets[0]))
                     once = False
             if waiting and not waiting.keys().isdisjoint(instruction.inputs):
+                if huge and instruction.fn is operator.mul and self._may_be_swapped(instruction.args[1]):
+                    self._flush(instruction.args[1].id)
                 made, dying = self._nested(instruction, dying)
             else:
                 made = self._call(instruction)
@@ -334,6 +337,16 @@ class _Function:
         if size is None:
             size = self._sizes[id(spec)] = spec.size
         return size >= least
+
+    def _may_be_swapped(self, factor: Any) -> bool:
+        """Whether the second factor of a product needs a name, without which NumPy may swap the two.
+
+        It computes in the memory of large temporaries, and makes those the first factor. The last bits of complex
+        products depend on the order where the processor multiplies and adds in one instruction.
+        """
+        if type(factor) is not Ref or factor.id not in self._waiting or not self._is_large(factor.id, _SWAPPED):
+            return False
+        return "complex" in str(self.program.specs[factor.id].dtype)
 
     def _nested(self, instruction: Instruction, dying: list[int]) -> tuple[Expression, list[int]]:
         """A call as an expression, with those in it that wait and are evaluated last before it, in their order."""

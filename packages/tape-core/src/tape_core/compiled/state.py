@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core import pytree
 from tape_core.backends import selection
-from tape_core.backends.batched import OPEN
+from tape_core.backends.batched import OPEN, BatchedArray
 from tape_core.backends.traced import value_of
 from tape_core.commit import held_for_a_while
 from tape_core.contexts import contextmanager
@@ -104,12 +104,36 @@ def each_time(function: T) -> T:
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
         trace = TRACE.get()
-        if trace is None or OPEN.get():  # what is batched has no value
-            function(*args, **kwargs)
+        if trace is None or (OPEN.get() and any(map(_is_batched, pytree.flatten((args, kwargs))[0]))):
+            function(*args, **kwargs)  # what is batched has no value
         else:
             _Call(function, args, kwargs).emitted(trace)
 
     return run  # type: ignore[return-value]
+
+
+def check_of_values(function: T) -> T:
+    """A decorator for what does nothing but raise for some values of its positional arguments.
+
+    As :func:`each_time`; inside vmap it is given the values of all examples, with their dimension in front.
+    """
+    run = each_time(function)
+
+    @wraps(function)
+    def check(*args: Any) -> None:
+        run(*[_of_all_examples(arg) for arg in args])
+
+    return check  # type: ignore[return-value]
+
+
+def _is_batched(value: Any) -> bool:
+    return isinstance(value, Tensor) and type(value._array) is BatchedArray
+
+
+def _of_all_examples(value: Any) -> Any:
+    while _is_batched(value):
+        value = value._array.value
+    return value
 
 
 class _Call:

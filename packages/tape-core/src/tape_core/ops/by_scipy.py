@@ -11,6 +11,7 @@ from typing import Any
 
 from tape_core.op import TODO, elementwise
 from tape_core.ops.approximation import in_double, is_array
+from tape_core.ops.incomplete import beta_density, gamma_density, t_density
 from tape_core.samples import Draw, Refused, Sample, Samples, binary, unary
 from tape_core.tensor import ArrayLike, Tensor
 
@@ -58,39 +59,29 @@ def _of_order(low: float, high: float, orders: tuple[float, ...] = (0, 1, 2.5)) 
 # -- incomplete functions
 
 
-def _array(xp: Any, value: Any, like: Any) -> Any:
-    """A parameter as an array, which ops of one operand want."""
-    return value if is_array(value) else value + xp.zeros_like(like)
-
-
-def _gamma_density(xp: Any, a: Any, x: Any) -> Any:
-    a = _array(xp, a, x)
-    return xp.exp(xp.xlogy(a - 1, x) - x - xp.gammaln(a))
-
-
-@elementwise(a=TODO, x=_gamma_density, kernel=_kernel("scipy.special.gammainc"), samples=binary(0.3, 8))
+@elementwise(
+    a=lambda xp, a, x: xp.gammainc_derivative(a, x),
+    x=gamma_density,
+    kernel=_kernel("scipy.special.gammainc"),
+    samples=binary(0.3, 8),
+)
 def gammainc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The regularized lower incomplete gamma function: the gamma distribution's probability of less than `x`.
 
     >>> import tape_core as tc
     >>> print(f"{tc.special.gammainc(2.0, 3.0):.4f}")
     0.8009
-
-    There is a derivative by `x`. One by `a` is not written: asking for it raises NotImplementedError.
     """
 
 
 @elementwise(
-    a=TODO,
-    x=lambda xp, a, x: -_gamma_density(xp, a, x),
+    a=lambda xp, a, x: -xp.gammainc_derivative(a, x),
+    x=lambda xp, a, x: -gamma_density(xp, a, x),
     kernel=_kernel("scipy.special.gammaincc"),
     samples=binary(0.3, 8),
 )
 def gammaincc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
-    """`1 - gammainc(a, x)`, exact where it is small.
-
-    There is a derivative by `x`. One by `a` is not written: asking for it raises NotImplementedError.
-    """
+    """`1 - gammainc(a, x)`, exact where it is small."""
 
 
 def _betainc_samples(draw: Draw) -> Iterator[Sample]:
@@ -100,15 +91,10 @@ def _betainc_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(0, 2), draw(2), draw(0, 2))
 
 
-def _beta_density(xp: Any, a: Any, b: Any, x: Any) -> Any:
-    a, b = _array(xp, a, x), _array(xp, b, x)
-    return xp.exp(xp.xlogy(a - 1, x) + xp.xlog1py(b - 1, -x) - xp.betaln(a, b))
-
-
 @elementwise(
-    a=TODO,
-    b=TODO,
-    x=_beta_density,
+    a=lambda xp, a, b, x: xp.betainc_derivative(a, b, x, orders=(1, 0)),
+    b=lambda xp, a, b, x: xp.betainc_derivative(a, b, x, orders=(0, 1)),
+    x=beta_density,
     kernel=_kernel("scipy.special.betainc"),
     samples=_betainc_samples,
 )
@@ -118,22 +104,17 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     >>> import tape_core as tc
     >>> print(f"{tc.special.betainc(2.0, 3.0, 0.5):.4f}")
     0.6875
-
-    There is a derivative by `x`. Those by `a` and `b` are not written: asking for one raises NotImplementedError.
     """
 
 
-def _t_density(xp: Any, df: Any, t: Any) -> Any:
-    df = _array(xp, df, t)
-    return xp.exp(-0.5 * (df + 1) * xp.log1p(t * t / df) - xp.betaln(0.5 * df, xp.full_like(df, 0.5))) / xp.sqrt(df)
-
-
-@elementwise(df=TODO, t=_t_density, kernel=_kernel("scipy.special.stdtr"), samples=binary(0.8, 6, -4, 4))
+@elementwise(
+    df=lambda xp, df, t: xp.stdtr_derivative(df, t),
+    t=t_density,
+    kernel=_kernel("scipy.special.stdtr"),
+    samples=binary(0.8, 6, -4, 4),
+)
 def stdtr(df: ArrayLike, t: ArrayLike, /) -> Tensor:
-    """The distribution function of Student's t: the probability of less than `t`, with `df` degrees of freedom.
-
-    There is a derivative by `t`. One by `df` is not written: asking for it raises NotImplementedError.
-    """
+    """The distribution function of Student's t: the probability of less than `t`, with `df` degrees of freedom."""
 
 
 # -- Bessel functions
@@ -174,7 +155,8 @@ def jv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     >>> print(f"{tc.special.jv(2, 1.0):.4f}")
     0.1149
 
-    There is a derivative by `x`. One by the order is not written: asking for it raises NotImplementedError.
+    There is a derivative by `x`. For one by the order there is no formula that holds for all orders and arguments:
+    asking for it raises NotImplementedError.
     """
 
 

@@ -6,6 +6,8 @@ from Tensors stays on their backend.
 
 from __future__ import annotations
 
+import math
+import reprlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,7 @@ from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.errors import AxisError
 from tape_core.backends.protocol import Backend
 from tape_core.indexed_slices import IndexedSlices
+from tape_core.mistakes import real
 from tape_core.op import with_numbers_as_tensors
 from tape_core.ops.data_types import astype, neutral, to_device
 from tape_core.ops.elementwise import floor, where
@@ -115,7 +118,11 @@ def _convert(backend: Backend, obj: Any, dtype: Any, device: str | None, copy: b
         kind = _kind(backend, error)
         if kind is None:
             raise
-        raise kind(f"asarray: cannot make an array of {obj!r} ({type(obj).__name__}): {error}") from error
+        shown, reason = repr(obj), str(error)
+        if kind is OverflowError:
+            reason = f"an integer does not fit into {dtypes.int64 if dtype is None else backend.dtype(dtype)}"
+            shown = reprlib.repr(obj)
+        raise kind(f"asarray: cannot make an array of {shown} ({type(obj).__name__}): {reason}") from error
     try:
         backend.dtype(raw.dtype)
     except (TypeError, AttributeError):  # a 0-d array of objects may come as the object itself
@@ -328,8 +335,14 @@ def arange(
     """Evenly spaced values in [start, stop), or [0, start): int64 from integers, float32 otherwise.
 
     Raises:
-        ValueError: `step` is 0.
+        TypeError: one of them is no real number.
+        ValueError: `step` is 0, or one of them is infinite or NaN.
     """
+    given: tuple[tuple[str, Any], ...] = (("start", start), ("stop", stop), ("step", step))
+    for name, value in given:
+        is_plain = type(value) in SCALARS or isinstance(value, str | bytes)
+        if is_plain and not math.isfinite(real("arange", name, value)):
+            raise ValueError(f"arange: {name} must be finite; got {value!r}")
     if type(step) in SCALARS and step == 0:
         raise ValueError(f"arange: step must not be 0; got start={start!r}, stop={stop!r}, step={step!r}")
     if dtype is None:

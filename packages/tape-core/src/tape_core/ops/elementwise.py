@@ -45,10 +45,11 @@ def _power_base(xp: Any, x1: Any, x2: Any) -> Any:
         if x2 == 2:
             return 2 * x1
         # Of 0 the rule is the same again, so that what comes of NaN is 0, too, and the path goes on.
-        return xp.pow(x1, 0) - 1 if x2 == 0 else x2 * xp.pow(x1, x2 - 1)
+        return xp.pow(x1, 0) - 1 if x2 == 0 else xp.pow(x1, x2 - 1) * x2
     # x ** 0 is 1 everywhere, so its derivative is 0 at 0 as well.
+    # The temporary comes first, where NumPy would put it: compiled, this then has the same bits for complex numbers.
     zero = x2 == 0
-    return xp.where(zero, 0, x2 * xp.pow(x1, xp.where(zero, 1, x2 - 1)))
+    return xp.where(zero, 0, xp.pow(x1, xp.where(zero, 1, x2 - 1)) * x2)
 
 
 def _power_exponent(xp: Any, x1: Any, out: Any) -> Any:
@@ -60,7 +61,7 @@ def _power_exponent(xp: Any, x1: Any, out: Any) -> Any:
             return out * (cmath.log(x1) if x1 else 0)
         return out * (math.log(x1) if x1 > 0 else 0)
     if xp.isdtype(x1.dtype, "complex floating"):
-        return out * xp.log(xp.where(x1 == 0, 1, x1))
+        return xp.log(xp.where(x1 == 0, 1, x1)) * out
     positive = x1 > 0
     return xp.where(positive, out * xp.log(xp.where(positive, x1, 1)), 0)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from tape_core import batching
@@ -202,13 +203,29 @@ def _curvature_kernel(xp: Any, x: Any, direction: Any) -> Any:
     return xp.matmul(xp.matmul(conj(xp, u), inner), conj(xp, vh))
 
 
-def _curvature_x(xp: Any, g: Any, x: Any, direction: Any, out: Any) -> Any:
-    # out = sum(d * c) t - c d.T t for c = det(x) t, t = inv(x).T, differentiated by the product rule.
-    c, t = xp.cofactors(x), xp.inv(x).mT
-    found = xp.sum(g * t, axis=(-2, -1), keepdims=True) * out
-    found = found - xp.sum(direction * c, axis=(-2, -1), keepdims=True) * xp.matmul(xp.matmul(t, g.mT), t)
-    found = found - xp.curvature_of_det(x, xp.matmul(xp.matmul(g, t.mT), direction))
-    return found + xp.matmul(xp.matmul(xp.matmul(t, g.mT), xp.matmul(c, direction.mT)), t)
+def _curvature_x(xp: Any, g: Any, x: Any, direction: Any) -> Any:
+    # The derivative along g at 0 of the curvature at x + t g. That is a polynomial in t of degree n - 2, which n - 1 of
+    # its values have exactly: no inverse, so that x may be singular, and derivatives of any order follow.
+    n = x.shape[-1]
+    if n < 3 or 0 in x.shape:
+        return xp.zeros_like(x)
+    size, step = (xp.max(xp.abs(v), axis=(-2, -1), keepdims=True) for v in (x, g))
+    # So far that no value is much above others: a power of 2, of which there is no derivative.
+    reach = xp.where(size == 0, 1, size / n) / xp.where(step == 0, 1, step)
+    reach = 2.0 ** xp.floor(xp.log2(reach))
+    along = reach * g
+    found = 0.0
+    for point, weight in _slope_at_zero(n - 1):
+        found = found + weight * xp.curvature_of_det(x + point * along, direction)
+    return sum_to(xp, found / reach, x.shape)
+
+
+@lru_cache
+def _slope_at_zero(n: int) -> list[tuple[float, float]]:
+    """Points and weights of the derivative at 0 of a polynomial of degree n - 1: by its Chebyshev expansion."""
+    angles = [math.pi * (k + 0.5) / n for k in range(n)]
+    slopes = [(m, m * (-1) ** (m // 2)) for m in range(1, n, 2)]
+    return [(math.cos(a), 2 / n * sum(slope * math.cos(m * a) for m, slope in slopes)) for a in angles]
 
 
 def _curvature_samples(draw: Draw) -> Iterator[Sample]:
@@ -219,13 +236,13 @@ def _curvature_samples(draw: Draw) -> Iterator[Sample]:
 
 @op(
     x=vjp(_curvature_x),
-    direction=vjp(lambda xp, g, x: xp.curvature_of_det(x, g)),
+    direction=vjp(lambda xp, g, x, direction_spec: sum_to(xp, xp.curvature_of_det(x, g), direction_spec.shape)),
     kernel=_curvature_kernel,
     samples=_curvature_samples,
     batch=batching.stacks(2, 2),
 )
 def curvature_of_det(x: ArrayLike, direction: ArrayLike, /) -> Tensor:
-    """The second derivative of :func:`det` along a direction; itself differentiable where `x` is regular."""
+    """The second derivative of :func:`det` along a direction; itself differentiable for singular matrices, too."""
 
 
 class SlogdetResult(NamedTuple):

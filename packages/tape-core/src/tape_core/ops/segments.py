@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from tape_core import dtypes
+from tape_core.backends.errors import BatchError
+from tape_core.backends.traced import TracingError
 from tape_core.ops import elementwise as ew
 from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype, iinfo
@@ -34,12 +38,36 @@ def _checked(name: str, x: ArrayLike, segment_ids: ArrayLike, num_segments: Any)
             f"{name}: segment_ids of shape {ids.shape} must have the shape of the first dimensions of x, which is of "
             f"shape {x.shape}"
         )
-    low, high = (int(smallest(ids)), int(largest(ids))) if ids.size else (0, -1)
     if num_segments is None:
-        num_segments = high + 1
+        num_segments = _counted(name, ids)
+    num_segments = int(num_segments)
+    _check()(name, ids, num_segments)
+    return x, ids, (num_segments, *x.shape[ids.ndim :])
+
+
+def _counted(name: str, ids: Tensor) -> int:
+    """How many segments there are by the largest id."""
+    try:
+        return int(largest(ids)) + 1 if ids.size else 0
+    except (BatchError, TracingError) as error:
+        raise type(error)(
+            f"{name}: in a compiled function, and inside vmap, the shape of the result cannot depend on the largest "
+            f"id: give num_segments"
+        ) from error
+
+
+@cache
+def _check() -> Callable[[str, Tensor, int], None]:
+    """The check of ids, which compiled code makes in each call."""
+    from tape_core.compiled.state import check_of_values
+
+    return check_of_values(_check_ids)
+
+
+def _check_ids(name: str, ids: Tensor, num_segments: int) -> None:
+    low, high = (int(smallest(ids)), int(largest(ids))) if ids.size else (0, -1)
     if low < 0 or high >= num_segments:
         raise ValueError(f"{name}: segment_ids must be in [0, {num_segments}), got {low} to {high}")
-    return x, ids, (int(num_segments), *x.shape[ids.ndim :])
 
 
 def segment_sum(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:

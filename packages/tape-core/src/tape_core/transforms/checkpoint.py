@@ -44,7 +44,8 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
         f: a function of pytrees, which does the same whenever it is called. Keyword arguments are not differentiated.
         policy: the names of ops, such as `["matmul", "conv"]`, or a function that tells of an op's name whether its
             results are kept; by default none are. Inside vmap an op is what it is made of there (see the support
-            matrix), and it is that which the policy is asked of.
+            matrix), and it is that which the policy is asked of. In a compiled function branches and loops are
+            computed again as a whole.
 
     Raises:
         ValueError: `policy` names an op that there is not.
@@ -65,7 +66,7 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
             out = f(*arguments.replaced([stop_gradient(t) for t in arguments.differentiable]), **kwargs)
             results = Results(out, name)
             taken_over([leaf for leaf in results.leaves if leaf is not None])
-        variables, around = closure.variables, closure.tensors
+        variables = closure.variables
         inputs = [*arguments.differentiable, *[v._read() for v in variables]]
         n = len(arguments.places)
 
@@ -82,9 +83,9 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
                 raise different(str(error)) from None
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
-            return linear_transpose(again, inputs, gs, watched, around, axes_inside())
+            return linear_transpose(again, inputs, gs, watched, closure, axes_inside())
 
-        return results.recorded(f"checkpoint({name})", [*inputs, *around], pull)
+        return results.recorded(f"checkpoint({name})", [*inputs, *closure.tensors], pull)
 
     return wrapped
 

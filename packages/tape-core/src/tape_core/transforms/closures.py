@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tape_core.backends.batched import BatchedArray, detached
@@ -14,6 +14,8 @@ from tape_core.tensor import Tensor, wrap
 from tape_core.transforms.calls import Readers, reading
 from tape_core.variable import Variable
 
+Shared = tuple[dict[int, int], dict[int, int]]
+
 
 class Closure:
     """What a function has read besides its arguments.
@@ -22,12 +24,14 @@ class Closure:
         tensors: Tensors that the recorders around know.
         variables: Variables with a derivative.
         found: those Tensors and the values of Variables, by the id of their slots.
+        shared: of Tensors that all examples of a vmap share the slots, and those of their values below.
     """
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
         self.variables: list[Variable] = []
         self.found: dict[int, Tensor] = {}  # it keeps the slots
+        self.shared: list[Shared] = []
         self._trace = TRACE.get()
 
     def note(self, array: Any, slots: dict[int, int], backend: Any) -> None:
@@ -38,6 +42,14 @@ class Closure:
             if made_in is not None and made_in.is_inside(self._trace):
                 array = array.value  # a constant, which is one of a branch or a loop there
             self.found[id(slots)] = wrap(detached(array), backend, slots)
+            self._note_shared(array, slots)
+
+    def _note_shared(self, array: Any, slots: dict[int, int]) -> None:
+        if type(array) is BatchedArray and array.axis is None:
+            below = array.value
+            self._note_shared(below._array, below._slots)
+            if below._slots and below._slots is not slots:
+                self.shared.append((slots, below._slots))
 
 
 class Capture:
@@ -123,6 +135,24 @@ def taken_over(tensors: Iterable[Tensor]) -> None:
             if type(array) is not BatchedArray:
                 break
             tensor = array.value
+
+
+@contextmanager
+def known_where_shared(shared: Sequence[Shared], key: int) -> Iterator[None]:
+    """A context in which a recorder that knows values below vmaps knows what is shared in these, as if lifted there.
+
+    A function may read both such a value and a Tensor made of it in a vmap, which has slots of its own.
+    """
+    given = []
+    for slots, below in shared:  # the lowest first
+        if key in below and key not in slots:
+            slots[key] = below[key]
+            given.append(slots)
+    try:
+        yield
+    finally:
+        for slots in given:
+            slots.pop(key, None)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from tape_core.ops.manipulation import stack
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor, twin_slots, wrap
 from tape_core.transforms.calls import Arguments, Results, guarded, like_value, name_of, reading
+from tape_core.transforms.closures import Closure, known_where_shared
 
 Function = Callable[..., Any]
 
@@ -235,7 +236,7 @@ def linear_transpose(
     at: Sequence[Tensor],
     gs: Sequence[Any],
     watched: Sequence[bool],
-    around: Sequence[Tensor] = (),
+    around: Closure | None = None,
     inner: Axes = (),
 ) -> list[Any]:
     """The transpose of the derivative of `f` at `at`, which is that of a linear `f`, applied to cotangents `gs`.
@@ -245,25 +246,26 @@ def linear_transpose(
         at: its argument.
         gs: a cotangent for each of its results, None where nothing flows.
         watched: which of the cotangents of its arguments are wanted; the others are None.
-        around: Tensors that `f` finds around it, whose cotangents come after those of its arguments.
+        around: what `f` finds around it; the cotangents of its Tensors come after those of the arguments.
         inner: below which hidden axes the derivative is asked for, see :func:`axes_inside`.
     """
-    fresh, around = [apart(placed(t)) for t in at], list(map(placed, around))
+    fresh, found_around = [apart(placed(t)) for t in at], [placed(t) for t in around.tensors] if around else []
     # Where the derivative is asked for below vmaps that the function is in, the tape knows values as they are there.
-    known = [below(t, inner) for t in [*fresh, *around]]
+    known = [below(t, inner) for t in [*fresh, *found_around]]
     wanted = [t for t, w in zip(known, watched, strict=True) if w]
     tape = GradientTape(watch_accessed_variables=False)
     tape._cuts = Cuts()
-    with tape:
-        tape.watch(wanted)
-        outs = f(fresh)
-    used = [lowered(out, g, inner) for out, g in zip(outs, gs, strict=True) if g is not None]
-    # The tape conjugates, a transpose does not.
-    found = gradients(tape, [out for out, _ in used], wanted, [conj(g) for _, g in used], release=True)
+    tape.watch(wanted)
+    with known_where_shared(around.shared if around else (), tape._key):
+        with tape:
+            outs = f(fresh)
+        used = [lowered(out, g, inner) for out, g in zip(outs, gs, strict=True) if g is not None]
+        # The tape conjugates, a transpose does not.
+        found = gradients(tape, [out for out, _ in used], wanted, [conj(g) for _, g in used], release=True)
     if tape._cuts.differentiated:  # a derivative that is constant has the derivative 0, and is connected
         found = [_zeros(x) if d is None else d for d, x in zip(found, wanted, strict=True)]
     each = iter([None if d is None else conj(dense(d)) for d in found])
-    return [raised(next(each), t, inner) if w else None for t, w in zip([*fresh, *around], watched, strict=True)]
+    return [raised(next(each), t, inner) if w else None for t, w in zip([*fresh, *found_around], watched, strict=True)]
 
 
 def apart(tensor: Tensor) -> Tensor:

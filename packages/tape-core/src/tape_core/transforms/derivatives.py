@@ -403,6 +403,8 @@ def _checked(name: str, argnums: Any) -> Argnums:
             f"{name}: argnums must be the number of a positional argument, or a tuple of them; got {argnums!r}"
         ) from None
     if isinstance(found, tuple):
+        if not found:
+            raise ValueError(f"{name}: argnums is empty; it must name the arguments to differentiate by")
         _check_different(name, found, found)
     return found
 

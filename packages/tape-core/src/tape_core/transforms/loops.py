@@ -24,7 +24,7 @@ from tape_core.ops.manipulation import stack, unstack
 from tape_core.recording import TRACE
 from tape_core.tensor import Tensor
 from tape_core.transforms.calls import standing_for, unrecorded
-from tape_core.transforms.closures import Closure, closure_of, is_recorded, taken_over
+from tape_core.transforms.closures import Closure, closure_of, is_recorded, known_where_shared, taken_over
 from tape_core.transforms.custom import apart, linear_transpose
 
 Tensors = list[Any]
@@ -328,10 +328,10 @@ class _Again:
 
     def __init__(self, closure: Closure, arguments: Tensors) -> None:
         self.places = _inexact(arguments)
-        self.tensors = closure.tensors
+        self.around = closure
         self.variables = closure.variables
         self.read = [v._read() for v in self.variables]
-        self.inputs = [*[arguments[k] for k in self.places], *self.read, *self.tensors]
+        self.inputs = [*[arguments[k] for k in self.places], *self.read, *self.around.tensors]
 
     def recorded(self, what: str, outs: Tensors, flowing: list[int], pull: Any, push: Any) -> Tensors:
         """The results, of which some flow, as those of the inputs."""
@@ -354,22 +354,24 @@ class _Again:
     ) -> Tensors:
         """The cotangents of the inputs that are wanted, for cotangents of the results; None for what none comes to."""
         at = [*[everywhere(arguments[k], inner) for k in self.places], *self.read]
-        return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.tensors, inner)
+        return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.around, inner)
 
     def filled(self, found: Tensors, wanted: Sequence[bool], arguments: Tensors) -> Tensors:
         """Those that are wanted, with zeros for those to which none comes."""
-        at = [*[arguments[k] for k in self.places], *self.read, *self.tensors]
+        at = [*[arguments[k] for k in self.places], *self.read, *self.around.tensors]
         return [_zeros_like(x) if d is None else d for d, w, x in zip(found, wanted, at, strict=True) if w]
 
     def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any], inner: Axes) -> Tensors:
         """The tangents of the results, for tangents of the inputs or None."""
         at = [apart(placed(t)) for t in [*[arguments[k] for k in self.places], *self.read]]
-        known = zip([*at, *map(placed, self.tensors)], ts, strict=True)
+        known = zip([*at, *map(placed, self.around.tensors)], ts, strict=True)
         pairs = [lowered_tangent(x, t, inner) for x, t in known if t is not None]
-        with ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs]) as accumulator:
-            outs = self._at(f, arguments, at)
-        outs = list(map(placed, outs))
-        found = accumulator.jvp([below(out, inner) for out in outs], unconnected_gradients="zero")
+        accumulator = ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs])
+        with known_where_shared(self.around.shared, accumulator._key):
+            with accumulator:
+                outs = self._at(f, arguments, at)
+            outs = list(map(placed, outs))
+            found = accumulator.jvp([below(out, inner) for out in outs], unconnected_gradients="zero")
         return [raised(t, out, inner) for t, out in zip(found, outs, strict=True)]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
+from weakref import ref
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
@@ -15,6 +17,7 @@ from tape_core.backends.traced import value_of
 from tape_core.commit import Commit
 from tape_core.compiled.numbers import number, of_numbers
 from tape_core.compiled.state import asked, keeps_state, untraced
+from tape_core.forking import Lock
 from tape_core.mistakes import real
 from tape_core.recording import LISTENERS, TRACE
 from tape_core.row_updates import rows_added
@@ -26,6 +29,11 @@ from tape_nn import clipping
 from tape_nn.naming import like, named, unknown_names
 
 Schedule: TypeAlias = Callable[[int], float]
+
+STARTING: Final = Lock()
+"""Held by a thread that updates a Variable for the first time: what it remembers must not be made by two."""
+
+_KNOWN: Final = nullcontext()
 
 
 class Optimizer:
@@ -123,7 +131,9 @@ class Optimizer:
             if not isinstance(variable, Variable):
                 raise TypeError(f"build takes Variables; got {type(variable).__name__!r}")
             if id(variable) not in self._states:
-                self._states[id(variable)] = self._started(variable)
+                with STARTING.now:  # in which another thread may have made it
+                    if id(variable) not in self._states:
+                        self._states[id(variable)] = self._started(variable)
 
     def _holders(self) -> Iterable[Any]:
         """What holds all that updates change, besides the Variables themselves."""
@@ -132,7 +142,7 @@ class Optimizer:
 
     def _rely_on_settings(self) -> None:
         """Where a trace runs, have it be of use only while the settings are these."""
-        if self._settings is None:
+        if self._settings is None or self._settings.optimizer() is not self:  # that of what this is a copy of
             self._settings = _Settings(self)
         asked(self._settings)
 
@@ -151,7 +161,15 @@ class Optimizer:
                 Variables of several backends. Everything is computed before anything is changed, and then all of it
                 is at once, also where a KeyboardInterrupt comes.
         """
-        self._updated(grads_and_vars).make()
+        pairs = list(grads_and_vars)
+        with self._starting(pairs):
+            self._updated(pairs).make()
+
+    def _starting(self, pairs: list[Any]) -> AbstractContextManager[Any]:
+        """A context for one update, in which no other thread makes what is remembered about a Variable."""
+        states = self._states
+        known = all([type(pair) in (tuple, list) and len(pair) == 2 and id(pair[1]) in states for pair in pairs])
+        return _KNOWN if known else STARTING.now
 
     def _updated(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Commit:
         """All that an update changes, before it does."""
@@ -536,12 +554,16 @@ class _Settings:
     """What a compiled function takes for granted about an optimizer: all that is a Python value."""
 
     def __init__(self, optimizer: Optimizer) -> None:
-        self.optimizer = optimizer
+        self.optimizer = ref(optimizer)  # which has these settings, and is no part of them
         plain = [name for name, value in vars(optimizer).items() if type(value) in SCALARS or value is None]
         self.get = attrgetter("_schedule", *plain)
 
+    def __reduce__(self) -> Any:
+        return type(None), ()  # a copy makes its own
+
     def __call__(self) -> Any:
-        return self.get(self.optimizer)
+        optimizer = self.optimizer()
+        return None if optimizer is None else self.get(optimizer)
 
 
 @of_numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 import tape_core as tc
@@ -142,15 +143,15 @@ class LossScaler:
         pairs = [(_tensors(pair[0]), *pair[1:]) for pair in grads_and_vars]
         if _finite([pair[0] for pair in pairs if pair[0] is not None]):
             unscaled = [(_times(g, 1 / self._scale), *rest) for g, *rest in pairs]
-            if hasattr(self.optimizer, "_updated"):
-                commit = self.optimizer._updated(unscaled)
-            else:
-                commit = Commit()
-                self.optimizer.apply_gradients(unscaled)
-            in_a_row, scale = self._in_a_row + 1, self._scale
-            if in_a_row == self.growth_interval:
-                in_a_row, scale = 0, min(scale * self.growth_factor, _LARGEST)
-            self._commit(commit, scale, in_a_row, self._skipped)
+            ours = hasattr(self.optimizer, "_updated")
+            with self.optimizer._starting(unscaled) if ours else nullcontext():
+                commit = self.optimizer._updated(unscaled) if ours else Commit()
+                if not ours:
+                    self.optimizer.apply_gradients(unscaled)
+                in_a_row, scale = self._in_a_row + 1, self._scale
+                if in_a_row == self.growth_interval:
+                    in_a_row, scale = 0, min(scale * self.growth_factor, _LARGEST)
+                self._commit(commit, scale, in_a_row, self._skipped)
             return
         scale = self._scale
         if self.growth_interval is not None:

@@ -14,7 +14,7 @@ DEPTH = 200
 """How deep lists and dictionaries may be nested in it."""
 
 NUMBERS = 1 << 28
-"""How many numbers may be in what a layer makes while shapes are found."""
+"""How many numbers may be in what a layer makes while shapes are found; it is asked before it makes that."""
 
 WEIGHTS = 1 << 30
 """How many numbers may be in the weights, where there is no file that has them."""
@@ -36,6 +36,11 @@ def limited(weights: int = WEIGHTS) -> Iterator[None]:
         yield
     finally:
         _LEFT.reset(token)
+
+
+def active() -> bool:
+    """Whether a model is made from a description, so that sizes are checked."""
+    return _LEFT.get() is not None
 
 
 def take(shape: Sequence[int]) -> None:
@@ -60,7 +65,7 @@ def check(shape: Sequence[int]) -> None:
     Raises:
         ValueError: it is larger than it may be.
     """
-    if _LEFT.get() is not None and math.prod(map(int, shape)) > NUMBERS:
+    if active() and math.prod(map(int, shape)) > NUMBERS:
         raise ValueError(
             f"a value of shape {tuple(shape)} has more than {NUMBERS} numbers; load_model takes safe_mode=False where "
             "a file may be as large as it says"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import tape_nn as nn
-from tape_core.compiled.methods import Methods
+from tape_core.compiled.methods import Methods, WeakMethod
 from tape_nn.fitting.data import with_class_weights
 
 from tape_tf.conversion import wrap
@@ -202,7 +202,9 @@ class Trainer:
         step = getattr(self, name)
         if not self.run_eagerly:
             written = getattr(step, "__func__", step)
-            step = Methods.find(self, (name, written), lambda: Function(getattr(self, name)), _STEPS)
+            step = Methods.find(
+                self, (name, written), lambda: Function(WeakMethod.of(getattr(self, name), self)), _STEPS
+            )
         return step(_given(batch))
 
     # -- loops

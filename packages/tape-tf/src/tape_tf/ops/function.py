@@ -8,12 +8,13 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from functools import update_wrapper
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import tape_core as tc
 from tape_core import pytree
 from tape_core.compiled.function import Function as CompiledFunction
-from tape_core.compiled.methods import Methods, found_by_name
+from tape_core.compiled.methods import Bound, Methods, WeakMethod, found_by_name
 from tape_core.contexts import setting
 from tape_core.recording import TRACE
 
@@ -68,13 +69,16 @@ class Function:
         self.input_signature = None if input_signature is None else tuple(input_signature)
         update_wrapper(self, python_function)
         self._signature = _signature_of(python_function)
+        self._itself = ref(self)
         self._compiled = self._new()
         self._traces = 0
         self._calls: deque[bool] = deque(maxlen=_RECENT)  # whether the last ones have traced
 
     def _new(self) -> _Compiled:
+        itself = self._itself  # which has what is made here, and is there while it is called
+
         def traced(*args: Any, **kwargs: Any) -> Any:
-            return self._traced(args, kwargs)
+            return itself()._traced(args, kwargs)  # type: ignore[union-attr]
 
         traced.__name__ = getattr(self.python_function, "__name__", "function")
         traced.__wrapped__ = self.python_function  # type: ignore[attr-defined]
@@ -175,15 +179,16 @@ class Function:
         if instance is None:
             return self
 
-        def bound() -> Function:
-            found = Function(self.python_function.__get__(instance, owner), self.input_signature)
+        method = self.python_function.__get__(instance, owner)
+        try:
+            found = Methods.find(
+                instance, self, lambda: Function(WeakMethod.of(method, instance), self.input_signature)
+            )
+        except TypeError:  # it has slots alone
+            found = Function(method, self.input_signature)
             found.__dict__.pop("__wrapped__", None)
             return found
-
-        try:
-            return Methods.find(instance, self, bound)
-        except TypeError:  # it has slots alone
-            return bound()
+        return _Method.to(self, instance, found)
 
     # -- what it tells of itself
 
@@ -213,6 +218,12 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<tf.function {getattr(self.python_function, '__qualname__', self.python_function)!r}>"
+
+
+class _Method(Bound, Function):
+    """A method that is a function, of an instance that it keeps alive."""
+
+    __slots__ = ("_bound_to",)
 
 
 class ConcreteFunction:

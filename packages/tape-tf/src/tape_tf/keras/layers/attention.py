@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import tape_core as tc
@@ -9,6 +10,7 @@ import tape_nn as nn
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
+from tape_tf.keras.layers.base import Shape
 from tape_tf.keras.layers.native import Native
 
 
@@ -70,6 +72,12 @@ class MultiHeadAttention(Native):
     def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
         """Make the weights for queries, values and keys of these shapes."""
         super().build(*[shape for shape in (query_shape, value_shape, key_shape) if shape is not None])
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        of = self.native
+        query, *others = shapes
+        projected = [(*shape[:-1], of.num_heads, max(of.key_dim, of.value_dim)) for shape in shapes]
+        return [*projected, *[(*query[:-1], of.num_heads, *other[1:-1]) for other in others]]
 
     def call(  # type: ignore[override]
         self,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import tape_core as tc
 from tape_core.contexts import setting
 from tape_nn.layers.base import BUILDING
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, unwrap, wrap
-from tape_tf.keras import constraints, initializers, regularizers
+from tape_tf.keras import constraints, initializers, limits, regularizers
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
 from tape_tf.keras.layers.holding import Holder
@@ -27,11 +28,21 @@ from tape_tf.tensor import Tensor
 from tape_tf.variable import NAME_SCOPE, Variable
 
 
+def together(*shapes: Shape) -> Iterable[Shape]:
+    """The shape that values of these shapes broadcast to, where they do."""
+    try:
+        return [tc.broadcast_shapes(*shapes)]
+    except ValueError:
+        return []
+
+
 class _Call(NamedTuple):
     """What a layer's call hands down to the layers in it."""
 
     training: bool | None
 
+
+Shape: TypeAlias = tuple[int, ...]
 
 _CALL: ContextVar[_Call | None] = ContextVar("tape_tf.keras.call", default=None)
 
@@ -130,6 +141,13 @@ class Layer(Holder):
         """What the layer computes."""
         raise NotImplementedError(f"Layer {type(self).__name__} does not have a `call()` method implemented.")
 
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        """What a call makes of inputs of these shapes, where that can be more than they are: the shapes of it.
+
+        They are looked at before the call where the layer is from a file: see :mod:`tape_tf.keras.limits`.
+        """
+        return ()
+
     def add_weight(
         self,
         shape: Any = (),
@@ -223,6 +241,9 @@ class Layer(Holder):
         try:
             _CALL.set(_Call(None if training is None else bool(training)))
             NAME_SCOPE.set(f"{scope}{self.name}/")
+            if limits.active():
+                for shape in self._makes(*[tuple(value.shape) for value in tensors((args, kwargs))]):
+                    limits.check(shape)
             if self._building or not self.built:
                 self._build_once(args, kwargs)
             outputs = self.call(*args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import tape_core as tc
@@ -9,8 +10,8 @@ import tape_core as tc
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations
 from tape_tf.keras.backend import layout
-from tape_tf.keras.layers.base import Layer
-from tape_tf.keras.layers.convolution import _padding, _Spatial, _tuple
+from tape_tf.keras.layers.base import Layer, Shape
+from tape_tf.keras.layers.convolution import _padding, _Spatial, _tuple, windows_of
 
 
 class _Depthwise(Layer):
@@ -58,6 +59,14 @@ class _Depthwise(Layer):
         self.kernel = self.add_weight(shape, name="kernel", **self._kernel)
         self.bias = self._make_bias(channels * self.depth_multiplier)
         self.built = True
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        shape, last = shapes[0], self.data_format == "channels_last"
+        channels = (shape[-1] if last else shape[1]) * self.depth_multiplier
+        for filters in (channels, getattr(self, "filters", channels)):
+            yield from windows_of(
+                shape, self.data_format, filters, self.kernel_size, self.strides, self.padding, self.dilation_rate
+            )
 
     def _make_bias(self, length: int) -> Any:
         return self.add_weight((length,), name="bias", **self._bias) if self.use_bias else None

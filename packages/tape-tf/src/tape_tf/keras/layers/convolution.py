@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
+from tape_core.backends.windows import windows
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.backend import layout
-from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.base import Layer, Shape
 from tape_tf.keras.layers.native import Native
 
 
@@ -62,6 +65,10 @@ class _Conv(Native):
             "bias_constraint": bias_constraint,
         }
         super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        of = self.native
+        return windows_of(shapes[0], of.layout, of.filters, of.kernel_size, of.stride, of.padding, of.dilation)
 
 
 class Conv1D(_Conv):
@@ -125,6 +132,10 @@ class _Pool(Native):
         of = self._of(_tuple(pool_size, rank), self.strides, _padding(padding), self.data_format)
         super().__init__(of, kwargs)
 
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        of = self.native
+        return windows_of(shapes[0], of.layout, 1, of.pool_size, of.stride, of.padding)
+
 
 class MaxPooling1D(_Pool):
     """The greatest element of each window over one axis; else as :class:`MaxPooling2D`."""
@@ -177,6 +188,12 @@ class _Spatial(Layer):
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.data_format = layout(data_format)
+
+    def _changed(self, shape: Shape, by: Iterable[Any], change: Callable[[int, Any], int]) -> Shape:
+        """A shape with its lengths in space changed."""
+        first = 1 if self.data_format == "channels_last" else 2
+        space = [change(n, other) for n, other in zip(shape[first : first + self.rank], by, strict=False)]
+        return (*shape[:first], *space, *shape[first + self.rank :])
 
     def _axes(self, value: tc.Tensor) -> tuple[int, ...]:
         if value.ndim != self.rank + 2:
@@ -252,6 +269,9 @@ class _ZeroPadding(_Spatial):
         if len(self.padding) != self.rank:
             raise ValueError(f"{type(self).__name__}: padding must be for {self.rank} axes; got {padding}")
 
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return [self._changed(shape, self.padding, lambda n, width: n + sum(width)) for shape in shapes]
+
     def call(self, inputs: Any) -> Any:
         """The input with zeros around it."""
         value = native(inputs)
@@ -288,6 +308,9 @@ class _UpSampling(_Spatial):
             raise ValueError(f"{type(self).__name__}: there is only interpolation='nearest'; got {interpolation!r}")
         self.size = _tuple(size, self.rank)
 
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return [self._changed(shape, self.size, operator.mul) for shape in shapes]
+
     def call(self, inputs: Any) -> Any:
         """The input with each element repeated."""
         value = native(inputs)
@@ -318,6 +341,19 @@ class UpSampling3D(_UpSampling):
     __tf_differs__ = "only interpolation='nearest'"
 
     rank = 3
+
+
+def windows_of(
+    shape: Shape, layout: Any, filters: int, window: Any, stride: Any, padding: Any, dilation: Any = 1
+) -> Iterator[Shape]:
+    """The shapes of what a convolution or a pooling makes: the input with padding, what the windows see, the result."""
+    if len(shape) != len(window) + 2:
+        return  # which the call refuses
+    last = layout == "channels_last"
+    seen = windows(shape[1:-1] if last else shape[2:], window, stride, padding, dilation)
+    yield (shape[0], *seen.padded, shape[-1] if last else shape[1])
+    yield (shape[0], *seen.counts, filters)
+    yield (*seen.counts, *seen.window)  # of a channel of an example: the others come after it
 
 
 def _tuple(value: Any, rank: int) -> tuple[int, ...]:

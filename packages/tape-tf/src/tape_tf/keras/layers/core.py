@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import tape_core as tc
 import tape_nn as nn
+from tape_core.mistakes import real
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
-from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.base import Layer, Shape, together
 from tape_tf.keras.layers.native import Native, without
 from tape_tf.keras.naming import auto_name
+from tape_tf.keras.structures import is_array, leaves
 from tape_tf.keras.symbolic import Input
 
 
@@ -114,6 +118,9 @@ class Dense(Native):
             )
         super().build(*shapes)
 
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return [(*shape[:-1], self.native.units) for shape in shapes]
+
 
 class Embedding(Native):
     """Rows of a table, by integers, with a sparse gradient: see :class:`tape_nn.Embedding`.
@@ -157,6 +164,9 @@ class Embedding(Native):
         """Make the table."""
         super().build(())
 
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return [(*shape, self.native.output_dim) for shape in shapes]
+
     def call(self, inputs: Any) -> Any:
         """The rows."""
         ids = native(inputs)
@@ -172,7 +182,7 @@ class Dropout(Native):
     """
 
     def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
-        if not 0 <= rate <= 1:
+        if not 0 <= real("Dropout", "rate", rate) <= 1:
             raise ValueError(f"Invalid value received for argument `rate`. Expected a number from 0 to 1; got {rate!r}")
         rng = None if seed is None else tc.default_rng(seed)
         super().__init__(nn.Dropout(rate, None if noise_shape is None else tuple(noise_shape), rng), kwargs)
@@ -244,6 +254,9 @@ class RepeatVector(Layer):
         super().__init__(**kwargs)
         self.n = int(n)
 
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return [(self.n, *shape) for shape in shapes]
+
     def call(self, inputs: Any) -> Any:
         """Each example `n` times."""
         return wrap(tc.repeat(tc.expand_dims(native(inputs), axis=1), self.n, axis=1))
@@ -285,6 +298,9 @@ class Lambda(Layer):
         self.function = function
         self.arguments = dict(arguments or {})
 
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return together(*shapes, *[np.shape(value) for value in leaves(self.arguments) if is_array(value)])
+
     def call(self, inputs: Any) -> Any:
         """What the function makes of it."""
         return self.function(inputs, **self.arguments)
@@ -296,6 +312,12 @@ class Operation(Layer):
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         super().__init__(name=name)
         self.function = function
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        if self.function is operator.matmul and len(shapes) == 2 and min(map(len, shapes)) > 0:
+            x, y = shapes
+            return [(*batch, *x[-2:-1], *y[len(y) - 1 :]) for batch in together(x[:-2], y[:-2])]
+        return together(*shapes)
 
     def call(self, *inputs: Any) -> Any:
         """What the function makes of them."""
@@ -404,6 +426,9 @@ class Rescaling(Layer):
     def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return together(*shapes, np.shape(self.scale), np.shape(self.offset))
 
     def call(self, inputs: Any) -> Any:
         """The input on another scale, in the layer's dtype."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any, ClassVar
 
 import tape_core as tc
 
 from tape_tf.conversion import native, wrap
-from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.base import Layer, Shape, together
 
 
 class _Merge(Layer):
@@ -27,6 +27,9 @@ class _Merge(Layer):
                 f"A `{type(self).__name__}` layer should be called on a list of {many} inputs; got {inputs!r}"
             )
         return wrap(self._merged([native(x) for x in inputs]))
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return together(*shapes)
 
     def _merged(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
         return reduce(type(self)._two, parts)
@@ -101,10 +104,19 @@ class Dot(_Merge):
         super().__init__(**kwargs)
         self.axes, self.normalize = axes, normalize
 
+    def _summed(self, n: int, m: int) -> tuple[int, int]:
+        """The axis of each of two tensors of so many axes."""
+        a, b = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes
+        return a % n, b % m
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        x, y = shapes
+        a, b = self._summed(len(x), len(y))
+        return [(*x[:a], *x[a + 1 :], *y[1:b], *y[b + 1 :])]
+
     def _merged(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
         x, y = parts
-        a, b = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes
-        a, b = a % x.ndim, b % y.ndim
+        a, b = self._summed(x.ndim, y.ndim)
         if self.normalize:
             x, y = (v / tc.sqrt(tc.maximum(tc.sum(v * v, axis=k, keepdims=True), 1e-12)) for v, k in ((x, a), (y, b)))
         letters = iter("bcdefghijklmnopqrstuvw")

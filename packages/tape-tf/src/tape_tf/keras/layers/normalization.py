@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import tape_nn as nn
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
 from tape_tf.keras.conversion import cast
-from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.base import Layer, Shape, together
 from tape_tf.keras.layers.native import Native
 
 
@@ -167,6 +168,9 @@ class Normalization(Layer):
         self.variance: Any = None
         if mean is not None:
             self.mean, self.variance = (np.asarray(v, dtype=np.float64) for v in (mean, variance))
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return together(*shapes, np.shape(self.mean), np.shape(self.variance))
 
     def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
         """Take mean and variance of data: an array, or a `tf.data.Dataset` of batches."""

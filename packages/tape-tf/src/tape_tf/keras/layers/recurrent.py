@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import tape_core as tc
@@ -9,7 +10,7 @@ import tape_nn as nn
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
-from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.base import Layer, Shape
 from tape_tf.keras.layers.native import Native, without
 
 _NOT_TAKEN: dict[str, Any] = {"dropout": 0.0, "recurrent_dropout": 0.0, "stateful": False, "reset_after": True}
@@ -72,6 +73,9 @@ class _Recurrent(Native):
             "bias_constraint": bias_constraint,
         }
         super().__init__(of, {"activity_regularizer": activity_regularizer, **own}, extras)
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        return [(*shape[:-1], 4, self.native.units) for shape in shapes]  # an LSTM has four gates
 
     def call(self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False) -> Any:
         """The output of the last step, or of all; with `return_state` the state after it, too."""

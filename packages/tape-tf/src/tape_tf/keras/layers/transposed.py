@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from tape_tf.keras import activations
 from tape_tf.keras.backend import layout
-from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.base import Layer, Shape
 from tape_tf.keras.layers.convolution import _padding, _tuple
 from tape_tf.names import published
 
@@ -62,6 +63,18 @@ class _Transposed(Layer):
         self.kernel = self.add_weight((*self.kernel_size, self.filters, channels), name="kernel", **self._kernel)
         self.bias = self.add_weight((self.filters,), name="bias", **self._bias) if self.use_bias else None
         self.built = True
+
+    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        shape, last = shapes[0], self.data_format == "channels_last"
+        space = shape[1:-1] if last else shape[2:]
+        reach = [
+            (n - 1) * stride + (kernel - 1) * dilation + 1
+            for n, stride, kernel, dilation in zip(
+                space, self.strides, self.kernel_size, self.dilation_rate, strict=False
+            )
+        ]
+        lengths = [max(self._length(n, axis), reach[axis]) for axis, n in enumerate(space[: self.rank])]
+        return [(shape[0], *lengths, self.filters), (*space, *self.kernel_size, self.filters)]
 
     def call(self, inputs: Any) -> Any:
         """The transpose of the convolution, plus the bias, through the activation."""

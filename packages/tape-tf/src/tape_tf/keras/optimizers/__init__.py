@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import tape_core as tc
 import tape_nn as nn
 from tape_core.compiled.tracing import outside
+from tape_core.mistakes import real
 
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx
@@ -140,7 +141,7 @@ class Optimizer:
         if isinstance(value, schedules.LearningRateSchedule):
             schedule = value
         if schedule is None:
-            number = float(value)
+            number = real(type(self).__name__, "learning_rate", value)
             self.native.learning_rate = number  # checks it
             if getattr(self, "_schedule", self) is None:
                 self._rate.assign(number)
