@@ -220,7 +220,7 @@ LAYOUTS: dict[str, str] = {
 
 OBJECTS = [
     "None", "'x'", "''", "1.5", "1j", "nan", "inf", "-inf", "0", "1", "-1", "99", "-99", "2**70", "-2**70", "10**400", "[]", "()", "{}", "[1, 2]", "[[1, 2], [3]]", "['a']", "(0,)", "(0, 0)", "(-1,)", "(99,)",
-    "(-1, -1)", "(1.5,)", "(None,)", "('x',)", "[0]", "object", "np.float32(1)", "np.int64(1)", "np.int64(-1)", "np.asarray(1)", "np.asarray([0, 1])", "np.asarray([0.5])", "tc.asarray(1)", "tc.asarray(0.5)",
+    "(-1, -1)", "(1.5,)", "(None,)", "('x',)", "[0]", "object", "np.float32(1)", "np.int64(1)", "np.int64(-1)", "np.asarray(1)", "np.asarray([0, 1])", "tc.asarray(1)", "tc.asarray(0.5)",
     "slice(None)", "...", "tc.float32", "'float32'", "'complex64'", "'int64'", "'bool'", "int", "b'x'", "range(2)", "{1, 2}", "np.ma.masked_array([1.0, 2.0], [True, False])", "0.0", "-0.0", "-1.5", "1e-320", "(2, -3)", "(2**40, 2**40)", "((0, 1), (0,))",
 ]  # fmt: skip
 """What is no array, and given as it stands; and other numbers, axes and shapes."""
