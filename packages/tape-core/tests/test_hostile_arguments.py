@@ -82,7 +82,7 @@ def test_vmap_refuses_what_one_example_does() -> None:
         refusal(tc.vmap(f), x)
 
 
-GOOD, BAD = tc.asarray([0, 1]), tc.asarray([0, 9])
+GOOD, BAD = tc.asarray([0, 1], backend="numpy"), tc.asarray([0, 9], backend="numpy")
 
 
 @pytest.mark.parametrize(
