@@ -35,7 +35,15 @@ WITHOUT_TORCH = [name for name in PACKAGES if name != "tape-torch"]
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
 # party's: a package that is not in packages/.
 PLUGINS = {"numpy": "tape-numpy", "torch": "tape-torch", "strict": "../tests/plugins/tape-strict"}
-TESTING = ["pytest-xdist", "hypothesis", "array-api-strict", "array-api-compat", "array-api-extra", "einops"]
+TESTING = [
+    "pytest-xdist",
+    "hypothesis",
+    "array-api-strict",
+    "array-api-compat",
+    "array-api-extra",
+    "einops",
+    "ml_dtypes",
+]
 EXAMPLES = ["scikit-learn", "scipy", "matplotlib", "tqdm"]  # what docs/examples/*.py import
 
 # The tests run in parallel processes, the benchmarks compare single threads, and for the small

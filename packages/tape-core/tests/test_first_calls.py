@@ -334,3 +334,28 @@ def test_accumulators_go_without_the_garbage_collector() -> None:
         left.append(weakref.ref(accumulator))
     del accumulator
     assert [r() for r in left] == [None] * 10
+
+
+@pytest.mark.usefixtures("_without_collector")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x[99],
+        lambda x: x @ tc.ones((2, 2)),
+        lambda x: tc.vmap(lambda row: row + tc.ones(2))(x[None]),
+        lambda x: tc.function(lambda x: (x * 2.0)[99])(x),
+        lambda x: tc.function(lambda x: int(x[0]))(x),
+        lambda x: tc.grad(lambda x: tc.sum(tc.stop_gradient(x)))(x),
+        lambda x: tc.asarray([1]) + 2**70 + x,
+    ],
+    ids=["index", "shapes", "vmap", "trace", "decision", "unconnected", "number"],
+)
+def test_what_raises_goes_without_the_garbage_collector(call: Any) -> None:
+    left = []
+    for _ in range(10):
+        x = tc.ones(3)
+        with contextlib.suppress(IndexError, ValueError, TypeError, OverflowError):
+            call(x)
+        left.append(weakref.ref(x))
+    del x
+    assert [r() for r in left] == [None] * 10

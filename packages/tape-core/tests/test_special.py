@@ -424,3 +424,18 @@ def test_strict_agrees_with_numpy(op: Op) -> None:
 def test_strict_at_the_edges(name: str) -> None:
     found = getattr(tc, name)(tc.asarray([*EDGES[name], NAN], dtype="float64", backend=STRICT))
     np.testing.assert_array_equal(found.numpy(), [*EDGES[name].values(), NAN])
+
+
+def test_the_error_functions_of_complex_numbers() -> None:
+    scipy_special = pytest.importorskip("scipy.special")
+    z = np.asarray([0.3 + 1j, -2 - 0.5j, 4 + 3j, 1e-3j, 0.5])
+    for name in ("erf", "erfc"):
+        f = getattr(tc.special, name)
+        x = tc.asarray(z)
+        np.testing.assert_allclose(f(x).numpy(), getattr(scipy_special, name)(z), rtol=1e-13)
+        tc.testing.check_grads(f, [x], order=2)
+        assert np.array_equal(tc.function(f)(x).numpy(), f(x).numpy())
+        assert np.array_equal(tc.vmap(f)(x).numpy(), f(x).numpy())
+        assert f(tc.astype(x, tc.complex64)).dtype is tc.complex64
+    with pytest.raises(TypeError, match=r"erfcx.*real numbers, not complex ones"):
+        tc.special.erfcx(tc.asarray(z))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import types
 import warnings
 from collections.abc import Callable
@@ -49,6 +50,7 @@ TAKEN: list[Callable[[Any], Any]] = [
     lambda v: LIBRARY.call(float, v[1]),
     lambda v: LIBRARY.call(math.sin, v[1]),
     lambda v: LIBRARY.call(np.from_dlpack, v),
+    statistics.fmean,
 ]
 
 

@@ -9,6 +9,7 @@ import pytest
 import tape_core as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tape_core.backends.errors import BatchError
 from tape_core.batching import way_of
 from tape_core.extend import NONDIFF, op, registry
 
@@ -247,3 +248,40 @@ def test_random_numbers_are_refused_with_what_to_do() -> None:
         for f in (draw, tc.grad(draw), tc.checkpoint(draw)):
             with pytest.raises(TypeError, match=r"random numbers inside vmap: all examples would get the same\. Draw"):
                 tc.vmap(f)(x)
+
+
+@pytest.mark.parametrize("update", ["set", "add", "multiply"])
+def test_a_number_is_put_where_the_mask_of_each_example_is(update: str) -> None:
+    x = tc.asarray([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]])
+
+    def f(row: Any) -> Any:
+        return getattr(tc.at(row * row)[row < 2.0], update)(0.5)
+
+    def total(row: Any) -> Any:
+        return tc.sum(f(row) ** 2)
+
+    for g in (tc.vmap(f), tc.function(tc.vmap(f))):
+        assert g(x).tolist() == [f(row).tolist() for row in x]
+    assert tc.vmap(tc.grad(total))(x).tolist() == [tc.grad(total)(row).tolist() for row in x]
+    assert tc.vmap(tc.vmap(f))(x[None]).tolist() == [[f(row).tolist() for row in x]]
+
+
+def test_values_of_its_own_for_each_element_of_a_mask_are_refused() -> None:
+    with pytest.raises(BatchError, match="mask inside vmap"):
+        tc.vmap(lambda row: tc.at(row)[row > 0.0].set(tc.sum(row)))(tc.ones((2, 3)))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_derivatives_of_products_at_indices_of_each_example(shared: bool) -> None:
+    x = tc.asarray([[2.0, 0.0, 3.0], [0.5, -1.0, 0.0]], dtype=tc.float64)
+    ids = tc.asarray([[0, 1, 0], [2, 2, 2]])
+
+    def product(row: Any, ids: Any) -> Any:
+        return tc.sum(tc.segment_prod(row, ids, 3) ** 2) + tc.sum(tc.at(tc.ones(3))[ids].multiply(row))
+
+    slope = tc.grad(product)
+    own = [ids[0], ids[0]] if shared else list(tc.unstack(ids))
+    wanted = [slope(row, index).tolist() for row, index in zip(tc.unstack(x), own, strict=True)]
+    mapped = tc.vmap(slope, in_axes=(0, None) if shared else 0)
+    for f in (mapped, tc.function(mapped)):
+        np.testing.assert_allclose(f(x, ids[0] if shared else ids), wanted, rtol=1e-12)

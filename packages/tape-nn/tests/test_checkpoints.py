@@ -221,10 +221,15 @@ def test_messages_of_reading(tmp_path: Path) -> None:
 BFLOAT16 = [1.0, -2.5, 0.0, -0.0, float("inf"), -float("inf"), 2.0**-133, 3.140625]
 
 
-def test_bfloat16_without_a_backend_that_has_it(tmp_path: Path) -> None:
+def test_bfloat16_without_a_backend_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = (np.asarray(BFLOAT16, dtype=np.float32).view(np.uint32) >> 16).astype("<u2").tobytes()
     header = json.dumps({"b": {"dtype": "BF16", "shape": [2, 4], "data_offsets": [0, len(data)]}}).encode()
     (tmp_path / "x").write_bytes(len(header).to_bytes(8, "little") + header + data)
+    like = {"b": tc.zeros((2, 4), backend="numpy")}
+    assert nn.load_tensors(tmp_path / "x", like=like)[0]["b"].dtype is tc.float32
+    backend = like["b"].backend
+    monkeypatch.setattr(backend, "_raw_dtypes", {})
+    monkeypatch.setattr(backend, "foreign_dtype", super(type(backend), backend).foreign_dtype)
     found = nn.load_tensors(tmp_path / "x", backend="numpy")[0]["b"]
     assert found.dtype is tc.float32
     assert bits(found.array) == bits(np.asarray(BFLOAT16, dtype=np.float32))

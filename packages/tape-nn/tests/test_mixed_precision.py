@@ -80,13 +80,16 @@ def test_switching() -> None:
     assert model[0](tc.ones((2, 2))).dtype is tc.float32
 
 
-def test_mistakes() -> None:
+def test_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TypeError, match="must be real floating-point, such as 'float16'; got int32"):
         nn.mixed_precision(nn.Dense(1), "int32")
     with pytest.raises(TypeError, match="unknown dtype 'half'"):
         nn.mixed_precision(nn.Dense(1), "half")
     with pytest.raises(ValueError, match="no layer with Variables"):
         nn.mixed_precision(nn.Sequential([nn.Flatten()]))
+    backend = tc.ones(1, backend="numpy").backend
+    monkeypatch.setattr(backend, "_raw_dtypes", {})
+    monkeypatch.setattr(backend, "foreign_dtype", super(type(backend), backend).foreign_dtype)
     layer = nn.mixed_precision(nn.Dense(1), "bfloat16")
     with pytest.raises(TypeError, match="backend 'numpy' has no dtype bfloat16"):
         layer(tc.ones((1, 1), backend="numpy"))
@@ -119,9 +122,10 @@ def test_a_net_learns_as_well_in_float16() -> None:
     assert accuracy("float16", True) == pytest.approx(single, abs=0.02)
 
 
-def test_a_net_learns_as_well_in_bfloat16() -> None:
-    pytest.importorskip("torch")
-    with tc.use_backend("torch"):
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_a_net_learns_as_well_in_bfloat16(backend: str) -> None:
+    pytest.importorskip("torch" if backend == "torch" else "ml_dtypes")
+    with tc.use_backend(backend):
         assert accuracy("bfloat16", False) == pytest.approx(accuracy(None, False), abs=0.03)
 
 

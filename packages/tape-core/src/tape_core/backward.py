@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tape_core.cotangents import conj
+from tape_core.cotangents import conj, widening
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.plan import Part, Plan
-from tape_core.recording import ACTIVE
+from tape_core.recording import ACTIVE, COMPLEX, NARROW
 from tape_core.rules import FIRST_INPUT
 from tape_core.tensor import SCALARS, Tensor, wrap
 from tape_core.variable import Variable
@@ -38,7 +38,7 @@ def gradients(
         release: free the records.
     """
     key, variables = tape._key, tape._variables
-    recorded, is_complex = bool(ACTIVE.get()), tape._complex
+    recorded, is_complex = bool(ACTIVE.get()), tape._met & COMPLEX
     slots_of: list[tuple[int, ...]] = []
     for source in sources:
         if isinstance(source, Variable):
@@ -56,7 +56,9 @@ def gradients(
         slot = target._slots.get(key)
         recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
         if slot is not None:
-            own = seeds.setdefault(target.backend, {})
+            own = seeds.setdefault(
+                g.backend if g.backend is target.backend else _swept_on(target.backend, g.backend), {}
+            )
             g = conj(g) if is_complex else g
             own[slot] = g if slot not in own else own[slot] + g
         elif any([source is target for source in sources]) and target.dtype.inexact:
@@ -74,6 +76,13 @@ def gradients(
                 total = totals[k]
                 totals[k] = part if total is None else total + part
     return totals
+
+
+def _swept_on(backend: Backend, cotangent: Backend) -> Backend:
+    """Where the cotangents of a target are computed: in the trace, for a constant there whose cotangent is traced."""
+    if cotangent.level or backend.level or cotangent.height < backend.height:
+        return backend
+    return cotangent
 
 
 def sweep(
@@ -121,7 +130,7 @@ def sweep(
     found: dict[int, Any] = {}
     try:
         with backend.sweeping():
-            if recorded or tape._masked or tape._sparse or wanted is not None:
+            if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
                 _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
             else:
                 _walk(records, grads, found, backend)
@@ -162,7 +171,9 @@ def _walk_careful(
 ) -> None:
     """As `_walk`, for every case."""
     xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
-    careful, masked, large = recorded or tape._masked or tape._sparse, tape._masked, backend.array_class
+    masked, large = tape._masked, backend.array_class
+    wide = widening(backend, xp) if tape._met & NARROW else None
+    careful = recorded or masked or tape._sparse or wide is not None
     while grads:
         g = grads.pop()
         rec = records.pop()
@@ -182,7 +193,7 @@ def _walk_careful(
         if careful:
             if recorded:
                 plan = plan.recorded
-            plan.backward_careful(g, rec, grads, xp, lift, masked)
+            plan.backward_careful(g, rec, grads, xp, lift, masked, wide)
         elif type(g) is large and g.nbytes > REUSE_ABOVE:
             plan.backward_reusing(g, rec, grads, xp, backend)
         else:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tape_core.dtypes import float32
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
     from tape_core.rules import Rule
 
 
@@ -46,6 +49,21 @@ def nowhere_nan(d: Any) -> bool:
 
 _PLAIN: dict[type, bool] = {}
 """Whether looking at values of a class is cheap, and tells of all examples there are."""
+
+
+def widening(backend: Backend, xp: Any) -> Callable[[Any], Any]:
+    """A function that gives arrays of a dtype that is narrow on the backend as float32, and all else as it is."""
+    narrow, single = backend.narrow, backend.raw_dtype(float32)
+
+    def wide(value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(map(wide, value))
+        dtype = getattr(value._array if isinstance(value, Tensor) else value, "dtype", None)
+        if dtype is None or type(value) is IndexedSlices or backend.dtype(dtype) not in narrow:
+            return value
+        return xp.astype(value, single)
+
+    return wide
 
 
 def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:

@@ -7,7 +7,8 @@ gives a `DType`, and every `dtype=` argument takes one, its name, the library's 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, Final
 
 __all__ = ["DType", "as_dtype", "get_default_dtype", "set_default_dtype"]
@@ -21,13 +22,14 @@ class DType:
     ('float32', 'real floating', 4)
     """
 
-    __slots__ = ("inexact", "itemsize", "kind", "name")
+    __slots__ = ("inexact", "itemsize", "kind", "name", "special")
 
     def __init__(self, name: str, kind: str, itemsize: int) -> None:
         self.name = name
         self.kind = kind
         self.itemsize = itemsize
         self.inexact = kind.endswith("floating")
+        self.special = kind == "complex floating" or name == "bfloat16"  # tapes look closer, see `recording.met`
 
     def __repr__(self) -> str:
         return self.name
@@ -53,10 +55,10 @@ class DType:
 
     @property
     def __numpy_dtype__(self) -> Any:
-        """What NumPy, from 2.4 on, takes this for: `np.zeros(3, dtype=t.dtype)`."""
+        """What NumPy, from 2.4 on, takes this for: `np.zeros(3, dtype=t.dtype)`; bfloat16 is that of ml_dtypes."""
         import numpy as np
 
-        return np.dtype(self.name)
+        return np.dtype(import_module("ml_dtypes").bfloat16 if self.name == "bfloat16" else self.name)
 
     def __reduce__(self) -> str:
         return "bool_" if self.name == "bool" else self.name
@@ -188,6 +190,12 @@ def set_default_dtype(dtype: DType | str | None) -> None:
     """
     global _default
     _default = None if dtype is None else _floating(dtype, "set_default_dtype: dtype")
+    for told in DEFAULT_IS_SET:
+        told()
+
+
+DEFAULT_IS_SET: Final[list[Callable[[], None]]] = []
+"""Called when the default dtype was set, by backends that prepare for one."""
 
 
 def get_default_dtype() -> DType:

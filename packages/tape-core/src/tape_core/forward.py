@@ -8,18 +8,16 @@ respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating J
 
 from __future__ import annotations
 
-from operator import attrgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected
 from tape_core.backward import gradients, lifting
-from tape_core.contexts import Leaving
+from tape_core.cotangents import widening
 from tape_core.cuts import differentiated
 from tape_core.indexed_slices import dense
 from tape_core.plan import Part, Plan
-from tape_core.recording import LIVE, new_key
+from tape_core.recording import COMPLEX, LIVE, new_key
 from tape_core.replay import paused as replay_paused
 from tape_core.replay import resumed as replay_resumed
 from tape_core.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP, slot_at
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from tape_core.op import Op
 
 
-class ForwardAccumulator:
+class ForwardAccumulator(recording.InBlock):
     """Carries tangents along while a function runs: forward-mode differentiation.
 
     >>> import tape_core as tc
@@ -67,10 +65,8 @@ class ForwardAccumulator:
         "__weakref__",
         "_cuts",
         "_given",
-        "_guard",
         "_key",
         "_masked",
-        "_open",
         "_pushed_parts",
         "_sparse",
         "_variables",
@@ -78,7 +74,7 @@ class ForwardAccumulator:
 
     _forward = True
     _on_twin = None
-    _complex = True  # its records say what shapes and dtypes were
+    _met = COMPLEX  # its records say what shapes and dtypes were
 
     def __init__(self, primals: Any, tangents: Any) -> None:
         leaves, structure = pytree.flatten(primals)
@@ -114,6 +110,8 @@ class ForwardAccumulator:
             self._given.append(primal)
             own_slots(primal)[self._key] = tangent  # type: ignore[assignment]
 
+    _kind = "Accumulator"
+
     def __del__(self) -> None:
         key = getattr(self, "_key", None)
         if key is not None:
@@ -132,36 +130,6 @@ class ForwardAccumulator:
         self._open = True
         recording.activate(self)
         return self
-
-    def _leave(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        """Carry tangents no longer.
-
-        Raises:
-            RuntimeError: it is in no block.
-        """
-        if not self._open:
-            raise recording.RecordingError("Accumulator is not recording.")
-        self._abandon()
-        self._guard = None
-
-    def _abandon(self) -> None:
-        if self._open:
-            recording.deactivate(self)
-            self._open = False
-
-    if TYPE_CHECKING:
-
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-
-    else:
-        __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))
 
     def __reduce__(self) -> Any:
         """Refuse to be copied or pickled: the values that it knows know it by its key.
@@ -201,11 +169,14 @@ class ForwardAccumulator:
                     f"jvp: primals{pytree.path(structure, k)} of shape {leaf.shape} does not depend on the primals "
                     f"of the accumulator, or was not computed inside its context"
                 )
-            if tangent is None and unconnected_gradients == "zero":
-                tangent = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
             found.append(tangent)
         if recording.ACTIVE.get():
             differentiated(leaves, found)
+        if unconnected_gradients == "zero":
+            found = [
+                wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend) if tangent is None else tangent
+                for leaf, tangent in zip(leaves, found, strict=True)
+            ]
         return pytree.unflatten(structure, found)
 
     # -- what the hot path asks of a recorder
@@ -407,10 +378,14 @@ def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
     from tape_core.ops.manipulation import broadcast_to
 
     xp, lift = lifting(plan.backend)
-    shape = tuple(rec[slot_at(plan.n)].shape)
+    out = rec[slot_at(plan.n)]
+    shape = tuple(out.shape)
+    wide = _widening(plan, xp, out)
+    if wide is not None:
+        lift = plan.widely(rec, xp, lift, wide)
     total: Any = None
     for rule, lifted in zip(plan.rules, plan.lifted, strict=True):
-        t = rec[slot_at(rule.k)]
+        t = rec[slot_at(rule.k)] if wide is None else wide(rec[slot_at(rule.k)])
         if rule.kind == VJP:
             # A diagonal map is its own transpose; it expects what has the result's shape.
             t = rule.fn(xp, t if t.shape == shape else broadcast_to(t, shape), *lifted(rec, lift))
@@ -422,6 +397,12 @@ def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return total
 
 
+def _widening(plan: Plan, xp: Any, out: Any) -> Any:
+    """What gives float32 for what is narrow, where the result is."""
+    narrow = plan.backend.narrow
+    return widening(plan.backend, xp) if narrow and plan.op.widens and plan.backend.dtype(out.dtype) in narrow else None
+
+
 def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     """By the transpose of the VJP, found by a tape on its cotangent."""
     from tape_core.cotangents import conj
@@ -431,6 +412,7 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     several = type(out) in (tuple, list)
     outs = [lift(o, {}) for o in out] if several else [lift(out, {})]
     flowing = [o.dtype.inexact for o in outs]
+    wide = _widening(plan, xp, out[0] if several else out)
     # The rule is linear in the cotangent, so at any one; a library's own derivative of its rule may need one beside 0.
     seeds = [(xp.ones_like if plan.op.foreign else xp.zeros_like)(o) for o in outs]
     watched = [seed for seed, flows in zip(seeds, flowing, strict=True) if flows]
@@ -445,7 +427,7 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     grads: list[Any] = [None] * len(tangents)
     with GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(watched)
-        plan.backward_careful(tuple(seeds) if several else seeds[0], tuple(numbered), grads, xp, lift, False)
+        plan.backward_careful(tuple(seeds) if several else seeds[0], tuple(numbered), grads, xp, lift, False, wide)
         grads = [dense(g) for g in grads]
     pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None]
     if not pairs:  # the rules lead to nothing that has a tangent

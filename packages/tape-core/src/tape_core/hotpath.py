@@ -90,7 +90,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
                     slots[key] = len(records)
                 if out.dtype is not a.dtype:
                     tape._meet(op, backend, out)
-                specs = ((a.shape, a.dtype),) if tape._complex else None
+                specs = ((a.shape, a.dtype),) if tape._met else None
                 records.append(
                     (
                         plan,
@@ -160,7 +160,7 @@ def single_call(op: Op) -> Callable[..., Any]:
                     slots[key] = len(records)
                 if out.dtype is not a.dtype:
                     tape._meet(op, backend, out)
-                specs = ((a.shape, a.dtype),) if not elementwise or tape._complex else None
+                specs = ((a.shape, a.dtype),) if not elementwise or tape._met else None
                 kept = a if plan.keep1 or tape._forward else None
                 out_kept = out if plan.keep_out or tape._forward else None
                 records.append((plan, specs, i, kept, s, out_kept, slots, params, kwargs))

@@ -116,6 +116,9 @@ class Op:
     takes_slices = False
     """Whether its rule gets cotangents of gathers as they are, and not made dense."""
 
+    widens = True
+    """Whether its rules compute with float32 in place of dtypes that are narrow on the backend."""
+
     foreign = False
     """Whether its rule calls the differentiation of another library."""
 
@@ -150,13 +153,15 @@ class Op:
         """The kernel on `backend`, and the plans of its records by which inputs are watched."""
         if not backend.library.is_checked:
             check_names(backend.library)
+        guard = backend.library.guard
         kernel = getattr(backend.xp, self.name)
         if self.result is not None:
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
         keeping = getattr(backend.xp, f"{self.name}_keeping") if self.keeps_on(backend) else None
-        return self.bound(backend, kernel, Plans(self, rules, keeping, backend))
+        found = self.bound(backend, kernel, Plans(self, rules, keeping, backend))
+        return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
 
     def bound(self, backend: Backend, kernel: Callable[..., Any], plans: Plans) -> tuple[Callable[..., Any], Plans]:
         """Note a binding, for the hot path and for debugging tapes."""
@@ -272,16 +277,13 @@ class Op:
             # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
             whole = getattr(error, "_tape_whole", None) or str(error)
             then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
-            examples: Any = type(error)(f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}")
-            examples._tape_whole, examples._tape_told = whole, True
-            raise examples from error
+            text = f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}"
+            raise _told(type(error)(text), whole) from error
         if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         kind, text = known
-        told: Any = kind(f"{self.name}({given}{extra}): {text}")
-        told._tape_told = True  # its class may be one of the library's
-        raise told from error
+        raise _told(kind(f"{self.name}({given}{extra}): {text}")) from error
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
@@ -319,6 +321,17 @@ def described(value: Any) -> str:
     if isinstance(value, type) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return repr(value)
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def _told(error: Any, whole: str | None = None) -> Any:
+    """An error in the user's terms, marked as one, since its class may be one of an array library.
+
+    It is not a variable where it is raised: its traceback has that frame, so they would keep each other alive.
+    """
+    error._tape_told = True
+    if whole is not None:
+        error._tape_whole = whole
+    return error
 
 
 _OF_USERS = (ValueError, IndexError, TypeError, AxisError)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.contexts import setting
-from tape_core.cotangents import accumulate_each, checked, nowhere_nan, project, unpoisoned
+from tape_core.cotangents import accumulate_each, cast, checked, nowhere_nan, project, unpoisoned
 from tape_core.generated import generated
 from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.recording import ACTIVE
@@ -107,10 +107,38 @@ class Plan:
             self._narrowed[ks] = Plan(self.op, [rule for rule in self.rules if rule.k in ks], self.backend)
         return self._narrowed[ks]
 
+    def widely(self, rec: tuple[Any, ...], xp: Any, lift: Lift, wide: Callable[[Any], Any]) -> Lift:
+        """What lifts the arrays of a record and gives what `wide` makes of them.
+
+        The result is computed again, where the record has all inputs: a rule may subtract or compare what it computes
+        of the inputs with it, and to the rounded one nothing is equal.
+        """
+        at = slot_at(self.n)
+        out, again = rec[at], None
+        if self.keep_out and not self.op.sequence:
+            inputs = [wide(lift(rec[slot_at(k) + 1], rec[slot_at(k) + 2])) for k in range(self.n)]
+            if not any([value is None for value in inputs]):
+                params, kwargs = (rec[at + 2], rec[at + 3]) if self.op.has_parameters else ((), {})
+                recorded = any([type(value) is Tensor for value in inputs])
+                again = (self.op.function if recorded else getattr(xp, self.op.name))(*inputs, *params, **kwargs)
+                again = tuple(again) if type(out) in (tuple, list) else again
+
+        return lambda array, slots: again if array is out and again is not None else wide(lift(array, slots))
+
     def backward_careful(
-        self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Lift, masked: bool
+        self,
+        g: Any,
+        rec: tuple[Any, ...],
+        grads: list[Any],
+        xp: Any,
+        lift: Lift,
+        masked: bool,
+        wide: Callable[[Any], Any] | None = None,
     ) -> None:
-        """As `backward`, for masked and sparse cotangents; on Tensors too, so that it is recorded."""
+        """As `backward`, for masked and sparse cotangents; on Tensors too, so that it is recorded.
+
+        With `wide`, rules get what it gives of arrays, and cotangents come back in the dtypes of inputs.
+        """
         if isinstance(g, IndexedSlices) and self.op.elementwise and self.n == 1 and self.rules[0].kind == ONE:
             i = rec[FIRST_INPUT]  # the same value: slices stay slices
             grads[i] = g if grads[i] is None else g + grads[i]
@@ -120,6 +148,12 @@ class Plan:
         elif not self.op.takes_slices:
             g = dense(g)
         specs = rec[1]
+        narrow: Any = None  # the dtype of inputs of which the record says none
+        if wide is not None and self.op.widens:
+            narrow = (g._array if type(g) is Tensor else g).dtype if self.op.elementwise else None
+            g, lift = wide(g), self.widely(rec, xp, lift, wide)
+        else:
+            wide = None
         commons: dict[Any, Any] = {}
         for rule, lifted in zip(self.rules, self.lifted, strict=True):
             if rule.kind == UNWRITTEN:
@@ -149,7 +183,12 @@ class Plan:
                     d = unpoisoned(xp, g, d)
                 if specs is not None and specs[rule.k] is not None:
                     d = project(xp, d, specs[rule.k])
-            elif not isinstance(d, IndexedSlices):
+                elif wide is not None:
+                    d = cast(xp, d, narrow)
+            elif isinstance(d, IndexedSlices):
+                if wide is not None:
+                    d = IndexedSlices(cast(xp, d.values, specs[rule.k][1]), d.indices, d.dense_shape)
+            else:
                 d = checked(xp, d, specs[rule.k], rule)
                 if masked and type(g) is not tuple and not nowhere_nan(d):
                     d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)

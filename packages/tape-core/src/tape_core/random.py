@@ -106,8 +106,8 @@ class Generator:
 
         shape, dtype = shape_of("uniform", shape), _floating("uniform", dtype, backend)
         values = self._fractions(math.prod(shape), backend, device)
-        # 24 bits only, so that rounding to float32 cannot reach `high`.
-        return astype(reshape(_truncated(values), shape) * (high - low) + low, dtype)
+        # No more bits than the dtype has, so that rounding to it cannot reach 1.
+        return astype(reshape(_truncated(values, dtype), shape) * (high - low) + low, dtype)
 
     def normal(
         self,
@@ -177,10 +177,11 @@ def _floating(what: str, dtype: Any, backend: Any) -> dtypes.DType:
     return found
 
 
-def _truncated(values: Any) -> Any:
+def _truncated(values: Any, dtype: dtypes.DType) -> Any:
     from tape_core.ops.elementwise import floor
 
-    return floor(values * 2.0**24) * 2.0**-24
+    bits = {"float16": 11, "bfloat16": 8}.get(dtype.name, 24)
+    return floor(values * 2.0**bits) * 2.0**-bits
 
 
 def default_rng(seed: int | None = None) -> Generator:

@@ -7,9 +7,15 @@ import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from itertools import count
+from operator import attrgetter
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tape_core.contexts import Leaving
+
 if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.dtypes import DType
     from tape_core.variable import Variable
 
 
@@ -23,8 +29,8 @@ class Recorder(Protocol):
     """What its records met that the fast backward pass does not handle."""
 
     @property
-    def _complex(self) -> bool:
-        """Likewise; then records say what shapes and dtypes were."""
+    def _met(self) -> int:
+        """Likewise, of dtypes: COMPLEX, NARROW or both; then records say what shapes and dtypes were."""
 
     @property
     def _forward(self) -> bool:
@@ -49,6 +55,15 @@ class Recorder(Protocol):
 
     def _meet(self, op: Any, backend: Any, out: Any) -> None:
         """A record of this op and result follows."""
+
+
+COMPLEX, NARROW = 1, 2
+"""What `Recorder._met` consists of: complex dtypes, and those with which the backend computes in float32."""
+
+
+def met(backend: Backend, dtype: DType) -> int:
+    """What a tape meets in a value of this dtype: COMPLEX, NARROW, or 0 for all that the fast backward pass handles."""
+    return COMPLEX if dtype.kind == "complex floating" else NARROW if dtype in backend.narrow else 0
 
 
 ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", default=())
@@ -129,6 +144,53 @@ def deactivate(tape: Recorder) -> None:
             ACTIVE.set(rest)
     else:
         _set(tuple([other for other in tapes if other is not tape]))
+
+
+class InBlock:
+    """A base class of what records in a `with` block, and is in it once at a time.
+
+    Instances have the attributes `_open`, whether they are in their block, and `_guard`: see :class:`Leaving`.
+    """
+
+    __slots__ = ("_guard", "_open")
+    _kind = "Tape"
+    """What errors call it."""
+    _open: bool
+    _guard: Any
+
+    def _stopped(self) -> None:
+        """What else is to be done when the block is left."""
+
+    def _leave(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Record no longer.
+
+        Raises:
+            RuntimeError: it is in no block.
+        """
+        if not self._open:
+            raise RecordingError(f"{self._kind} is not recording.")
+        deactivate(self)  # type: ignore[arg-type]
+        self._stopped()
+        self._open = False
+        self._guard = None
+
+    def _abandon(self) -> None:
+        if self._open:
+            self._leave()
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))
 
 
 def in_blocks() -> tuple[Recorder, ...]:

@@ -36,7 +36,7 @@ class Kept:
         self.calls: list[tuple[Any, Any]] = []
         for op in ops:
             for backend in backends:
-                _attach(op, backend)
+                attach(op, backend)
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -130,7 +130,7 @@ def resumed(token: Any) -> None:
         _active.reset(token)
 
 
-def _attach(op: Op, backend: Backend) -> None:
+def attach(op: Op, backend: Backend) -> None:
     """Let the kernel of an op on a backend ask; once for all."""
     if backend not in op.bindings:
         op.bind(backend)

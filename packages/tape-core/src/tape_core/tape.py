@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected, cotangents_for
 from tape_core.backward import gradients
-from tape_core.contexts import Leaving, contextmanager
+from tape_core.contexts import contextmanager
 from tape_core.cuts import differentiated
 from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.mistakes import flag
-from tape_core.recording import ACTIVE, LIVE, new_key
+from tape_core.recording import ACTIVE, LIVE, met, new_key
 from tape_core.tensor import Tensor, own_slots, wrap
 from tape_core.user_code import warn_user
 from tape_core.variable import Variable
@@ -33,7 +31,7 @@ class WatchError(TypeError, ValueError):
     """Something that is not a Tensor was to be watched. (A ValueError too, as TensorFlow raises.)"""
 
 
-class GradientTape:
+class GradientTape(recording.InBlock):
     """Records the operations on watched values, to differentiate them.
 
     Trainable Variables are watched when they are read inside the context, other values when
@@ -76,15 +74,13 @@ class GradientTape:
     #   is no plain list, see tape_core.debugging.trace.
     __slots__ = (
         "__weakref__",
-        "_complex",
         "_cuts",
         "_entered",
-        "_guard",
         "_key",
         "_leaves",
         "_masked",
+        "_met",
         "_old_key",
-        "_open",
         "_past",
         "_persistent",
         "_records",
@@ -148,7 +144,8 @@ class GradientTape:
         self._records: list[Any] = []
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
-        self._complex = self._masked = self._sparse = False
+        self._masked = self._sparse = False
+        self._met = 0
 
     def _clear(self) -> None:
         """Start afresh, under a new key, so that slots given out before mean nothing any more."""
@@ -193,37 +190,9 @@ class GradientTape:
             self._records.trace.start()  # type: ignore[attr-defined]
         recording.activate(self)
 
-    def _leave(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        """Record no longer.
-
-        Raises:
-            RuntimeError: it is in no block.
-        """
-        if not self._open:
-            raise recording.RecordingError("Tape is not recording.")
-        recording.deactivate(self)
+    def _stopped(self) -> None:
         if type(self._records) is not list:
             self._records.trace.stop()  # type: ignore[attr-defined]
-        self._open = False
-        self._guard = None
-
-    def _abandon(self) -> None:
-        if self._open:
-            self._leave()
-
-    if TYPE_CHECKING:
-
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-
-    else:
-        __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))
 
     def reset(self) -> None:
         """Forget the records, the watches and the variables, and go on recording.
@@ -277,7 +246,7 @@ class GradientTape:
             elif isinstance(leaf, Variable):
                 self._watch_variable(leaf)
             elif self._key not in leaf._slots:
-                self._watch_leaf(own_slots(leaf), leaf.dtype.kind == "complex floating")
+                self._watch_leaf(own_slots(leaf), met(leaf.backend, leaf.dtype))
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The Variables watched so far, in the order they were constructed."""
@@ -304,7 +273,7 @@ class GradientTape:
         if entry is None and not (self._watch_accessed and variable.trainable):
             return None
         if variable._inexact:
-            slot = self._watch_leaf(variable._slots, variable._complex)
+            slot = self._watch_leaf(variable._slots, variable._met)
             # A new value of the variable is one more leaf: its gradient is the sum over them.
             self._variables[name] = (variable, (slot,) if entry is None else (*entry[1], slot))
             return slot
@@ -312,7 +281,7 @@ class GradientTape:
             self._variables[name] = (variable, ())
         return None
 
-    def _watch_leaf(self, slots: dict[int, int], is_complex: bool) -> int:
+    def _watch_leaf(self, slots: dict[int, int], what: int) -> int:
         """Give a value that has none a slot."""
         if len(slots) > _PURGE_ABOVE:
             for key in list(slots):  # a copy: other threads may write to it or do this too
@@ -322,16 +291,17 @@ class GradientTape:
         slots[self._key] = slot = len(records)
         records.append(None)
         self._leaves.append(slot)
-        if is_complex:
-            self._complex = True
+        if what:
+            self._met |= what
         return slot
 
     def _meet(self, op: Op, backend: Backend, out: Any) -> None:
         """Note what a record brings that the fast backward pass does not handle."""
         if op.masks:
             self._masked = True
-        if not self._complex and backend.dtype(out.dtype).kind == "complex floating":
-            self._complex = True
+        dtype = backend.dtype(out.dtype)
+        if dtype.special:
+            self._met |= met(backend, dtype)
 
     # -- derivatives
 

@@ -258,7 +258,7 @@ class Tensor:
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.backend.numpy(self.array), self.backend.name, self.device)
+        return _unpickled, (self.backend.numpy(self.array), self.backend.name, self.device, self.dtype)
 
     # -- printing
 
@@ -341,14 +341,16 @@ class Tensor:
         def reshape(self, *shape: Any) -> Tensor: ...
         def round(self) -> Tensor: ...
         def squeeze(self, axis: Any = None) -> Tensor: ...
+        def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
         def transpose(self, *axes: Any) -> Tensor: ...
+        def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
 
 
-def _unpickled(values: Any, backend: str, device: str) -> Tensor:
+def _unpickled(values: Any, backend: str, device: str, dtype: DType | None = None) -> Tensor:
     """What a pickled Tensor becomes: its values, where they were. Tapes are not pickled, nor what they know of it."""
     from tape_core.ops.creation import asarray
 
-    return asarray(values, backend=backend, device=device)
+    return asarray(values, dtype=dtype, backend=backend, device=device)
 
 
 def _warn_of_cut(tensor: Tensor, what: str) -> None:

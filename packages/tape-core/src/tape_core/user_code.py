@@ -10,6 +10,7 @@ _OURS = frozenset({"tape_core", "tape_numpy", "tape_torch", "tape_nn", "tape_tf"
 _DECIDING = ("tape_core.ops.", "tape_core.batching", "tape_numpy", "tape_torch")  # kernels and rules
 _ASKING = ("tape_core.backends.", "tape_core.compiled.", "tape_core.tensor", "tape_core.variable")
 _LAYERS = "tape_nn"
+_COMPUTING = frozenset({"statistics"})  # of Python's own modules, which are in no site-packages
 _known: dict[str, bool] = {}  # whether a module is ours, by its name
 
 
@@ -49,7 +50,8 @@ def calling_library(depth: int) -> str | None:
     """The package that the frame `depth` above its caller belongs to, where that is another library's code."""
     frame = sys._getframe(depth + 1)
     installed = "site-packages" in frame.f_code.co_filename or "dist-packages" in frame.f_code.co_filename
-    return _package(frame) if installed and not is_ours(frame) else None
+    package = _package(frame)
+    return package if (installed or package in _COMPUTING) and not is_ours(frame) else None
 
 
 def deciding_frame() -> str | None:

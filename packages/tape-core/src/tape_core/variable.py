@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from tape_core import cuts
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.mistakes import flag
-from tape_core.recording import ACTIVE, ASSIGNING, LISTENERS, TRACE
+from tape_core.recording import ACTIVE, ASSIGNING, LISTENERS, TRACE, met
 from tape_core.row_updates import rows_added
 from tape_core.tensor import ArrayLike, Tensor, wrap
 
@@ -40,7 +40,7 @@ class Variable(Tensor):
         backend, device: where it lives; as in :func:`~tape_core.asarray`.
     """
 
-    __slots__ = ("_complex", "_inexact", "_serial", "name", "trainable")
+    __slots__ = ("_inexact", "_met", "_serial", "name", "trainable")
 
     name: str | None
     trainable: bool
@@ -66,7 +66,7 @@ class Variable(Tensor):
         self.backend = value.backend
         self._slots = {}
         self._inexact = value.dtype.inexact
-        self._complex = value.dtype.kind == "complex floating"
+        self._met = met(value.backend, value.dtype)
         self.trainable = trainable
         self.name = name
         self._serial = next(_serial)

@@ -10,8 +10,6 @@ import hashlib
 import json
 import math
 import os
-import re
-import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import tape_core as tc
 from safetensors import SafetensorError, deserialize
 from tape_core.contexts import contextmanager
+from tape_core.files import is_draft_of, write_whole
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
@@ -99,27 +98,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
         checksum.update(piece)
     pieces[0] = header.replace(_entry(_BLANK), _entry(f"sha256:{checksum.hexdigest()}"), 1)
     target = os.path.realpath(path)
-    folder, file = os.path.split(target)
+    folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"save_tensors: there is no folder {folder!r}")
-    draft = os.path.join(folder, f".{file}.{secrets.token_hex(8)}")
     with _locked(folder, exclusive=False):
-        try:
-            with open(draft, "xb") as stream:
-                for piece in pieces:
-                    stream.write(piece)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(draft, target)
-        except OSError as error:
-            if error.filename is None:  # of a write
-                raise OSError(error.errno, f"save_tensors: {error.strerror or error}", target) from error
-            raise
-        finally:
-            if os.path.exists(draft):
-                os.remove(draft)
-    if os.name == "posix":  # the new name, too; elsewhere folders cannot be opened
-        _sync(folder)
+        write_whole("save_tensors", [(target, pieces)])
 
 
 def load_tensors(
@@ -131,7 +114,8 @@ def load_tensors(
 ) -> tuple[dict[str, tc.Tensor], dict[str, str]]:
     """The tensors and the metadata of a file that :func:`save_tensors` or any other program wrote.
 
-    On a backend without bfloat16 such values come as float32, which holds all of them exactly.
+    Values of bfloat16 come as float32, which holds all of them exactly, where what `like` names has that dtype, and
+    on a backend without bfloat16: NumPy's has it with the package ml_dtypes.
 
     Args:
         path: of the file.
@@ -184,7 +168,8 @@ def read_tensors(
             array = _from_bytes(entry)
         except ValueError as error:  # more dimensions than arrays have, truth values other than 0 and 1
             raise ValueError(f"{what} is damaged: {name!r}: {error}") from error
-        tensors[name] = _placed(array, entry["dtype"], *where)
+        is_low = entry["dtype"] == "BF16" and (place is None or place.dtype is not tc.float32)
+        tensors[name] = _placed(array, is_low, *where)
     return tensors, metadata
 
 
@@ -194,8 +179,7 @@ def remove_drafts(path: Path) -> None:
     While another program writes into the folder nothing is removed: what looks like a draft may be its own.
     """
     folder, file = os.path.split(os.path.realpath(path))
-    draft = re.compile(rf"\.{re.escape(file)}\.[0-9a-f]{{16}}")
-    found = [name for name in (os.listdir(folder) if os.path.isdir(folder) else ()) if draft.fullmatch(name)]
+    found = [name for name in (os.listdir(folder) if os.path.isdir(folder) else ()) if is_draft_of(file, name)]
     if not found:
         return
     with _locked(folder, exclusive=True) as alone:
@@ -302,20 +286,12 @@ def _from_bytes(entry: Mapping[str, Any]) -> Any:
     return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else array
 
 
-def _placed(array: Any, code: str, backend: Any, device: str | None) -> tc.Tensor:
+def _placed(array: Any, is_low: bool, backend: Any, device: str | None) -> tc.Tensor:
+    """A Tensor of what was stored; of bfloat16 where it is to be that, and the backend has it."""
     tensor = tc.asarray(array, backend=backend, device=device, copy=True)
-    if code != "BF16":
+    if not is_low:
         return tensor
     try:
         return tc.astype(tensor, tc.bfloat16)
     except TypeError:  # the backend has none
         return tensor
-
-
-def _sync(folder: str) -> None:
-    """Have the system write out which files a folder has."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

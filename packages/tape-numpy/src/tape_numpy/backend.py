@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
+from tape_core import dtypes
 from tape_core.backends import Backend
+from tape_core.dtypes import DType
 
 from tape_numpy import allocator, linalg
 from tape_numpy.kernels import KERNELS, RULES
@@ -51,21 +53,72 @@ class NumPyBackend(Backend):
         self.scalar_types = frozenset(
             {np.float16, np.float32, np.float64, np.complex64, np.complex128, np.bool_, np.int32, np.int64}
         )
+        self.narrow = frozenset({dtypes.bfloat16})
         self.array_class = np.ndarray if _COUNTS_REFERENCES else None
         allocator.configure()
+        dtypes.DEFAULT_IS_SET.append(self._prepare)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Have bfloat16 ready where it is the default dtype: then kernels make arrays of it unasked."""
+        with suppress(TypeError, ValueError):  # who computes is told
+            if dtypes.get_default_dtype() is dtypes.bfloat16:
+                self.raw_dtype(dtypes.bfloat16)
 
     def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         """As `numpy.asarray`; a 0-d array comes as a scalar."""
         array = np.asarray(obj, dtype=dtype, copy=copy) if copy is not None else np.asarray(obj, dtype=dtype)
+        if array.dtype.kind == "V" and self.dtype(array.dtype) is dtypes.bfloat16:
+            from tape_numpy.bfloat16 import as_bfloat16
+
+            return as_bfloat16(array)
         return array if array.shape else array[()]
 
+    def foreign_dtype(self, dtype: DType) -> Any:
+        """bfloat16, of ml_dtypes: from now on kernels are guarded, so that they compute with it in float32.
+
+        Raises:
+            TypeError: ml_dtypes is not installed.
+        """
+        if dtype is not dtypes.bfloat16:
+            return super().foreign_dtype(dtype)
+        try:
+            from tape_numpy import bfloat16
+        except ImportError as error:
+            raise TypeError(
+                "backend 'numpy' has no dtype bfloat16 without the package ml_dtypes: pip install ml_dtypes"
+            ) from error
+        if self.guard is None:
+            self.guarded(bfloat16.guard)
+        return bfloat16.DTYPE
+
+    def dtype(self, raw: Any) -> DType:
+        """As it is told; of the dtypes of ml_dtypes it is bfloat16 alone."""
+        try:
+            return self._dtypes[raw]
+        except (KeyError, TypeError):
+            kind: Any = raw if isinstance(raw, type) else getattr(raw, "type", None)
+            if getattr(kind, "__module__", "") != "ml_dtypes":
+                return super().dtype(raw)
+            if kind.__name__ != "bfloat16":
+                raise TypeError(
+                    f"{kind.__name__} is not a dtype of backend 'numpy': of those of ml_dtypes it has bfloat16 alone"
+                ) from None
+            self.raw_dtype(dtypes.bfloat16)
+            self._dtypes[np.dtype(kind)] = dtypes.bfloat16
+            return dtypes.bfloat16
+
     def public(self, array: Any) -> Any:
-        """An `ndarray`, also of a scalar."""
-        return np.asarray(array)
+        """An `ndarray`, also of a scalar; of bfloat16 one that computes in float32."""
+        return np.asanyarray(array)
 
     def numpy(self, array: Any) -> Any:
         """The array itself."""
         return np.asarray(array)
+
+    def format(self, array: Any) -> str:
+        """As NumPy prints it; bfloat16 as float32."""
+        return str(array.astype(np.float32) if array.dtype.kind == "V" else array)
 
     @property
     def compiler(self) -> Any:
@@ -104,7 +157,7 @@ class NumPyBackend(Backend):
 
     def frozen(self, array: Any) -> Any:
         """Of the same strides, unless that takes much more memory."""
-        if array.flags.forc or not array.size:
+        if array.flags.forc or not array.size or type(array) is not np.ndarray:
             return np.array(array, copy=True, order="K", subok=True)
         low, high = np.lib.array_utils.byte_bounds(array)
         if high - low > _STRETCHED * array.nbytes:

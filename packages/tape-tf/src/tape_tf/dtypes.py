@@ -37,13 +37,13 @@ class DType:
         """NumPy's type.
 
         Raises:
-            TypeError: NumPy has none, as for bfloat16.
+            ImportError: NumPy has none for bfloat16 without the package ml_dtypes.
         """
-        return np.dtype(self.name).type
+        return self.native.type
 
     @property
     def __numpy_dtype__(self) -> Any:
-        return np.dtype(self.name)
+        return self.native.__numpy_dtype__
 
     @property
     def is_floating(self) -> bool:

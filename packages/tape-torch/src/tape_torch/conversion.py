@@ -102,6 +102,8 @@ def _from_numpy(numpy: Any, obj: Any) -> tuple[torch.Tensor, bool]:
     usable = flags.writeable and flags.aligned and array.dtype.isnative and all(s >= 0 for s in array.strides)
     if not usable:
         array = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    if array.dtype.name == "bfloat16":  # of ml_dtypes
+        return torch.from_numpy(array.view(numpy.int16)).view(torch.bfloat16), usable and array is obj
     return torch.from_numpy(array), usable and array is obj
 
 

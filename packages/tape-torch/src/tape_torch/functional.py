@@ -257,14 +257,14 @@ def _logcumsumexp_backward(node: Any) -> Any:
     PyTorch's takes logarithms of the cotangents. It gives the right numbers, but its derivative by a cotangent is 0
     where that is 0, and NaN behind it, so that second derivatives are wrong.
     """
-    rule = registry["logcumsumexp"].rules["x"].fn
+    rule: Any = registry["logcumsumexp"].rules["x"]
 
     def backward(found: Any, gs: Any) -> Any:
         x, dim = node._saved_self, node._saved_dim
         if x.ndim == 0 or x.dtype not in (torch.float32, torch.float64):
             return found
         dim -= (dim >= 1 << 63) << 64  # a negative one comes without its sign
-        return (rule(_backend().xp, gs[0], x, node._saved_result, dim, False),)
+        return (rule.fn(_backend().xp, gs[0], x, node._saved_result, dim, False),)
 
     return backward
 

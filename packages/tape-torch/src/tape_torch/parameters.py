@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 from tape_core import Tensor, Variable
 from tape_core.backends.discovery import backend_of_type
-from tape_core.recording import LISTENERS
+from tape_core.recording import LISTENERS, met
 from tape_core.tensor import ArrayLike
 from tape_core.variable import _serial, check_assignable
 
@@ -35,7 +35,7 @@ class ParameterVariable(Variable):
         self.name = name
         self.trainable = parameter.requires_grad
         self._inexact = True
-        self._complex = parameter.is_complex()
+        self._met = met(backend, backend.dtype(parameter.dtype))
         self._serial = next(_serial)
         self._follow()
 

@@ -237,6 +237,54 @@ def dtype_casts(target: Target) -> None:
             expect_close(x.numpy(), np.asarray([0, 1], b.name), f"astype({a}, {b})", 0)
 
 
+@check("dtype/bfloat16")
+def dtype_bfloat16(target: Target) -> None:
+    """bfloat16, where the backend has it: accumulated in float32 and rounded, Python numbers weak, also compiled."""
+    try:
+        target.backend.raw_dtype(tc.bfloat16)
+    except TypeError as error:
+        raise Skipped(str(error)) from None
+    x = tc.asarray([[0.1, 2.5, -3.0], [1.0, 300.0, 0.01]], dtype="bfloat16")
+    wide = tc.astype(x, "float32")
+    for dtype, expected in (
+        ("float16", "float32"),
+        ("float32", "float32"),
+        ("int32", "bfloat16"),
+        ("bool", "bfloat16"),
+    ):
+        found = tc.multiply(x, tc.ones(3, dtype=dtype)).dtype
+        expect(found == expected, f"bfloat16 * {dtype} is {found}, expected {expected}")
+    for result in (x + 1.0, 2.0 * x, x**2, 1 - x, x / 3, x * 1):
+        expect(result.dtype is tc.bfloat16, f"an operator of bfloat16 and a Python scalar gives {result.dtype}")
+    expect_equal(tc.sum(tc.ones(1000, dtype="bfloat16")).item(), 1000.0, "the sum of 1,000 ones")
+    functions: dict[str, Callable[[Any], Any]] = {
+        "x * 2.5 + 1": lambda x: x * 2.5 + 1,
+        "exp": tc.exp,
+        "tanh": tc.tanh,
+        "sum": lambda x: tc.sum(x, axis=1),
+        "mean": tc.mean,
+        "var": tc.var,
+        "max": tc.max,
+        "softmax": tc.softmax,
+        "logsumexp": tc.logsumexp,
+        "matmul": lambda x: x @ tc.matrix_transpose(x),
+        "x[0]": lambda x: x[0],
+    }
+    for name, function in functions.items():
+        found, eight_bits = function(x), 2.0**-7  # an operation may be two, each rounded
+        expect(found.dtype is tc.bfloat16, f"{name} of bfloat16 gives {found.dtype}")
+        expected = function(wide).numpy()
+        expect_close(tc.astype(found, "float32").numpy(), expected, f"{name} of bfloat16", eight_bits, 2.0**-16)
+        compiled = tc.function(lambda x, function=function: function(x))(x)
+        expect(compiled.dtype is tc.bfloat16, f"{name} of bfloat16, compiled, gives {compiled.dtype}")
+        same = tc.all(compiled == found)
+        expect(bool(same), f"{name} of bfloat16 is {found}, and compiled {compiled}")
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            y = tc.sum(function(x) * 0.5)
+        expect_equal(tape.gradient(y, x).dtype, tc.bfloat16, f"the dtype of the gradient of {name}")
+
+
 # -- devices
 
 

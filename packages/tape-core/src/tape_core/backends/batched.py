@@ -149,6 +149,7 @@ class Batched(Backend):
         self.base = base
         self.root = base.root
         self.library = base.library
+        self.narrow = base.narrow
         self.level = base.level + 1
         self.height = base.height + 1
         self.keeps = False

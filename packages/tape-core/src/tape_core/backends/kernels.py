@@ -10,6 +10,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from tape_core.dtypes import DTYPES
+
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
 
@@ -40,9 +42,16 @@ class Kernels:
         self.raw_device = backend.raw_device
 
     def __getattr__(self, name: str) -> Any:
+        guard = self._backend.library.guard
         found = self._resolve(name)
-        setattr(self, name, found)
+        if self._backend.library.guard is guard:  # no other thread has set one meanwhile
+            setattr(self, name, found)
         return found
+
+    def forget(self) -> None:
+        """Resolve names again."""
+        for name in self.__dict__.keys() - {"_backend", "raw_device"}:
+            self.__dict__.pop(name, None)
 
     def _resolve(self, name: str) -> Any:
         backend = self._backend
@@ -57,9 +66,11 @@ class Kernels:
             found = _library_function(backend.namespace, f"{EXTENSIONS[name]}.{name}")
         else:
             found = _library_function(backend.namespace, name)
+        if found is None and name in DTYPES:
+            found = backend.raw_dtype(name)
         if found is None and name != "newaxis":
             raise MissingKernelError(name, backend)
-        return found
+        return found if backend.guard is None else backend.guard(name, found)
 
 
 class MissingKernelError(AttributeError):

@@ -38,6 +38,9 @@ class Backend:
         kernels: functions on raw arrays by op name; each takes the op's own arguments.
         rules: derivative rules by op name and input that replace the op's own on this backend.
         array_class: the class of arrays whose memory a backward pass may reuse, where `is_exclusive` allows; or None.
+        narrow: dtypes that are stored only: the kernels of the backend compute with them in float32, and round. A
+            backward pass calls rules with float32 in their place, and rounds each cotangent.
+        guard: None, or `guard(name, kernel)`, which gives what is called in place of a kernel; see `guarded`.
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
         xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
     """
@@ -58,6 +61,8 @@ class Backend:
         self.kernels = dict(kernels or {})
         self.rules = {op: dict(by_input) for op, by_input in (rules or {}).items()}
         self.scalar_types: frozenset[type] = frozenset()
+        self.narrow: frozenset[DType] = frozenset()
+        self.guard: Callable[[str, Any], Any] | None = None
         self.array_class: Any = None
         self.level = 0  # how many hidden axes its arrays carry, see `tape_core.backends.batched`
         self.root: Backend = self
@@ -147,8 +152,16 @@ class Backend:
         except KeyError:
             raw = getattr(self.namespace, neutral.name, None)
             if raw is None:
-                raise TypeError(f"backend {self.name!r} has no dtype {neutral.name}") from None
+                raw = self.foreign_dtype(neutral)
             return self._raw_dtypes.setdefault(neutral, raw)
+
+    def foreign_dtype(self, dtype: DType) -> Any:
+        """The object for a dtype that the library's namespace lacks.
+
+        Raises:
+            TypeError: there is none.
+        """
+        raise TypeError(f"backend {self.name!r} has no dtype {dtype.name}")
 
     def dtype(self, raw: Any) -> DType:
         """The :class:`~tape_core.DType` of the library's dtype object (or of a name or Python type)."""
@@ -167,6 +180,29 @@ class Backend:
             if not isinstance(raw, str | type):  # the meaning of `float` follows set_default_dtype
                 self._dtypes[raw] = found
             return found
+
+    def guarded(self, guard: Callable[[str, Any], Any]) -> None:
+        """Have `guard` give what is called in place of each kernel, from now on.
+
+        What it gives may say, as its `chosen(args, kwargs)`, which function does the work for arguments: that is what
+        compiled functions call, which know dtypes beforehand. Its `unguarded` is the kernel, for exported files.
+        """
+        from tape_core.op import BOUND
+        from tape_core.replay import attach
+
+        self.guard = guard
+        above = [self]
+        for backend in above:  # it grows meanwhile
+            above += [backend.__dict__[name] for name in ("batched", "traced") if name in backend.__dict__]
+            backend.xp.forget()
+        asking = []
+        for op, backend in list(BOUND):
+            if backend.library is self and (bound := op.bindings.pop(backend, None)) is not None:
+                kernel = getattr(bound[0], "kernel", bound[0])  # a debugging tape's stands around it
+                if getattr(kernel, "asks", False):
+                    asking.append((op, backend))
+        for op, backend in asking:
+            attach(op, backend)
 
     # -- devices
 

@@ -368,6 +368,7 @@ class Traced(Backend):
         self.base = base
         self.kernels = base.kernels
         self.library = base.library
+        self.narrow = base.narrow
         self.height = base.height + 1
         self.keeps = base.keeps
         from tape_core.backends.traced_kernels import TracedKernels

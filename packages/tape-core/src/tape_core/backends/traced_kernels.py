@@ -23,14 +23,16 @@ class TracedKernels(Kernels):
 
     def _resolve(self, name: str) -> Any:
         backend = self._backend
-        function = getattr(backend.base.xp, name)
-        if not callable(function) or isinstance(function, type):
-            return function
+        whole = getattr(backend.base.xp, name)
+        if not callable(whole) or isinstance(whole, type):
+            return whole
 
+        chosen = getattr(whole, "chosen", None)
         quick = name == "getitem" or name not in SEEN_TO
         now = TRACE.get
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
+            function = whole if chosen is None else chosen(args, kwargs)
             trace = now()
             x = args[0] if args else None
             if type(x) is not TracedArray or x.made_in is not trace:

@@ -6,7 +6,6 @@ import ast
 import base64
 import io
 import os
-import secrets
 from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
@@ -19,6 +18,7 @@ from tape_core.compiled.linker import ExportError, Linker
 from tape_core.compiled.program import Program
 from tape_core.compiled.source import Source
 from tape_core.compiled.subprograms import Flow
+from tape_core.files import write_whole
 from tape_core.generated import one_line
 
 _ARRAYS = "constants_beside"
@@ -51,6 +51,7 @@ def exported(
             f"export: {name} calls {', '.join(effects)}, which is more than arithmetic: draw random numbers outside, "
             f"and return gradients in place of calling an optimizer"
         )
+    _refuse_narrow(program, name)
     linker = Linker()
     linker.taken.update([_ARRAYS, *_MODULES, *linker.libraries(program)])
     function = linker.free(name)
@@ -87,6 +88,24 @@ def exported(
     )  # fmt: skip
     _check(whole, [statement for group in groups for statement in group], source, function)
     return whole
+
+
+def _refuse_narrow(program: Program, name: str) -> None:
+    """Refuse a dtype that the backend only stores: what computes with it in float32 is Tape's, and not in the file.
+
+    Raises:
+        ValueError: the program has a value of one.
+    """
+    backend = program.backend
+    if backend is None or not backend.narrow:
+        return
+    for spec in program.specs.values():
+        if spec.dtype is not None and backend.dtype(spec.dtype) in backend.narrow:
+            dtype = backend.dtype(spec.dtype)
+            raise ExportError(
+                f"export: {name} computes with {dtype}, for which backend {backend.name!r} needs Tape: compute with "
+                f"float32 (tape_core.astype), or export it on a backend whose library has {dtype}"
+            )
 
 
 def _docstring(text: str) -> str:
@@ -198,29 +217,11 @@ def write(path: Any, text: str, beside: dict[str, Any] | None) -> None:
         OSError: a file cannot be written; those that were there are as they were.
     """
     target = os.path.realpath(path)
-    contents = [(target, text.encode("utf-8"))]
+    contents = [(target, [text.encode("utf-8")])]
     if beside:
         import numpy as np
 
         arrays = io.BytesIO()
         np.savez(arrays, **beside)
-        contents.insert(0, (os.path.splitext(target)[0] + ".npz", arrays.getvalue()))
-    drafts: list[tuple[str, str]] = []
-    try:
-        for file, content in contents:
-            folder, name = os.path.split(file)
-            drafts.append((os.path.join(folder, f".{name}.{secrets.token_hex(8)}"), file))
-            with open(drafts[-1][0], "xb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-        for draft, file in drafts:
-            os.replace(draft, file)
-    except OSError as error:
-        if error.filename is None:  # of a write
-            raise OSError(error.errno, f"export: {error.strerror or error}", target) from error
-        raise
-    finally:
-        for draft, _ in drafts:
-            if os.path.exists(draft):
-                os.remove(draft)
+        contents.insert(0, (os.path.splitext(target)[0] + ".npz", [arrays.getvalue()]))
+    write_whole("export", contents)

@@ -67,7 +67,7 @@ class InTapes:
             None if kind != TENSOR or (slot := leaf._slots.get(key)) is None else slots.setdefault(slot, len(slots))
             for leaf, kind in zip(signature.leaves, signature.kinds, strict=True)
         ]
-        kind = signature.key, tuple(watched), tape._complex
+        kind = signature.key, tuple(watched), tape._met
         joint = next((joint for joint in self.known.get(kind, ()) if joint.fits(tape)), None)
         if joint is None:
             joint = self._traced(kind, tape, signature, static, with_kwargs, watched)

@@ -238,7 +238,7 @@ class Joint:
     ) -> tuple[GradientTape, dict[int, Any], Any]:
         """The tape that has recorded the function, its inputs by slot, and the result."""
         own = GradientTape(watch_accessed_variables=tape._watch_accessed)
-        own._complex = tape._complex
+        own._met = tape._met
         own._cuts = self.cuts = Cuts()
         own._variables = {name: (variable, ()) for name, (variable, _) in tape._variables.items()}
         unique: dict[int, Tensor] = {}
@@ -270,7 +270,7 @@ class Joint:
         self.trainable = [(h.variable, h.trainable, watches(tape, h.variable)) for h in held]
         self.guards, self.draws = trace.guards, trace.draws
         self.around += trace.around
-        self.masked, self.complex = own._masked, own._complex
+        self.masked, self.met = own._masked, own._met
         of_variables = {id(v._slots) for v in self.variables}
         if any([slots not in of_variables for slots in closure.found]):
             trace.refuse("uses a Tensor from around it that the tape knows")

@@ -47,8 +47,7 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     call.kept = found[joint.size :]
     if joint.masked:
         tape._masked = True
-    if joint.complex:
-        tape._complex = True
+    tape._met |= joint.met
     if joint.sparse and any([records[i] is not None for i in at]):
         tape._sparse = True  # slices end at a leaf, or else they must be made dense on their way
     base, several = len(records), len(joint.specs) > 1
@@ -144,7 +143,7 @@ class Call:
                 f"it depends on, such as that of training, is another by now: compute gradients before changing modes"
             )
         tape = GradientTape(watch_accessed_variables=False)
-        tape._complex = joint.complex
+        tape._met = joint.met
         leaves = list(self.leaves)
         fresh = [apart(leaves[k]) for k in joint.watched]
         for k, number in enumerate(joint.numbers):
@@ -216,7 +215,7 @@ class _CallPlan:
     backward_reusing = backward
 
     def backward_careful(
-        self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Any, masked: bool
+        self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Any, masked: bool, *_: Any
     ) -> None:
         """The same, of what may be Tensors."""
         self._pull(g, rec, grads, masked, recorded=xp is not self.backend.xp)

@@ -61,6 +61,7 @@ class Linker:
         Raises:
             ExportError: there is none.
         """
+        thing = getattr(thing, "unguarded", thing)  # no value is of a dtype that a guard is for
         if isinstance(thing, Method):
             return f"(lambda x, *args, **kwargs: x.{thing.__name__}(*args, **kwargs))"
         if isinstance(thing, partial):

@@ -254,7 +254,7 @@ class _Listening:
 
     _forward = False
     _on_twin = None
-    _complex = False
+    _met = 0
     _cuts = None
 
     def __init__(self, trace: Trace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from tape_core.backends.batched import BatchedArray
@@ -109,6 +110,10 @@ def batch_update(call: Call, x: Any, values: Any) -> Any:
     key = call.params["key"]
     parts = key if isinstance(key, tuple) else (key,)
     size = size_of((x, values, *parts))
+    only = parts[0] if len(parts) == 1 else None
+    if type(only) is BatchedArray and is_batched(only) and keys.is_mask(only) and not _has_elements(values):
+        # One number for all that the masks pick, however many that are in each example.
+        return call(spread(x, size), _unwrapped(values), key=only.value)
     stacked = stacked_key(key, x.ndim, size)
     if type(values) is BatchedArray:
         extra = values.ndim - stacked.ndim
@@ -121,6 +126,23 @@ def batch_update(call: Call, x: Any, values: Any) -> Any:
             fitted = reshape(fitted, (*fitted.shape[: is_batched(values)], *values.shape[extra:]))
         values = _placed(fitted, stacked, batched=is_batched(values))
     return call(spread(x, size), values, key=stacked.key)
+
+
+def batch_places(call: Call, x: Any) -> Any:
+    """The numbers of the rows that a key picks, which are the same for all examples if the key is."""
+    key = call.params["key"]
+    parts = key if isinstance(key, tuple) else (key,)
+    if not any([is_batched(part) for part in parts]):
+        example = x.value[0] if is_batched(x) else x.value
+        return BatchedArray(call(example, key=tuple(map(_unwrapped, parts))), x.backend, None)
+    stacked = stacked_key(key, x.ndim, size_of((x, *parts)))
+    numbers = call(spread(x, size_of((x, *parts))), key=stacked.key)
+    return numbers % math.prod(x.shape[: keys.leading(key, x.ndim)])
+
+
+def _has_elements(values: Any) -> bool:
+    """Whether an update sets more than one number: one for each example, or for each element that a key picks."""
+    return type(values) is BatchedArray and (is_batched(values) or values.ndim > 0)
 
 
 def _placed(values: Tensor, stacked: StackedKey, *, batched: bool = True) -> Tensor:

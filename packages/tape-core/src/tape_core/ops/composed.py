@@ -122,6 +122,14 @@ def exprel(x: ArrayLike, /) -> Tensor:
     return where(near, series, ew.expm1(other) / other)
 
 
+def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
+    """`(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0: the transformation of Box and Cox."""
+    x, lmbda = together(x, lmbda)
+    log = ew.log(x)
+    result: Tensor = log * exprel(lmbda * log)
+    return result
+
+
 def cbrt(x: ArrayLike, /) -> Tensor:
     """The real cube root; at 0 its derivative is inf."""
     x = _floating(x)
@@ -137,6 +145,16 @@ def cbrt(x: ArrayLike, /) -> Tensor:
 def exp2(x: ArrayLike, /) -> Tensor:
     """`2**x`."""
     return ew.pow(2.0, _floating(x))
+
+
+def exp10(x: ArrayLike, /) -> Tensor:
+    """`10**x`."""
+    return ew.pow(10.0, _floating(x))
+
+
+def log_expit(x: ArrayLike, /) -> Tensor:
+    """The logarithm of :func:`expit`, exact where that is small."""
+    return -ew.logaddexp(0.0, -_floating(x))
 
 
 def sinc(x: ArrayLike, /) -> Tensor:

@@ -87,7 +87,8 @@ def asarray(
         found = target.dtype(raw.dtype)
         default = {"real floating": float, "complex floating": complex}.get(found.kind)
         if default is not None and (wanted := dtypes.default_for(default)) is not found:
-            raw = target.xp.astype(raw, target.raw_dtype(wanted))
+            dtype = target.raw_dtype(wanted)  # before the kernel is looked up, which it may change
+            raw = target.xp.astype(raw, dtype)
     return wrap(raw, target)
 
 
@@ -205,9 +206,8 @@ def _made(name: str, *args: Any, dtype: Any, device: str | None, backend: Backen
     chosen = selection.select(backend, device)
     target = chosen.backend
     try:
-        raw = getattr(target.xp, name)(
-            *args, dtype=target.raw_dtype(dtype), device=target.raw_device(chosen.device), **kwargs
-        )
+        dtype = target.raw_dtype(dtype)  # before the kernel is looked up, which it may change
+        raw = getattr(target.xp, name)(*args, dtype=dtype, device=target.raw_device(chosen.device), **kwargs)
     except Exception as error:
         kind = _kind(target, error)
         if kind is None:
@@ -417,8 +417,9 @@ def _like(name: str, x: ArrayLike, *args: Any, dtype: Any, device: str | None) -
     if x._slots:
         cuts.shaped(x)
     backend = x.backend
+    dtype = backend.raw_dtype(dtype)  # before the kernel is looked up, which it may change
     raw = getattr(backend.xp, name)(
-        x.array, *args, dtype=backend.raw_dtype(dtype), device=None if device is None else backend.raw_device(device)
+        x.array, *args, dtype=dtype, device=None if device is None else backend.raw_device(device)
     )
     return wrap(raw, backend)
 

@@ -14,7 +14,7 @@ from typing import Any
 from tape_core.op import NONDIFF, linear, op, refuses, registry, transpose, vjp
 from tape_core.ops import elementwise as ew
 from tape_core.ops import keys
-from tape_core.ops.batched_keys import batch_update
+from tape_core.ops.batched_keys import batch_places, batch_update
 from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype
 from tape_core.ops.indexing import getitem_with_key, key_samples, setitem_with_key, updated, with_raw_key
@@ -60,6 +60,7 @@ def _place_samples(draw: Draw) -> Iterator[Sample]:
     x=NONDIFF,
     kernel=lambda xp, x, key: keys.places(xp, x, key, tuple(x.shape))[0],
     samples=_place_samples,
+    batch=batch_places,
     reason="the result is the places of elements",
 )
 def places(x: ArrayLike, /, key: Any) -> Tensor:
@@ -179,6 +180,12 @@ def filled(x: Tensor, shape: tuple[int, ...], value: Any) -> Tensor:
     return wrap(xp.zeros_beside(array, shape, dtype=array.dtype) + value, x.backend)
 
 
+def places_with_key(x: Tensor, key: Any) -> Tensor:
+    """`places` for a key that may hold Tensors."""
+    return places(*with_raw_key(x, key))
+
+
+registry["places"].function = places_with_key
 scatter_add_with_key = _with_key(scatter_add)
 scatter_multiply_with_key = _with_key(scatter_multiply)
 scatter_min_with_key = _with_key(scatter_min, ordered=True)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.op import elementwise
-from tape_core.ops.approximation import by_interval, check_real, floats, in_double, polynomial
-from tape_core.samples import Draw, Refused, Sample, Samples, unary
+from tape_core.ops.approximation import by_interval, floats, in_double, polynomial
+from tape_core.ops.by_scipy import by_scipy
+from tape_core.samples import Draw, Refused, Sample, Samples, unary, with_complex
 from tape_core.tensor import ArrayLike, Tensor
 
 # The coefficients of fdlibm's s_erf.c (Sun Microsystems, 1993): rational approximations of erf and erfc on four
@@ -119,8 +120,13 @@ def _tail(xp: Any, x: Any) -> Any:
     )
 
 
+def _is_complex(xp: Any, x: Any) -> bool:
+    return bool(xp.isdtype(x.dtype, "complex floating"))
+
+
 def _erf_kernel(xp: Any, x: Any) -> Any:
-    check_real(xp, x)
+    if _is_complex(xp, x):
+        return by_scipy("erf", xp, x)
     (x,) = floats(xp, x)
     size = by_interval(
         xp,
@@ -133,11 +139,11 @@ def _erf_kernel(xp: Any, x: Any) -> Any:
     return xp.copysign(size, x)
 
 
-@elementwise(x=lambda xp, x: _SLOPE * xp.exp(-x * x), kernel=_erf_kernel, samples=_with_refusal(unary(-3, 3)))
+@elementwise(x=lambda xp, x: _SLOPE * xp.exp(-x * x), kernel=_erf_kernel, samples=with_complex(unary(-3, 3)))
 def erf(x: ArrayLike, /) -> Tensor:
     """The error function, 2 / sqrt(pi) times the integral of exp(-t**2) from 0 to x.
 
-    Source: fdlibm's s_erf.c (Sun Microsystems, 1993).
+    Source: fdlibm's s_erf.c (Sun Microsystems, 1993); for complex numbers SciPy, on any backend.
     """
 
 
@@ -160,14 +166,18 @@ def _upper(xp: Any, x: Any, gauss: Any) -> Any:
     return xp.where(x < 1.25, size, gauss * size)
 
 
-@in_double
 def _erfc_kernel(xp: Any, x: Any) -> Any:
+    return by_scipy("erfc", xp, x) if _is_complex(xp, x) else _erfc_of_real(xp, x)
+
+
+@in_double
+def _erfc_of_real(xp: Any, x: Any) -> Any:
     a = xp.abs(x)
     upper = _upper(xp, a, _exp_square(xp, xp.minimum(a, 30.0), -1.0))
     return xp.where(x < 0, 2 - upper, upper)
 
 
-@elementwise(x=lambda xp, x: -_SLOPE * xp.exp(-x * x), kernel=_erfc_kernel, samples=_with_refusal(unary(-3, 3)))
+@elementwise(x=lambda xp, x: -_SLOPE * xp.exp(-x * x), kernel=_erfc_kernel, samples=with_complex(unary(-3, 3)))
 def erfc(x: ArrayLike, /) -> Tensor:
     """`1 - erf(x)`, exact where it is small.
 
@@ -175,7 +185,7 @@ def erfc(x: ArrayLike, /) -> Tensor:
     >>> print(f"{tc.erfc(5.0):.4e}")
     1.5375e-12
 
-    Source: fdlibm's s_erf.c (Sun Microsystems, 1993).
+    Source: fdlibm's s_erf.c (Sun Microsystems, 1993); for complex numbers SciPy, on any backend.
     """
 
 

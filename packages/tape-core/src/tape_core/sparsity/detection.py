@@ -31,7 +31,7 @@ from tape_core.contexts import contextmanager, setting
 from tape_core.indexed_slices import dense
 from tape_core.op import registry
 from tape_core.plan import Part, Plan
-from tape_core.recording import new_key, retire
+from tape_core.recording import COMPLEX, new_key, retire
 from tape_core.rules import NONDIFF, UNWRITTEN, slot_at
 from tape_core.sparsity.index_sets import IndexSets, composed, empty, full, identity, joined, merged, union
 from tape_core.tensor import Tensor, own_slots
@@ -61,7 +61,7 @@ class Detector:
 
     _forward = True
     _on_twin = None
-    _complex = True  # its records say what shapes and dtypes were
+    _met = COMPLEX  # its records say what shapes and dtypes were
     _cuts = None
 
     def __init__(self, members: int, busy: tuple[str, ...] = ()) -> None:

@@ -160,7 +160,7 @@ class Readers:
     __slots__ = ("_key", "_masked", "_records", "_sparse", "found")
 
     _forward = False
-    _complex = False
+    _met = 0
     _on_twin = None
     _cuts = None
 
@@ -200,7 +200,7 @@ class _Guard:
     __slots__ = ("_key", "_what")
 
     _forward = False
-    _complex = False
+    _met = 0
     _on_twin = None
     _cuts = None
     _masked = False

@@ -224,34 +224,24 @@ def jacrev(
         ValueError: as for :func:`grad`.
     """
 
-    check_callable("jacrev", "f", f)
-    argnums = _checked("jacrev", argnums)
-
-    @wraps(f)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen, fresh = _chosen("jacrev", args, argnums)
+    def rows(call: _Call) -> Any:
         tape, cuts = _recorder(GradientTape(watch_accessed_variables=False))
         with tape:
-            tape.watch([fresh[k] for k in chosen])
-            out = f(*fresh, **kwargs)
-            value, aux = _split(f, out) if has_aux else (out, None)
-            leaves, structure = pytree.flatten(value)
-            leaves = [_result("jacrev", leaf) for leaf in leaves]
-        sources = fresh[chosen[0]] if isinstance(argnums, int) else tuple([fresh[k] for k in chosen])
-        _check_real("jacrev", leaves, sources)
+            tape.watch(call.sources)
+            leaves, structure = call.results()
+        _check_real("jacrev", leaves, call.sources)
         used = len(tape._records) > len(tape._leaves)
-        found = tape.jacobian(leaves, sources, parallel_iterations=chunk_size)
+        found = tape.jacobian(leaves, call.sources, parallel_iterations=chunk_size)
         parts, parts_structure = pytree.flatten(found)
         if not allow_unconnected:
-            _check_reached("jacrev", parts, cuts, args, chosen, used)
+            _check_reached("jacrev", parts, cuts, call.args, call.chosen, used)
         if any([part is None for part in parts]):
-            pairs = [(x, (*y.shape, *x.shape)) for y in leaves for x in pytree.flatten(sources)[0]]
+            pairs = [(x, (*y.shape, *x.shape)) for y in leaves for x in pytree.flatten(call.sources)[0]]
             parts = [_zeros(*pair) if part is None else part for part, pair in zip(parts, pairs, strict=True)]
             found = pytree.unflatten(parts_structure, parts)
-        result = pytree.unflatten(structure, found)
-        return (result, aux) if has_aux else result
+        return pytree.unflatten(structure, found)
 
-    return jacobian
+    return _jacobian("jacrev", f, argnums, has_aux, rows)
 
 
 def jacfwd(
@@ -274,43 +264,72 @@ def jacfwd(
 def _by_columns(
     name: str, f: Function, argnums: Argnums, has_aux: bool, chunk_size: int | None, allow_unconnected: bool
 ) -> Function:
-    check_callable(name, "f", f)
-    argnums = _checked(name, argnums)
-
-    @wraps(f)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen, fresh = _chosen(name, args, argnums)
-        sources = fresh[chosen[0]] if isinstance(argnums, int) else tuple([fresh[k] for k in chosen])
-        leaves, structure = pytree.flatten(sources)
-        auxiliary: list[Any] = []
+    def columns(call: _Call) -> Any:
+        leaves, structure = pytree.flatten(call.sources)
         outer: list[Any] = []
 
         def column(*tangents: Any) -> list[Any]:
             accumulator, cuts = _recorder(ForwardAccumulator(leaves, list(tangents)))
             with accumulator:
-                out = f(*fresh, **kwargs)
-                value, aux = _split(f, out) if has_aux else (out, None)
-                results, out_structure = pytree.flatten(value)
-                results = [_result(name, leaf) for leaf in results]
-            auxiliary[:], outer[:] = [aux], [(out_structure, [leaf.shape for leaf in results])]
+                results, out_structure = call.results()
+            outer[:] = [(out_structure, [leaf.shape for leaf in results])]
             found: list[Any] = accumulator.jvp(results)
             if not allow_unconnected:
-                _check_reached(name, found, cuts, args, chosen)
+                _check_reached(name, found, cuts, call.args, call.chosen)
             return _filled(found, results)
 
-        columns = vmap(column, out_axes=-1, chunk_size=chunk_size)(*_identities(leaves))
+        found = vmap(column, out_axes=-1, chunk_size=chunk_size)(*_identities(leaves))
         out_structure, shapes = outer[0]
         sizes = [math.prod(leaf.shape) for leaf in leaves]
         by_result = []
-        for shape, whole in zip(shapes, columns, strict=True):
+        for shape, whole in zip(shapes, found, strict=True):
             parts, start = [], 0
             for leaf, size in zip(leaves, sizes, strict=True):
                 part = whole if len(leaves) == 1 else whole[..., start : start + size]
                 parts.append(reshape(part, (*shape, *leaf.shape)))
                 start += size
             by_result.append(pytree.unflatten(structure, parts))
-        result = pytree.unflatten(out_structure, by_result)
-        return (result, auxiliary[0]) if has_aux else result
+        return pytree.unflatten(out_structure, by_result)
+
+    return _jacobian(name, f, argnums, has_aux, columns)
+
+
+class _Call:
+    """A call of the function whose Jacobian is asked for.
+
+    Attributes:
+        sources: the arguments with respect to which it is, as Tensors of its own.
+        aux: what else the function has returned.
+    """
+
+    def __init__(
+        self, name: str, f: Function, argnums: Argnums, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.name, self.f, self.has_aux = name, f, has_aux
+        self.args, self.kwargs = args, kwargs
+        self.chosen, self.fresh = _chosen(name, args, argnums)
+        own = tuple([self.fresh[k] for k in self.chosen])
+        self.sources = own[0] if isinstance(argnums, int) else own
+        self.aux: Any = None
+
+    def results(self) -> tuple[list[Any], Any]:
+        """The leaves of the value, and its structure."""
+        out = self.f(*self.fresh, **self.kwargs)
+        value, self.aux = _split(self.f, out) if self.has_aux else (out, None)
+        leaves, structure = pytree.flatten(value)
+        return [_result(self.name, leaf) for leaf in leaves], structure
+
+
+def _jacobian(name: str, f: Function, argnums: Argnums, has_aux: bool, compute: Callable[[_Call], Any]) -> Function:
+    """The function of the arguments of `f` that gives what `compute` makes of a call."""
+    check_callable(name, "f", f)
+    argnums = _checked(name, argnums)
+
+    @wraps(f)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        call = _Call(name, f, argnums, has_aux, args, kwargs)
+        result = compute(call)
+        return (result, call.aux) if has_aux else result
 
     return jacobian
 
