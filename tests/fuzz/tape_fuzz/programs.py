@@ -60,6 +60,7 @@ OPS: list[Op] = [
     *_each("tc.NAME({f})", "floor ceil sign round trunc", "smooth", "continuous"),
     *_each("tc.NAME({f}, {g})", "add subtract multiply hypot logaddexp"),
     *_each("tc.NAME({f}, {g})", "maximum minimum copysign", "smooth"),
+    Op("tc.special.gammainc({p}, {p})"), Op("tc.special.stdtr({p}, {f})"), Op("tc.special.betainc({p}, {p}, tc.sigmoid({f}))"),
     Op("tc.divide({f}, {p})"), Op("tc.exp({f} * 0.25)"), Op("tc.atan2({f}, {p})"), Op("tc.clip({f}, -0.5, 0.5)", ("smooth",)),
     Op("tc.where({f} > {g}, {f}, {g} * 0.5)", ("smooth",)), Op("tc.where({b}, {f}, {g})", ("smooth",)),
     Op("tc.astype({f}, 'float32')", ("smooth",)), Op("tc.astype({i}, 'float64')"), Op("tc.astype({f} * 3, 'int64')", ("continuous",)),
