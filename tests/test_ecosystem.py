@@ -6,10 +6,12 @@ in an interpreter of their own: this file as a script.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -126,6 +128,14 @@ def scipy_cases() -> Iterator[Case]:
     yield "special.logsumexp, weights", lambda x: special.logsumexp(x, axis=1, b=t(B)), A
     yield "special.xlogy", lambda x: special.xlogy(x, t(B)), A
     yield "special.rel_entr", lambda x: special.rel_entr(x, t(B)), A
+    for name in words("sinc exp2 cbrt loggamma exprel rgamma j0 j1 y0 y1"):
+        yield f"special.{name}", getattr(special, name), A
+    for name in words("kl_div huber pseudo_huber beta"):
+        yield f"special.{name}", lambda x, name=name: getattr(special, name)(x, t(B) + 0.2), A
+    for name in words("gammainc gammaincc jn yn iv ive"):
+        yield f"special.{name}", lambda x, name=name: getattr(special, name)(2.0, x), A
+    yield "special.betainc", lambda x: special.betainc(2.0, 3.0, x), A
+    yield "special.multigammaln", lambda x: special.multigammaln(x + 3, 2), A
 
     for name in words(
         "zscore gzscore gmean hmean skew kurtosis variation sem tmean tvar tstd gstd kstat kstatvar circmean circvar "
@@ -195,7 +205,41 @@ def scipy_cases() -> Iterator[Case]:
     yield "linalg.block_diag", lambda x: linalg.block_diag(x, 2 * x), A
 
 
-def failures(cases: Iterator[Case]) -> list[str]:
+def learning_cases() -> Iterator[Case]:
+    """Estimators of scikit-learn: they divide 0 by 0 and assign over it, and rely on sorted classes."""
+    if importlib.util.find_spec("sklearn") is None:
+        return
+    import sklearn
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.preprocessing import StandardScaler
+
+    sklearn.set_config(array_api_dispatch=True)
+    classes = tc.asarray([0, 1, 0, 1, 1, 0, 0, 1, 1])
+    yield "StandardScaler", lambda x: StandardScaler().fit_transform(x) ** 3, DATA
+    yield (
+        "LinearDiscriminantAnalysis",
+        lambda x: LinearDiscriminantAnalysis().fit(x, classes).decision_function(x),
+        DATA,
+    )
+    yield "GaussianNB", lambda x: GaussianNB().fit(x, classes).predict_log_proba(x), DATA
+
+
+def labelled_cases() -> Iterator[Case]:
+    """xarray's reductions."""
+    if importlib.util.find_spec("xarray") is None:
+        return
+    import xarray
+
+    def labelled(x: Any) -> Any:
+        return xarray.DataArray(x, dims=("a", "b"))
+
+    for name in words("sum mean std max min median cumsum"):
+        yield f"xarray {name}", lambda x, name=name: getattr(labelled(x), name)(dim="a").data, A
+    yield "xarray dot", lambda x: xarray.dot(labelled(x), labelled(t(B)), dim="b").data, A
+
+
+def failures(cases: Iterable[Case]) -> list[str]:
     found = []
     for name, function, x in cases:
         try:
@@ -215,6 +259,25 @@ def test_gradients_flow_through_scipy() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_a_library_that_computes_on_copies_warns() -> None:
+    special = pytest.importorskip("scipy.special")
+    x = tc.Variable([0.5, 0.2], dtype=tc.float64)
+    with tc.GradientTape() as tape, pytest.warns(UserWarning, match="no gradient comes back"):
+        y = tc.sum(tc.asarray(special.ellipk(np.asarray(x))))
+    assert tape.gradient(y, x) is None
+
+
+def test_matplotlib_draws_bars_of_tensors() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots()
+    bars = axes.bar(tc.asarray([0.0, 1.0]), tc.asarray([2.0, 3.0]))
+    assert [bar.get_height() for bar in bars] == [2.0, 3.0]
+    pyplot.close(figure)
+
+
 if __name__ == "__main__":
-    report = failures(scipy_cases())
+    report = failures(chain(scipy_cases(), learning_cases(), labelled_cases()))
     sys.exit("\n".join(report) or None)

@@ -70,17 +70,24 @@ def differentiable() -> Iterator[Case]:
     yield from called(
         special,
         "j0 j1 y0 y1 rgamma loggamma gammaln gamma digamma psi sinc exp2 cbrt exprel expit logit erf erfc erfcx erfinv "
-        "erfcinv ndtr ndtri log_ndtr i0 i0e i1 i1e entr expm1 log1p logsumexp softmax log_softmax",
+        "erfcinv ndtr ndtri log_ndtr i0 i0e i1 i1e entr expm1 log1p logsumexp softmax log_softmax k0 k1 k0e k1e "
+        "log_expit exp10 spence ellipk ellipe dawsn expi exp1 erfi",
     )
     yield from called(
         special,
-        "jn jv yn yv iv ive kv gammainc gammaincc beta betaln xlogy xlog1py rel_entr kl_div huber pseudo_huber stdtr",
+        "jn jv yn yv iv ive kv gammainc gammaincc beta betaln xlogy xlog1py rel_entr kl_div huber pseudo_huber stdtr "
+        "kve gammaincinv gammainccinv stdtrit boxcox",
         2.0,
     )
-    yield from called(special, "gammainc gammaincc beta betaln xlogy xlog1py rel_entr kl_div stdtr", after=(2.0,))
+    yield from called(
+        special, "gammainc gammaincc beta betaln xlogy xlog1py rel_entr kl_div stdtr boxcox", after=(2.0,)
+    )
+    yield from called(special, "gammaincinv gammainccinv stdtrit", after=(0.25,))
     yield "betainc, x", lambda x: special.betainc(2.0, 3.0, x), V
     yield "betainc, a", lambda x: special.betainc(x, 3.0, 0.5), V
     yield "betainc, b", lambda x: special.betainc(2.0, x, 0.5), V
+    yield "betaincinv, y", lambda x: special.betaincinv(2.0, 3.0, x), V
+    yield "betaincinv, a", lambda x: special.betaincinv(x, 3.0, 0.25), V
     yield "erf, complex", lambda x: tc.real(special.erf(x * (1 + 1j))), V
     yield "erfc, complex", lambda x: tc.imag(special.erfc(x * (1 + 1j))), V
     yield "multigammaln", lambda x: special.multigammaln(x + 3.0, 2), V
@@ -147,12 +154,10 @@ def others() -> Iterator[Case]:
 
     yield from called(
         special,
-        "k0 k1 k0e k1e log_expit exp10 spence airy ellipk ellipe dawsn wofz lambertw fresnel expi exp1 sici shichi "
-        "erfi sindg cosm1 factorial",
+        "airy wofz lambertw fresnel sici shichi sindg cosm1 factorial",
     )
-    yield from called(special, "kve jve yve pdtr gammaincinv hankel1 binom poch agm ellipkinc boxcox expn", 2)
-    yield from called(special, "jv yv iv ive kv kve gammaincinv boxcox binom poch zeta", after=(2.0,))
-    yield "betaincinv", lambda x: special.betaincinv(2.0, 3.0, x), V
+    yield from called(special, "jve yve pdtr hankel1 binom poch agm ellipkinc expn", 2)
+    yield from called(special, "jv yv iv ive kv kve binom poch zeta", after=(2.0,))
     yield "hyp2f1", lambda x: special.hyp2f1(1.0, 2.0, 3.0, x), V
     yield "logsumexp, b", lambda x: special.logsumexp(x, b=np.ones(4)), V
 

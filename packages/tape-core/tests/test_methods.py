@@ -35,7 +35,10 @@ CALLS = {
     "round": lambda x: x.round(),
     "squeeze": lambda x: x.squeeze(),
     "squeeze an axis": lambda x: x.squeeze(axis=1),
+    "std": lambda x: x.std(axis=(0, 2)),
     "sum": lambda x: x.sum(axis=1),
+    "var": lambda x: x.var(),
+    "var of a sample": lambda x: x.var(axis=2, ddof=1, keepdims=True),
     "transpose": lambda x: x.transpose(),
     "transpose in an order": lambda x: x.transpose(2, 0, 1),
 }

@@ -28,6 +28,24 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("cbrt", (np.concatenate([P, -1e3 * P]),)),
     ("exp2", (X,)),
     ("sinc", (X,)),
+    ("exp10", (X,)),
+    ("log_expit", (100 * X,)),
+    ("boxcox", (P, np.asarray([-1.5, 0.0, 1e-9, 0.5, 2.0]))),
+    ("exp1", (P,)),
+    ("expi", (P,)),
+    ("dawsn", (X,)),
+    ("erfi", (P,)),
+    ("spence", (np.concatenate([P, [1.0 + 1e-9, 1.04, 1.06]]),)),
+    ("ellipk", (np.asarray([-5.0, -0.11, -0.09, 0.0, 1e-9, 0.09, 0.11, 0.95]),)),
+    ("ellipe", (np.asarray([-5.0, -0.11, -0.09, 0.0, 1e-9, 0.09, 0.11, 0.95]),)),
+    ("k0", (P,)),
+    ("k1", (P,)),
+    ("k0e", (100 * P,)),
+    ("k1e", (100 * P,)),
+    ("gammaincinv", (P, np.asarray([0.1, 0.3, 0.5, 0.7, 0.95]))),
+    ("gammainccinv", (P, np.asarray([0.1, 0.3, 0.5, 0.7, 0.95]))),
+    ("betaincinv", (P, P[::-1].copy(), np.asarray([0.1, 0.3, 0.5, 0.7, 0.95]))),
+    ("stdtrit", (1 + P, np.asarray([0.1, 0.3, 0.5, 0.7, 0.95]))),
 ]
 IDS = [f"{name} {k}" for k, (name, _) in enumerate(CASES)]
 
@@ -57,6 +75,7 @@ def test_the_value_is_that_of_scipy_and_the_derivatives_hold(name: str, args: An
         ("jn", (2, tc.asarray([0.0, 0.4, 9.0], dtype=tc.float64))),
         ("yn", (2, tc.asarray([0.4, 9.0], dtype=tc.float64))),
         ("ive", (1.5, tc.asarray([0.4, 900.0], dtype=tc.float64))),
+        ("kve", (1.5, tc.asarray([0.4, 900.0], dtype=tc.float64))),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -80,7 +99,7 @@ def test_derivatives_at_delicate_points() -> None:
     assert sp.rgamma(zero - 2.0).item() == 0
 
 
-@pytest.mark.parametrize("name", ["jv", "yv", "iv", "ive", "kv"])
+@pytest.mark.parametrize("name", ["jv", "yv", "iv", "ive", "kv", "kve"])
 def test_a_derivative_by_the_order_is_an_error_and_not_zero(name: str) -> None:
     own = getattr(sp, name)
     v = tc.Variable(1.5)
@@ -90,6 +109,16 @@ def test_a_derivative_by_the_order_is_an_error_and_not_zero(name: str) -> None:
         tape.gradient(y, v)
     with pytest.raises(NotImplementedError, match="not written yet"):
         tc.jvp(lambda v: own(v, tc.asarray(2.0)), (tc.asarray(1.5),), (tc.asarray(1.0),))
+
+
+def test_quantiles_at_the_ends() -> None:
+    """At probability 0 a quantile is the same for all parameters; so is the median of Student's t."""
+    zero, one = tc.asarray(0.0, dtype=tc.float64), tc.asarray(1.0, dtype=tc.float64)
+    two = 2 * one
+    assert float(tc.grad(sp.gammaincinv)(two, zero)) == 0 == float(tc.grad(sp.gammaincinv)(two, one))
+    assert float(tc.grad(sp.betaincinv)(two, two, zero)) == 0
+    assert float(tc.grad(sp.stdtrit)(two, 0.5 * one)) == 0
+    assert float(tc.grad(sp.gammaincinv, argnums=1)(two, zero)) == np.inf
 
 
 def test_scipys_own_functions_take_tensors() -> None:
@@ -120,6 +149,27 @@ def test_without_scipy_the_error_says_what_to_install() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "pip install 'tape-core[special]'" in run.stdout
+
+
+def test_one_that_scipy_computes_can_be_exported_alone(tmp_path: Any) -> None:
+    import runpy
+
+    def alone(x: Any) -> Any:
+        return sp.j0(x)
+
+    def quantile(x: Any) -> Any:
+        return sp.gammaincinv(2.0, x)
+
+    def derivative(x: Any) -> Any:
+        return sp.gammainc_derivative(2.0, x)
+
+    x = tc.asarray(np.linspace(0.3, 0.9, 5000))
+    for function in (alone, quantile, derivative):
+        compiled = tc.function(function)
+        expected = compiled(x).numpy()
+        compiled.export(tmp_path / "alone.py")
+        (found,) = runpy.run_path(str(tmp_path / "alone.py"))[function.__name__](x.numpy())
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
 def test_a_compiled_function_of_them_can_be_exported(tmp_path: Any) -> None:

@@ -269,3 +269,19 @@ def test_a_number_is_put_where_the_mask_of_each_example_is(update: str) -> None:
 def test_values_of_its_own_for_each_element_of_a_mask_are_refused() -> None:
     with pytest.raises(BatchError, match="mask inside vmap"):
         tc.vmap(lambda row: tc.at(row)[row > 0.0].set(tc.sum(row)))(tc.ones((2, 3)))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_derivatives_of_products_at_indices_of_each_example(shared: bool) -> None:
+    x = tc.asarray([[2.0, 0.0, 3.0], [0.5, -1.0, 0.0]], dtype=tc.float64)
+    ids = tc.asarray([[0, 1, 0], [2, 2, 2]])
+
+    def product(row: Any, ids: Any) -> Any:
+        return tc.sum(tc.segment_prod(row, ids, 3) ** 2) + tc.sum(tc.at(tc.ones(3))[ids].multiply(row))
+
+    slope = tc.grad(product)
+    own = [ids[0], ids[0]] if shared else list(tc.unstack(ids))
+    wanted = [slope(row, index).tolist() for row, index in zip(tc.unstack(x), own, strict=True)]
+    mapped = tc.vmap(slope, in_axes=(0, None) if shared else 0)
+    for f in (mapped, tc.function(mapped)):
+        np.testing.assert_allclose(f(x, ids[0] if shared else ids), wanted, rtol=1e-12)

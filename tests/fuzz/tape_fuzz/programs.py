@@ -14,6 +14,7 @@ import textwrap
 import warnings
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
 
@@ -59,6 +60,7 @@ OPS: list[Op] = [
     *_each("tc.NAME({f})", "floor ceil sign round trunc", "smooth", "continuous"),
     *_each("tc.NAME({f}, {g})", "add subtract multiply hypot logaddexp"),
     *_each("tc.NAME({f}, {g})", "maximum minimum copysign", "smooth"),
+    Op("tc.special.gammainc({p}, {p})"), Op("tc.special.stdtr({p}, {f})"), Op("tc.special.betainc({p}, {p}, tc.sigmoid({f}))"),
     Op("tc.divide({f}, {p})"), Op("tc.exp({f} * 0.25)"), Op("tc.atan2({f}, {p})"), Op("tc.clip({f}, -0.5, 0.5)", ("smooth",)),
     Op("tc.where({f} > {g}, {f}, {g} * 0.5)", ("smooth",)), Op("tc.where({b}, {f}, {g})", ("smooth",)),
     Op("tc.astype({f}, 'float32')", ("smooth",)), Op("tc.astype({i}, 'float64')"), Op("tc.astype({f} * 3, 'int64')", ("continuous",)),
@@ -184,6 +186,8 @@ def _drawn(shape: tuple[int, ...], dtype: str) -> str:
         return f"tc.asarray((rng.normal(size={shape}) + 1j * rng.normal(size={shape})).astype({dtype!r}))"
     if dtype.startswith("int"):
         return f"tc.asarray(np.asarray(rng.integers(-5, 6, size={shape}), dtype={dtype!r}))"
+    if dtype == "bfloat16":  # which NumPy does not know by name
+        return f"tc.asarray(rng.normal(size={shape}), dtype={dtype!r})"
     return f"tc.asarray(np.asarray(rng.normal(size={shape}), dtype={dtype!r}))"
 
 
@@ -362,12 +366,17 @@ class Kind:
     statements: tuple[int, int] = (40, 16)
 
 
+_FLOATS = ["float32", "float64", *(["bfloat16"] if find_spec("ml_dtypes") is not None else [])]
+_BITS = ("compiled", "compiled gradient", "compiled in a tape")
+"""The checks that compare bits: they can be made in any precision."""
+
+
 @st.composite
 def programs(draw: Any, kind: str = "mixed") -> tuple[Program, str]:
     """A program of a kind, and which check it is for; it is made of nothing that the check cannot be made of."""
     how = KINDS[kind]
     check = how.checks[draw(st.integers(0, len(how.checks) - 1))]
-    dtype = "float64" if CHECKED[check].is_exact else draw(st.sampled_from(["float32", "float64"]))
+    dtype = "float64" if CHECKED[check].is_exact else draw(st.sampled_from(_FLOATS if check in _BITS else _FLOATS[:2]))
     is_large = not CHECKED[check].is_small and draw(st.integers(0, 11)) < how.sizes
     shapes = _LARGE if is_large else _SMALL
     shape = shapes[draw(st.integers(0, len(shapes) - 1))]
@@ -442,7 +451,7 @@ def same(found, expected, what):
             assert (a is None or not np.any(a)) and (b is None or not np.any(b)), f"{what}: result {k} is {a}, not {b}"
         else:
             assert a.shape == b.shape and a.dtype == b.dtype, f"{what}: result {k} is {a.dtype}{a.shape}, not {b.dtype}{b.shape}"
-            if a.tobytes() != b.tobytes() and a.dtype.kind in "fc":
+            if a.tobytes() != b.tobytes() and a.dtype.kind in "fcV":
                 a, b = np.where(np.isnan(a), np.nan, a), np.where(np.isnan(b), np.nan, b)
             assert a.tobytes() == b.tobytes(), f"{what}: result {k} differs: {a.ravel()[a.ravel() != b.ravel()][:3]}, not {b.ravel()[a.ravel() != b.ravel()][:3]}"
 

@@ -56,7 +56,9 @@ def gradients(
         slot = target._slots.get(key)
         recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
         if slot is not None:
-            own = seeds.setdefault(target.backend, {})
+            own = seeds.setdefault(
+                g.backend if g.backend is target.backend else _swept_on(target.backend, g.backend), {}
+            )
             g = conj(g) if is_complex else g
             own[slot] = g if slot not in own else own[slot] + g
         elif any([source is target for source in sources]) and target.dtype.inexact:
@@ -74,6 +76,13 @@ def gradients(
                 total = totals[k]
                 totals[k] = part if total is None else total + part
     return totals
+
+
+def _swept_on(backend: Backend, cotangent: Backend) -> Backend:
+    """Where the cotangents of a target are computed: in the trace, for a constant there whose cotangent is traced."""
+    if cotangent.level or backend.level or cotangent.height < backend.height:
+        return backend
+    return cotangent
 
 
 def sweep(
@@ -119,11 +128,17 @@ def sweep(
             if rec is not None and isinstance(rec[0], Plan) and (plan := rec[0].traced(backend)) is not rec[0]:
                 records[k] = (plan, *rec[1:])
     found: dict[int, Any] = {}
-    with backend.sweeping():
-        if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
-            _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
-        else:
-            _walk(records, grads, found, backend)
+    try:
+        with backend.sweeping():
+            if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
+                _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
+            else:
+                _walk(records, grads, found, backend)
+    except Exception as error:
+        known = backend.user_error(error)
+        if known is None or isinstance(error, known[0]):
+            raise
+        raise known[0](f"in the backward pass: {known[1]}") from error  # an error of the library's own kind
     return found
 
 

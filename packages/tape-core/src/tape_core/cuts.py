@@ -46,7 +46,8 @@ class Cuts:
         ends: why values ended, with the user's line, by what ended them.
         compared: an op that gave whether something is true of them; nothing follows from it, unless Python asked.
         decided: Python took a branch by such a result.
-        constant: only the shape and dtype of them went into a result, which has the derivative 0.
+        constant: only the shape and dtype of them went into a result, which has the derivative 0; or tangents did
+            that were carried along beside them.
         differentiated: a derivative with respect to something was taken of them, and it is constant, as that of a
             linear function.
         read: the Variables that were read, by id.
@@ -148,6 +149,11 @@ def _of(tensor: Tensor) -> list[Cuts]:
     return [r._cuts for r in ACTIVE.get() if r._cuts is not None and _known(tensor, r._key)]
 
 
+def told(tensors: Iterable[Tensor]) -> list[Cuts]:
+    """Those of the recorders of this context that know any of these Tensors."""
+    return list({id(cuts): cuts for tensor in tensors for cuts in _of(tensor)}.values()) if ACTIVE.get() else []
+
+
 def left(tensor: Tensor, how: str) -> None:
     """A method takes the values of a Tensor out of Tape."""
     for cuts in _of(tensor):
@@ -189,6 +195,15 @@ def asked() -> None:
             cuts.decided = True
 
 
+def pushed(values: Iterable[Tensor]) -> None:
+    """Tangents were carried through a loop over these values; they may not depend on the values, as of what is linear.
+
+    What recorded the loop knows the tangents all the same: the loop's derivative says what they depend on.
+    """
+    for cuts in told(values):
+        cuts.constant = True
+
+
 def branched(operands: Iterable[Tensor]) -> None:
     """One of two functions is called with these operands."""
     asked()
@@ -197,8 +212,13 @@ def branched(operands: Iterable[Tensor]) -> None:
             cuts.decided = True
 
 
-def differentiated(targets: Iterable[Tensor], results: Iterable[Any]) -> None:
-    """A derivative of targets was computed; the recorders around it learn where it is constant for them."""
+def differentiated(targets: Iterable[Tensor], results: Sequence[Any]) -> None:
+    """A derivative of targets was computed; the recorders around it learn where it is constant for them.
+
+    One that is None is none: nothing is connected there.
+    """
+    if all([r is None for r in results]):
+        return
     for recorder in ACTIVE.get():
         cuts = recorder._cuts
         if cuts is None or cuts.differentiated:

@@ -169,11 +169,14 @@ class ForwardAccumulator(recording.InBlock):
                     f"jvp: primals{pytree.path(structure, k)} of shape {leaf.shape} does not depend on the primals "
                     f"of the accumulator, or was not computed inside its context"
                 )
-            if tangent is None and unconnected_gradients == "zero":
-                tangent = wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend)
             found.append(tangent)
         if recording.ACTIVE.get():
             differentiated(leaves, found)
+        if unconnected_gradients == "zero":
+            found = [
+                wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend) if tangent is None else tangent
+                for leaf, tangent in zip(leaves, found, strict=True)
+            ]
         return pytree.unflatten(structure, found)
 
     # -- what the hot path asks of a recorder

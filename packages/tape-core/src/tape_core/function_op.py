@@ -222,9 +222,14 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
 
     def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
         assert call.push is not None
+        if any([t is not None and _varies(t, axis) for t in ts]):
+            # Of an accumulator in the vmap, which has no use for a derivative of all examples: it asks for that above.
+            return [None] * len(call.outs)
         with _again(axis):
             found = zip(call.push(above(ts, arrays), above(outs, call.outs)), call.outs, strict=True)
-            return [_shared(t, axis) if out.axis is None else _shown(t, axis) for t, out in found]
+            return [
+                None if t is None else _shared(t, axis) if out.axis is None else _shown(t, axis) for t, out in found
+            ]
 
     inputs, values = [a.value for a in arrays], [o.value for o in call.outs]
     if all([a.axis is None for a in (*arrays, *call.outs)]):
@@ -253,7 +258,7 @@ def _outside(axis: Axis, pull: Pull, push: Push | None) -> tuple[Pull, Push | No
         if axis in OPEN.get():
             return push(ts, outs)
         with _again(axis):
-            return [lifted(t, _backend_in(axis, t).base) for t in push(ts, outs)]
+            return [None if t is None else lifted(t, _backend_in(axis, t).base) for t in push(ts, outs)]
 
     return pulled, pushed if push else None
 
@@ -297,6 +302,16 @@ def _shown(value: Tensor, axis: Axis) -> Tensor:
     below = _shown(array.value, axis)
     below = below if array.axis is None else _moved(below, 0, 1)
     return wrap(BatchedArray(lifted(below, array.backend.base), array.backend, array.axis), value.backend)
+
+
+def _varies(value: Tensor, axis: Axis) -> bool:
+    """Whether a Tensor has a hidden axis."""
+    array = value._array
+    while type(array) is BatchedArray:
+        if array.axis is axis:
+            return True
+        array = array.value._array
+    return False
 
 
 def _shared(value: Tensor, axis: Axis) -> Tensor:

@@ -341,7 +341,9 @@ class Tensor:
         def reshape(self, *shape: Any) -> Tensor: ...
         def round(self) -> Tensor: ...
         def squeeze(self, axis: Any = None) -> Tensor: ...
+        def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
         def transpose(self, *axes: Any) -> Tensor: ...
+        def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
 
 
 def _unpickled(values: Any, backend: str, device: str, dtype: DType | None = None) -> Tensor:
@@ -424,6 +426,16 @@ def twin_slots(tensor: Tensor) -> dict[int, int]:
             recorder._on_twin(tensor)
             del slots[recorder._key]
     return slots
+
+
+def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
+    """`value` as `read` gives it, a number as an array without dimensions."""
+    found = read(value, where)
+    if isinstance(found, Tensor):
+        return found
+    from tape_core.ops.creation import asarray
+
+    return asarray(found)
 
 
 def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:

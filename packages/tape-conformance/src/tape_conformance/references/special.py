@@ -127,6 +127,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
             "digamma", "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "gamma", "gammaln", "i0e", "i1e",
             "log_ndtr", "logit", "ndtr", "ndtri", "polygamma", "rel_entr", "xlog1py", "xlogy",
             "betainc", "gammainc", "gammaincc", "iv", "ive", "j0", "j1", "jv", "kv", "stdtr", "y0", "y1", "yv",
+            "ellipe", "ellipk", "gammaincinv", "gammainccinv", "betaincinv", "stdtrit", "exp1", "expi", "dawsn", "erfi",
+            "spence", "kve", "k0", "k1", "k0e", "k1e",
         )
     },
     "betainc_derivative": _betainc_derivative,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from tape_core.backends.batched import BatchedArray
@@ -125,6 +126,18 @@ def batch_update(call: Call, x: Any, values: Any) -> Any:
             fitted = reshape(fitted, (*fitted.shape[: is_batched(values)], *values.shape[extra:]))
         values = _placed(fitted, stacked, batched=is_batched(values))
     return call(spread(x, size), values, key=stacked.key)
+
+
+def batch_places(call: Call, x: Any) -> Any:
+    """The numbers of the rows that a key picks, which are the same for all examples if the key is."""
+    key = call.params["key"]
+    parts = key if isinstance(key, tuple) else (key,)
+    if not any([is_batched(part) for part in parts]):
+        example = x.value[0] if is_batched(x) else x.value
+        return BatchedArray(call(example, key=tuple(map(_unwrapped, parts))), x.backend, None)
+    stacked = stacked_key(key, x.ndim, size_of((x, *parts)))
+    numbers = call(spread(x, size_of((x, *parts))), key=stacked.key)
+    return numbers % math.prod(x.shape[: keys.leading(key, x.ndim)])
 
 
 def _has_elements(values: Any) -> bool:

@@ -161,7 +161,7 @@ def _gammainc_derivative(order: int, xp: Any, a: Any, x: Any) -> Any:
         xp.logical_and(x == 0, a > 0), xp.logical_and(x == math.inf, xp.logical_and(a >= 0, a < math.inf))
     )
     ends = xp.logical_or(ends, xp.logical_and(a == math.inf, xp.logical_and(x >= 0, x < math.inf)))
-    return xp.where(inside, result, xp.where(ends, 0, math.nan))
+    return xp.where(inside, result, xp.where(ends, xp.zeros_like(result), math.nan))
 
 
 def _betainc_derivative(orders: tuple[int, int], xp: Any, a: Any, b: Any, x: Any) -> Any:
@@ -181,6 +181,7 @@ def _betainc_derivative(orders: tuple[int, int], xp: Any, a: Any, b: Any, x: Any
     log_z, log_rest = by_side(xp.log(x_in), xp.log1p(-x_in))
     shifted = p < 1
     r = xp.where(shifted, p + 1, p)
+    nothing = xp.zeros_like(q)
 
     def change(small: Any, first: Any, both: Any, by_p: Any, by_q: Any) -> Callable[[Any, Any], Any]:
         """The derivative of the density over its size, as a function of what is added to these derivatives.
@@ -194,8 +195,8 @@ def _betainc_derivative(orders: tuple[int, int], xp: Any, a: Any, b: Any, x: Any
         def changed(less_p: Any, less_q: Any) -> Any:
             by_a, by_b = by_side(by_p - less_p, by_q - less_q)
             bell = _two_parameters(m, n, {**higher, (1, 0): by_a, (0, 1): by_b})
-            less_a = m * bell[m - 1, n] if m else 0.0
-            less_b = n * bell[m, n - 1] if n else 0.0
+            less_a = m * bell[m - 1, n] + nothing if m else nothing
+            less_b = n * bell[m, n - 1] + nothing if n else nothing
             return bell[m, n] + slope_of_scale / scale * xp.where(below, less_b, less_a)
 
         return changed
@@ -225,7 +226,7 @@ def _betainc_derivative(orders: tuple[int, int], xp: Any, a: Any, b: Any, x: Any
     result = result + xp.where(shifted, low, 0)
     result = xp.where(below, result, -result)
     ends = xp.logical_and(parameters, xp.logical_or(x == 0, x == 1))
-    return xp.where(inside, result, xp.where(ends, 0, math.nan))
+    return xp.where(inside, result, xp.where(ends, xp.zeros_like(result), math.nan))
 
 
 def _two_parameters(m: int, n: int, slopes: dict[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
@@ -360,7 +361,7 @@ def _stdtr_derivative(order: int, xp: Any, df: Any, t: Any) -> Any:
     top = xp.where(large, df, 1)
     series = -((-1.0) ** order) * math.factorial(order) * normal / top / top**order
     ends = xp.logical_and(df >= _LEAST, t == t)
-    return xp.where(inside, result, xp.where(large, series, xp.where(ends, 0, math.nan)))
+    return xp.where(inside, result, xp.where(large, series, xp.where(ends, xp.zeros_like(result), math.nan)))
 
 
 _LEAST = 1e-6
@@ -378,7 +379,9 @@ def as_array(xp: Any, value: Any, like: Any) -> Any:
 def gamma_density(xp: Any, a: Any, x: Any) -> Any:
     """The derivative of `gammainc(a, x)` by x."""
     a = as_array(xp, a, x)
-    return xp.exp(xp.xlogy(a - 1, x) - x - xp.gammaln(a))
+    far = x == math.inf
+    x = xp.where(far, 1, x)
+    return xp.where(far, 0, xp.exp(xp.xlogy(a - 1, x) - x - xp.gammaln(a)))
 
 
 def beta_density(xp: Any, a: Any, b: Any, x: Any) -> Any:

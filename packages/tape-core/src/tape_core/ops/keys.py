@@ -196,13 +196,23 @@ def running(xp: Any, combine: Callable[[Any, Any], Any], neutral: Any, rows: Any
     distance = 1
     while distance < numbers.shape[0]:
         same = numbers[distance:] == numbers[:-distance]
-        if not bool(xp.any(same)):
+        if _is_nowhere(xp, same):
             break
         later = rows[distance:, :]
         earlier = xp.where(xp.expand_dims(same, axis=1), rows[:-distance, :], later if neutral is None else neutral)
         rows = xp.concat([rows[:distance, :], combine(earlier, later)], axis=0)
         distance *= 2
     return rows
+
+
+def _is_nowhere(xp: Any, mask: Any) -> bool:
+    """Whether a mask is False everywhere, as far as it is known: inside vmap each example may have its own."""
+    try:
+        return not bool(xp.any(mask))
+    except Exception:
+        if hasattr(mask, "_slots"):  # a Tensor, of many examples or of a trace: the value is not needed
+            return False
+        raise  # what is traced of the rule is taken back
 
 
 def others(xp: Any, values: Any, numbers: Any) -> Any:

@@ -36,6 +36,16 @@ def _reduction(name: str, function: Any) -> Any:
     return method
 
 
+def _std(self: Tensor, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor:
+    """See :func:`tape_core.std`; `ddof` is its `correction`."""
+    return statistical.std(self, axis=_axis(axis), correction=ddof, keepdims=keepdims)
+
+
+def _var(self: Tensor, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor:
+    """See :func:`tape_core.var`; `ddof` is its `correction`."""
+    return statistical.var(self, axis=_axis(axis), correction=ddof, keepdims=keepdims)
+
+
 def _lengths(numbers: tuple[Any, ...]) -> tuple[int, ...]:
     """What is given as numbers, or as one tuple or list of them."""
     return tuple(numbers[0]) if len(numbers) == 1 and isinstance(numbers[0], tuple | list) else numbers
@@ -121,7 +131,9 @@ _METHODS = {
     "reshape": _reshape,
     "round": _round,
     "squeeze": _squeeze,
+    "std": _std,
     "transpose": _transpose,
+    "var": _var,
 }
 
 for _name, _method in _METHODS.items():

@@ -14,14 +14,14 @@ from typing import Any
 from tape_core.op import NONDIFF, linear, op, refuses, registry, transpose, vjp
 from tape_core.ops import elementwise as ew
 from tape_core.ops import keys
-from tape_core.ops.batched_keys import batch_update
+from tape_core.ops.batched_keys import batch_places, batch_update
 from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype
 from tape_core.ops.indexing import getitem_with_key, key_samples, setitem_with_key, updated, with_raw_key
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.ops.statistical import nan_without
 from tape_core.samples import Draw, Refused, Sample, Samples
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, wrap
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, read_array, wrap
 
 
 def _samples(name: str, *, ordered: bool = False) -> Samples:
@@ -60,6 +60,7 @@ def _place_samples(draw: Draw) -> Iterator[Sample]:
     x=NONDIFF,
     kernel=lambda xp, x, key: keys.places(xp, x, key, tuple(x.shape))[0],
     samples=_place_samples,
+    batch=batch_places,
     reason="the result is the places of elements",
 )
 def places(x: ArrayLike, /, key: Any) -> Tensor:
@@ -179,6 +180,12 @@ def filled(x: Tensor, shape: tuple[int, ...], value: Any) -> Tensor:
     return wrap(xp.zeros_beside(array, shape, dtype=array.dtype) + value, x.backend)
 
 
+def places_with_key(x: Tensor, key: Any) -> Tensor:
+    """`places` for a key that may hold Tensors."""
+    return places(*with_raw_key(x, key))
+
+
+registry["places"].function = places_with_key
 scatter_add_with_key = _with_key(scatter_add)
 scatter_multiply_with_key = _with_key(scatter_multiply)
 scatter_min_with_key = _with_key(scatter_min, ordered=True)
@@ -274,7 +281,7 @@ class at:
     def power(self, values: ArrayLike, /) -> Tensor:
         """The elements to the power of `values`: where there are several for one, of their product."""
         x, key = self._named()
-        x = read(x, "at.power: x")
+        x = read_array(x, "at.power: x")
         return ew.pow(x, scatter_multiply_with_key(ones_like(x), values, key))
 
     def min(self, values: ArrayLike, /) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tape_core import random
 from tape_core.backends.selection import get_backend
+from tape_core.cuts import told
 from tape_core.function_op import axes_inside
 from tape_core.mistakes import check_callable, meant
 from tape_core.op import Op, registry
@@ -68,6 +69,7 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
             taken_over([leaf for leaf in results.leaves if leaf is not None])
         variables = closure.variables
         inputs = [*arguments.differentiable, *[v._read() for v in variables]]
+        closure.cuts = told([*inputs, *closure.tensors])
         n = len(arguments.places)
 
         def again(values: list[Tensor]) -> list[Tensor]:

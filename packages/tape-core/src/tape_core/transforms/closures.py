@@ -7,6 +7,7 @@ from typing import Any
 
 from tape_core.backends.batched import BatchedArray, detached
 from tape_core.contexts import contextmanager, setting
+from tape_core.cuts import Cuts
 from tape_core.plan import Part
 from tape_core.recording import ACTIVE, ASSIGNING, COMPLEX, TRACE
 from tape_core.rules import slot_at
@@ -25,6 +26,7 @@ class Closure:
         variables: Variables with a derivative.
         found: those Tensors and the values of Variables, by the id of their slots.
         shared: of Tensors that all examples of a vmap share the slots, and those of their values below.
+        cuts: where it is told why nothing flows through the function, of the recorders that know what goes in.
     """
 
     def __init__(self) -> None:
@@ -32,6 +34,7 @@ class Closure:
         self.variables: list[Variable] = []
         self.found: dict[int, Tensor] = {}  # it keeps the slots
         self.shared: list[Shared] = []
+        self.cuts: list[Cuts] = []
         self._trace = TRACE.get()
 
     def note(self, array: Any, slots: dict[int, int], backend: Any) -> None:
@@ -58,15 +61,15 @@ class Capture:
     What is computed gets no slot, so only values from around the function come here.
     """
 
-    __slots__ = ("_closure", "_key", "_parts")
+    __slots__ = ("_closure", "_cuts", "_key", "_parts")
 
     _forward = True  # its records say all
     _met = COMPLEX
     _masked = _sparse = False
-    _cuts = None
 
-    def __init__(self, key: int, closure: Closure) -> None:
+    def __init__(self, key: int, closure: Closure, cuts: Cuts | None = None) -> None:
         self._key = key
+        self._cuts = cuts
         self._closure = closure
         self._parts: list[dict[int, int]] = []  # the slots of an op's several results
 
@@ -175,7 +178,7 @@ def closure_of(what: str, *, assigns: bool = False) -> Iterator[Closure]:
         )
 
     closure = Closure()
-    captures = [Capture(recorder._key, closure) for recorder in ACTIVE.get()]
+    captures = [Capture(recorder._key, closure, recorder._cuts) for recorder in ACTIVE.get()]
     with setting(ASSIGNING, ASSIGNING.get() if assigns else refuse):
         with reading(alone=True) as readers:
             with setting(ACTIVE, (readers, *captures)):

@@ -187,6 +187,8 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     check_callable("while_loop", "body_fun", body_fun)
     cond_fun, body_fun = _lasting(cond_fun), _lasting(body_fun)
     init = Tree(init_val, "while_loop: init_val")
+    if ACTIVE.get():
+        cuts.branched(init.tensors)
 
     def test(carry: list[Any]) -> Any:
         found = cond_fun(init.of(carry))

@@ -16,12 +16,15 @@ from typing import Any
 from tape_core import random
 from tape_core.backends.batched import placed
 from tape_core.contexts import contextmanager, setting
+from tape_core.cuts import Cuts, told
+from tape_core.cuts import pushed as pushed_through
 from tape_core.forward import ForwardAccumulator
 from tape_core.function_op import Axes, axes_inside, below, everywhere, lowered_tangent, raised, recorded_as_one
 from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
 from tape_core.recording import TRACE
+from tape_core.replay import computed_again
 from tape_core.tensor import Tensor
 from tape_core.transforms.calls import standing_for, unrecorded
 from tape_core.transforms.closures import Closure, closure_of, is_recorded, known_where_shared, taken_over
@@ -41,6 +44,7 @@ _steps: ContextVar[int] = ContextVar("tape_core.laid_out_steps", default=1)
 # -- as they are
 
 
+@computed_again
 def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
     if (trace := TRACE.get()) is not None and isinstance(predicate, Tensor):
         from tape_core.compiled.subprograms import traced_cond
@@ -50,6 +54,7 @@ def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> 
     return branches[0 if bool(predicate) else 1](operands)
 
 
+@computed_again
 def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
     if (trace := TRACE.get()) is not None:
         from tape_core.compiled.subprograms import traced_while
@@ -64,6 +69,7 @@ def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tens
     return carry, [], _stacked(saved, first, reverse=False) if keep else []
 
 
+@computed_again
 def _run_scan(
     step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
@@ -75,6 +81,7 @@ def _run_scan(
     return _run_steps(step, carry, xs, length, reverse, keep)
 
 
+@computed_again
 def _run_steps(
     step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
@@ -161,17 +168,22 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
 
     def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
         inner = axes_inside()
+        reached: set[int] = set()
 
         def forward(branch: Branch) -> Branch:
             def run(values: Tensors) -> Tensors:
+                def results(values: Tensors) -> Tensors:
+                    return [t for t in branch(values) if t.dtype.inexact]
+
                 with draws.replayed(zero):
-                    return again.pushed(
-                        lambda values: [t for t in branch(values) if t.dtype.inexact], values, ts, inner
-                    )
+                    found, outs = again.pushed(results, values, ts, inner)
+                reached.update([k for k, t in enumerate(found) if t is not None])
+                return _filled(found, outs)
 
             return run
 
-        return cond(what, predicate, [forward(branch) for branch in branches], operands)
+        found = cond(what, predicate, [forward(branch) for branch in branches], operands)
+        return [t if k in reached else None for k, t in enumerate(found)]
 
     return again.recorded(what, outs, flowing, pull, push)
 
@@ -284,27 +296,57 @@ def _loop(
         start = [_zeros_like(carry[carried[k]]) if gs[k] is None else gs[k] for k in carrying]
         start += [_zeros_like(again.inputs[k]) for k in around]
         ends, stacks = _scan(what, back, start, [*kept(known), *by_step], length, not reverse)
-        reached.update([k for k in carrying if gs[k] is not None or gsaved[k] is not None])
+        if not length:
+            reached.update([k for k in carrying if gs[k] is not None])
+        reached.update([k for k in carrying if gsaved[k] is not None])
         found = dict(zip([*carrying, *around, *elements], [*ends, *stacks], strict=True))
         return [found[k] if k in reached else None for k in range(len(wanted))]
 
     def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
+        carrying = {k for k in range(m) if ts[k] is not None}
+        while True:
+            try:
+                return pushed(ts, sorted(carrying), known)
+            except _ReachedError as reached:
+                carrying |= reached.places
+
+    def pushed(ts: list[Any], carrying: list[int], known: list[Tensor]) -> list[Any]:
+        """The tangents, where these parts of the carry have some and no others.
+
+        Raises:
+            _ReachedError: others do.
+        """
         inner = axes_inside()
         moving = [k for k in range(m, len(again.places)) if ts[k] is not None]
+        reached: set[int] = set()
 
         def forward(tangents: Tensors, row: Tensors) -> tuple[Tensors, Tensors]:
             *values, number = row[: n + len(xs) + 1]
-            own = [*tangents, *ts[m:]]
-            for k, t in zip(moving, row[n + len(xs) + 1 :], strict=True):
+            own = [*[None] * m, *ts[m:]]
+            for k, t in zip([*carrying, *moving], [*tangents, *row[n + len(xs) + 1 :]], strict=True):
                 own[k] = t
             with draws.replayed(number):
-                found = again.pushed(results, values, own, inner)
-            return found[:m], [*found[m:], *tangents]
+                found, outs = again.pushed(results, values, own, inner)
+            reached.update([k for k, t in enumerate(found) if t is not None])
+            if not reached.isdisjoint(k for k in range(m) if k not in carrying):
+                raise _ReachedError({k for k in reached if k < m})
+            full = _filled(found, outs)
+            return [full[k] for k in carrying], [*full[m:], *tangents]
 
-        start = [_zeros_like(carry[k]) if t is None else t for k, t in zip(carried, ts[:m], strict=True)]
+        start = [_zeros_like(carry[carried[k]]) if ts[k] is None else ts[k] for k in carrying]
         rows = [*kept(known), *[ts[k] for k in moving]]
         last, others = _scan(what, forward, start, rows, length, reverse)
-        return [*last, *others]
+        if reached:
+            pushed_through(known)
+        by_step = len(given)
+        ends, befores = dict(zip(carrying, last, strict=True)), dict(zip(carrying, others[by_step:], strict=True))
+        if length:
+            ends = {k: t for k, t in ends.items() if k in reached}
+        return [
+            *[ends.get(k) for k in range(m)],
+            *[t if m + k in reached else None for k, t in enumerate(others[:by_step])],
+            *[befores.get(k) for k in range(m)],
+        ]
 
     outs = again.recorded(what, outs, flowing, pull, push)
     return outs[:n], outs[n : n + len(ys)]
@@ -336,6 +378,7 @@ class _Again:
     def recorded(self, what: str, outs: Tensors, flowing: list[int], pull: Any, push: Any) -> Tensors:
         """The results, of which some flow, as those of the inputs."""
         if self.inputs and flowing:
+            self.around.cuts = told(self.inputs)
             outs = list(outs)
             found = recorded_as_one(self.inputs, [outs[k] for k in flowing], pull, push, what)
             for k, tensor in zip(flowing, found, strict=True):
@@ -361,18 +404,21 @@ class _Again:
         at = [*[arguments[k] for k in self.places], *self.read, *self.around.tensors]
         return [_zeros_like(x) if d is None else d for d, w, x in zip(found, wanted, at, strict=True) if w]
 
-    def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any], inner: Axes) -> Tensors:
-        """The tangents of the results, for tangents of the inputs or None."""
+    def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any], inner: Axes) -> tuple[Tensors, Tensors]:
+        """The tangents of the results, for tangents of the inputs or None, and the results; None for what has none."""
         at = [apart(placed(t)) for t in [*[arguments[k] for k in self.places], *self.read]]
         known = zip([*at, *map(placed, self.around.tensors)], ts, strict=True)
         pairs = [lowered_tangent(x, t, inner) for x, t in known if t is not None]
         accumulator = ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs])
+        accumulator._cuts = Cuts()
         with known_where_shared(self.around.shared, accumulator._key):
             with accumulator:
                 outs = self._at(f, arguments, at)
             outs = list(map(placed, outs))
-            found = accumulator.jvp([below(out, inner) for out in outs], unconnected_gradients="zero")
-        return [raised(t, out, inner) for t, out in zip(found, outs, strict=True)]
+            found = accumulator.jvp([below(out, inner) for out in outs])
+        for cuts in self.around.cuts:
+            cuts.add(accumulator._cuts)
+        return [raised(t, out, inner) for t, out in zip(found, outs, strict=True)], outs
 
 
 class _Draws:
@@ -434,6 +480,11 @@ def _zero_beside(tensors: Tensors) -> Tensor:
 
 def _inexact(tensors: Tensors) -> list[int]:
     return [k for k, t in enumerate(tensors) if t.dtype.inexact]
+
+
+def _filled(tangents: Tensors, outs: Tensors) -> Tensors:
+    """Tangents of results, zeros for None."""
+    return [zeros_like(stop_gradient(out)) if t is None else t for t, out in zip(tangents, outs, strict=True)]
 
 
 def _zeros_like(x: Tensor) -> Tensor:
