@@ -292,7 +292,11 @@ def drawn(pick: Callable[[int], int], backend: str) -> Program:
     parts: list[str] = []
     for k, value in enumerate(call.values):
         if not isinstance(value, np.ndarray):
-            parts.append(choice(objects) if k in changed else _text(value))
+            # Of a number in a formula NumPy takes all that broadcasts.
+            fitting = (
+                objects if type(value) is not float else [t for t in objects if not t.startswith(("(", "[", "np."))]
+            )
+            parts.append(choice(fitting) if k in changed else _text(value))
             continue
         # In the place of x in `x[i]`, `x.T` and `x + y` there stands a Tensor, or else it is no call of Tape's.
         after = call.text.split("{}")[k + 1]
