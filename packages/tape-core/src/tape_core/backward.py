@@ -128,11 +128,17 @@ def sweep(
             if rec is not None and isinstance(rec[0], Plan) and (plan := rec[0].traced(backend)) is not rec[0]:
                 records[k] = (plan, *rec[1:])
     found: dict[int, Any] = {}
-    with backend.sweeping():
-        if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
-            _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
-        else:
-            _walk(records, grads, found, backend)
+    try:
+        with backend.sweeping():
+            if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
+                _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
+            else:
+                _walk(records, grads, found, backend)
+    except Exception as error:
+        known = backend.user_error(error)
+        if known is None or isinstance(error, known[0]):
+            raise
+        raise known[0](f"in the backward pass: {known[1]}") from error  # an error of the library's own kind
     return found
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.batched import Batched, BatchedArray
@@ -116,10 +117,12 @@ def normal_axis(axis: Any, ndim: int) -> int:
 
     Raises:
         AxisError: there is no such axis.
+        TypeError: it is no integer.
     """
+    axis = index(axis)
     if not -ndim <= axis < ndim:
         raise AxisError(f"axis {axis} is out of bounds for an array of {ndim} dimensions")
-    return int(axis) % ndim
+    return axis % ndim
 
 
 def from_end(axis: Any, ndim: int) -> Any:

@@ -264,7 +264,13 @@ class Op:
             else f"{self._input_name(k)}: {v!r}"
             for k, v in enumerate(values)
         )
-        extra = "".join(f", {v!r}" for v in args) + "".join(f", {k}={v!r}" for k, v in (kwargs or {}).items())
+        extra = "".join(f", {described(v)}" for v in args)
+        extra += "".join(f", {k}={described(v)}" for k, v in (kwargs or {}).items())
+        arrays = [v for v in _flat([*args, *(kwargs or {}).values()]) if isinstance(v, Tensor)]
+        if arrays and isinstance(error, AttributeError | RecursionError):
+            error = TypeError("a Tensor was given for a parameter, which takes a Python value: see int and float")
+        if type(error) is AttributeError and (flat := [k for k, v in enumerate(values) if not getattr(v, "shape", ())]):
+            error = ValueError(f"{', '.join([self._input_name(k) for k in flat])}: an array with dimensions is needed")
         known = tensors[0].backend.user_error(error)
         is_told = type(error) in _OF_USERS or hasattr(error, "_tape_told")
         if known is None and tensors[0].backend.height and is_told:
@@ -304,6 +310,17 @@ class Op:
             elif place is not None and len(args) > place and args[place] is not None:
                 args[place] = backend.dtype(args[place])
         return self.function(given, *args, **kwargs) if self.sequence else self.function(*given, *args, **kwargs)
+
+
+def described(value: Any) -> str:
+    """A parameter of an op for messages: arrays by dtype and shape, whatever they are inside of."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        parts = ", ".join([described(part) for part in value])
+        return f"[{parts}]" if kind is list else f"({parts}{',' * (len(value) == 1)})"
+    if isinstance(value, type) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return repr(value)
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
 def _told(error: Any, whole: str | None = None) -> Any:

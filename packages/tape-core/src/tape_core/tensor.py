@@ -428,6 +428,16 @@ def twin_slots(tensor: Tensor) -> dict[int, int]:
     return slots
 
 
+def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
+    """`value` as `read` gives it, a number as an array without dimensions."""
+    found = read(value, where)
+    if isinstance(found, Tensor):
+        return found
+    from tape_core.ops.creation import asarray
+
+    return asarray(found)
+
+
 def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
     """`value` as an operand: a plain Tensor or a Python scalar.
 

@@ -87,18 +87,22 @@ def _at(ufunc: Any, out: Any, values: Any, key: Any) -> None:
     else:
         ufunc.at(out, key, values)
         return
+    if lead == 1 and not _in_bounds(numbers, len(out)):
+        out[key]  # whose error speaks of the array's dimensions
     width = math.prod(out.shape[lead:])
     values = np.broadcast_to(values, (*numbers.shape, *out.shape[lead:])).reshape(numbers.size, width)
     numbers, flat, columns = numbers.reshape(-1, 1), out.reshape(-1), np.arange(width)
-    # A number that is too large is so in the flat array, too.
     step = max(1, _BLOCK // max(1, width))
-    try:
-        for start in range(0, len(numbers), step):
-            block = numbers[start : start + step].astype(np.int64, copy=False) * width + columns
-            ufunc.at(flat, block.reshape(-1), values[start : start + step].reshape(-1))
-    except IndexError:
-        out[key]  # whose error speaks of the array's dimensions
-        raise
+    for start in range(0, len(numbers), step):
+        block = numbers[start : start + step].astype(np.int64, copy=False) * width + columns
+        ufunc.at(flat, block.reshape(-1), values[start : start + step].reshape(-1))
+
+
+def _in_bounds(numbers: Any, n: int) -> bool:
+    """Whether these are integers, of which each is the index of one of so many elements."""
+    if numbers.dtype.kind not in "iu":
+        return False
+    return not numbers.size or bool(-n <= numbers.min() and numbers.max() < n)
 
 
 def _wrapped(out: Any, key: tuple[Any, ...]) -> tuple[Any, ...]:

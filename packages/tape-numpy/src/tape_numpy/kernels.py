@@ -134,7 +134,7 @@ def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     size = 1
     for length in shape:
         size *= length
-    if size > 4096:
+    if size > 4096 or len(shape) < x.ndim:  # an assignment would leave out leading axes of length 1
         return np.broadcast_to(x, shape)
     out = np.empty(shape, x.dtype)
     out[...] = x

@@ -114,7 +114,7 @@ def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
 
         def solve(a: Any, b: Any) -> Any:
             x = np.array(b, order="C")
-            _substitute(routines, a, x, lower, unit_diagonal)
+            _substitute(routines, a, x, bool(lower), bool(unit_diagonal))
             return x
 
         x = b[:, None] if b.ndim == 1 else b
@@ -184,7 +184,20 @@ def kernels(xp: Any) -> dict[str, Callable[..., Any]]:
         "lu_solve": lu_solve,
         "solve": lambda x1, x2: solve_keeping(x1, x2)[0],
         "solve_keeping": solve_keeping,
+        "pinv": _pinv,
+        "matrix_rank": _matrix_rank,
     }
+
+
+def _pinv(x: Any, *, rtol: Any = None) -> Any:
+    # By default NumPy has another bound than the standard, which it has where `rtol` is given as None.
+    return np.linalg.pinv(x if x.dtype.kind in "fc" else x.astype(np.float64), rtol=rtol)
+
+
+def _matrix_rank(x: Any, *, rtol: Any = None) -> Any:
+    if x.ndim < 2:  # of which NumPy has a rank, too
+        raise ValueError(f"x must have two dimensions or more, got shape {x.shape}")
+    return np.linalg.matrix_rank(x, rtol=rtol)
 
 
 def _permutation(pivots: Any, n: int) -> Any:

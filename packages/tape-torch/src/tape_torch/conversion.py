@@ -74,7 +74,10 @@ def _tensor_of(obj: Any, dtype: Any) -> tuple[torch.Tensor, bool]:
         return torch.utils.dlpack.from_dlpack(obj), True
     if isinstance(obj, memoryview | bytes | bytearray) or hasattr(obj, "__buffer__") or hasattr(obj, "typecode"):
         return _from_buffer(memoryview(obj))
-    return torch.asarray(obj), True
+    try:
+        return torch.asarray(obj), True
+    except RuntimeError as error:
+        raise TypeError(str(error)) from error
 
 
 def detached(tensor: torch.Tensor) -> torch.Tensor:
@@ -94,7 +97,9 @@ def detached(tensor: torch.Tensor) -> torch.Tensor:
 def _from_numpy(numpy: Any, obj: Any) -> tuple[torch.Tensor, bool]:
     array = numpy.asarray(obj)
     # PyTorch has no negative strides and no other byte order, and does not keep a read-only array from being written.
-    usable = array.flags.writeable and array.dtype.isnative and all(s >= 0 for s in array.strides)
+    # Where elements are at odd addresses it crashes.
+    flags = array.flags
+    usable = flags.writeable and flags.aligned and array.dtype.isnative and all(s >= 0 for s in array.strides)
     if not usable:
         array = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     if array.dtype.name == "bfloat16":  # of ml_dtypes

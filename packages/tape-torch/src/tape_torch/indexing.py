@@ -8,6 +8,7 @@ by their numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import torch
@@ -213,6 +214,7 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
         if x.ndim != 1:
             raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
         axis = 0
+    axis = index(axis)
     if not -x.ndim <= axis < x.ndim:
         raise IndexError(f"Dimension out of range: axis {axis} of an array of {x.ndim} dimensions")
     if indices.dtype is not torch.int64:

@@ -97,6 +97,12 @@ def _relative(x: Tensor, rtol: Any) -> Any:
     return getattr(rtol, "array", rtol)  # a Tensor of Tape, for each matrix of a stack its own
 
 
+def _matrix_transpose(x: Tensor) -> Tensor:
+    if x.ndim < 2:
+        raise ValueError(f"x must have two dimensions or more, got shape {tuple(x.shape)}")
+    return x.mT
+
+
 def _matrix_rank(x: Tensor, *, rtol: Any = None) -> Tensor:
     if x.ndim < 2:
         raise ValueError(f"x must have two dimensions or more, got shape {tuple(x.shape)}")
@@ -141,7 +147,7 @@ def _several_axes(function: Kernel) -> Kernel:
 
 KERNELS: dict[str, Kernel] = {
     "matmul": _matmul,
-    "matrix_transpose": lambda x: x.mT,
+    "matrix_transpose": _matrix_transpose,
     "vecdot": _vecdot,
     "cross": _cross,
     "solve": _checked(_solve),

@@ -67,7 +67,9 @@ _SCALAR_DTYPES = (torch.bool, torch.int64, torch.float64, torch.complex128)
 
 def with_scalar(dtype: torch.dtype, scalar: Any) -> torch.dtype:
     """The dtype of an operation on an array and a Python scalar, which takes the array's unless of a higher kind."""
-    rank = _SCALAR_RANKS[type(scalar)]
+    rank = _SCALAR_RANKS.get(type(scalar))
+    if rank is None:
+        raise TypeError(f"an array or a Python number is needed, got {scalar!r} of type {type(scalar).__name__!r}")
     if rank <= _RANKS[dtype]:
         return dtype
     if rank == 3 and dtype in _FLOATS:

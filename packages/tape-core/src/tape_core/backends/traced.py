@@ -420,7 +420,8 @@ class Traced(Backend):
             options = {"dtype": dtype, "device": device}
             return obj.trace.call("asarray", self.base.asarray, (obj,), options, self)
         if type(obj) is not TracedArray:
-            return self._constant(self.base.asarray(obj, dtype=dtype, device=device, copy=copy))
+            raw = self.base.asarray(obj, dtype=dtype, device=device, copy=copy)
+            return self._constant(raw) if is_array(raw) else raw  # libraries leave some things that are no number
         if (dtype is None or dtype == obj.dtype) and device is None:
             # What is computed never writes into an array, so a copy is the same value by a name of its own.
             return TracedArray(obj.value, obj.ref, obj.made_in, self) if copy else obj

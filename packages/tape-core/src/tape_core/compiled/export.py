@@ -7,9 +7,11 @@ import base64
 import io
 import os
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 from tape_core._version import __version__
+from tape_core.backends.discovery import backend_of_type
 from tape_core.compiled import passes
 from tape_core.compiled.failures import SOURCE
 from tape_core.compiled.linker import ExportError, Linker
@@ -95,7 +97,7 @@ def _refuse_narrow(program: Program, name: str) -> None:
         ValueError: the program has a value of one.
     """
     backend = program.backend
-    if backend is None:
+    if backend is None or not backend.narrow:
         return
     for spec in program.specs.values():
         if spec.dtype is not None and backend.dtype(spec.dtype) in backend.narrow:
@@ -183,9 +185,12 @@ def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
 
 def _constant(value: Any, program: Program, linker: Linker, beside: dict[str, Any] | None) -> str:
     assert program.backend is not None
-    if not ((hasattr(value, "shape") and hasattr(value, "__array_namespace__")) or hasattr(value, "numpy")):
+    owner = backend_of_type(type(value))  # a parameter may be an array of NumPy's on another backend
+    if owner is None:
         raise ExportError(f"{value!r} is no array")
-    array = program.backend.numpy(value)
+    if owner is not program.backend.library and isinstance(value, Integral):
+        return repr(int(value))
+    array = owner.numpy(value)
     if beside is not None and array.size > _SMALL:
         linker.imports |= {"os", "numpy"}
         key = f"a{len(beside)}"
@@ -195,9 +200,11 @@ def _constant(value: Any, program: Program, linker: Linker, beside: dict[str, An
         linker.imports |= {"base64", "numpy"}
         data = base64.b64encode(array.tobytes()).decode()
         text = f"numpy.frombuffer(base64.b64decode({data!r}), {str(array.dtype)!r}).reshape({tuple(array.shape)!r})"
-    if program.backend.name == "torch":
+    if owner.name == "torch":
         linker.imports.add("torch")
         return f"torch.from_numpy({text}.copy())"
+    if owner is not program.backend.library:
+        return f"{text}.copy()"  # which may be written to, else PyTorch warns
     return f"{text}[()]" if not array.shape else text
 
 

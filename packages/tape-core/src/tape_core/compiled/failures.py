@@ -79,9 +79,20 @@ def _as_of_op(error: Exception, program: Program, instruction: Instruction) -> E
 
 
 def _described(value: Any, program: Program) -> str:
+    from tape_core.op import described  # which knows of compiled functions
+
     if type(value) is Ref:
         spec = program.specs[value.id]
         return f"{str(spec.dtype).removeprefix('torch.')}{list(spec.shape)}" if spec.dtype is not None else "a number"
     if type(value) in (tuple, list):
-        return f"[{', '.join([_described(part, program) for part in value])}]"
-    return repr(value)
+        return described(type(value)([_Described(_described(part, program)) for part in value]))
+    return described(value)
+
+
+class _Described(str):
+    """What is shown as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)

@@ -129,11 +129,12 @@ class Linker:
             if isinstance(node, ast.FunctionDef):
                 node.decorator_list = []
             assert isinstance(thing, FunctionType)
+            held = _held(thing)
             if thing.__closure__:
-                self._used_defaults.update(
-                    [c.cell_contents for c in thing.__closure__ if str(c.cell_contents) in DEFAULT_KERNELS]
-                )
-                node = self._maker(thing, node, wanted)
+                # Names of ops and the like, by which functions are looked up.
+                constants = {name: value for name, value in held.items() if isinstance(value, str)}
+                held = {name: value for name, value in held.items() if name not in constants}
+                node = self._maker(list(held), _Inlined(constants).visit(node), wanted)
             if isinstance(node, ast.Lambda):
                 name = self.free(wanted)
                 node = ast.Assign([ast.Name(name, ast.Store())], node, lineno=1)
@@ -141,19 +142,19 @@ class Linker:
                 name = self.free(node.name if thing.__closure__ else thing.__name__)
             self._emit(node, module, {node.name if thing.__closure__ else thing.__name__: name})
             if thing.__closure__:
-                held = [self.expression(cell.cell_contents, f"{wanted}_part") for cell in thing.__closure__]
+                parts = [self.expression(value, f"{wanted}_part") for value in held.values()]
                 made = self.free(wanted)
-                self.statements.append(f"{made} = {name}({', '.join(held)})")
+                self.statements.append(f"{made} = {name}({', '.join(parts)})")
                 name = made
         return name
 
-    def _maker(self, thing: FunctionType, node: Any, wanted: str) -> ast.FunctionDef:
+    def _maker(self, names: list[str], node: Any, wanted: str) -> ast.FunctionDef:
         """A function that makes one that holds values of where it was made."""
         if isinstance(node, ast.Lambda):
             result: list[ast.stmt] = [ast.Return(node)]
         else:
             result = [node, ast.Return(ast.Name(node.name, ast.Load()))]
-        parameters = [ast.arg(name) for name in thing.__code__.co_freevars]
+        parameters = [ast.arg(name) for name in names]
         arguments = ast.arguments([], parameters, None, [], [], None, [])
         maker = ast.FunctionDef(f"_make_{wanted}", arguments, result, [], lineno=1)
         return ast.fix_missing_locations(maker)
@@ -287,6 +288,12 @@ def _public(thing: Any, package: str) -> tuple[str, str] | None:
     return next(((m, name) for m in modules if getattr(sys.modules[m], name, None) is thing), None)
 
 
+def _held(function: FunctionType) -> dict[str, Any]:
+    """What a function holds of where it was made, by name."""
+    cells = function.__closure__ or ()
+    return {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, cells, strict=True)}
+
+
 @cache
 def _tree(module: ModuleType) -> ast.Module:
     return ast.parse(inspect.getsource(module))
@@ -376,6 +383,17 @@ class _Plain(ast.NodeTransformer):
         if node.value is None:
             return None
         return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+
+class _Inlined(ast.NodeTransformer):
+    """With constants in the place of names, which nothing is assigned to."""
+
+    def __init__(self, constants: dict[str, str]) -> None:
+        self.constants = constants
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        found = self.constants.get(node.id)
+        return node if found is None else ast.copy_location(ast.Constant(found), node)
 
 
 class _Resolved(ast.NodeTransformer):

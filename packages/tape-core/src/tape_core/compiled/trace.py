@@ -27,7 +27,7 @@ from tape_core.compiled.numbers import Number
 from tape_core.compiled.program import SHOWN, Instruction, Place, Program, Ref, Spec
 from tape_core.compiled.tracing import outside
 from tape_core.contexts import contextmanager
-from tape_core.tensor import NO_SLOTS, SCALARS, Tensor
+from tape_core.tensor import NO_SLOTS, SCALARS, Tensor, wrap
 from tape_core.user_code import deciding_frame, user_frame
 from tape_core.variable import Variable
 
@@ -158,12 +158,25 @@ class Trace:
                 return value, value
             pairs = [self._split(part, inputs) for part in value]
             return kind([raw for raw, _ in pairs]), kind([ref for _, ref in pairs])
+        if isinstance(value, Tensor):
+            return self._parameter(value, inputs)
         if is_array(value):
             value = frozen(value)
             ref = self._constant(value)
             inputs.append(ref.id)
             return value, ref
         return value, value
+
+    def _parameter(self, tensor: Tensor, inputs: list[int]) -> tuple[Any, Any]:
+        """A Tensor where a Python value is expected: its value, which later calls are given."""
+        array = tensor._array
+        if type(array) is TracedArray:
+            if array.id not in self.known:
+                self.decided_by_value("a parameter that is a Tensor")
+            array = array.value
+        if tensor.shape or "integer" not in tensor.dtype.kind:
+            return tensor, self._split(array, inputs)[1]
+        return wrap(array, tensor.backend.library), int(array)
 
     def is_of_any_length(self, numbers: Iterable[int]) -> None:
         """Note values that may have another length in another call: nothing is to rely on their shapes."""

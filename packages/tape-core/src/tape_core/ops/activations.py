@@ -9,7 +9,7 @@ from tape_core.op import elementwise, vjp
 from tape_core.ops.manipulation import split
 from tape_core.ops.nn import sigmoid
 from tape_core.samples import Draw, Sample, unary
-from tape_core.tensor import ArrayLike, Tensor, read
+from tape_core.tensor import ArrayLike, Tensor, read_array
 
 
 def _bent(low: float = -2.0, high: float = 2.0, **kwargs: float) -> Any:
@@ -134,7 +134,7 @@ def glu(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     Raises:
         ValueError: the length along `axis` is odd, or there is no such axis.
     """
-    x = read(x, "glu: x")
+    x = read_array(x, "glu: x")
     ndim = len(getattr(x, "shape", ()))
     if not -ndim <= axis < ndim:
         raise ValueError(f"glu: axis {axis} is out of bounds for {ndim} dimensions")

@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 from tape_core.ops import elementwise as ew
-from tape_core.ops.creation import asarray
+from tape_core.ops.creation import arange, asarray
 from tape_core.ops.data_types import result_type
 from tape_core.ops.elementwise import where
 from tape_core.ops.gamma import betaln, gammaln
 from tape_core.ops.logarithms import rel_entr
 from tape_core.ops.logic import logical_and
+from tape_core.ops.manipulation import expand_dims
+from tape_core.ops.statistical import sum as sum_of
 from tape_core.tensor import SCALARS, ArrayLike, Tensor
 
 
@@ -21,7 +23,11 @@ def _floating(x: ArrayLike) -> Tensor:
 
 
 def together(*values: Any) -> list[Tensor]:
-    """Tensors of floats. Python's numbers come in the dtype of the other operands, and on their backend and device."""
+    """Tensors of floats. Python's numbers come in the dtype of the other operands, and on their backend and device.
+
+    Raises:
+        TypeError: a value is no number and no array.
+    """
     tensors = [v if isinstance(v, Tensor) or type(v) in SCALARS else asarray(v) for v in values]
     given = [v if v.dtype.inexact else v * 1.0 for v in tensors if isinstance(v, Tensor)]
     known = next((v for v in given), None)
@@ -75,9 +81,8 @@ def multigammaln(a: ArrayLike, d: Any) -> Tensor:
     if type(d) is not int or d < 1:
         raise ValueError(f"multigammaln: d must be a positive integer; got {d!r}")
     a = _floating(a)
-    total = gammaln(a)
-    for k in range(1, d):
-        total = total + gammaln(a - 0.5 * k)
+    steps = arange(d, dtype=a.dtype, backend=a.backend.root, device=a.device)
+    total = sum_of(gammaln(expand_dims(a, axis=-1) - 0.5 * steps), axis=-1)
     result: Tensor = total + d * (d - 1) / 4 * math.log(math.pi)
     return result
 

@@ -115,12 +115,15 @@ def _collect(obj: Any, leaves: list[Any], backend: BackendLike) -> None:
 def _convert(backend: Backend, obj: Any, dtype: Any, device: str | None, copy: bool | None) -> Any:
     try:
         raw = backend.asarray(obj, dtype=dtype, device=device, copy=copy)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:
+        kind = _kind(backend, error)
+        if kind is None:
+            raise
         shown, reason = repr(obj), str(error)
-        if isinstance(error, OverflowError):
+        if kind is OverflowError:
             reason = f"an integer does not fit into {dtypes.int64 if dtype is None else backend.dtype(dtype)}"
             shown = reprlib.repr(obj)
-        raise type(error)(f"asarray: cannot make an array of {shown} ({type(obj).__name__}): {reason}") from error
+        raise kind(f"asarray: cannot make an array of {shown} ({type(obj).__name__}): {reason}") from error
     try:
         backend.dtype(raw.dtype)
     except (TypeError, AttributeError):  # a 0-d array of objects may come as the object itself
@@ -205,9 +208,20 @@ def _made(name: str, *args: Any, dtype: Any, device: str | None, backend: Backen
     try:
         dtype = target.raw_dtype(dtype)  # before the kernel is looked up, which it may change
         raw = getattr(target.xp, name)(*args, dtype=dtype, device=target.raw_device(chosen.device), **kwargs)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise type(error)(f"{name}: {error}") from error
+    except Exception as error:
+        kind = _kind(target, error)
+        if kind is None:
+            raise
+        raise kind(f"{name}: {error}") from error
     return wrap(raw, target)
+
+
+def _kind(backend: Backend, error: Exception) -> type[Exception] | None:
+    """As what users get an error of the library; None: as it is."""
+    if isinstance(error, OverflowError):
+        return OverflowError
+    known = backend.user_error(error)
+    return None if known is None else known[0]
 
 
 def from_dlpack(

@@ -14,7 +14,7 @@ from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.matrices import on_diagonal
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor, read
+from tape_core.tensor import ArrayLike, Tensor, read, read_array
 
 _SMALL = 32  # systems of so few unknowns are left to the library's solver
 
@@ -150,12 +150,12 @@ def cho_solve(factor: ArrayLike, b: ArrayLike, /, *, upper: bool = False) -> Ten
     Raises:
         ValueError, TypeError: as :func:`solve_triangular`.
     """
-    factor, b = read(factor, "cho_solve: factor"), read(b, "cho_solve: b")
-    if not isinstance(factor, Tensor) or factor.ndim < 2:
-        raise ValueError(f"cho_solve: factor must be square matrices, got {factor!r}")
+    factor, b = read_array(factor, "cho_solve: factor"), read_array(b, "cho_solve: b")
+    if factor.ndim < 2:
+        raise ValueError(f"cho_solve: factor must be square matrices, got shape {factor.shape}")
     across = (conjugate(factor) if factor.dtype.kind == "complex floating" else factor).mT
     first, second = (across, factor) if upper else (factor, across)
-    vector = isinstance(b, Tensor) and b.ndim == 1
+    vector = b.ndim == 1
     x = solve_triangular(second, solve_triangular(first, b[:, None] if vector else b, lower=True))
     return x[..., 0] if vector else x
 

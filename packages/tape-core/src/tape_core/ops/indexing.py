@@ -15,7 +15,7 @@ from tape_core.ops.batched_keys import batch_getitem, batch_scatter, batch_updat
 from tape_core.ops.keys import has_integer_arrays, is_array
 from tape_core.ops.manipulation import sum_to
 from tape_core.samples import Draw, Refused, Sample, with_complex
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, read_array
 
 
 def key_samples(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -161,7 +161,7 @@ _getitem, _scatter, _setitem = getitem, scatter, setitem
 
 def getitem_with_key(x: Tensor, key: Any) -> Tensor:
     """`x[key]` for a key that may hold Tensors."""
-    return _getitem(*with_raw_key(read(x, "getitem: x"), key))
+    return _getitem(*with_raw_key(read_array(x, "getitem: x"), key))
 
 
 def scatter_with_key(values: Tensor, key: Any, shape: tuple[int, ...]) -> Tensor:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tape_core import batching
-from tape_core.op import linear, op, transpose, vjp
+from tape_core.op import linear, op, transpose, vjp, with_numbers_as_tensors
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.manipulation import expand_dims, permute_dims, reshape, squeeze, sum_to
 from tape_core.samples import Draw, Refused, Sample, with_complex
-from tape_core.tensor import ArrayLike, Tensor, read
+from tape_core.tensor import ArrayLike, Tensor, read, read_array
 
 
 def _matmul_samples(draw: Draw) -> Iterator[Sample]:
@@ -174,10 +174,10 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     Raises:
         ValueError: an argument is not 1-d.
     """
-    x1, x2 = read(x1, "outer: x1"), read(x2, "outer: x2")
+    x1, x2 = read_array(x1, "outer: x1"), read_array(x2, "outer: x2")
     for name, x in (("x1", x1), ("x2", x2)):
-        if not isinstance(x, Tensor) or x.ndim != 1:
-            raise ValueError(f"outer: {name} must be 1-d, got {x!r}")
+        if x.ndim != 1:
+            raise ValueError(f"outer: {name} must be 1-d, got shape {x.shape}")
     return multiply(expand_dims(x1, axis=1), x2)
 
 
@@ -187,12 +187,13 @@ def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int
     Raises:
         ValueError: the contracted axes differ in length.
     """
-    a, b = read(x1, "tensordot: x1"), read(x2, "tensordot: x2")
+    a, b = with_numbers_as_tensors((read(x1, "tensordot: x1"), read(x2, "tensordot: x2")))
     if isinstance(axes, int):
         contracted1, contracted2 = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
-        contracted1 = [batching.normal_axis(k, a.ndim) for k in axes[0]]
-        contracted2 = [batching.normal_axis(k, b.ndim) for k in axes[1]]
+        first, second = axes
+        contracted1 = [batching.normal_axis(k, a.ndim) for k in first]
+        contracted2 = [batching.normal_axis(k, b.ndim) for k in second]
     if [a.shape[k] for k in contracted1] != [b.shape[k] for k in contracted2]:
         raise ValueError(f"tensordot: shapes {a.shape} and {b.shape} do not match along axes {axes}")
     free1 = [k for k in range(a.ndim) if k not in contracted1]

@@ -305,7 +305,7 @@ def _logcumsumexp_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "real numbers", draw.complex(2))
 
 
-@op(x=vjp(_logcumsumexp_vjp), kernel=_logcumsumexp_kernel, samples=_logcumsumexp_samples, batch=batching.along_one)
+@op(x=vjp(_logcumsumexp_vjp), kernel=_logcumsumexp_kernel, samples=_logcumsumexp_samples, batch=batching.running)
 def logcumsumexp(x: ArrayLike, /, *, axis: int | None = None, include_initial: bool = False) -> Tensor:
     """`log(cumulative_sum(exp(x)))` along `axis`, which may be left out in one dimension, without overflow.
 

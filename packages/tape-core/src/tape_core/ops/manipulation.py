@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Iterator, Sequence
+from operator import index
 from typing import Any
 
 from tape_core import batching
@@ -12,7 +13,7 @@ from tape_core.batching import normal_axis
 from tape_core.cotangents import broadcast_shape
 from tape_core.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
 from tape_core.samples import Draw, Refused, Sample, with_complex
-from tape_core.tensor import ArrayLike, Tensor, read
+from tape_core.tensor import ArrayLike, Tensor, read, read_array
 
 Shape = int | tuple[int, ...]
 
@@ -69,7 +70,7 @@ def _expand_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _expand_kernel(xp: Any, x: Any, axis: Shape = 0) -> Any:
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple([index(a) for a in axis]) if isinstance(axis, tuple) else (index(axis),)
     n = len(x.shape) + len(axes)
     for a in axes:
         if not -n <= a < n:
@@ -125,7 +126,7 @@ def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
 
 def moveaxis(x: ArrayLike, source: Shape, destination: Shape, /) -> Tensor:
     """The dimensions `source` moved to `destination`, the others in their order."""
-    x = read(x, "moveaxis: x")
+    x = read_array(x, "moveaxis: x")
     n = len(x.shape)
     sources = [normal_axis(a, n) for a in (source if isinstance(source, tuple) else (source,))]
     places = [normal_axis(a, n) for a in (destination if isinstance(destination, tuple) else (destination,))]
@@ -282,8 +283,8 @@ def split(x: ArrayLike, sections: int | Sequence[int], /, *, axis: int = 0) -> l
     Raises:
         ValueError: the sizes do not add up to the length, or the length has no such number of equal parts.
     """
-    x = read(x, "split: x")
-    axis %= len(x.shape)
+    x = read_array(x, "split: x")
+    axis = normal_axis(axis, len(x.shape))
     length = x.shape[axis]
     if isinstance(sections, int):
         if sections <= 0 or length % sections:

@@ -22,7 +22,7 @@ from tape_core.ops.statistical import max as maximum
 from tape_core.ops.statistical import min as minimum
 from tape_core.ops.statistical import sum as total
 from tape_core.samples import Draw, Refused, Sample, Samples, with_complex
-from tape_core.tensor import ArrayLike, Tensor, read, wrap
+from tape_core.tensor import ArrayLike, Tensor, read_array, wrap
 
 
 def adjoint(xp: Any, x: Any) -> Any:
@@ -354,7 +354,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
     Raises:
         ValueError: `ord` is none of "fro", "nuc", 1, -1, 2, -2, inf, -inf, or x has no two dimensions.
     """
-    x = read(x, "matrix_norm: x")
+    x = read_array(x, "matrix_norm: x")
     if x.ndim < 2:
         raise ValueError(f"matrix_norm: x must have two dimensions or more, got shape {x.shape}")
     if ord == "fro":
@@ -380,7 +380,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     Raises:
         ValueError: the matrices are not square.
     """
-    x = read(x, "matrix_power: x")
+    x = read_array(x, "matrix_power: x")
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"matrix_power: x must be square matrices, got shape {x.shape}")
     if n == 0:

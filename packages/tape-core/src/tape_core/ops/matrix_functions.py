@@ -13,7 +13,7 @@ from tape_core.ops.linalg import matmul
 from tape_core.ops.manipulation import permute_dims, reshape
 from tape_core.ops.matrices import on_diagonal
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor, read
+from tape_core.tensor import ArrayLike, Tensor, read, read_array
 
 # -- the exponential
 
@@ -172,7 +172,7 @@ def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
     Raises:
         ValueError: `axes` are not those of `x`, each once.
     """
-    x = read(x, "transpose: x")
+    x = read_array(x, "transpose: x")
     return permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else tuple(axes))
 
 

@@ -13,7 +13,7 @@ from tape_core.ops.elementwise import sqrt
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.ops.statistical import count, expand, normal_axes
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, read_array
 
 
 def _check(xp: Any, x: Any, **parameters: Any) -> None:
@@ -151,7 +151,7 @@ def layer_norm(
         TypeError: `x` is of no real floating dtype.
         ValueError: `scale` or `offset` does not broadcast to the shape of `x`.
     """
-    x = read(x, "layer_norm: x")
+    x = read_array(x, "layer_norm: x")
     return normalize(x, scale, offset, axis=_axes("layer_norm", x, axis), epsilon=epsilon)[0]
 
 

@@ -21,7 +21,7 @@ from tape_core.ops.indexing import getitem_with_key, key_samples, setitem_with_k
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.ops.statistical import nan_without
 from tape_core.samples import Draw, Refused, Sample, Samples
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, wrap
+from tape_core.tensor import SCALARS, ArrayLike, Tensor, read_array, wrap
 
 
 def _samples(name: str, *, ordered: bool = False) -> Samples:
@@ -281,7 +281,7 @@ class at:
     def power(self, values: ArrayLike, /) -> Tensor:
         """The elements to the power of `values`: where there are several for one, of their product."""
         x, key = self._named()
-        x = read(x, "at.power: x")
+        x = read_array(x, "at.power: x")
         return ew.pow(x, scatter_multiply_with_key(ones_like(x), values, key))
 
     def min(self, values: ArrayLike, /) -> Tensor:

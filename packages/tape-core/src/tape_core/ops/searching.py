@@ -13,7 +13,7 @@ from tape_core.ops.manipulation import concat
 from tape_core.ops.sorting import A_PLACE, sort
 from tape_core.ops.statistical import Axis, reductions
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor, read
+from tape_core.tensor import ArrayLike, Tensor, read_array
 
 A_TRUTH = "the result is a truth value"
 
@@ -113,7 +113,7 @@ def diff(
         ValueError: `n` is negative.
         IndexError: x has no such axis.
     """
-    x = read(x, "diff: x")
+    x = read_array(x, "diff: x")
     if not -x.ndim <= axis < x.ndim:
         raise IndexError(f"diff: x of shape {x.shape} has no axis {axis}")
     if n < 0:

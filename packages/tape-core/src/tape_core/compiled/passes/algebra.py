@@ -15,7 +15,7 @@ _NAMES = frozenset({"multiply", "divide", "pow", "subtract", "negative", "mT", *
 def algebra(program: Program) -> Program:
     """The program with `x` for `x * 1`, `x / 1`, `x - 0`, `x ** 1`, `-(-x)`, and with `x * x` for `x ** 2`.
 
-    Not for `x + 0`, which is 0 where `x` is -0.
+    Not for `x + 0`, which is 0 where `x` is -0, nor for products and quotients of complex numbers.
     """
     replaced: dict[int, int] = {}
     made: dict[int, Instruction] = {}
@@ -46,12 +46,12 @@ def _same_as(instruction: Instruction, program: Program, made: dict[int, Instruc
         a, b = args
         if name == "multiply":
             if _is_number(b, 1, program) and type(a) is Ref:
-                return a.id
+                return None if _is_complex(a, program) else a.id
             if _is_number(a, 1, program) and type(b) is Ref:
-                return b.id
+                return None if _is_complex(b, program) else b.id
         exponent = {"divide": 1, "pow": 1, "subtract": 0}.get(name)
         if exponent is not None and type(a) is Ref and _is_number(b, exponent, program):
-            return a.id
+            return None if name != "subtract" and _is_complex(a, program) else a.id
         if name in _SAME_SHAPE and type(a) is Ref and program.specs[a.id].shape == b:
             return a.id
     if len(args) == 1 and type(args[0]) is Ref and name == "negative":
@@ -59,6 +59,11 @@ def _same_as(instruction: Instruction, program: Program, made: dict[int, Instruc
         if inner is not None and inner.name == name and inner.fn == fn and type(inner.args[0]) is Ref:
             return inner.args[0].id
     return None
+
+
+def _is_complex(ref: Ref, program: Program) -> bool:
+    """Whether a product with 1 + 0j is another number: NaN where a part is infinite, 0 where one is -0."""
+    return "complex" in str(program.specs[ref.id].dtype)
 
 
 def _is_number(value: Any, number: int, program: Program) -> bool:
