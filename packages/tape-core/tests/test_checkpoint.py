@@ -335,3 +335,23 @@ def test_the_memory_of_a_deep_network() -> None:
         return found
 
     assert peak(tc.checkpoint(segment)) <= 0.3 * peak(segment)
+
+
+def test_a_policy_keeps_what_it_keeps_around_a_compiled_function_and_around_steps_in_one() -> None:
+    inner = tc.function(lambda u: tc.sin(u) * u)
+    steps = here(X)
+
+    def calls(u: Any) -> Any:
+        return inner(u) * tc.sin(u)
+
+    def loops(u: Any) -> Any:
+        return tc.scan(lambda c, r: (tc.sin(c) * r, None), u, steps)[0] * tc.sin(u)
+
+    x = here(X)
+    for f in (calls, loops):
+        loss, kept = (lambda x, g=g: tc.sum(g(x)) for g in (f, tc.checkpoint(f, policy=["sin"])))
+        for derivative in (tc.grad, tc.hessian, lambda g: lambda x: tc.hvp(g, (x,), (x,))[0]):
+            wanted = derivative(loss)(x).numpy()
+            for call in (derivative(kept), tc.function(derivative(kept))):
+                for _ in range(3):  # of which the compiled function is traced in the second
+                    np.testing.assert_allclose(call(x).numpy(), wanted, rtol=1e-12, atol=1e-12)

@@ -4,15 +4,17 @@ An op whose results a policy keeps gets a kernel that asks here first. It notes 
 same function runs again gives that, in place of computing it. This is done on the arrays of the library itself: all
 that stands above, tapes, accumulators and batches, sees the ops as ever.
 
-In a compiled function the branches and bodies of cond, while_loop and scan are programs of their own, and nothing of
-them can be kept outside: what is in one of these, in a function whose results are kept, is computed again.
+In a compiled function the branches and bodies of cond, while_loop and scan are programs of their own, of which nothing
+can be kept outside, or are laid out where something records, which need not be so in both runs: there they are computed
+again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core.contexts import contextmanager, setting
 from tape_core.recording import LISTENERS, TRACE
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tape_core.op import Op, Plans
 
 Compute = Callable[[], Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Kept:
@@ -61,11 +64,10 @@ class Kept:
 class _Session:
     """A run of a function whose kernels ask. It may be inside another, which is asked for what this one computes."""
 
-    __slots__ = ("around", "kept", "next", "trace")
+    __slots__ = ("around", "kept", "next")
 
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
-        self.trace = TRACE.get()
         self.around: _Session | None = _active.get()
         self.next = 0
 
@@ -92,11 +94,7 @@ class _Giving(_Session):
 
 
 def _concerned(session: _Session | None, name: str, backend: Backend) -> _Session | None:
-    trace = TRACE.get()
-    while session is not None:
-        kept = session.kept
-        if session.trace is trace and name in kept.names and backend in kept.backends:
-            break
+    while session is not None and not (name in session.kept.names and backend in session.kept.backends):
         session = session.around
     return session
 
@@ -128,6 +126,24 @@ def resumed(token: Any) -> None:
     """Go on."""
     if token is not None:
         _active.reset(token)
+
+
+def is_at_work() -> bool:
+    """Whether results are noted or given here."""
+    return _active.get() is not None
+
+
+def computed_again(run: F) -> F:
+    """A function that runs branches or steps of a loop, and in a compiled function keeps nothing of them."""
+
+    @wraps(run)
+    def runs(*args: Any) -> Any:
+        if _active.get() is None or TRACE.get() is None:
+            return run(*args)
+        with setting(_active, None):
+            return run(*args)
+
+    return runs  # type: ignore[return-value]
 
 
 def attach(op: Op, backend: Backend) -> None:

@@ -19,6 +19,7 @@ from tape_core.compiled.turns import its_turn
 from tape_core.forking import Lock
 from tape_core.indexed_slices import IndexedSlices
 from tape_core.recording import ACTIVE, TRACE, in_blocks
+from tape_core.replay import is_at_work
 from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor, wrap
 from tape_core.user_code import warn_user
@@ -129,7 +130,8 @@ class Function:
         if active or OPEN.get() or TRACE.get() is not None:
             if len(active) == 1 and self._how in (None, "none") and not OPEN.get() and TRACE.get() is None:
                 tape = active[0]
-                if isinstance(tape, GradientTape) and type(tape._records) is list:
+                # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
+                if isinstance(tape, GradientTape) and type(tape._records) is list and not is_at_work():
                     return self._in_tapes(tape, args, kwargs)
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)

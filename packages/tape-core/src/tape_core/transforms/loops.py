@@ -24,6 +24,7 @@ from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
 from tape_core.recording import TRACE
+from tape_core.replay import computed_again
 from tape_core.tensor import Tensor
 from tape_core.transforms.calls import standing_for, unrecorded
 from tape_core.transforms.closures import Closure, closure_of, is_recorded, known_where_shared, taken_over
@@ -43,6 +44,7 @@ _steps: ContextVar[int] = ContextVar("tape_core.laid_out_steps", default=1)
 # -- as they are
 
 
+@computed_again
 def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
     if (trace := TRACE.get()) is not None and isinstance(predicate, Tensor):
         from tape_core.compiled.subprograms import traced_cond
@@ -52,6 +54,7 @@ def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> 
     return branches[0 if bool(predicate) else 1](operands)
 
 
+@computed_again
 def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
     if (trace := TRACE.get()) is not None:
         from tape_core.compiled.subprograms import traced_while
@@ -66,6 +69,7 @@ def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tens
     return carry, [], _stacked(saved, first, reverse=False) if keep else []
 
 
+@computed_again
 def _run_scan(
     step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
@@ -77,6 +81,7 @@ def _run_scan(
     return _run_steps(step, carry, xs, length, reverse, keep)
 
 
+@computed_again
 def _run_steps(
     step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
