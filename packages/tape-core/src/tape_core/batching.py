@@ -119,10 +119,10 @@ def normal_axis(axis: Any, ndim: int) -> int:
         AxisError: there is no such axis.
         TypeError: it is no integer.
     """
-    axis = index(axis)
-    if not -ndim <= axis < ndim:
-        raise AxisError(f"axis {axis} is out of bounds for an array of {ndim} dimensions")
-    return axis % ndim
+    place: int = index(axis)
+    if not -ndim <= place < ndim:
+        raise AxisError(f"axis {place} is out of bounds for an array of {ndim} dimensions")
+    return place % ndim
 
 
 def from_end(axis: Any, ndim: int) -> Any:
