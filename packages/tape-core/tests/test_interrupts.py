@@ -23,6 +23,7 @@ from tape_core.backends.batched import OPEN
 from tape_core.compiled.turns import TRACING
 from tape_core.debugging.trace import Kernel
 from tape_core.op import BOUND
+from tape_fuzz.injection import let_go_of_locks
 
 FINALIZING = (weakref.finalize.__call__.__code__,)
 OURS = str(Path(tc.__file__).parent)
@@ -72,6 +73,7 @@ def interrupted(block: Callable[[], Any], at: int) -> int:
         pass
     finally:
         sys.settrace(before)
+        let_go_of_locks()
     return count
 
 

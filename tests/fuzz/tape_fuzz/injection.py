@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tape_core import forking
+
 
 class Injection:
     """Does something before one of the instructions of Tape's that a call runs.
@@ -51,4 +53,17 @@ def interrupted_at(number: int, call: Callable[[], Any], error: BaseException | 
         Injection(number, act).into(call)
     except type(raised):
         return True
+    finally:
+        let_go_of_locks()
     return False
+
+
+def let_go_of_locks() -> None:
+    """Release what a real interrupt cannot leave locked, and one at any instruction can.
+
+    CPython looks for signals after calls and where it jumps back, so never between the last instruction of `with lock:`
+    and the call that releases the lock. Another test's thread would wait for it for ever.
+    """
+    for lock in list(forking._LOCKS):
+        while lock.now._is_owned():  # type: ignore[attr-defined]
+            lock.now.release()
