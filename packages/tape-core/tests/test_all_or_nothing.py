@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,45 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_fuzz.injection import interrupted_at
 
 N = 20_000  # elements: memory of arrays of this size is used again
-
-
-def interrupted_at(number: int, call: Callable[[], Any], error: BaseException) -> bool:
-    """Whether `error`, raised at an opcode of Tape's in a call, has ended it: the call has as many or more."""
-    left = number
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        nonlocal left
-        name = frame.f_code.co_filename
-        if "tape_" not in name or "tests" in name:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            left -= 1
-            if left == 0:
-                raise error
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except type(error):
-        return True
-    finally:
-        sys.settrace(before)
-    return False
 
 
 def moments(call: Callable[[], Any]) -> list[int]:
     """Numbers of opcodes of a call, spread over it, and all of its end."""
     low, high = 1, 2
-    while interrupted_at(high, call, KeyboardInterrupt()):
+    while interrupted_at(high, call):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if interrupted_at(middle, call, KeyboardInterrupt()) else (low, middle)
+        low, high = (middle, high) if interrupted_at(middle, call) else (low, middle)
     return sorted({*range(1, low, max(1, low // 100)), *range(max(1, low - 80), low + 1)})
 
 
@@ -138,7 +111,7 @@ def test_an_interrupt_at_any_opcode_of_a_call_leaves_all_variables_old_or_new(ma
     for number in moments(lambda: step(good)):
         for v, start in zip(variables, starts, strict=True):
             v.assign(start)
-        assert interrupted_at(number, lambda: step(good), KeyboardInterrupt())
+        assert interrupted_at(number, lambda: step(good))
         found = bits(variables)
         assert found in (old, new), number
         seen.add(found == new)
@@ -164,7 +137,7 @@ def test_tensors_that_an_argument_is_changed_into_are_assigned_with_the_variable
     for number in moments(call):
         x = tc.asarray(old_x)
         v.assign(old_v)
-        assert interrupted_at(number, call, KeyboardInterrupt())
+        assert interrupted_at(number, call)
         assert (x.numpy().tobytes(), bits([v])) in (new, (old_x.tobytes(), [old_v.numpy().tobytes()])), number
 
 

@@ -456,3 +456,20 @@ def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     for of in (tc.sparse_jacobian, tc.jacobian_sparsity):
         with pytest.raises(ImportError, match=rf"{of.__name__} needs SciPy; .*tape-core\[sparse\]"):
             of(lambda x: x, numbers(2))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_matrices_of_functions_in_16_bits_are_in_float32(dtype: str) -> None:
+    try:
+        x = tc.asarray([1.5, 2.0, 0.1, -1.0], dtype=dtype)
+    except TypeError:
+        pytest.skip(f"the backend has no {dtype}")
+    found = tc.sparse_jacobian(lambda x: x[1:] * x[:-1], x)
+    assert found.dtype == np.float32
+    low = x.tolist()
+    np.testing.assert_array_equal(found.toarray()[0], [low[1], low[0], 0, 0])
+    again = tc.sparse_jacobian(lambda x: x[1:] * x[:-1], x, sparsity=found)  # which is checked with a random vector
+    assert (found != again).nnz == 0
+    if dtype == "float16":  # a vector's products in bfloat16 are too coarse to tell
+        with pytest.raises(ValueError, match="sparsity lacks entries"):
+            tc.sparse_jacobian(lambda x: x[1:] * x[:-1], x, sparsity=np.eye(3, 4))

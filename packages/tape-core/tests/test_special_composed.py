@@ -151,6 +151,27 @@ def test_without_scipy_the_error_says_what_to_install() -> None:
     assert "pip install 'tape-core[special]'" in run.stdout
 
 
+def test_one_that_scipy_computes_can_be_exported_alone(tmp_path: Any) -> None:
+    import runpy
+
+    def alone(x: Any) -> Any:
+        return sp.j0(x)
+
+    def quantile(x: Any) -> Any:
+        return sp.gammaincinv(2.0, x)
+
+    def derivative(x: Any) -> Any:
+        return sp.gammainc_derivative(2.0, x)
+
+    x = tc.asarray(np.linspace(0.3, 0.9, 5000))
+    for function in (alone, quantile, derivative):
+        compiled = tc.function(function)
+        expected = compiled(x).numpy()
+        compiled.export(tmp_path / "alone.py")
+        (found,) = runpy.run_path(str(tmp_path / "alone.py"))[function.__name__](x.numpy())
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
 def test_a_compiled_function_of_them_can_be_exported(tmp_path: Any) -> None:
     import runpy
 

@@ -77,3 +77,15 @@ def test_elements_may_differ_by_the_rounding_of_what_was_summed() -> None:
         assert_close([1.0], [[1.0]])
     with pytest.raises(AssertionError, match="differ"):
         assert_close(a @ b, [8.0], magnitude=1.0)
+
+
+def test_arrays_in_bfloat16_are_close_to_what_they_round() -> None:
+    try:
+        x = tc.asarray([1.0, 100.0, 0.1], dtype="bfloat16")
+    except TypeError:
+        pytest.skip("the backend has no bfloat16")
+    exact = np.asarray([1.0, 100.3, 0.1])
+    tc.testing.assert_close(x, exact)
+    tc.testing.assert_close(exact, x)
+    with pytest.raises(AssertionError, match="1 of 3 elements differ"):
+        tc.testing.assert_close(x, [1.0, 150.0, 0.1])

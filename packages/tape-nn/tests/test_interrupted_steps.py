@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
+from tape_fuzz.injection import Injection, interrupted_at
 
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "SGD": lambda: nn.SGD(0.1, momentum=0.9),
@@ -39,33 +39,6 @@ class Own(nn.Optimizer):
         slots["momentum"] += g
         w -= slots["momentum"] * rate
         return w
-
-
-def interrupted_at(number: int, call: Callable[[], Any]) -> bool:
-    """Whether a KeyboardInterrupt at an opcode of Tape's in a call has ended it: the call has as many or more."""
-    left = number
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        nonlocal left
-        name = frame.f_code.co_filename
-        if "tape_" not in name or "tests" in name:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
 
 
 def parameters() -> dict[str, tc.Variable]:
@@ -199,3 +172,28 @@ def test_averages_and_metrics_take_a_batch_in_or_do_not() -> None:
         metric.reset()
         ended = interrupted_at(number, lambda: metric.update([1.0, 3.0]))
         assert metric.state_dict() in ({"total": 0.0, "count": 0.0}, {"total": 4.0, "count": 2})
+
+
+@pytest.mark.parametrize("what", ["update", "layer", "compiled"])
+def test_an_interrupted_first_call_holds_up_no_other_thread(what: str) -> None:
+    gradient = tc.ones(3)
+
+    def first() -> Callable[[], Any]:
+        if what == "update":
+            optimizer, variable = nn.Adam(0.1), tc.Variable(tc.ones(3))
+            return lambda: optimizer.apply_gradients([(gradient, variable)])
+        if what == "layer":
+            layer = nn.Dense(2)
+            return lambda: layer.build((None, 3))
+        return lambda: tc.function(lambda x: x * 2.0)(gradient)
+
+    first()()
+    counted = Injection(0, None)
+    counted.into(first())
+    last = counted.seen
+    for number in [*range(1, last, 1 + last // 50), *range(max(1, last - 60), last + 1)]:
+        interrupted_at(number, first())
+        thread = threading.Thread(target=first(), daemon=True)
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive(), number

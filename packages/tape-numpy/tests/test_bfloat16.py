@@ -98,7 +98,7 @@ OPS = sorted(registry)
 SHAPED_BY_VALUES = {"nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values"}
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", [name for name in OPS if name != "nextafter"])  # which is another one in float32
 def test_ops(name: str) -> None:
     for called in map(Called, drawn(registry[name]).cases):
         if not called.applies:
@@ -194,6 +194,13 @@ def test_values_are_those_of_pytorch() -> None:
         expected = expected.to(torch.float64).numpy()
         scale = np.abs(expected).max()
         np.testing.assert_allclose(held(found), expected, rtol=2 * ULP, atol=ULP * 2**-8 * scale, err_msg=name)
+
+
+def test_the_next_number_is_one_of_bfloat16() -> None:
+    x = low([1.0, -2.0, 0.0])
+    assert tc.nextafter(x, low(9.0)).tolist() == [1 + 2.0**-7, -2 + 2.0**-7, 2.0**-133]
+    assert np.nextafter(x.array, 9.0).tolist() == [1 + 2.0**-7, -2 + 2.0**-7, 2.0**-133]
+    assert tc.nextafter(x, tc.asarray(9.0)).dtype is tc.float32
 
 
 def test_promotion() -> None:

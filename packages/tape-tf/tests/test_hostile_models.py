@@ -409,6 +409,7 @@ LARGE = {
     "upsampled 1": _layer("UpSampling1D", 4, 2, size=10**9),
     "upsampled 2": _layer("UpSampling2D", 4, 4, 2, size=10**6),
     "upsampled first": _layer("UpSampling2D", 2, 4, 4, size=10**6, data_format="channels_first"),
+    "upsampled and gone": _layer("UpSampling2D", 4, 4, 2, size=[10**9, 0]),
     "upsampled 3": _layer("UpSampling3D", 4, 4, 4, 2, size=10**4),
     "padded 1": _layer("ZeroPadding1D", 4, 2, padding=10**9),
     "padded 2": _layer("ZeroPadding2D", 4, 4, 2, padding=10**9),

@@ -467,3 +467,13 @@ def test_a_list_that_contains_itself_is_no_tensor() -> None:
     values.append(values)
     with pytest.raises(ValueError, match="a list that contains itself"):
         tf.constant(values)
+
+
+def test_lists_of_numbers_keep_their_digits_in_the_dtype_that_is_asked_for() -> None:
+    assert tf.constant([0.1, 1e39], tf.float64).numpy().tolist() == [0.1, 1e39]
+    assert tf.convert_to_tensor([[0.1]], dtype=tf.float64).numpy().tolist() == [[0.1]]
+    assert tf.Variable([0.1], dtype=tf.float64).numpy().tolist() == [0.1]
+    assert tf.constant([0.1], tf.complex128).numpy().tolist() == [0.1]
+    assert (tf.constant([1.0], tf.float64) * [0.1]).numpy().tolist() == [0.1]
+    assert tf.constant([0.1]).dtype == tf.float32
+    assert (tf.constant([1, 2]) * [1, 2]).dtype == tf.int32

@@ -24,6 +24,8 @@ import tape_core as tc
 import tape_nn as nn
 from hypothesis import strategies as st
 
+from tape_fuzz.injection import Injection
+
 CALLS = 4
 OPTIMIZERS = (
     "SGD(0.1)", "SGD(0.1, momentum=0.9, nesterov=True)", "Adam(0.01)", "Adam(0.01, amsgrad=True)", "AdamW(0.01)",
@@ -147,35 +149,6 @@ class Step:
             # Before its first update there is nothing that it remembers, or zeros.
             found += [b"".join([value.numpy().tobytes() for _, value in sorted(state.items())])]
         return found
-
-
-class Injection:
-    """Does something before one of the instructions of Tape's that a call runs."""
-
-    def __init__(self, at: int, act: Callable[[], Any] | None) -> None:
-        self.seen = 0
-        self.at = at
-        self.act = act
-
-    def _trace(self, frame: Any, event: str, _: Any) -> Any:
-        name = frame.f_code.co_filename
-        if not ("tape_core" in name or "tape_nn" in name or "tape_numpy" in name) or "tape_fuzz" in name:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            self.seen += 1
-            if self.seen == self.at and self.act is not None:
-                self.act()
-        return self._trace
-
-    def into(self, call: Callable[[], Any]) -> None:
-        """Call it."""
-        before = sys.gettrace()
-        sys.settrace(self._trace)
-        try:
-            call()
-        finally:
-            sys.settrace(before)
 
 
 def code_of(program: Program) -> str:

@@ -60,6 +60,7 @@ OPS: list[Op] = [
     *_each("tc.NAME({f})", "floor ceil sign round trunc", "smooth", "continuous"),
     *_each("tc.NAME({f}, {g})", "add subtract multiply hypot logaddexp"),
     *_each("tc.NAME({f}, {g})", "maximum minimum copysign", "smooth"),
+    Op("tc.special.gammainc({p}, {p})"), Op("tc.special.stdtr({p}, {f})"), Op("tc.special.betainc({p}, {p}, tc.sigmoid({f}))"),
     Op("tc.divide({f}, {p})"), Op("tc.exp({f} * 0.25)"), Op("tc.atan2({f}, {p})"), Op("tc.clip({f}, -0.5, 0.5)", ("smooth",)),
     Op("tc.where({f} > {g}, {f}, {g} * 0.5)", ("smooth",)), Op("tc.where({b}, {f}, {g})", ("smooth",)),
     Op("tc.astype({f}, 'float32')", ("smooth",)), Op("tc.astype({i}, 'float64')"), Op("tc.astype({f} * 3, 'int64')", ("continuous",)),
@@ -483,44 +484,42 @@ def derived(program, variables):
         return [*found, *(tape.gradient(loss, sources) if loss is not None else [])]
     return f
 
+def alike(eager, ours, compiled, theirs, what):
+    for call in (1, 2, 3):
+        tc.set_seed(call); expected = run(eager, inputs(call))
+        tc.set_seed(call); found = run(compiled, inputs(call))
+        same(found, expected, f"{what}, call {call}")
+        if found is None:
+            break
+        same(arrays(theirs), arrays(ours), f"Variables after call {call}")
+
+def of_real(program, given):
+    # Which inputs are real, and a loss of those, to which all of them are connected.
+    real = [k for k, x in enumerate(given) if is_real(x)]
+    def loss(*moved):
+        full = list(given)
+        for k, x in zip(real, moved):
+            full[k] = x
+        return total(program(*full)) + 0.0 * sum(tc.sum(x * x) for x in moved)
+    return real, loss
+
 """
 
 CHECKED: dict[str, Check] = {
     "compiled": Check('''
 eager, ours = made()
 traced, theirs = made()
-compiled = tc.function(traced)
-for call in (1, 2, 3):
-    tc.set_seed(call); expected = run(eager, inputs(call))
-    tc.set_seed(call); found = run(compiled, inputs(call))
-    same(found, expected, f"call {call}")
-    if found is None:
-        break
-    same(arrays(theirs), arrays(ours), f"Variables after call {call}")
+alike(eager, ours, tc.function(traced), theirs, "results")
 '''),
     "compiled gradient": Check('''
 eager, ours = made()
 traced, theirs = made()
-eager, compiled = derived(eager, ours), tc.function(derived(traced, theirs))
-for call in (1, 2, 3):
-    tc.set_seed(call); expected = run(eager, inputs(call))
-    tc.set_seed(call); found = run(compiled, inputs(call))
-    same(found, expected, f"gradients, call {call}")
-    if found is None:
-        break
-    same(arrays(theirs), arrays(ours), f"Variables after call {call}")
+alike(derived(eager, ours), ours, tc.function(derived(traced, theirs)), theirs, "gradients")
 '''),
     "compiled in a tape": Check('''
 eager, ours = made()
 traced, theirs = made()
-eager, compiled = derived(eager, ours), derived(tc.function(traced), theirs)
-for call in (1, 2, 3):
-    tc.set_seed(call); expected = run(eager, inputs(call))
-    tc.set_seed(call); found = run(compiled, inputs(call))
-    same(found, expected, f"gradients through the compiled function, call {call}")
-    if found is None:
-        break
-    same(arrays(theirs), arrays(ours), f"Variables after call {call}")
+alike(derived(eager, ours), ours, derived(tc.function(traced), theirs), theirs, "gradients through the compiled function")
 '''),
     "exported": Check('''
 import inspect, os, re, tempfile
@@ -547,7 +546,7 @@ if run(compiled, inputs(1)) is not None:
 program, variables = made()
 f = derived(program, variables)
 given = inputs(1)
-real = [k for k, x in enumerate(given) if is_real(x)]
+real, loss = of_real(program, given)
 rng = np.random.default_rng(5)
 ways = {k: rng.normal(size=given[k].shape) for k in real}
 def at(h):
@@ -563,12 +562,6 @@ if found:
         assert abs(sum(slope) - rates[1]) < 1e-5 * scale + 50 * abs(rates[0] - rates[1]), f"gradient {sum(slope)}, finite differences {rates[1]}"
     sources = [given[k] for k in real]
     if hasattr(tc, "jvp"):
-        def loss(*moved):
-            full = list(given)
-            for k, x in zip(real, moved):
-                full[k] = x
-            found = total(program(*full))
-            return found + 0.0 * sum(tc.sum(x) for x in moved)
         _, forward = tc.jvp(loss, sources, [tc.asarray(np.asarray(ways[k])) for k in real])
         if np.isfinite(sum(slope)):
             assert abs(float(forward.numpy()) - sum(slope)) < 1e-8 * scale, f"forward {float(forward.numpy())}, backward {sum(slope)}"
@@ -576,15 +569,10 @@ if found:
     "second derivatives": Check('''
 program, variables = made()
 given = inputs(1)
-real = [k for k, x in enumerate(given) if is_real(x)]
+real, loss = of_real(program, given)
 rng = np.random.default_rng(5)
 a = [tc.asarray(np.asarray(rng.normal(size=given[k].shape))) for k in real]
 b = [tc.asarray(np.asarray(rng.normal(size=given[k].shape))) for k in real]
-def loss(*moved):
-    full = list(given)
-    for k, x in zip(real, moved):
-        full[k] = x
-    return total(program(*full)) + 0.0 * sum(tc.sum(x * x) for x in moved)
 if total(program(*given)) is not None:
     sources = [given[k] for k in real]
     def along(way):
@@ -618,12 +606,7 @@ for call in (1, 2):
     "compiled second derivatives": Check('''
 program, variables = made()
 def found_by(*given):
-    real = [k for k, x in enumerate(given) if is_real(x)]
-    def loss(*moved):
-        full = list(given)
-        for k, x in zip(real, moved):
-            full[k] = x
-        return total(program(*full)) + 0.0 * sum(tc.sum(x * x) for x in moved)
+    real, loss = of_real(program, given)
     sources = [given[k] for k in real]
     ways = [tc.cos(x * 3.0) for x in sources]
     every = tuple(range(len(real)))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tape_core import pytree
+from tape_core.dtypes import bfloat16, finfo
 from tape_core.indexed_slices import dense
 from tape_core.ops.creation import asarray
 from tape_core.ops.manipulation import reshape
@@ -47,7 +48,10 @@ def assert_close(found: Any, expected: Any, *, rtol: float | None = None, magnit
     own, theirs = (x if x.dtype.kind in "fc" else x.astype(float) for x in (own, theirs))
     assert own.shape == theirs.shape, f"the shape is {own.shape}, expected {theirs.shape}"
     if rtol is None:
-        rtol = 256 * float(max(np.finfo(x.dtype).eps for x in (own, theirs)))
+        eps = float(max(np.finfo(x.dtype).eps for x in (own, theirs)))
+        if any([str(getattr(x, "dtype", "")) == "bfloat16" for x in (found, expected)]):
+            eps = finfo(bfloat16).eps
+        rtol = min(256 * eps, eps**0.5)
     if magnitude is None:
         sizes = np.abs(theirs[np.isfinite(theirs)])
         magnitude = float(sizes.max()) if sizes.size else 0.0

@@ -35,6 +35,7 @@ _MOVING = frozenset(
 _UPDATING = frozenset({"add_rows", "scatter_add", "scatter_max", "scatter_min", "scatter_multiply", "setitem"})
 # Kernels that give the default dtype where their arguments have none in floating point.
 _DEFAULTING = frozenset({"logcumsumexp", "one_hot"})
+_OF_ITS_SPACING = frozenset({np.nextafter, np.spacing})  # which float32 does not have
 _TAKE_INTEGERS = frozenset({np.ldexp})  # as they are: they are exponents, not operands of one dtype
 
 
@@ -60,6 +61,8 @@ class BFloat16Array(np.ndarray[Any, Any]):
         given = [seen.wide(x) for x in inputs]
         if seen.rounds and ufunc not in _TAKE_INTEGERS:
             given = [_as_operand(x) for x in given]
+        if seen.rounds and ufunc in _OF_ITS_SPACING:
+            given = [np.asarray(x).astype(DTYPE) for x in given]
         outs = kwargs.pop("out", None)
         kwargs = {name: seen.wide(value) for name, value in kwargs.items()}
         if outs is None:

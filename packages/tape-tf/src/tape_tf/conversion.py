@@ -98,7 +98,7 @@ def _from_python(value: Any, dtype: tc.DType | None, like: tc.Tensor | None) -> 
         default = tc.int32 if type(value.value) is int else tc.float32
         return tc.asarray(value, dtype=dtype or default, backend=backend, device=device)
     if kind not in _SCALARS:
-        value = _as_array(value)
+        value = _as_array(value, is_converted=dtype is not None)
         rank = _RANKS.get(value.dtype.kind)
         if rank is None:
             raise ValueError(
@@ -126,8 +126,8 @@ def where(like: tc.Tensor | None = None) -> tuple[Any, str | None]:
     return chosen.backend, chosen.device
 
 
-def _as_array(value: Any) -> Any:
-    """A nested list, or any object NumPy knows, as an array with TensorFlow's dtype."""
+def _as_array(value: Any, *, is_converted: bool = False) -> Any:
+    """A nested list, or any object NumPy knows, as an array with TensorFlow's dtype; or NumPy's, to be converted."""
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     if value is None or isinstance(value, str | bytes | dict | set):
@@ -138,7 +138,7 @@ def _as_array(value: Any) -> Any:
         raise ValueError(f"Can't convert non-rectangular Python sequence to Tensor. ({error})") from error
     if array.dtype == object:
         raise _unsupported(value)
-    if array.dtype in (np.float64, np.int64) and not _has_dtype(value):
+    if not is_converted and array.dtype in (np.float64, np.int64) and not _has_dtype(value):
         if array.dtype == np.float64:
             return array.astype(np.float32)
         if not array.size or (int(array.min()) in _INT32 and int(array.max()) in _INT32):
@@ -202,7 +202,7 @@ def matched(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]
                 value = value.item()
             rank = _SCALARS.get(type(value))
             if rank is None:
-                array = _as_array(value)
+                array = _as_array(value, is_converted=True)
                 rank = _RANKS.get(array.dtype.kind, 4)
                 value = array
             if not _fits(value, rank, dtype):

@@ -35,7 +35,7 @@ def _compute_with_one_thread() -> None:
 
     PyTorch's own loaders do the same in their processes.
     """
-    if torch.backends.openmp.is_available() and torch.get_num_threads() > 1:
+    if torch.backends.openmp.is_available() and torch.get_num_threads() > 1:  # type: ignore[no-untyped-call]
         torch.set_num_threads(1)
 
 

@@ -18,14 +18,13 @@ def its_turn(lock: Lock) -> Iterator[bool]:
 
     Who traces a function already does not wait: the other thread may wait for that function. Then it is not its turn.
     """
-    now = lock.now
     if not TRACING.get():
-        with now:
+        with lock.held():
             yield True
-    elif now.acquire(blocking=False):
+    elif lock.now.acquire(blocking=False):
         try:
             yield True
         finally:
-            now.release()
+            lock.now.release()
     else:
         yield False

@@ -9,6 +9,7 @@ from typing import Any
 from tape_core import pytree, recording
 from tape_core.backends.errors import BatchError
 from tape_core.contexts import contextmanager, setting
+from tape_core.dtypes import finfo
 from tape_core.mistakes import check_callable
 from tape_core.ops.creation import asarray
 from tape_core.tensor import Tensor, read
@@ -175,8 +176,9 @@ def sparse_jacobian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: in
         chunk_size: at most so many products at once, to use less memory.
 
     Returns:
-        A scipy.sparse.csr_array of shape `(f(x).size, x.size)`, in the dtype of `f(x)`, on the host whatever the
-        backend. Each entry of the pattern is stored, also where it is 0. Nothing flows through it.
+        A scipy.sparse.csr_array of shape `(f(x).size, x.size)`, in the dtype of `f(x)`, or float32 if that has
+        16 bits, on the host whatever the backend. Each entry of the pattern is stored, also where it is 0. Nothing
+        flows through it.
 
     Raises:
         TypeError: `x` is no real floating array, or `f` does not return one floating array.
@@ -274,7 +276,7 @@ def _by_columns(
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
     matrix = _filled(pattern, found[color[pattern.indices], rows])
     if check:
-        _check_product(np, name, sparsity, found[-1], matrix, seeds[-1])
+        _check_product(np, name, sparsity, found[-1], matrix, seeds[-1], finfo(products.dtype).eps)
     return matrix
 
 
@@ -310,7 +312,7 @@ def _by_rows(
         rows, columns = np.where(alone, rows, columns), np.where(alone, columns, rows)
     matrix = _filled(pattern, found[color[rows], columns])
     if check:
-        _check_product(np, name, sparsity, found[-1], matrix.T, seeds[-1])
+        _check_product(np, name, sparsity, found[-1], matrix.T, seeds[-1], finfo(products.dtype).eps)
     return matrix
 
 
@@ -328,14 +330,14 @@ def _check_rows(name: str, sparsity: Sparsity, size: int) -> None:
         raise ValueError(f"{name}: sparsity has shape {sparsity.shape}, f(x) has {size} elements: one for each row")
 
 
-def _check_product(np: Any, name: str, sparsity: Sparsity, product: Any, matrix: Any, vector: Any) -> None:
+def _check_product(np: Any, name: str, sparsity: Sparsity, product: Any, matrix: Any, vector: Any, eps: float) -> None:
     """Raise where the matrix times the vector is not the product, but for rounding."""
-    eps = float(np.finfo(product.dtype).eps)
     with np.errstate(all="ignore"):
         scale = abs(matrix) @ abs(vector)
         error = abs(matrix @ vector - product)
         finite = np.isfinite(scale) & np.isfinite(product)
-        wrong = finite & (error > eps**0.5 * (scale + abs(product)) + 100 * eps * scale[finite].max(initial=0))
+        floor = min(100 * eps, eps**0.5) * scale[finite].max(initial=0)
+        wrong = finite & (error > eps**0.5 * (scale + abs(product)) + floor)
     if wrong.any():
         raise ValueError(
             f"{name}: sparsity lacks entries of the Jacobian that are not 0 at this x: a product with it differs in "
@@ -355,8 +357,9 @@ def _like(array: Any, x: Tensor) -> Tensor:
 
 
 def _host(np: Any, products: Tensor) -> Any:
-    """One row for each vector."""
+    """One row for each vector; SciPy has no floats of 16 bits."""
     array = np.asarray(products.numpy())
+    array = array.astype(np.float32) if array.dtype.itemsize < 4 else array
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 

@@ -60,7 +60,7 @@ class Layer(Module):
             ValueError: the shape is none that the layer takes, or not the one it was built for.
         """
         shape = tuple([n if n is None else operator.index(n) for n in input_shape])
-        with BUILDING.now:
+        with BUILDING.held():
             if self._lengths is None:
                 self._make(shape, dtype, backend, device)
             else:  # perhaps by another thread, meanwhile

@@ -131,7 +131,7 @@ class Optimizer:
             if not isinstance(variable, Variable):
                 raise TypeError(f"build takes Variables; got {type(variable).__name__!r}")
             if id(variable) not in self._states:
-                with STARTING.now:  # in which another thread may have made it
+                with STARTING.held():  # in which another thread may have made it
                     if id(variable) not in self._states:
                         self._states[id(variable)] = self._started(variable)
 
@@ -167,9 +167,11 @@ class Optimizer:
 
     def _starting(self, pairs: list[Any]) -> AbstractContextManager[Any]:
         """A context for one update, in which no other thread makes what is remembered about a Variable."""
-        states = self._states
-        known = all([type(pair) in (tuple, list) and len(pair) == 2 and id(pair[1]) in states for pair in pairs])
-        return _KNOWN if known else STARTING.now
+        try:
+            known = self._states.keys() >= {id(variable) for _, variable in pairs}
+        except (TypeError, ValueError):  # no pairs, which is said below
+            known = False
+        return _KNOWN if known else STARTING.held()
 
     def _updated(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Commit:
         """All that an update changes, before it does."""

@@ -65,7 +65,8 @@ def check(shape: Sequence[int]) -> None:
     Raises:
         ValueError: it is larger than it may be.
     """
-    if active() and math.prod(map(int, shape)) > NUMBERS:
+    # A length of 0 may come last, after what is made along the other axes.
+    if active() and math.prod([max(int(n), 1) for n in shape]) > NUMBERS:
         raise ValueError(
             f"a value of shape {tuple(shape)} has more than {NUMBERS} numbers; load_model takes safe_mode=False where "
             "a file may be as large as it says"

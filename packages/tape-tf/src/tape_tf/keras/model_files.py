@@ -197,7 +197,8 @@ def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
 
     Raises:
         TypeError: it names a class or function that is not registered.
-        ValueError: it is no such text, or its weights have more than 2**30 numbers.
+        ValueError: it is no such text, its weights have more than 2**30 numbers, or a value that a layer makes, for the
+            shapes that are tried, more than 2**28.
     """
     with custom_object_scope(custom_objects or {}), reading("model_from_json: the text"), limits.limited():
         model = restored(parsed(json_string))

@@ -283,7 +283,7 @@ class Layer(Holder):
 
     def _build_once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Make the weights; threads that call the layer meanwhile wait, and get the same ones."""
-        with BUILDING.now:
+        with BUILDING.held():
             if self.built:
                 return
             self._building = True  # `build` may say that it is built before all is there
