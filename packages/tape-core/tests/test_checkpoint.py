@@ -347,11 +347,20 @@ def test_a_policy_keeps_what_it_keeps_around_a_compiled_function_and_around_step
     def loops(u: Any) -> Any:
         return tc.scan(lambda c, r: (tc.sin(c) * r, None), u, steps)[0] * tc.sin(u)
 
+    def constants(u: Any) -> Any:
+        return tc.sin(tc.scan(lambda c, r: (steps * 2, None), steps, steps)[0]) * u
+
     x = here(X)
-    for f in (calls, loops):
+    for f in (calls, loops, constants):
         loss, kept = (lambda x, g=g: tc.sum(g(x)) for g in (f, tc.checkpoint(f, policy=["sin"])))
         for derivative in (tc.grad, tc.hessian, lambda g: lambda x: tc.hvp(g, (x,), (x,))[0]):
             wanted = derivative(loss)(x).numpy()
             for call in (derivative(kept), tc.function(derivative(kept))):
                 for _ in range(3):  # of which the compiled function is traced in the second
                     np.testing.assert_allclose(call(x).numpy(), wanted, rtol=1e-12, atol=1e-12)
+
+    def of_constants(x: Any) -> Any:
+        return tc.sum(tc.checkpoint(lambda u: constants(u) * x, policy=["sin"])(steps))
+
+    wanted = (tc.sin(steps * 2) * steps).numpy()
+    np.testing.assert_allclose(tc.function(tc.grad(of_constants))(x).numpy(), wanted, rtol=1e-12, atol=1e-12)

@@ -13,7 +13,7 @@ from tape_core import pytree, random
 from tape_core.backends.batched import OPEN
 from tape_core.backends.traced import TracedArray, TracingError
 from tape_core.compiled.kept import MANY, Traces, remember
-from tape_core.compiled.methods import Bound, Methods, WeakMethod, found_by_name, kept
+from tape_core.compiled.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
 from tape_core.compiled.signature import SLICES, TENSOR, Signature, called, static_key
 from tape_core.compiled.turns import its_turn
 from tape_core.forking import Lock
@@ -113,6 +113,12 @@ class Function:
         """A method: each instance has its own, whose traces go with it."""
         if instance is None:
             return self
+        try:  # each access comes here: what `Methods.find` does, for what is there
+            entry = instance.__dict__[METHODS][self, id(instance)]
+            if entry[0]() is instance:
+                return _Method.to(self, instance, entry[1])
+        except (AttributeError, KeyError):
+            pass
         try:
             found = Methods.find(instance, self, lambda: Function(WeakMethod(self.python, instance), **self._settings))
         except TypeError:  # it has slots alone, and is a static argument

@@ -13,7 +13,8 @@ from types import MethodType
 from typing import Any
 from weakref import ref
 
-_METHODS = "_compiled_methods"  # the attribute in which an instance has them
+_new = object.__new__
+METHODS = "_compiled_methods"  # the attribute in which an instance has them
 
 
 class Methods(dict[Any, Any]):
@@ -23,7 +24,7 @@ class Methods(dict[Any, Any]):
         return Methods, ()
 
     @staticmethod
-    def find(instance: Any, key: Any, make: Callable[[], Any], name: str = _METHODS) -> Any:
+    def find(instance: Any, key: Any, make: Callable[[], Any], name: str = METHODS) -> Any:
         """What an instance has under a key in the attribute `name`; `make` makes it at first.
 
         Raises:
@@ -85,7 +86,7 @@ class Bound:
     @classmethod
     def to(cls, decorated: Any, instance: Any, compiled: Any) -> Any:
         """One for a decorated function and an instance that has this."""
-        made = object.__new__(cls)
+        made = _new(cls)
         made.__dict__ = compiled.__dict__
         made._bound_to = decorated, instance
         return made

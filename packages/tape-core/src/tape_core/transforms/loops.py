@@ -24,7 +24,7 @@ from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
 from tape_core.recording import TRACE
-from tape_core.replay import computed_again
+from tape_core.replay import computed_again, is_at_work
 from tape_core.tensor import Tensor
 from tape_core.transforms.calls import standing_for, unrecorded
 from tape_core.transforms.closures import Closure, closure_of, is_recorded, known_where_shared, taken_over
@@ -202,7 +202,8 @@ def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, revers
     """What is carried after a step for each element of `xs`, along axis 0, and the steps' results, stacked."""
 
     steps = _steps.get() * length
-    if is_recorded() and steps <= LAID_OUT:
+    # In a checkpoint that keeps results it is recorded in the second run: what it gives is to be the same in the first.
+    if steps <= LAID_OUT and (is_recorded() or (is_at_work() and TRACE.get() is not None)):
         with setting(_steps, max(steps, 1)):
             last, ys, _ = _run_steps(step, carry, xs, length, reverse, False)
         return last, ys

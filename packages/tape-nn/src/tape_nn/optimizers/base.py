@@ -167,8 +167,10 @@ class Optimizer:
 
     def _starting(self, pairs: list[Any]) -> AbstractContextManager[Any]:
         """A context for one update, in which no other thread makes what is remembered about a Variable."""
-        states = self._states
-        known = all([type(pair) in (tuple, list) and len(pair) == 2 and id(pair[1]) in states for pair in pairs])
+        try:
+            known = self._states.keys() >= {id(variable) for _, variable in pairs}
+        except (TypeError, ValueError):  # no pairs, which is said below
+            known = False
         return _KNOWN if known else STARTING.held()
 
     def _updated(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Commit:
