@@ -194,3 +194,36 @@ def test_copies_and_pickles_of_a_method() -> None:
     for method in (copy.deepcopy(line.step), pickle.loads(pickle.dumps(line.step))):
         assert method.__self__ is not line
         assert method(tc.ones(1)).item() == 2.0
+
+
+def test_class_methods_and_static_methods() -> None:
+    traced = []
+
+    class Scaled:
+        factor = 2.0
+
+        @classmethod
+        @function
+        def by_class(cls, x: Any) -> Any:
+            traced.append(cls)
+            return tc.sum(x * cls.factor)
+
+        @staticmethod
+        @function
+        def squared(x: Any) -> Any:
+            return tc.sum(x * x)
+
+    class Tripled(Scaled):
+        factor = 3.0
+
+    x = tc.ones(2)
+    for _ in range(3):
+        assert (Scaled.by_class(x).item(), Tripled.by_class(x).item(), Tripled().by_class(x).item()) == (4.0, 6.0, 6.0)
+        assert tc.grad(Tripled.by_class)(x).tolist() == [3.0, 3.0]
+        assert Scaled().squared(x).item() == 2.0
+    assert traced.count(Scaled) == 1
+    gone = weakref.ref(Tripled)
+    traced.clear()
+    del Tripled
+    gc.collect()
+    assert gone() is None

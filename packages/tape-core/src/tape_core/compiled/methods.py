@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 _new = object.__new__
 METHODS = "_compiled_methods"  # the attribute in which an instance has them
@@ -30,7 +30,10 @@ class Methods(dict[Any, Any]):
         Raises:
             TypeError: it has slots alone, or cannot be referenced weakly.
         """
-        kept = vars(instance).setdefault(name, Methods())
+        if isinstance(instance, type):  # of a class method; its attributes would be those of subclasses, too
+            kept = _OF_CLASSES.setdefault(instance, {}).setdefault(name, Methods())
+        else:
+            kept = vars(instance).setdefault(name, Methods())
         # A shallow copy of an instance has the same dict, and may have the id of one that is gone.
         place = key, id(instance)
         entry = kept.get(place)
@@ -42,6 +45,9 @@ class Methods(dict[Any, Any]):
             return made[1]
         # Of several threads that make one at once, all take the first.
         return kept.setdefault(place, made)[1]
+
+
+_OF_CLASSES: WeakKeyDictionary[type, dict[str, Methods]] = WeakKeyDictionary()
 
 
 class WeakMethod:
