@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import tape_core as tc
@@ -97,3 +97,78 @@ def test_generators_are_refused() -> None:
         @function
         def steps(x: Any) -> Iterator[Any]:
             yield x
+
+
+# The order of dicts' keys, which Python code can go by.
+
+
+def _weighted(parts: Any) -> Any:
+    total = tc.asarray(0.0)
+    for part in parts:
+        total = total * 2 + part
+    return total
+
+
+class _Node(NamedTuple):
+    inner: Any
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda d: d, lambda d: [(d,)], lambda d: {"x": d}, _Node],
+    ids=["itself", "in a list", "in a dict", "in a tuple"],
+)
+@pytest.mark.parametrize("in_tape", [False, True])
+def test_a_dict_in_another_order_is_another_argument(wrap: Any, in_tape: bool) -> None:
+    def inner(tree: Any) -> Any:
+        while not isinstance(tree, dict) or "a" not in tree:
+            tree = next(iter(tree.values())) if isinstance(tree, dict) else tree[0]
+        return tree
+
+    @function
+    def weighted(tree: Any) -> Any:
+        return _weighted(inner(tree).values()), inner(tree)
+
+    def call(tree: Any) -> Any:
+        if not in_tape:
+            return weighted(tree)
+        with tc.GradientTape() as tape:
+            tape.watch(tree)
+            return weighted(tree)
+
+    one, two = tc.asarray(1.0), tc.asarray(2.0)
+    for _ in range(3):
+        total, found = call(wrap({"b": one, "a": two}))
+        assert total.item() == 4.0
+        assert list(found) == ["b", "a"]
+        total, found = call(wrap({"a": two, "b": one}))
+        assert total.item() == 5.0
+        assert list(found) == ["a", "b"]
+
+
+def test_keyword_arguments_in_another_order_count_where_the_function_sees_their_order() -> None:
+    @function
+    def weighted(**parts: Any) -> Any:
+        return _weighted(parts.values())
+
+    @function(retrace="error")
+    def named(a: Any, b: Any) -> Any:
+        return a * 2 + b
+
+    one, two = tc.asarray(1.0), tc.asarray(2.0)
+    for _ in range(2):
+        assert weighted(b=one, a=two).item() == 4.0
+        assert weighted(a=two, b=one).item() == 5.0
+        assert named(b=one, a=two).item() == named(a=two, b=one).item() == 5.0
+
+
+def test_a_constant_integer_scalar_computes_as_in_the_eager_call() -> None:
+    # Powers of NumPy's scalars round in another way than those of arrays of shape () on some processors.
+    for base in (3, 5, 6, 7):
+        for dtype in ("int8", "uint8", "int16", "int32", "int64"):
+            constant = tc.asarray(base, dtype=dtype)
+            f = lambda x, constant=constant: (constant**x, x**constant)  # noqa: E731
+            compiled = function(f)
+            for exponent in (1.5, 0.3, 2.7):
+                x = tc.asarray(exponent)
+                assert [y.item() for y in compiled(x)] == [y.item() for y in f(x)]

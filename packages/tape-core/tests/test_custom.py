@@ -351,3 +351,20 @@ def test_methods_under_any_name_and_properties() -> None:
     with tc.GradientTape() as tape:
         y = holder.doubled
     assert tape.gradient(y, holder.weight).item() == 5
+
+
+def test_a_python_float_has_the_tangent_0_in_a_rule() -> None:
+    @tc.custom_jvp
+    def product(a: Any, b: Any) -> Any:
+        return a * b
+
+    @product.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        (a, b), (da, db) = primals, tangents
+        return product(a, b), da * b + a * db
+
+    x = tc.asarray(2.0)
+    for factor in (3.0, tc.asarray(3.0)):
+        assert tc.grad(lambda x: product(x, factor))(x).item() == 3.0  # noqa: B023
+        assert tc.jvp(lambda x: product(factor, x), (x,), (1.0,))[1].item() == 3.0  # noqa: B023
+    assert tc.grad(lambda x: tc.imag(product(x, 3j)))(x).item() == 3.0

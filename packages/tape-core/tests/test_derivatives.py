@@ -170,6 +170,16 @@ def test_sparse_gradients() -> None:
     assert second[1, 0, 1, 0].item() == 12.0
 
 
+def test_a_cotangent_of_none_is_neither_ones_nor_zeros() -> None:
+    x = tc.asarray(X)
+    _, pull = tc.vjp(lambda x: (x * 2, {"b": x * 3}, tc.argmax(x)), x)
+    with pytest.raises(ValueError, match=r"cotangent of the value\[1\]\['b'\] is None; give an array of shape \(4,\)"):
+        pull((x, {"b": None}, None))
+    with pytest.raises(ValueError, match=r"cotangent of the value\[0\] is None"):
+        pull(None)
+    assert pull((x, {"b": tc.zeros_like(x)}, None))[0].tolist() == (x * 2).tolist()
+
+
 def test_mistakes() -> None:
     x = tc.asarray(X)
     with pytest.raises(ValueError, match=r"must return one number, its result has shape \(4,\); use jacrev, or vjp"):

@@ -163,6 +163,11 @@ def test_mistakes() -> None:
         tc.ForwardAccumulator([x, x], [x, x])
     with pytest.raises(TypeError, match="primals must be a Tensor"):
         tc.ForwardAccumulator("x", 1.0)
+    with pytest.raises(TypeError, match="tangents has dtype complex64, its primal is real: float32"):
+        tc.ForwardAccumulator(x, x * 1j)
+    for along in (tc.jvp, tc.hvp):
+        with pytest.raises(TypeError, match="has dtype complex64, its primal is real"):
+            along(lambda x: tc.sum(x * x), (x,), (x * 1j,))
     with pytest.warns(UserWarning, match="int64 has no derivative"):
         accumulator = tc.ForwardAccumulator(tc.asarray([1, 2]), tc.asarray([1, 1]))
     with accumulator:

@@ -208,6 +208,14 @@ def test_singular_values_of_rank_deficient_matrices() -> None:
     np.testing.assert_allclose(found, x / np.linalg.norm(x), atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # NumPy's, for the norm itself
+@pytest.mark.parametrize("order", [-1, -2, -0.5])
+def test_a_norm_of_negative_order_is_constant_beside_a_0(order: float) -> None:
+    norm = lambda t: tc.linalg.vector_norm(t, ord=order)  # noqa: E731
+    assert gradient(norm, np.asarray([1.0, 0.0, -2.0])).tolist() == [0.0, 0.0, 0.0]
+    assert tc.hessian(norm)(tc.asarray([1.0, 0.0, -2.0])).tolist() == [[0.0] * 3] * 3
+
+
 @pytest.mark.parametrize("order", [1, 2, 3, 0.5, math.inf])
 def test_the_gradient_of_a_norm_is_0_at_0(order: float) -> None:
     assert gradient(lambda t: tc.linalg.vector_norm(t, ord=order), np.zeros(3)).tolist() == [0.0, 0.0, 0.0]

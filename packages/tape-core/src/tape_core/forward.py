@@ -266,6 +266,11 @@ def _tangent(given: Any, primal: Any, path: str) -> Tensor:
             f"{primal.backend.name!r}"
         )
     if tangent.dtype is not primal.dtype and primal.dtype.inexact:
+        if tangent.dtype.kind == "complex floating" and primal.dtype.kind != "complex floating":
+            raise TypeError(
+                f"ForwardAccumulator: tangents{path} has dtype {tangent.dtype}, its primal is real: {primal.dtype}; "
+                f"make the primal complex, or give the real and the imaginary part one after the other"
+            )
         tangent = astype(tangent, primal.dtype)
     return tangent  # type: ignore[no-any-return]
 

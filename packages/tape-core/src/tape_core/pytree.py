@@ -32,6 +32,40 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
         ) from None
 
 
+def orders(tree: Any, structure: Structure) -> list[tuple[Any, ...]]:
+    """The keys of each dict in a structure, in their order: structures are the same whatever it is."""
+    if structure is None or structure is list or structure is tuple:
+        return []
+    found: list[tuple[Any, ...]] = []
+    if type(tree) in _NODES and _walked(tree, found) == structure.num_nodes:
+        return found
+    # There are nodes of other kinds, which only optree can look into.
+    import optree
+
+    found = []
+
+    def note(node: Any) -> bool:
+        if isinstance(node, dict):
+            found.append(tuple(node))
+        return False
+
+    optree.tree_flatten(tree, note, none_is_leaf=True, namespace="tape")
+    return found
+
+
+def _walked(tree: Any, found: list[tuple[Any, ...]]) -> int:
+    """The number of nodes of a tree of dicts, lists and tuples, leaves among them; notes the keys of the dicts."""
+    count, nodes = 1, [tree]
+    for node in nodes:
+        if type(node) is dict:
+            if len(node) > 1:
+                found.append(tuple(node))
+            node = node.values()
+        count += len(node)
+        nodes += [part for part in node if type(part) in _NODES]
+    return count
+
+
 def are_tensors(leaves: Sequence[Any]) -> bool:
     """Whether all leaves are Tensors or Variables."""
     return _TENSORS.issuperset(map(type, leaves)) or all([isinstance(leaf, Tensor) for leaf in leaves])
@@ -108,4 +142,5 @@ def prefix(prefix: Any, tree: Any, what: str, of: str) -> list[Any]:
     return found
 
 
+_NODES = frozenset({dict, list, tuple})
 _DICT_VIEWS: Any = (type({}.values()), type({}.keys()))

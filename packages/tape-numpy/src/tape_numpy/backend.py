@@ -156,7 +156,9 @@ class NumPyBackend(Backend):
         return id(array), array.nbytes
 
     def frozen(self, array: Any) -> Any:
-        """Of the same strides, unless that takes much more memory."""
+        """Of the same strides, unless that takes much more memory; scalars, which nobody can change, as they are."""
+        if isinstance(array, np.generic):  # as arrays of shape () their powers and shifts would be other ones
+            return array
         if array.flags.forc or not array.size or type(array) is not np.ndarray:
             return np.array(array, copy=True, order="K", subok=True)
         low, high = np.lib.array_utils.byte_bounds(array)

@@ -14,7 +14,7 @@ from tape_core.backends.batched import OPEN
 from tape_core.backends.traced import TracedArray, TracingError
 from tape_core.compiled.kept import MANY, Traces, remember
 from tape_core.compiled.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
-from tape_core.compiled.signature import SLICES, TENSOR, Signature, called, static_key
+from tape_core.compiled.signature import SLICES, TENSOR, Signature, called, static_key, tells_order
 from tape_core.compiled.turns import its_turn
 from tape_core.forking import Lock
 from tape_core.indexed_slices import IndexedSlices
@@ -85,6 +85,7 @@ class Function:
             check(self._options)
         self._donate = _names("donate", donate)
         self._signature = inspect.signature(python) if self._static or self._donate else None
+        self._tells_order = tells_order(python)
         for option, names in (("static_argnames", self._static), ("donate", self._donate)):
             for name in names:
                 if self._signature is not None and name not in self._signature.parameters:
@@ -166,6 +167,8 @@ class Function:
     def _taken_apart(self, args: Any, kwargs: Any) -> tuple[Signature, Any, bool]:
         """The signature of a call, its static arguments, and whether there are others by keyword."""
         if self._signature is None:
+            if len(kwargs) > 1 and not self._tells_order:
+                kwargs = dict(sorted(kwargs.items()))
             return Signature(args, kwargs, (), self._name), (), bool(kwargs)
         static, others = self._apart(args, kwargs)
         return Signature((), others, [key for _, _, key in static], self._name), static, bool(others)

@@ -39,11 +39,13 @@ class Signature:
         self.leaves: list[Any]
         self.structure: Any
         if args or kwargs:
-            self.leaves, self.structure = pytree.flatten(args if not kwargs else (args, kwargs))
+            tree = args if not kwargs else (args, kwargs)
+            self.leaves, self.structure = pytree.flatten(tree)
+            orders = pytree.orders(tree, self.structure)
         else:
-            self.leaves, self.structure = [], tuple
+            self.leaves, self.structure, orders = [], tuple, []
         self.kinds: list[int] = []
-        parts: list[Any] = [self.structure, len(kwargs), *static, *environment()]
+        parts: list[Any] = [self.structure, len(kwargs), *orders, *static, *environment()]
         for k, leaf in enumerate(self.leaves):
             kind = type(leaf)
             if kind is Tensor:
@@ -99,6 +101,12 @@ def environment() -> tuple[Any, ...]:
     """What a function depends on besides its arguments: where new arrays are made, and of which dtype."""
     chosen = selection.select()
     return chosen.backend, chosen.device, dtypes.get_default_dtype()
+
+
+def tells_order(python: Callable[..., Any]) -> bool:
+    """Whether a function can tell in which order it is given keyword arguments: by `**kwargs`, or nobody knows."""
+    code = getattr(getattr(python, "__func__", python), "__code__", None)
+    return code is None or bool(code.co_flags & inspect.CO_VARKEYWORDS)
 
 
 def static_key(value: Any, where: Callable[[], str]) -> Any:

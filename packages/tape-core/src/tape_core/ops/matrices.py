@@ -336,7 +336,10 @@ def _norm_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool, ord
         return g * phase
     share = size / xp.where(out == 0, 1, out)
     if ord < 1:
-        share = xp.where(size == 0, 1, share)  # at 0 the derivative is infinite on both sides: 0, as of the others
+        # At 0 the derivative is infinite on both sides: 0, as of the others. With a negative ord one 0 makes the norm
+        # 0, whatever the others are.
+        share = xp.where((size == 0) | (out == 0), 1, share)
+        phase = xp.where(out == 0, 0, phase)
     return g * phase * (share if ord == 2 else share ** (ord - 1))
 
 

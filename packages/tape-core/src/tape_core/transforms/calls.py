@@ -54,8 +54,8 @@ class Arguments:
         return pytree.unflatten(self.structure, leaves)
 
     def others_none(self, values: Sequence[Any]) -> Any:
-        """The structure of the arguments, with None for what has no derivative."""
-        leaves: list[Any] = [None] * len(self.leaves)
+        """The structure of the arguments, with None for what has no derivative, and 0 for a Python float or complex."""
+        leaves: list[Any] = [type(leaf)(0) if type(leaf) in (float, complex) else None for leaf in self.leaves]
         for k, value in zip(self.places, values, strict=True):
             leaves[k] = value
         return pytree.unflatten(self.structure, leaves)

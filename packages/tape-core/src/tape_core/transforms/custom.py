@@ -174,9 +174,10 @@ def custom_jvp(f: Function) -> Function:
     the derivatives of what it computes are those of higher order. It is not told which are wanted: a tangent is
     there for every argument that has one, zeros where nothing is to be differentiated.
 
-    `primals` and `tangents` are tuples with an entry for each positional argument, of the argument's structure. A leaf
-    that is no floating or complex array has the tangent None. What the rule gives has the structure of the result;
-    a tangent of None is zero. Keyword arguments are passed on to both and not differentiated.
+    `primals` and `tangents` are tuples with an entry for each positional argument, of the argument's structure. A
+    Python float or complex, which is a constant, has the tangent 0, and any other leaf that is no floating or complex
+    array the tangent None. What the rule gives has the structure of the result; a tangent of None is zero.
+    Keyword arguments are passed on to both and not differentiated.
 
     Args:
         f: a function of pytrees. It must get by argument all that is to be differentiated.

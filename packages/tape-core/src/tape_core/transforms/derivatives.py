@@ -125,7 +125,11 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     Returns:
         `(value, pull)`, or with `has_aux` `(value, pull, aux)`. `pull` takes the structure of the value, and gives a
-        tuple with a cotangent of the structure of each primal. It may be called many times.
+        tuple with a cotangent of the structure of each primal. It may be called many times. None is for a part of the
+        value that has no derivative.
+
+    Raises:
+        ValueError: in `pull`: a cotangent has another structure or shape than the value, or is None where it counts.
     """
     check_callable("vjp", "f", f)
     _, args = _chosen("vjp", primals, range(len(primals)))
@@ -137,6 +141,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
         value = pytree.unflatten(structure, [_result("vjp", leaf) for leaf in leaves])
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
+        _check_cotangents(value, cotangents)
         return tuple(tape.gradient(value, list(args), output_gradients=cotangents, unconnected_gradients="zero"))
 
     return (value, pull, aux) if has_aux else (value, pull)
@@ -491,6 +496,23 @@ def _zeros(like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
 
 def _filled(parts: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
     return [_zeros(leaf) if part is None else part for part, leaf in zip(parts, leaves, strict=True)]
+
+
+def _check_cotangents(value: Any, cotangents: Any) -> None:
+    """Refuse None for a part of the value that has a derivative: a tape takes it for ones, others mean zeros."""
+    given = pytree.flatten(cotangents)[0]
+    if not any([leaf is None for leaf in given]):
+        return
+    leaves, structure = pytree.flatten(value)
+    if cotangents is None:
+        given = [None] * len(leaves)
+    if len(leaves) == len(given):
+        for k, (leaf, cotangent) in enumerate(zip(leaves, given, strict=True)):
+            if cotangent is None and leaf.dtype.inexact:
+                raise ValueError(
+                    f"vjp: the cotangent of the value{pytree.path(structure, k)} is None; give an array of shape "
+                    f"{leaf.shape}, tape_core.zeros_like(value) where the value does not count"
+                )
 
 
 def _check_tuples(method: str, primals: Any, tangents: Any) -> None:
