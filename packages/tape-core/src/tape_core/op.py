@@ -122,6 +122,9 @@ class Op:
     foreign = False
     """Whether its rule calls the differentiation of another library."""
 
+    of_functions = False
+    """Whether its rule is a user's function, which may compute with anything."""
+
     def __repr__(self) -> str:
         return f"<op {self.spelled}>"
 
