@@ -172,3 +172,48 @@ def test_a_constant_integer_scalar_computes_as_in_the_eager_call() -> None:
             for exponent in (1.5, 0.3, 2.7):
                 x = tc.asarray(exponent)
                 assert [y.item() for y in compiled(x)] == [y.item() for y in f(x)]
+
+
+@pytest.mark.parametrize("in_tape", [False, True])
+def test_a_raw_array_that_is_returned_is_the_callers_own(in_tape: bool) -> None:
+    numpy = pytest.importorskip("numpy")
+    outside = numpy.ones(2)
+
+    @function
+    def f(x: Any) -> Any:
+        return numpy.zeros(2), outside, x * 2
+
+    def call() -> Any:
+        x = tc.asarray([1.0, 2.0])
+        if not in_tape:
+            return f(x)
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            return f(x)
+
+    for _ in range(3):
+        call()
+    for _ in range(2):
+        inner, copy, _ = call()
+        assert inner.tolist() == [0.0, 0.0]
+        assert copy.tolist() == [1.0, 1.0]
+        inner[:] = copy[:] = 5.0
+    assert outside.tolist() == [1.0, 1.0]
+
+
+def test_an_iterator_is_no_result() -> None:
+    # The second call would give the one that the first has emptied.
+    def f(x: Any) -> Any:
+        return (x * k for k in range(2))
+
+    with pytest.raises(TracingError, match=r"returns a generator, .* return a list"):
+        function(f)(tc.asarray(1.0))
+    for _ in range(2):
+        assert [y.item() for y in function(f, fallback="silent")(tc.asarray(3.0))] == [0.0, 3.0]
+
+    compiled = function(f)
+    for _ in range(3):
+        with tc.GradientTape() as tape:
+            x = tc.asarray(3.0)
+            tape.watch(x)
+            assert [y.item() for y in compiled(x)] == [0.0, 3.0]
