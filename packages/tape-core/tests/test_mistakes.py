@@ -363,6 +363,15 @@ def test_arguments_of_another_kind_are_named(call, text):
         call(tc.ones((2, 2)))
 
 
+@pytest.mark.parametrize("convert", [int, float, complex])
+def test_a_tensor_of_several_elements_is_no_number_on_any_backend(convert):
+    for shape in ((2, 2), (0,)):
+        with pytest.raises(
+            TypeError, match=re.escape(f"needs a tensor without dimensions; this one has shape {shape}")
+        ):
+            convert(tc.ones(shape))
+
+
 def test_an_error_of_what_gives_the_arrays_stays_as_it_is():
     def arrays():
         yield tc.ones(2)
