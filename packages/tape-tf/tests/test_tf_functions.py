@@ -57,3 +57,25 @@ def test_all_namespaces_are_covered() -> None:
 def test_what_is_not_finite_is_not_among_the_best() -> None:
     scores = tf.constant([[0.0, 1.0, 2.0], [np.nan, 1.0, 2.0], [0.0, 1.0, np.inf], [0.0, 1.0, 2.0]])
     assert tf.math.in_top_k([1, 1, 1, 5], scores, 2).numpy().tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: tf.reduce_sum(None), "input_tensor"),
+        (lambda: tf.matmul(tf.ones((2, 2)), None), "b"),
+        (lambda: tf.concat(None, 0), "values"),
+        (lambda: tf.cumsum(None), "x"),
+        (lambda: tf.math.segment_sum(tf.ones(3), None), "segment_ids"),
+        (lambda: tf.linalg.trace(None), "x"),
+    ],
+    ids=["reduce_sum", "matmul", "concat", "cumsum", "segment_sum", "trace"],
+)
+def test_none_for_a_tensor_is_named(call: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}: Attempt to convert a value \(None\) with an unsupported type"):
+        call()
+
+
+def test_einsum_without_its_equation_says_so() -> None:
+    with pytest.raises(TypeError, match=r"equation must be a string such as .* before the tensors; got <tf.Tensor"):
+        tf.einsum(tf.ones((2, 2)), tf.ones((2, 2)))

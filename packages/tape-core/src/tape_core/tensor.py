@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from tape_core import cuts
 from tape_core.forking import Lock
@@ -22,11 +22,13 @@ ArrayLike: TypeAlias = Any
 SCALARS: Final = frozenset({bool, int, float, complex})
 """Python scalars stay what they are until the kernel: weak promotion, no conversion cost."""
 
+Number = TypeVar("Number", int, float, complex)
+
 NO_SLOTS: Final[dict[int, int]] = {}
 """The slots of a Tensor no tape has met; shared, so never written to (see `own_slots`)."""
 
 
-def _number(convert: Any, array: Any) -> Any:
+def _number(convert: type[Number], array: Any) -> Number:
     """The one value of an array as a Python number."""
     try:
         return convert(array)

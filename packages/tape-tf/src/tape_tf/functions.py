@@ -93,6 +93,8 @@ def op(
         label = kernel or "".join(part.capitalize() for part in short.split("_"))
         statics = [p for p in parameters if p in _STATIC and p not in raw.split() and p not in inputs.split()]
         typed = [p for p in parameters if p in _DTYPES and p not in raw.split()]
+        needed = {p for p, parameter in signature.parameters.items() if parameter.default is parameter.empty}
+        required = [p for group in groups for p in group.names if p in needed]
         body.__name__ = body.__qualname__ = short
 
         @wraps(body)
@@ -120,6 +122,14 @@ def op(
                 return wrap_tensor(found) if type(found) is tc.Tensor else wrap(found)
             except (ValueError, IndexError) as error:
                 raise translated(error, label) from error
+            except (AttributeError, TypeError) as error:
+                missing = next((p for p in required if given.get(p, p) is None), None)
+                if missing is None:
+                    raise
+                text = (
+                    f"{missing}: Attempt to convert a value (None) with an unsupported type ({type(None)}) to a Tensor."
+                )
+                raise translated(ValueError(text), label) from error
 
         function.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[

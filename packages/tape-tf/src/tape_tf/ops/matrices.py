@@ -70,6 +70,8 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
     kwargs.pop("optimize", None)
     if kwargs:
         raise TypeError(f"Invalid keyword arguments for this function: {', '.join(kwargs)}")
+    if not isinstance(equation, str):
+        raise TypeError(f"einsum: equation must be a string such as 'ij,jk->ik', before the tensors; got {equation!r}")
     with in_tensorflow_terms("Einsum"):
         return wrap(tc.einsum(equation.replace(" ", ""), *matched(list(inputs), "Einsum")))
 
