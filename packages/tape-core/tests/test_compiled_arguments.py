@@ -164,13 +164,107 @@ def test_keyword_arguments_in_another_order_count_where_the_function_sees_their_
 
 def test_a_constant_integer_scalar_computes_as_in_the_eager_call() -> None:
     # Powers of NumPy's scalars round in another way than those of arrays of shape () on some processors.
-    numpy = pytest.importorskip("numpy")
     for base in (3, 5, 6, 7):
         for dtype in ("int8", "uint8", "int16", "int32", "int64"):
-            scalar = numpy.dtype(dtype).type(base)
-            for constant in (scalar, tc.asarray(base, dtype=dtype)):
-                f = lambda x, constant=constant: (constant**x, x**constant)  # noqa: E731
-                compiled = function(f)
-                for exponent in (1.5, 0.3, 2.7):
-                    x = tc.asarray(exponent)
-                    assert [y.item() for y in compiled(x)] == [y.item() for y in f(x)]
+            constant = tc.asarray(base, dtype=dtype)
+            f = lambda x, constant=constant: (constant**x, x**constant)  # noqa: E731
+            compiled = function(f)
+            for exponent in (1.5, 0.3, 2.7):
+                x = tc.asarray(exponent)
+                assert [y.item() for y in compiled(x)] == [y.item() for y in f(x)]
+
+
+@pytest.mark.parametrize("in_tape", [False, True])
+def test_a_raw_array_that_is_returned_is_the_callers_own(in_tape: bool) -> None:
+    numpy = pytest.importorskip("numpy")
+    outside = numpy.ones(2)
+
+    @function
+    def f(x: Any) -> Any:
+        return numpy.zeros(2), outside, x * 2
+
+    def call() -> Any:
+        x = tc.asarray([1.0, 2.0])
+        if not in_tape:
+            return f(x)
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            return f(x)
+
+    for _ in range(3):
+        call()
+    for _ in range(2):
+        inner, copy, _ = call()
+        assert inner.tolist() == [0.0, 0.0]
+        assert copy.tolist() == [1.0, 1.0]
+        inner[:] = copy[:] = 5.0
+    assert outside.tolist() == [1.0, 1.0]
+
+
+def test_an_iterator_is_no_result() -> None:
+    # The second call would give the one that the first has emptied.
+    def f(x: Any) -> Any:
+        return (x * k for k in range(2))
+
+    with pytest.raises(TracingError, match=r"returns a generator, .* return a list"):
+        function(f)(tc.asarray(1.0))
+    for _ in range(2):
+        assert [y.item() for y in function(f, fallback="silent")(tc.asarray(3.0))] == [0.0, 3.0]
+
+    compiled = function(f)
+    for _ in range(3):
+        with tc.GradientTape() as tape:
+            x = tc.asarray(3.0)
+            tape.watch(x)
+            assert [y.item() for y in compiled(x)] == [0.0, 3.0]
+
+
+def _replaced(parts: Any, x: Any) -> Any:
+    parts["w"] = parts["w"] - x
+    return parts["w"]
+
+
+@pytest.mark.parametrize(
+    ("change", "given"),
+    [
+        (_replaced, lambda: {"w": tc.asarray(1.0)}),
+        (lambda parts, x: parts.pop("w") * x, lambda: {"w": tc.asarray(1.0), "b": tc.asarray(2.0)}),
+        (lambda parts, x: parts.append(x), list),
+        (lambda parts, x: parts[0].append(x), lambda: ([tc.asarray(1.0)],)),
+    ],
+    ids=["replaced", "taken out", "added", "in a tuple"],
+)
+def test_a_list_or_dict_among_the_arguments_is_not_changed_in_vain(change: Any, given: Any) -> None:
+    x = tc.asarray(0.5)
+    for _ in range(2):
+        with pytest.raises(TracingError, match="changes a list or dict among its arguments"):
+            function(change)(given(), x)
+
+    # Where it runs as it is, and in tapes, the caller's change as in an eager call.
+    expected = given()
+    change(expected, x)
+    fallback, compiled = function(change, fallback="silent"), function(change)
+    for _ in range(3):
+        parts = given()
+        fallback(parts, x)
+        assert str(parts) == str(expected)
+        parts = given()
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            compiled(parts, x)
+        assert str(parts) == str(expected)
+
+
+def test_a_copy_may_be_changed_and_tensors_in_place() -> None:
+    @function
+    def f(parts: Any, **others: Any) -> Any:
+        others.pop("y")
+        own = dict(parts)
+        own["w"] = own["w"] * 2
+        parts["b"] += 1
+        return own
+
+    for _ in range(3):
+        b = tc.asarray(1.0)
+        assert f({"w": tc.asarray(3.0), "b": b}, y=b * 1, z=2)["w"].item() == 6.0
+        assert b.item() == 2.0

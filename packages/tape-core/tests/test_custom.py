@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.backends import ArrayAPIBackend
 
 X = np.linspace(-1, 1, 4)
 
@@ -263,6 +265,92 @@ def test_complex_tangents() -> None:
         own, custom = z * z * 1j, square(z) * 1j
     assert np.allclose(tape.gradient(custom, z).numpy(), tape.gradient(own, z).numpy())
     assert np.allclose(tc.jvp(square, (z,), (z,))[1].numpy(), 2 * z.numpy() ** 2)
+
+
+def square(form: str) -> Any:
+    """A square, of which the backward pass, or a part of it, is computed by another library."""
+
+    @tc.custom_gradient
+    def f(x: Any) -> Any:
+        a = x.numpy()
+        conj_a = np.conj(a)
+
+        def grad(upstream: Any) -> Any:
+            if form == "half":  # a part of it where a tape can see it
+                return tc.asarray(conj_a) * upstream + tc.asarray(conj_a * upstream.numpy())
+            if form == "stopped":
+                return tc.asarray(2 * conj_a) * tc.stop_gradient(upstream)
+            return tc.asarray(2 * conj_a * upstream.numpy())
+
+        return tc.asarray(a * a), grad
+
+    return f
+
+
+@pytest.mark.parametrize("form", ["all", "half", "stopped"])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_forward_mode_of_what_is_computed_with_numpy(form: str, dtype: Any) -> None:
+    with tc.use_backend("numpy"):
+        f, x = (
+            square(form),
+            tc.asarray(np.asarray([1.0, 2.0, 3.0], dtype=dtype) * (1 if dtype is np.float64 else 1 + 1j)),
+        )
+        t = tc.asarray(np.asarray([1.0, 10.0, -1.0], dtype=dtype))
+        expected = 2 * x.numpy() * t.numpy()
+        np.testing.assert_allclose(tc.jvp(f, (x,), (t,))[1].numpy(), expected, rtol=1e-12)
+        np.testing.assert_allclose(tc.linearize(f, x)[1](t).numpy(), expected, rtol=1e-12)
+        np.testing.assert_allclose(tc.jacfwd(f)(x).numpy(), np.diag(2 * x.numpy()), rtol=1e-12)
+        composed = tc.jvp(lambda x: f(x * x) * 3, (x,), (t,))[1].numpy()
+        np.testing.assert_allclose(composed, 12 * x.numpy() ** 3 * t.numpy(), rtol=1e-12)
+        with tc.ForwardAccumulator(x, t) as accumulator:
+            y = f(x)
+        np.testing.assert_allclose(accumulator.jvp(y).numpy(), expected, rtol=1e-12)
+
+
+def test_second_derivatives_of_what_is_computed_with_numpy_are_not_zeros() -> None:
+    with tc.use_backend("numpy"):
+        f, x = square("all"), tc.asarray([1.0, 2.0])
+        for derivative in (tc.hessian, lambda g: tc.jacrev(tc.grad(g)), lambda g: lambda x: tc.hvp(g, (x,), (x,))):
+            with pytest.raises(ValueError, match=r"(?s)its values leave Tape by numpy\(\).*in square.<locals>.f"):
+                derivative(lambda x: tc.sum(f(x)))(x)
+        linear = tc.custom_gradient(lambda x: (x * 3, lambda upstream: upstream * 3))
+        assert tc.hessian(lambda x: tc.sum(linear(x)))(x).tolist() == [[0, 0], [0, 0]]
+
+
+def test_results_and_gradients_of_another_backend_say_so() -> None:
+    x = tc.asarray([1.0, 2.0], backend=ArrayAPIBackend("strict", array_api_strict))
+    on_numpy = np.ones(2, dtype=np.float32)
+    result = tc.custom_gradient(lambda x: (tc.asarray(on_numpy), lambda upstream: upstream))
+    with pytest.raises(
+        TypeError, match=r"custom_gradient\(<lambda>\): the result is on backend 'numpy', the arguments on"
+    ):
+        tc.grad(lambda x: tc.sum(result(x)))(x)
+    gradient = tc.custom_gradient(lambda x: (x * 2, lambda upstream: on_numpy))
+    with pytest.raises(TypeError, match=r"the grad of <lambda> for argument 0 is on backend 'numpy', the value on"):
+        tc.grad(lambda x: tc.sum(gradient(x)))(x)
+
+
+class Holder:
+    """Methods under other names than those of their functions."""
+
+    scaled = tc.custom_gradient(lambda self, x: (x * 2, lambda upstream: upstream * self.factor))
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.weight = tc.Variable(3.0)
+
+    @property
+    @tc.custom_gradient
+    def doubled(self) -> Any:
+        return self.weight * 2, lambda upstream, variables: ((), [upstream * self.factor])
+
+
+def test_methods_under_any_name_and_properties() -> None:
+    holder, x = Holder(5.0), tc.asarray(1.0)
+    assert tc.grad(holder.scaled)(x).item() == 5
+    with tc.GradientTape() as tape:
+        y = holder.doubled
+    assert tape.gradient(y, holder.weight).item() == 5
 
 
 def test_a_python_float_has_the_tangent_0_in_a_rule() -> None:

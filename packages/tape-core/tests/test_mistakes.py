@@ -336,6 +336,51 @@ def test_options_of_a_compiled_function_are_checked_when_it_is_made():
         tc.function(_cube, compile=3)
 
 
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: tc.concat(None), "concat: arrays must be a list or tuple of arrays; got None of type NoneType"),
+        (lambda x: tc.stack(3), "stack: arrays must be a list or tuple of arrays; got 3 of type int"),
+        (lambda x: tc.linalg.multi_dot(3), "multi_dot: arrays must be a list or tuple of arrays; got 3"),
+        (lambda x: tc.transpose(x, 1), "transpose: axes must be a list or tuple of integers; got 1"),
+        (lambda x: tc.split(x, 2.5), "split: sections must be a list or tuple of sizes, or their number; got 2.5"),
+        (lambda x: tc.split(x, "ab"), "split: sections[0] must be an integer; got 'a'"),
+        (lambda x: tc.clip(None), "clip: x must be an array or a Python number, got None"),
+        (lambda x: tc.rms_norm(None), "x must be an array or a Python number, got None"),
+        (lambda x: tc.dropout(None, x), "dropout: rate must be a number; got Tensor"),
+        (lambda x: tc.dropout(x, "0.5"), "dropout: rate must be a number; got '0.5'"),
+        (lambda x: tc.linalg.matrix_power(x, 2.5), "matrix_power: n must be an integer; got 2.5"),
+        (lambda x: tc.avg_pool(x[None], None), "must be an integer of at least 1"),
+        (
+            lambda x: tc.tensordot(x, x, axes=3),
+            "tensordot: axes must be from 0 to 2 for shapes (2, 2) and (2, 2); got 3",
+        ),
+        (lambda x: tc.tensordot(x, x, axes=-1), "tensordot: axes must be from 0 to 2"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(call, text):
+    with pytest.raises((TypeError, ValueError), match=re.escape(text)):
+        call(tc.ones((2, 2)))
+
+
+@pytest.mark.parametrize("convert", [int, float, complex])
+def test_a_tensor_of_several_elements_is_no_number_on_any_backend(convert):
+    for shape in ((2, 2), (0,)):
+        with pytest.raises(
+            TypeError, match=re.escape(f"needs a tensor without dimensions; this one has shape {shape}")
+        ):
+            convert(tc.ones(shape))
+
+
+def test_an_error_of_what_gives_the_arrays_stays_as_it_is():
+    def arrays():
+        yield tc.ones(2)
+        raise TypeError("of my own")
+
+    with pytest.raises(TypeError, match=r"^of my own$"):
+        tc.concat(arrays())
+
+
 def test_users_programs_pass_mypy(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(

@@ -186,6 +186,27 @@ def test_a_link_stays_one_and_the_usual_rights_hold(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="rights and pipes are POSIX's")
+def test_who_may_read_a_file_stays_so_when_it_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.touch()
+    path.chmod(0o600)
+    nn.save_tensors(path, {"v": tc.ones(3)})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights and pipes are POSIX's")
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match=r"save_tensors: only a file can be replaced.*pipe"):
+        nn.save_tensors(tmp_path / "pipe", {"v": tc.ones(3)})
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"save_tensors: this is a folder.*folder'$"):
+        nn.save_tensors(tmp_path / "folder", {"v": tc.ones(3)})
+    assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
+
+
 def test_messages_of_writing(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with pytest.raises(TypeError, match="'w' has dtype complex128, which the safetensors format lacks"):
@@ -196,6 +217,11 @@ def test_messages_of_writing(tmp_path: Path) -> None:
         nn.save_tensors(path, {"__metadata__": tc.ones(1)})
     with pytest.raises(TypeError, match="metadata are strings by name; got 'step': 7"):
         nn.save_tensors(path, {}, {"step": 7})  # type: ignore[dict-item]
+    for metadata in (["step"], "step"):
+        with pytest.raises(TypeError, match="metadata must be a mapping of strings by name, got"):
+            nn.save_tensors(path, {}, metadata)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="tensors must be a mapping of Tensors by name, got list"):
+        nn.save_tensors(path, [tc.ones(1)])  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*missing"):
         nn.save_tensors(tmp_path / "missing" / "x", {})
     assert os.listdir(tmp_path) == []
@@ -205,6 +231,14 @@ def test_messages_of_reading(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with pytest.raises(FileNotFoundError):
         nn.load_tensors(path)
+    reading, writing = os.pipe()
+    try:
+        with pytest.raises(TypeError, match="not int"):  # it would be read, and closed
+            nn.load_tensors(reading)  # type: ignore[arg-type]
+        os.fstat(reading)
+    finally:
+        os.close(reading)
+        os.close(writing)
     nn.save_tensors(path, {"v": tc.ones(3)})
     whole = path.read_bytes()
     for content in (b"", whole[:-1], whole[:20], b"\x80\x04not at all"):

@@ -74,3 +74,32 @@ def test_what_must_be_a_number_is_named(name, value):
     make, text = REALS[name]
     with pytest.raises(TypeError, match=f"^{text}"):
         make(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"metrics": nn.metrics.Mean()}, "metrics must be a list of metrics; got .*Mean.*: write metrics=\\[...\\]"),
+        ({"callbacks": nn.EarlyStopping()}, "fit: callbacks must be a list or tuple of callbacks; got .*EarlyStopping"),
+        ({"loss": nn.losses.MeanSquaredError}, r"loss: MeanSquaredError is a class; .* MeanSquaredError\(\)"),
+        ({"optimizer": nn.SGD}, r"optimizer: SGD is a class; pass an object of it, SGD\(\)"),
+    ],
+)
+def test_what_fit_is_given_in_another_form(given, text):
+    x = tc.ones((2, 2))
+    arguments = {"loss": nn.losses.MeanSquaredError(), "optimizer": nn.SGD(0.1), "epochs": 1, "progress": False}
+    with pytest.raises(TypeError, match=text):
+        nn.fit(nn.Dense(2), (x, x), **{**arguments, **given})
+
+
+def test_what_is_no_name_and_no_module():
+    with pytest.raises(
+        TypeError, match="EarlyStopping: monitor must be the name of a result, such as 'val_loss'; got 5"
+    ):
+        nn.EarlyStopping(5)
+    with pytest.raises(TypeError, match="mixed_precision: model must be a Module; got None"):
+        nn.mixed_precision(None)
+    with pytest.raises(
+        ValueError, match="MaxPool2D: pool_size must be an integer of at least 1, or 2 of them, got None"
+    ):
+        nn.MaxPool2D(None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -194,6 +196,25 @@ def test_the_file_holds_names_and_numbers(tmp_path: Path) -> None:
         config = json.loads(archive.read("config.json"))
     assert config["model"]["class_name"] == "Sequential"
     assert config["model"]["config"]["layers"][3]["registered_name"] == "Tests>Scaled"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links, rights and pipes are POSIX's")
+def test_what_stands_where_a_model_is_saved(tmp_path: Path) -> None:
+    model = sequential()
+    path, link = tmp_path / "1.keras", tmp_path / "latest.keras"
+    link.symlink_to(path)
+    model.save(link)
+    assert link.is_symlink(), "as for save_weights"
+    path.chmod(0o600)
+    model.save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    os.mkfifo(tmp_path / "pipe.keras")
+    with pytest.raises(OSError, match=r"save: only a file can be replaced.*pipe\.keras"):
+        model.save(tmp_path / "pipe.keras")
+    assert stat.S_ISFIFO((tmp_path / "pipe.keras").stat().st_mode)
+    with pytest.raises(FileNotFoundError, match=r"save: there is no folder .*missing"):
+        model.save(tmp_path / "missing" / "1.keras")
+    assert sorted(os.listdir(tmp_path)) == ["1.keras", "latest.keras", "pipe.keras"]
 
 
 def test_classes_that_are_not_registered_must_be_given(tmp_path: Path) -> None:

@@ -260,3 +260,15 @@ def test_a_block_whose_exit_is_lost_records_no_longer(made: Callable[[], Any]) -
     del leave
     with pytest.raises(RuntimeError):
         block.__exit__(None, None, None)
+
+
+def test_forward_mode_through_a_backward_pass_in_numpy_is_its_transpose():
+    @tf.custom_gradient
+    def square(x):
+        a = x.numpy()
+        return tf.constant(a * a), lambda upstream: tf.constant(2 * a * upstream.numpy())
+
+    x = tf.constant([1.0, 2.0, 3.0])
+    with tf.autodiff.ForwardAccumulator(x, tf.constant([1.0, 1.0, 10.0])) as accumulator:
+        y = square(x)
+    assert accumulator.jvp(y).numpy().tolist() == [2.0, 4.0, 60.0]

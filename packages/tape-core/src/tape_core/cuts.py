@@ -8,9 +8,11 @@ Variables. Where no argument reaches the result, it is the answer to the questio
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from tape_core.contexts import contextmanager, setting
 from tape_core.recording import ACTIVE
 from tape_core.user_code import is_ours, user_frame
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from tape_core.tensor import Tensor
 
 _MOST = 5  # cuts that are kept of one call
+
+_own_derivative: ContextVar[bool] = ContextVar("tape_core.own_derivative", default=False)
 
 _LEFT = "its values leave Tape by {}, and what is computed from them is a constant"
 _ASSIGNED = (
@@ -50,11 +54,13 @@ class Cuts:
             that were carried along beside them.
         differentiated: a derivative with respect to something was taken of them, and it is constant, as that of a
             linear function.
+        opaque: values were taken out of them in a function with a derivative of its own, so that this may depend on
+            them unseen.
         read: the Variables that were read, by id.
     """
 
     compared: str | None = None
-    constant = decided = differentiated = False
+    constant = decided = differentiated = opaque = False
 
     def __init__(self) -> None:
         self.ends: dict[str, str] = {}
@@ -86,6 +92,7 @@ class Cuts:
         self.decided |= other.decided
         self.constant |= other.constant
         self.differentiated |= other.differentiated
+        self.opaque |= other.opaque
 
     def zero(self, variables: Iterable[Any] = ()) -> bool:
         """Whether the derivative of what is not connected is 0 indeed, as far as it is known.
@@ -93,7 +100,7 @@ class Cuts:
         Args:
             variables: those that were given as arguments.
         """
-        if self.differentiated:
+        if self.differentiated and not self.opaque:
             return True
         if self.ends or any([id(v) in self.read for v in variables]):
             return False
@@ -154,11 +161,19 @@ def told(tensors: Iterable[Tensor]) -> list[Cuts]:
     return list({id(cuts): cuts for tensor in tensors for cuts in _of(tensor)}.values()) if ACTIVE.get() else []
 
 
+@contextmanager
+def own_derivative() -> Iterator[None]:
+    """A context of a function that has a derivative of its own, and of what computes this."""
+    with setting(_own_derivative, True):
+        yield
+
+
 def left(tensor: Tensor, how: str) -> None:
     """A method takes the values of a Tensor out of Tape."""
     for cuts in _of(tensor):
         if not is_ours(sys._getframe(2)):  # the method's caller
             cuts.end(how, _LEFT.format(how))
+            cuts.opaque |= _own_derivative.get()
 
 
 def stopped(tensor: Tensor) -> None:

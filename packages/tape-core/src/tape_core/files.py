@@ -5,9 +5,11 @@ A program that is killed meanwhile leaves what was there before, and perhaps suc
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Sequence
 
 
@@ -19,18 +21,24 @@ def write_whole(what: str, contents: Sequence[tuple[str, Iterable[bytes | memory
         contents: for each file its path, which is no link, and the pieces of its content. The last one is the file that
             the user has named.
 
+    A file that is replaced keeps who may read it.
+
     Raises:
-        OSError: one cannot be written; those that were there are as they were.
+        OSError: one cannot be written, or a path is that of something else than a file, such as a folder or a device;
+            what was there is as it was.
     """
+    modes = [permissions(what, target) for target, _ in contents]
     drafts: list[tuple[str, str]] = []
     try:
-        for target, pieces in contents:
+        for (target, pieces), mode in zip(contents, modes, strict=True):
             folder, file = os.path.split(target)
             drafts.append((os.path.join(folder, f".{file}.{secrets.token_hex(8)}"), target))
             with open(drafts[-1][0], "xb") as stream:
                 stream.writelines(pieces)
                 stream.flush()
                 os.fsync(stream.fileno())
+            if mode is not None:
+                os.chmod(drafts[-1][0], mode)
         for draft, target in drafts:
             os.replace(draft, target)
     except OSError as error:
@@ -43,7 +51,34 @@ def write_whole(what: str, contents: Sequence[tuple[str, Iterable[bytes | memory
                 os.remove(draft)
     if os.name == "posix":  # the new names, too; elsewhere folders cannot be opened
         for folder in {os.path.dirname(target) for target, _ in contents}:
-            _sync(folder)
+            sync(folder)
+
+
+def permissions(what: str, target: str) -> int | None:
+    """The permissions of a file that is to be replaced; None where there is none yet.
+
+    Args:
+        what: who replaces it, for errors.
+        target: its path, which is no link.
+
+    Raises:
+        OSError: it is no file, or its folder is not there. A file would take the place of a device or a pipe for all
+            programs of the system.
+    """
+    try:
+        found = os.stat(target, follow_symlinks=False)
+    except FileNotFoundError:
+        folder = os.path.dirname(target)
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(
+                errno.ENOENT, f"{what}: there is no folder {folder!r} for this file", target
+            ) from None
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, f"{what}: this is a folder; give the path of a file", target)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, f"{what}: only a file can be replaced, and this is none", target)
+    return stat.S_IMODE(found.st_mode)
 
 
 def is_draft_of(file: str, name: str) -> bool:
@@ -51,9 +86,9 @@ def is_draft_of(file: str, name: str) -> bool:
     return re.fullmatch(rf"\.{re.escape(file)}\.[0-9a-f]{{16}}", name) is not None
 
 
-def _sync(folder: str) -> None:
-    """Have the system write out which files a folder has."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: str) -> None:
+    """Have the system write out a file, or which files a folder has."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -14,7 +14,7 @@ from tape_core import pytree, recording
 from tape_core.arguments import check_tensors, check_unconnected
 from tape_core.backward import gradients, lifting
 from tape_core.cotangents import widening
-from tape_core.cuts import differentiated
+from tape_core.cuts import Cuts, differentiated
 from tape_core.indexed_slices import dense
 from tape_core.plan import Part, Plan
 from tape_core.recording import COMPLEX, LIVE, new_key
@@ -27,7 +27,6 @@ from tape_core.user_code import warn_user
 from tape_core.variable import Variable
 
 if TYPE_CHECKING:
-    from tape_core.cuts import Cuts
     from tape_core.op import Op
 
 
@@ -429,11 +428,21 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     else:
         for j, rule in enumerate(plan.rules):
             numbered[slot_at(rule.k)] = j
-    grads: list[Any] = [None] * len(tangents)
-    with GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(watched)
+
+    def pulled(seeds: list[Any]) -> list[Any]:
+        grads: list[Any] = [None] * len(tangents)
         plan.backward_careful(tuple(seeds) if several else seeds[0], tuple(numbered), grads, xp, lift, False, wide)
-        grads = [dense(g) for g in grads]
+        return [dense(g) for g in grads]
+
+    tape = GradientTape(watch_accessed_variables=False)
+    if plan.op.of_functions:
+        tape._cuts = Cuts()
+    with tape:
+        tape.watch(watched)
+        grads = pulled(seeds)
+    if tape._cuts is not None and tape._cuts.ends:
+        results = by_elements(pulled, seeds, flowing, tangents)
+        return tuple(results) if several else results[0]
     pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None]
     if not pairs:  # the rules lead to nothing that has a tangent
         return (None,) * len(outs) if several else None
@@ -444,3 +453,37 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     each = iter([xp.zeros_like(seed) if t is None else conj(t) for t, seed in zip(found, watched, strict=True)])
     results = [next(each) if flows else None for flows in flowing]
     return tuple(results) if several else results[0]
+
+
+def by_elements(pulled: Any, seeds: list[Any], flowing: list[bool], tangents: list[Any]) -> list[Any]:
+    """The transpose of a function of cotangents that no tape can follow, as it computes with NumPy: from its values.
+
+    It is linear over the real numbers: each element of the result has as its tangent what the function makes of a
+    cotangent of 1 for it, times the tangents; for an imaginary part, of one of i.
+    """
+    from tape_core.ops.creation import arange
+    from tape_core.ops.data_types import astype
+    from tape_core.ops.elementwise import real
+    from tape_core.ops.manipulation import reshape, stack
+    from tape_core.ops.statistical import sum as total
+
+    def paired(k: int, seed: Any) -> Any:
+        found = pulled([seed if j == k else other for j, other in enumerate(seeds)])
+        terms = [total(g * t) for g, t in zip(found, tangents, strict=True) if g is not None and t is not None]
+        value = sum(terms[1:], terms[0]) if terms else total(seed) * 0
+        return real(value) if value.dtype.kind == "complex floating" else value
+
+    results: list[Any] = []
+    for k, (seed, flows) in enumerate(zip(seeds, flowing, strict=True)):
+        if not flows:
+            results.append(None)
+            continue
+        is_complex = seed.dtype.kind == "complex floating"
+        elements = []
+        for i in range(seed.size):
+            place = arange(seed.size, backend=seed.backend.root, device=seed.device) == i
+            one = astype(reshape(place, seed.shape), seed.dtype)
+            element = paired(k, one)
+            elements.append(element - 1j * paired(k, one * 1j) if is_complex else element)
+        results.append(reshape(astype(stack(elements), seed.dtype), seed.shape) if elements else seed)
+    return results

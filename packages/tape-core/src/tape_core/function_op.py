@@ -180,6 +180,7 @@ class _FunctionOp(Op):
     """An op that no registry has: what it computes is different in each call."""
 
     takes_slices = True
+    of_functions = True
     widens = False  # its rule is a user's function, which gets cotangents in the dtype of its results
 
     def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.cuts import ended
 from tape_core.dtypes import default_beside
+from tape_core.mistakes import no_sequence
 from tape_core.plan import Part
 from tape_core.recording import ACTIVE
 from tape_core.rules import spec_of
@@ -341,7 +342,10 @@ def general_call(op: Op) -> Callable[..., Any]:
         if len(args) < n or (kwargs and not has_parameters):
             args, kwargs = op.normalise(args, kwargs)
         if sequence:
-            values: tuple[Any, ...] = tuple(args[0])
+            try:
+                values: tuple[Any, ...] = tuple(args[0])
+            except TypeError as error:
+                raise no_sequence(op.name, op.inputs[0], "arrays", args[0], error) from None
             if not values:
                 raise ValueError(f"{op.name}: {op.inputs[0]} is empty; it needs at least one array")
         else:

@@ -66,6 +66,25 @@ def real(what: str, name: str, value: Any) -> float:
         raise TypeError(f"{where} must be a number; got {value!r} of type {type(value).__name__}") from None
 
 
+def no_sequence(what: str, name: str, of: str, value: Any, error: TypeError) -> TypeError:
+    """The error for what is no list or tuple; where it is one, that is not what `error` was about, and it stays."""
+    if hasattr(type(value), "__iter__"):
+        return error
+    return TypeError(f"{what}: {name} must be a list or tuple of {of}; got {value!r} of type {type(value).__name__}")
+
+
+def sequence(what: str, name: str, of: str, value: Any) -> tuple[Any, ...]:
+    """An argument that is a list or tuple, or anything that can be gone through, as a tuple.
+
+    Raises:
+        TypeError: it is none.
+    """
+    try:
+        return tuple(value)
+    except TypeError as error:
+        raise no_sequence(what, name, of, value, error) from None
+
+
 def flag(what: str, name: str, value: Any) -> bool:
     """An argument that is True or False; 1, 0 and a library's booleans are, too.
 

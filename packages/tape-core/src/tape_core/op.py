@@ -122,6 +122,9 @@ class Op:
     foreign = False
     """Whether its rule calls the differentiation of another library."""
 
+    of_functions = False
+    """Whether its rule is a user's function, which may compute with anything."""
+
     def __repr__(self) -> str:
         return f"<op {self.spelled}>"
 
@@ -205,7 +208,9 @@ class Op:
         if not tensors:
             from tape_core.ops.creation import asarray
 
-            first = next(k for k, v in enumerate(values) if v is not None)
+            first = next((k for k, v in enumerate(values) if v is not None), None)
+            if first is None:
+                raise TypeError(f"{self.name}: {self.inputs[0]} must be an array or a Python number, got None")
             tensor = asarray(values[first])
             return (*values[:first], tensor, *values[first + 1 :])
         backend = max([tensor.backend for tensor in tensors], key=_height)

@@ -26,6 +26,18 @@ NO_SLOTS: Final[dict[int, int]] = {}
 """The slots of a Tensor no tape has met; shared, so never written to (see `own_slots`)."""
 
 
+def _number(convert: Any, array: Any) -> Any:
+    """The one value of an array as a Python number."""
+    try:
+        return convert(array)
+    except Exception as error:
+        if type(error) not in (TypeError, ValueError, RuntimeError) or array.shape == ():
+            raise
+        raise TypeError(
+            f"{convert.__name__}() needs a tensor without dimensions; this one has shape {tuple(array.shape)}"
+        ) from error
+
+
 class Tensor:
     """A handle on one array of a backend.
 
@@ -201,7 +213,7 @@ class Tensor:
             LISTENERS[0].left(self, "int()")
         if self._slots:
             cuts.left(self, "int()")
-        return int(self._array)
+        return _number(int, self._array)
 
     def __float__(self) -> float:
         if LISTENERS:
@@ -210,7 +222,7 @@ class Tensor:
             cuts.left(self, "float()")
         if ACTIVE.get():
             _warn_of_library(self, "float()")
-        return float(self._array)
+        return _number(float, self._array)
 
     def __complex__(self) -> complex:
         if LISTENERS:
@@ -219,7 +231,7 @@ class Tensor:
             cuts.left(self, "complex()")
         if ACTIVE.get():
             _warn_of_library(self, "complex()")
-        return complex(self._array)
+        return _number(complex, self._array)
 
     def __index__(self) -> int:
         if LISTENERS:

@@ -79,6 +79,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
     key: Any
     text: Any
     name: Any
+    for given, value, kind in (("tensors", tensors, "Tensors"), ("metadata", metadata or {}, "strings")):
+        if not isinstance(value, Mapping):
+            raise TypeError(f"save_tensors: {given} must be a mapping of {kind} by name, got {type(value).__name__}")
     for key, text in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise TypeError(f"save_tensors: metadata are strings by name; got {key!r}: {text!r}")
@@ -127,9 +130,10 @@ def load_tensors(
         ValueError: it is damaged or in another format.
         TypeError: it has a dtype that Tensors do not have.
     """
+    path = os.fspath(path)  # a number would be the file that the program has open under it
     with open(path, "rb") as stream:
         content = stream.read()
-    return read_tensors(content, f"load_tensors: {os.fspath(path)!r}", like=like, backend=backend, device=device)
+    return read_tensors(content, f"load_tensors: {path!r}", like=like, backend=backend, device=device)
 
 
 def read_tensors(

@@ -40,6 +40,8 @@ def mixed_precision(model: M, dtype: Any = "float16") -> M:
             that has no Variables yet raises this at its first call.
         ValueError: there are no such layers in the model.
     """
+    if not isinstance(model, Module):
+        raise TypeError(f"mixed_precision: model must be a Module; got {model!r}")
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is not None and wanted.kind != "real floating":
         raise TypeError(f"mixed_precision: dtype must be real floating-point, such as 'float16'; got {wanted}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
+from tape_core import cuts
 
 from tape_tf import dtypes
 from tape_tf.shapes import TensorShape
@@ -72,10 +73,16 @@ class Value:
 
     def numpy(self) -> Any:
         """The values: a copy, as a NumPy array, or as a NumPy scalar where there are no dimensions. Cuts the path."""
-        return self._now().numpy()[()]
+        native = self._now()
+        if native._slots:
+            cuts.left(native, "numpy()")
+        return native.numpy()[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self._now().__array__(dtype, copy)
+        native = self._now()
+        if native._slots:
+            cuts.left(native, "__array__")
+        return native.__array__(dtype, copy)
 
     def __bool__(self) -> bool:
         if self.native.size > 1:
@@ -86,13 +93,22 @@ class Value:
         return bool(self._now())
 
     def __int__(self) -> int:
-        return int(self._only())
+        native = self._only()
+        if native._slots:
+            cuts.left(native, "int()")
+        return int(native)
 
     def __float__(self) -> float:
-        return float(self._only())
+        native = self._only()
+        if native._slots:
+            cuts.left(native, "float()")
+        return float(native)
 
     def __complex__(self) -> complex:
-        return complex(self._only())
+        native = self._only()
+        if native._slots:
+            cuts.left(native, "complex()")
+        return complex(native)
 
     def _only(self) -> tc.Tensor:
         """The value, of one element."""

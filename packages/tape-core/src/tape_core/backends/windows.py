@@ -68,7 +68,7 @@ def ints(value: Ints, n: int, name: str, least: int = 1) -> tuple[int, ...]:
     Raises:
         ValueError: it is no such number, or there are not n.
     """
-    values: Any = (value,) * n if isinstance(value, int) else tuple(value)
+    values: Any = (value,) * n if isinstance(value, int) else tuple(value) if hasattr(value, "__iter__") else ()
     if len(values) != n or not all(isinstance(v, int) and v >= least for v in values):
         raise ValueError(f"{name} must be an integer of at least {least}, or {n} of them, got {value!r}")
     return tuple(values)

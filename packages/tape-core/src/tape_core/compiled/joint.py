@@ -15,6 +15,7 @@ from tape_core.backward import leads, sweep
 from tape_core.compiled.methods import WeakMethod
 from tape_core.compiled.numbers import Number
 from tape_core.compiled.partition import parted
+from tape_core.compiled.results import check_result, noted
 from tape_core.compiled.signature import STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
 from tape_core.compiled.trace import Trace
@@ -282,6 +283,7 @@ class Joint:
 
     def _results(self, trace: JointTrace, result: Any, own: GradientTape, inputs: dict[int, Any]) -> list[Any]:
         """The arrays of the result; it is noted how to make its leaves of them."""
+        check_result(trace.name, result)
         leaves, self.structure = pytree.flatten(result)
         arrays: list[Any] = []
         self.outs: list[tuple[int, Any, int]] = []  # kind, backend or leaf, and which input or flowing result
@@ -290,7 +292,7 @@ class Joint:
             if isinstance(leaf, IndexedSlices):
                 trace.refuse("returns IndexedSlices")
             if not isinstance(leaf, Tensor) or isinstance(leaf, Variable):
-                self.outs.append((STATIC, leaf, 0))
+                self.outs.append((STATIC, noted(leaf), 0))
                 continue
             slot, library = leaf._slots.get(own._key), leaf.backend.library
             if slot is None:

@@ -12,6 +12,7 @@ from tape_core.backward import sweep
 from tape_core.commit import set_all
 from tape_core.compiled.failures import fail
 from tape_core.compiled.joint import FLOWING, INPUT, Joint, Pattern
+from tape_core.compiled.results import given_back
 from tape_core.compiled.signature import STATIC, TENSOR
 from tape_core.function_op import FUNCTION_CALL
 from tape_core.indexed_slices import IndexedSlices, dense
@@ -62,7 +63,7 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     made, k = [], 0
     for kind, what, number in joint.outs:
         if kind == STATIC:
-            made.append(what)
+            made.append(given_back(what))
             continue
         slots = NO_SLOTS if kind == TENSOR else parts[number] if kind == FLOWING else slots_of[number]
         # A value that is handed back is known as it is now, as `Variable.value` is.

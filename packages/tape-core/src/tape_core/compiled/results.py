@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tape_core import pytree
 from tape_core.backends.batched import BatchedArray
+from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.protocol import Backend
 from tape_core.backends.traced import TRACED, TracedArray, TracingError
+from tape_core.compiled.frozen import frozen
 from tape_core.tensor import SCALARS, Tensor
 
 if TYPE_CHECKING:
@@ -34,11 +37,30 @@ def in_users_terms(trace: Trace) -> Iterator[None]:
         ) from error
 
 
+def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], given: Any) -> None:
+    """Refuse a change of a list or dict among the arguments: what the function was given is a copy of the caller's.
+
+    Raises:
+        TracingError: they are not what they were.
+    """
+    now, now_structure = pytree.flatten(given)
+    # Of lists of Tensors alone there is a shorter structure.
+    if len(now) != len(leaves) or any([a is not b for a, b in zip(now, leaves, strict=True)]):
+        same = False
+    else:
+        same = pytree.same(now_structure, structure, len(now))
+    if not same:
+        raise TracingError(
+            f"{name} is compiled, and changes a list or dict among its arguments, which would not change the caller's: "
+            f"change a copy, as of list(x) or dict(x), and return what is new"
+        )
+
+
 def check_result(name: str, result: Any) -> None:
     """Refuse what a function returns, if Tensors are in it where they are not found.
 
     Raises:
-        TracingError: it returns the array of a Tensor.
+        TracingError: it returns the array of a Tensor, or an iterator.
         TypeError: it returns an object of a class that is no pytree, with a Tensor in it.
     """
     if result is None or type(result) is Tensor:
@@ -49,12 +71,37 @@ def check_result(name: str, result: Any) -> None:
                 f"{name} is compiled, and returns an array that is another one in each call, as of `x.array`: return "
                 f"the Tensor, and take its array after the call"
             )
+        if isinstance(leaf, Iterator):
+            raise TracingError(
+                f"{name} is compiled, and returns a {type(leaf).__qualname__}, which can be gone through once, and not "
+                f"in each call: return a list"
+            )
         if any(map(_is_traced, _attributes(leaf))):
             raise TypeError(
                 f"{name} is compiled, and returns a {type(leaf).__qualname__}, a class that is no pytree, with a "
                 f"Tensor in it, which is not found there: return a tuple, a dict or a named tuple; or register the "
                 f"class with optree.register_pytree_node(..., namespace='tape')"
             )
+
+
+class RawArray(NamedTuple):
+    """A raw array among the results, which was computed, or found, while the function was traced."""
+
+    array: Any
+    backend: Backend
+
+
+def noted(leaf: Any) -> Any:
+    """What a trace keeps of a result that is no Tensor."""
+    backend = backend_of_type(type(leaf))
+    if backend is None or (array := frozen(leaf)) is leaf:
+        return leaf
+    return RawArray(array, backend)
+
+
+def given_back(leaf: Any) -> Any:
+    """What a call returns of a result that is no Tensor: arrays that are the caller's own, to write to."""
+    return leaf.backend.frozen(leaf.array) if type(leaf) is RawArray else leaf
 
 
 def _attributes(leaf: Any) -> list[Any]:

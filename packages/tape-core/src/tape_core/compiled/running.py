@@ -14,6 +14,7 @@ from tape_core.compiled.donation import give_away
 from tape_core.compiled.failures import fail
 from tape_core.compiled.kept import when_gone
 from tape_core.compiled.program import Program
+from tape_core.compiled.results import given_back, noted
 from tape_core.compiled.signature import SLICES, STATIC, TENSOR, Signature
 from tape_core.compiled.source import Source
 from tape_core.compiled.trace import Trace
@@ -74,7 +75,7 @@ class Compiled:
                 self.outs.append((SLICES, leaf.values.backend.library, leaf.dense_shape))
                 arrays += [leaf.values._array, leaf.indices._array]
             else:
-                self.outs.append((STATIC, leaf))
+                self.outs.append((STATIC, noted(leaf)))
         self.name = name
         self.changed = list(changed)  # Tensors among the arguments that the function assigns to
         self.traced: Program = trace.program([*arrays, *changed.values()])
@@ -241,7 +242,7 @@ class Compiled:
                 made.append(IndexedSlices(values, indices, out[2]))
                 at += 2
             else:
-                made.append(out[1])
+                made.append(given_back(out[1]))
         return pytree.unflatten(self.structure, made)
 
 

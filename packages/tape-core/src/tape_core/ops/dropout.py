@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.backends.checks import check_inexact
+from tape_core.mistakes import real
 from tape_core.op import NONDIFF, elementwise, vjp
 from tape_core.ops.creation import asarray
 from tape_core.random import Generator, global_rng
@@ -69,6 +70,7 @@ def dropout(
         TypeError: `x` is of no floating dtype.
         ValueError: `rate` is not between 0 and 1, or `noise_shape` does not broadcast to the shape of `x`.
     """
+    rate = real("dropout", "rate", rate)
     if not 0 <= rate <= 1:
         raise ValueError(f"dropout: rate must be from 0 to 1, got {rate}")
     value = read(x, "dropout: x")

@@ -189,6 +189,9 @@ def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int
     """
     a, b = with_numbers_as_tensors((read(x1, "tensordot: x1"), read(x2, "tensordot: x2")))
     if isinstance(axes, int):
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            most = min(a.ndim, b.ndim)
+            raise ValueError(f"tensordot: axes must be from 0 to {most} for shapes {a.shape} and {b.shape}; got {axes}")
         contracted1, contracted2 = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
         first, second = axes

@@ -11,6 +11,7 @@ from typing import Any
 from tape_core import batching
 from tape_core.batching import normal_axis
 from tape_core.cotangents import broadcast_shape
+from tape_core.mistakes import integer, sequence
 from tape_core.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
 from tape_core.samples import Draw, Refused, Sample, with_complex
 from tape_core.tensor import ArrayLike, Tensor, read, read_array
@@ -290,10 +291,11 @@ def split(x: ArrayLike, sections: int | Sequence[int], /, *, axis: int = 0) -> l
         if sections <= 0 or length % sections:
             raise ValueError(f"split: axis {axis} of length {length} has no {sections} equal parts")
         sections = [length // sections] * sections
-    elif builtins.sum(sections) != length:
-        raise ValueError(
-            f"split: sizes {list(sections)} add up to {builtins.sum(sections)}, not to the length {length}"
-        )
+    else:
+        sizes = sequence("split", "sections", "sizes, or their number", sections)
+        sections = [integer("split", f"sections[{k}]", size, 0) for k, size in enumerate(sizes)]
+        if builtins.sum(sections) != length:
+            raise ValueError(f"split: sizes {sections} add up to {builtins.sum(sections)}, not to the length {length}")
     return _pieces(x, sections, axis)
 
 

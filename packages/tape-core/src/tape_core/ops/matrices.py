@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from tape_core import batching
 from tape_core.backends.batched import holds
+from tape_core.mistakes import integer
 from tape_core.op import NONDIFF, linear, op, refuses, transpose, vjp
 from tape_core.ops.elementwise import abs as absolute
 from tape_core.ops.elementwise import multiply, pow
@@ -383,7 +384,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     Raises:
         ValueError: the matrices are not square.
     """
-    x = read_array(x, "matrix_power: x")
+    x, n = read_array(x, "matrix_power: x"), integer("matrix_power", "n", n)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"matrix_power: x must be square matrices, got shape {x.shape}")
     if n == 0:

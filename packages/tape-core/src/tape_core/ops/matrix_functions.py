@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tape_core import batching
+from tape_core.mistakes import sequence
 from tape_core.op import op, refuses, vjp
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.linalg import matmul
@@ -173,7 +174,8 @@ def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
         ValueError: `axes` are not those of `x`, each once.
     """
     x = read_array(x, "transpose: x")
-    return permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else tuple(axes))
+    order = range(x.ndim)[::-1] if axes is None else sequence("transpose", "axes", "integers", axes)
+    return permute_dims(x, tuple(order))
 
 
 def kron(a: ArrayLike, b: ArrayLike, /) -> Tensor:
@@ -214,7 +216,9 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Tensor:
     Raises:
         ValueError: there are less than two, one has no fitting shape, or is a vector between others.
     """
-    tensors = [read(a, f"multi_dot: arrays[{k}]") for k, a in enumerate(arrays)]
+    tensors = [
+        read(a, f"multi_dot: arrays[{k}]") for k, a in enumerate(sequence("multi_dot", "arrays", "arrays", arrays))
+    ]
     last = len(tensors) - 1
     if last < 1:
         raise ValueError(f"multi_dot: it takes two arrays or more, got {last + 1}")

@@ -62,7 +62,9 @@ class Arguments:
 
     def names(self) -> list[str]:
         """What messages call the leaves that have derivatives."""
-        return [f"argument {k}{pytree.path(self.structure, k)}" for k in self.places]
+        # A path in the tuple of arguments: `[0]['w']`.
+        paths = [pytree.path(self.structure, k)[1:].partition("]") for k in self.places]
+        return [f"argument {number}{inside}" for number, _, inside in paths]
 
 
 class Results:
@@ -89,6 +91,13 @@ class Results:
         """The result as one of `inputs`, and of nothing else; see :func:`recorded_as_one`."""
         leaves = list(self.leaves)
         if inputs and self.flowing:
+            like = inputs[0].backend
+            for out in self.differentiable:
+                if out.backend.library is not like.library:
+                    raise TypeError(
+                        f"{name}: the result is on backend {out.backend.name!r}, the arguments on {like.name!r}; "
+                        f"convert it with tape_core.asarray(..., backend={like.root.name!r})"
+                    )
             found = recorded_as_one(inputs, self.differentiable, pull, push, name)
             for k, tensor in zip(self.flowing, found, strict=True):
                 leaves[k] = tensor
@@ -122,6 +131,11 @@ def like_value(given: Any, value: Tensor, where: str, whose: str) -> Tensor:
     tensor = read(given, where)
     if type(tensor) in SCALARS:
         tensor = asarray(tensor, dtype=value.dtype, backend=value.backend.root)
+    if tensor.backend.library is not value.backend.library:
+        raise TypeError(
+            f"{where} is on backend {tensor.backend.name!r}, {whose} on {value.backend.name!r}; convert it with "
+            f"tape_core.asarray(..., backend={value.backend.root.name!r})"
+        )
     if tensor.shape != value.shape:
         raise ValueError(f"{where} has shape {tensor.shape}, {whose} has shape {value.shape}; they must be the same")
     if tensor.dtype is not value.dtype:

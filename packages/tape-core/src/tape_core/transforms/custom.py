@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
+from types import FunctionType
 from typing import Any
 
 from tape_core import pytree
 from tape_core.backends.batched import OPEN, BatchedArray, lifted, placed
 from tape_core.backward import gradients
 from tape_core.cotangents import conj
-from tape_core.cuts import Cuts
+from tape_core.cuts import Cuts, own_derivative
 from tape_core.function_op import Axes, Pull, below, lowered, raised
 from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.mistakes import check_callable
@@ -66,7 +67,7 @@ def custom_gradient(f: Function) -> Function:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         owner, args = _owner(f, args)
         arguments = Arguments(args)
-        with reading() as readers:
+        with reading() as readers, own_derivative():
             pair = f(*owner, *arguments.given, **kwargs)
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             raise TypeError(f"custom_gradient: {name} must return a pair (result, grad), of which grad is a function")
@@ -84,13 +85,14 @@ def custom_gradient(f: Function) -> Function:
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
             upstream = _upstream(results, gs)
+            with own_derivative():
+                answer = grad(*upstream, variables=variables) if variables else grad(*upstream)
             if variables:
-                answer = grad(*upstream, variables=variables)
                 by_argument, by_variable = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, ())
                 if len(by_variable) != len(variables):
                     raise ValueError("Must return gradient for each variable from @custom_gradient grad_fn.")
             else:
-                by_argument, by_variable = grad(*upstream), ()
+                by_argument, by_variable = answer, ()
             found = pytree.flatten(by_argument)[0]
             expected = len(arguments.leaves)
             if owner and len(found) == expected + 1:
@@ -296,14 +298,14 @@ def _owner(f: Function, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[A
     if not args or type(args[0]) is Tensor:
         return (), args
     first, original = args[0], inspect.unwrap(f)
-    name = getattr(original, "__name__", "")
     for kind in (first if isinstance(first, type) else type(first)).__mro__:
-        method = kind.__dict__.get(name)
-        if isinstance(method, staticmethod):
-            continue
-        method = getattr(method, "__func__", method)
-        if callable(method) and inspect.unwrap(method) is original:
-            return args[:1], args[1:]
+        for method in kind.__dict__.values():  # under whatever name it is there
+            if isinstance(method, property):
+                method = method.fget
+            elif isinstance(method, classmethod):
+                method = method.__func__
+            if isinstance(method, FunctionType) and inspect.unwrap(method) is original:
+                return args[:1], args[1:]
     return (), args
 
 

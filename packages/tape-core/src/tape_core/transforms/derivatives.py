@@ -13,8 +13,10 @@ from operator import index
 from typing import Any
 
 from tape_core import pytree
+from tape_core.arguments import cotangents_for
+from tape_core.cotangents import conj
 from tape_core.cuts import Cuts, check_zero
-from tape_core.forward import ForwardAccumulator
+from tape_core.forward import ForwardAccumulator, by_elements
 from tape_core.indexed_slices import IndexedSlices, dense
 from tape_core.mistakes import check_callable
 from tape_core.ops.creation import asarray, eye
@@ -187,7 +189,14 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
     leaves, structure = pytree.flatten(value)
     # The cotangents of the primals are linear in that of the value: its derivative there is the transpose.
     seeds = [leaf * 0 for leaf in leaves]
-    with GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+
+    def transpose(seeds: list[Any]) -> list[Any]:
+        # The tape conjugates, a transpose does not.
+        found = pull(pytree.unflatten(structure, [conj(seed) for seed in seeds]))
+        return [conj(dense(g)) for g in pytree.flatten(list(found))[0]]
+
+    tape, cuts = _recorder(GradientTape(persistent=True, watch_accessed_variables=False))
+    with tape:
         tape.watch(seeds)
         back, back_structure = pytree.flatten(list(pull(pytree.unflatten(structure, list(seeds)))))
         back = [dense(g) for g in back]
@@ -197,7 +206,11 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
         if not pytree.same(back_structure, given_structure, len(back)) or len(given) != len(back):
             shown = pytree.difference("tangents", given_structure, len(given), "primals", back_structure, len(back))
             raise ValueError(f"linearize: the tangents must have the structure of the primals; {shown}")
-        found = tape.gradient(back, seeds, output_gradients=given, unconnected_gradients="zero")
+        if cuts.ends:
+            given = cotangents_for(back, back_structure, given)
+            found = by_elements(transpose, seeds, [seed.dtype.inexact for seed in seeds], given)
+        else:
+            found = tape.gradient(back, seeds, output_gradients=given, unconnected_gradients="zero")
         return pytree.unflatten(structure, found)
 
     return value, push

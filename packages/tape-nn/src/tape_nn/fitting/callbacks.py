@@ -72,6 +72,10 @@ class _Monitor(Callback):
     """Watches one number of `run.logs` for improvement."""
 
     def __init__(self, monitor: str, mode: Mode, min_delta: float) -> None:
+        if not isinstance(monitor, str):
+            raise TypeError(
+                f"{type(self).__name__}: monitor must be the name of a result, such as 'val_loss'; got {monitor!r}"
+            )
         if mode not in ("auto", "min", "max"):
             raise ValueError(f"{type(self).__name__}: mode must be 'auto', 'min' or 'max'; got {mode!r}")
         min_delta = real(type(self).__name__, "min_delta", min_delta)

@@ -8,6 +8,7 @@ from typing import Any
 import tape_core as tc
 from tape_core import pytree
 from tape_core.contexts import contextmanager
+from tape_core.mistakes import sequence
 from tape_core.random import global_rng
 
 from tape_nn.checkpoints import Path
@@ -96,7 +97,8 @@ def fit(
             another run: then the message names all that differs. Nothing is changed.
     """
     shown = [Progress()] if progress else []
-    run = Run(model, optimizer, loss, metrics, [*callbacks, *shown], epochs)
+    given = sequence("fit", "callbacks", "callbacks", callbacks)
+    run = Run(model, optimizer, loss, metrics, [*given, *shown], epochs)
     _check(run, train_step, seed, checkpoint is not None)
     if checkpoint_every is not None and (checkpoint is None or checkpoint_every < 1):
         raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")

@@ -63,6 +63,9 @@ class Run:
         callbacks: Sequence[Any] = (),
         epochs: int = 1,
     ) -> None:
+        for name, value in (("loss", loss), ("optimizer", optimizer)):
+            if isinstance(value, type):
+                raise TypeError(f"{name}: {value.__name__} is a class; pass an object of it, {value.__name__}()")
         if loss is not None and not callable(loss):
             raise TypeError(
                 f"loss must be a function of y and the predictions, such as nn.losses.MeanSquaredError(); got {loss!r}"
@@ -185,6 +188,8 @@ def _loss(run: Run, y: Any, predictions: Any, weights: Any) -> tc.Tensor:
 
 
 def _named(metrics: Iterable[Metric] | Mapping[str, Metric]) -> dict[str, Metric]:
+    if isinstance(metrics, Metric):
+        raise TypeError(f"metrics must be a list of metrics; got {metrics!r}: write metrics=[...]")
     pairs = metrics.items() if isinstance(metrics, Mapping) else [(getattr(m, "name", ""), m) for m in metrics]
     found: dict[str, Metric] = {}
     for name, metric in pairs:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import tape_nn as nn
+from tape_core.files import permissions, sync
 from tape_nn.checkpoints import read_tensors
 
 from tape_tf.keras import limits
@@ -50,6 +51,7 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
     Raises:
         ValueError: the name has another ending, or the model has no weights yet.
         FileExistsError: the file is there, and is not to be overwritten.
+        OSError: it cannot be written, or the path is that of something else than a file.
         TypeError: a part of the model cannot be named in a file, such as a lambda.
 
     What the model is made of may take no more than 16 MB of text, else there is a ValueError, too: arrays that are
@@ -83,7 +85,9 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
             "arrays that are arguments of layers in weights"
         )
     # Written aside: the file is there whole or not at all.
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+    target = os.path.realpath(path)
+    mode = permissions("save", target)
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(target)) as folder:
         draft = Path(folder) / "draft"
         with zipfile.ZipFile(draft, "w") as archive:
             archive.writestr(_CONFIG, text)
@@ -92,7 +96,11 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
             if state is not None:
                 nn.save_tensors(Path(folder) / _OPTIMIZER, state)
                 archive.write(Path(folder) / _OPTIMIZER, _OPTIMIZER)
-        os.replace(draft, path)
+        if mode is not None:
+            os.chmod(draft, mode)
+        if os.name == "posix":
+            sync(str(draft))
+        os.replace(draft, target)
 
 
 def _compiled(model: Any) -> dict[str, Any]:
