@@ -217,3 +217,54 @@ def test_an_iterator_is_no_result() -> None:
             x = tc.asarray(3.0)
             tape.watch(x)
             assert [y.item() for y in compiled(x)] == [0.0, 3.0]
+
+
+def _replaced(parts: Any, x: Any) -> Any:
+    parts["w"] = parts["w"] - x
+    return parts["w"]
+
+
+@pytest.mark.parametrize(
+    ("change", "given"),
+    [
+        (_replaced, lambda: {"w": tc.asarray(1.0)}),
+        (lambda parts, x: parts.pop("w") * x, lambda: {"w": tc.asarray(1.0), "b": tc.asarray(2.0)}),
+        (lambda parts, x: parts.append(x), list),
+        (lambda parts, x: parts[0].append(x), lambda: ([tc.asarray(1.0)],)),
+    ],
+    ids=["replaced", "taken out", "added", "in a tuple"],
+)
+def test_a_list_or_dict_among_the_arguments_is_not_changed_in_vain(change: Any, given: Any) -> None:
+    x = tc.asarray(0.5)
+    for _ in range(2):
+        with pytest.raises(TracingError, match="changes a list or dict among its arguments"):
+            function(change)(given(), x)
+
+    # Where it runs as it is, and in tapes, the caller's change as in an eager call.
+    expected = given()
+    change(expected, x)
+    fallback, compiled = function(change, fallback="silent"), function(change)
+    for _ in range(3):
+        parts = given()
+        fallback(parts, x)
+        assert str(parts) == str(expected)
+        parts = given()
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            compiled(parts, x)
+        assert str(parts) == str(expected)
+
+
+def test_a_copy_may_be_changed_and_tensors_in_place() -> None:
+    @function
+    def f(parts: Any, **others: Any) -> Any:
+        others.pop("y")
+        own = dict(parts)
+        own["w"] = own["w"] * 2
+        parts["b"] += 1
+        return own
+
+    for _ in range(3):
+        b = tc.asarray(1.0)
+        assert f({"w": tc.asarray(3.0), "b": b}, y=b * 1, z=2)["w"].item() == 6.0
+        assert b.item() == 2.0

@@ -89,6 +89,8 @@ KEYS: dict[str, Any] = {
     "array and integer apart": (0, ..., np.asarray([3, 3])),
     "arrays parted by nothing": (np.asarray([0, 1]), slice(1, 2), ..., np.asarray([3, -1])),
     "arrays that broadcast": (slice(None), np.asarray([[0], [1]]), np.asarray([0, 2, 2])),
+    "mask and arrays": (np.asarray([True, True]), np.asarray([0, 2]), np.asarray([3, -1])),
+    "mask of one and arrays": (np.asarray([True, False]), np.asarray([2]), np.asarray([3])),
     "0-d array": np.asarray(1),
     "empty array": np.asarray([], dtype="int64"),
 }
@@ -121,6 +123,15 @@ def test_every_kind_of_key(backend: Any, name: str) -> None:
     expected[key] = values
     assert np.array_equal(at.set(v).numpy(), expected)
     assert np.array_equal(t.numpy(), x), "the input was changed"
+
+
+@pytest.mark.parametrize(("mask", "column"), [([True, False], [1]), ([True, True], [0, 1])])
+def test_the_gradient_of_what_a_mask_beside_integers_picks(mask: list[bool], column: list[int]) -> None:
+    x = tc.asarray([[1.0, 2.0], [3.0, 4.0]])
+    expected = np.zeros((2, 2))
+    expected[mask, column] = 1
+    key = (np.asarray(mask), np.asarray(column))
+    assert tc.grad(lambda x: tc.sum(x[key]))(x).tolist() == expected.tolist()
 
 
 @BACKENDS

@@ -274,3 +274,17 @@ def test_errors_inside_vmap_show_the_shapes_of_one_example() -> None:
     for f in (mapped, tc.grad(lambda x: tc.sum(mapped(x)))):
         with pytest.raises(ValueError, match=wanted):
             f(x)
+
+
+def test_arrays_of_numpy_pick_what_is_multiplied() -> None:
+    values = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    for key in (np.asarray([0, 2]), np.asarray([2, 0], dtype="uint8"), (np.asarray(1), np.asarray([0, 0]))):
+
+        def f(x: Any) -> Any:
+            return tc.sum(tc.at(x)[key].multiply(x[key]) ** 2)  # noqa: B023
+
+        expected = tc.grad(f)(tc.asarray(values, backend="numpy")).tolist()
+        assert tc.grad(f)(tc.asarray(values, backend="torch")).tolist() == expected
+        small = tc.asarray(values, dtype=tc.int8, backend="torch")
+        own = tc.at(small.numpy())[key].multiply(3)
+        assert tc.at(small)[key].multiply(3).tolist() == own.tolist()

@@ -82,7 +82,7 @@ def _at(ufunc: Any, out: Any, values: Any, key: Any) -> None:
     lead = 1
     if isinstance(key, np.ndarray):
         numbers = key
-    elif len(key) == out.ndim and all([isinstance(part, np.ndarray) for part in key]):
+    elif len(key) == out.ndim and all([isinstance(part, np.ndarray) and part.dtype != bool for part in key]):
         numbers, lead = np.ravel_multi_index(_wrapped(out, key), out.shape), out.ndim
     else:
         ufunc.at(out, key, values)

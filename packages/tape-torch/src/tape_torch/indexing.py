@@ -36,7 +36,7 @@ def _prepared(x: Any, key: Any) -> tuple[Any, Any, tuple[int, ...]]:
     ndim = max([1 if part.dtype is torch.bool else part.ndim for part in arrays], default=0)
     if ndim:
         parts = [
-            torch.tensor(part, device=x.device).reshape((1,) * ndim) if _is_integer(part) else part for part in parts
+            torch.as_tensor(part, device=x.device).reshape((1,) * ndim) if _is_integer(part) else part for part in parts
         ]
     flipped = []
     if any([type(part) is slice and part.step is not None and part.step < 0 for part in parts]):
@@ -66,6 +66,11 @@ def _index(part: Any, x: Any) -> Any:
     if type(part) is not bool and hasattr(part, "__index__"):
         return part.__index__()
     return part
+
+
+def _with_tensors(key: Any, x: Any) -> tuple[Any, ...]:
+    """A key for what is computed with functions of the standard, which take no arrays of NumPy."""
+    return tuple([_index(part, x) for part in (key if type(key) is tuple else (key,))])
 
 
 def _is_integer(part: Any) -> bool:
@@ -196,7 +201,7 @@ _REDUCED = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float6
 def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def kernel(x: Any, values: Any, key: Any) -> Any:
         if x.dtype not in _REDUCED:
-            return default(name, x, values, key)
+            return default(name, x, values, _with_tensors(key, x))
         out = _copy(x)
         if not _repeats(key):
             if type(values) is not Tensor:
@@ -207,6 +212,10 @@ def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callabl
         return out
 
     return kernel
+
+
+def places(x: Any, key: Any) -> Any:
+    return default("places", x, _with_tensors(key, x))
 
 
 def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
@@ -257,6 +266,7 @@ def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "getitem": getitem,
+    "places": places,
     "scatter": scatter,
     "scatter_add": scatter_add,
     "scatter_max": _updater("scatter_max", "amax", torch.maximum),

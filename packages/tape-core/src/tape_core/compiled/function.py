@@ -159,7 +159,7 @@ class Function:
                 # Another thread may have traced it meanwhile.
                 found = next((one for one in self._compiled.get(signature.key, ()) if one.fits()), None)
                 if found is None and signature.key not in self._eager:
-                    return self._first_call(signature, static, with_kwargs)
+                    return self._first_call(signature, static, with_kwargs, lambda: self.python(*args, **kwargs))
             else:
                 found = None
         return self.python(*args, **kwargs) if found is None else found(signature.leaves)
@@ -195,11 +195,11 @@ class Function:
         others = {name: value for name, value in bound.arguments.items() if name not in self._static}
         return tuple(static), others
 
-    def _first_call(self, signature: Signature, static: Any, with_kwargs: bool) -> Any:
+    def _first_call(self, signature: Signature, static: Any, with_kwargs: bool, as_it_is: Callable[[], Any]) -> Any:
         self._check_number(self._traces)
         # What traces is imported where it is needed first.
         from tape_core.compiled.donation import give_away
-        from tape_core.compiled.results import check_result, in_users_terms
+        from tape_core.compiled.results import check_containers, check_result, in_users_terms
         from tape_core.compiled.running import DONATED, Compiled, check_apart
         from tape_core.compiled.trace import Trace
         from tape_core.compiled.tracing import outside, tracing
@@ -224,6 +224,9 @@ class Function:
             with tracing(trace):
                 with in_users_terms(trace):
                     result = self._called(args, kwargs, static)
+                if args or kwargs:
+                    tree = (args, kwargs) if with_kwargs else args
+                    check_containers(self._name, signature.structure, leaves, tree)
                 check_result(self._name, result)
                 # x += y assigns to the caller's Tensor.
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
@@ -239,8 +242,7 @@ class Function:
                 raise
             random.set_state(bits)
             self._runs_as_it_is(signature.key, error)
-            args, kwargs = signature.arguments(signature.leaves, with_kwargs)
-            return self._called(args, kwargs, static)
+            return as_it_is()
         finally:
             trace.end()
         if trace.failed is None:

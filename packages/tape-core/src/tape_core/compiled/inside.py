@@ -20,6 +20,7 @@ from tape_core import random
 from tape_core.compiled.joint import Joint, Pattern
 from tape_core.compiled.joint_call import recorded_call
 from tape_core.compiled.kept import Traces, remember, when_gone
+from tape_core.compiled.results import check_containers
 from tape_core.compiled.signature import SLICES, TENSOR, Signature, arguments_of, called
 from tape_core.compiled.turns import its_turn
 from tape_core.tensor import Tensor
@@ -102,10 +103,14 @@ class InTapes:
 
         structure = signature.structure  # and not the leaves, which need not live longer
 
-        python_function, with_names = self.function.python, self.function._signature
+        python_function, with_names, name = self.function.python, self.function._signature, self.name
 
         def python(leaves: list[Any]) -> Any:
-            return called(python_function, with_names, *arguments_of(structure, leaves, with_kwargs), static)
+            args, kwargs = arguments_of(structure, leaves, with_kwargs)
+            result = called(python_function, with_names, args, kwargs, static)
+            if args or kwargs:
+                check_containers(name, structure, leaves, (args, kwargs) if with_kwargs else args)
+            return result
 
         with its_turn(self._lock) as turn:
             if not turn:

@@ -37,6 +37,25 @@ def in_users_terms(trace: Trace) -> Iterator[None]:
         ) from error
 
 
+def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], given: Any) -> None:
+    """Refuse a change of a list or dict among the arguments: what the function was given is a copy of the caller's.
+
+    Raises:
+        TracingError: they are not what they were.
+    """
+    now, now_structure = pytree.flatten(given)
+    # Of lists of Tensors alone there is a shorter structure.
+    if len(now) != len(leaves) or any([a is not b for a, b in zip(now, leaves, strict=True)]):
+        same = False
+    else:
+        same = pytree.same(now_structure, structure, len(now))
+    if not same:
+        raise TracingError(
+            f"{name} is compiled, and changes a list or dict among its arguments, which would not change the caller's: "
+            f"change a copy, as of list(x) or dict(x), and return what is new"
+        )
+
+
 def check_result(name: str, result: Any) -> None:
     """Refuse what a function returns, if Tensors are in it where they are not found.
 

@@ -41,7 +41,7 @@ class Signature:
         if args or kwargs:
             tree = args if not kwargs else (args, kwargs)
             self.leaves, self.structure = pytree.flatten(tree)
-            orders = pytree.orders(tree, self.structure)
+            orders = [] if self.structure is tuple else pytree.orders(tree, self.structure)
         else:
             self.leaves, self.structure, orders = [], tuple, []
         self.kinds: list[int] = []
