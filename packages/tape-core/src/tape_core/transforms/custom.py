@@ -23,6 +23,7 @@ from tape_core.tape import GradientTape
 from tape_core.tensor import Tensor, twin_slots, wrap
 from tape_core.transforms.calls import Arguments, Results, guarded, like_value, name_of, reading
 from tape_core.transforms.closures import Closure, known_where_shared
+from tape_core.variable import Variable
 
 Function = Callable[..., Any]
 
@@ -299,6 +300,8 @@ def _owner(f: Function, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[A
         return (), args
     first, original = args[0], inspect.unwrap(f)
     for kind in (first if isinstance(first, type) else type(first)).__mro__:
+        if kind in (Tensor, Variable):  # they have no such methods, and many others
+            continue
         for method in kind.__dict__.values():  # under whatever name it is there
             if isinstance(method, property):
                 method = method.fget
