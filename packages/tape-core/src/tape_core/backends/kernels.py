@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 DEFAULT_KERNELS: dict[str, Callable[..., Any]] = {}
 """For each op outside the standard, how to compute it with the ops of the standard: `kernel(xp, ...)`."""
 
+WHOLE: set[Callable[..., Any]] = set()
+"""Default kernels of thousands of calls: compiled code has them in one piece, or compiling would take seconds."""
+
 EXTENSIONS: dict[str, str] = {}
 """For each op of an extension of the standard, which one: the library has `fftn` as `fft.fftn`."""
 

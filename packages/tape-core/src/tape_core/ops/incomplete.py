@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
+from tape_core.backends.kernels import WHOLE
 from tape_core.op import elementwise
 from tape_core.ops.approximation import in_double, is_array
 from tape_core.ops.gamma import _digamma_difference, _digamma_series, _stirling
@@ -293,28 +294,34 @@ def _log_beta_weight(xp: Any, p: Any, q: Any, z: Any, rest: Any, log_z: Any, log
 # -- Student's distribution
 
 
-def _t_slopes(xp: Any, order: int, df: Any, ratio: Any, log: Any, part: Any) -> list[Any]:
+def _t_weights(xp: Any, order: int, df: Any) -> tuple[Any, list[Any]]:
+    """What the gamma functions of the density have for :func:`_t_slopes`: it is the same at all points."""
+    half = 0.5 * df
+    far = xp.where(half < 10, 10.0, half)
+    gamma = _digamma_series(far + 0.5) - _digamma_series(far) + 0.25 / far / (far + 0.5) + _log_less(xp, 0.5 / far)
+    gamma = xp.where(half < 10, -_psi_difference(xp, half, 0.5) - 1 / df, gamma)
+    return gamma, [xp.polygamma(k - 1, half + 0.5) - xp.polygamma(k - 1, half) for k in range(2, order + 1)]
+
+
+def _t_slopes(xp: Any, weights: tuple[Any, list[Any]], df: Any, ratio: Any, log: Any, part: Any) -> list[Any]:
     """The derivatives of the logarithm of the density at t by df, up to this order.
 
     Args:
+        weights: see :func:`_t_weights`.
         ratio: t**2 / df, where it is small.
         log: the logarithm of (df + t**2) / df.
         part: df / (df + t**2).
     """
-    half = 0.5 * df
     # The terms are of the order 1 / df where t is small, their sum is of the order 1 / df**2.
     small = ratio < 1e-3
     low = xp.where(small, ratio, 0)
     by_t = xp.where(small, _log_less(xp, low) + low * (1 - part), log - (1 - part)) - (1 - part) / df
-    far = xp.where(half < 10, 10.0, half)
-    gamma = _digamma_series(far + 0.5) - _digamma_series(far) + 0.25 / far / (far + 0.5) + _log_less(xp, 0.5 / far)
-    gamma = xp.where(half < 10, -_psi_difference(xp, half, 0.5) - 1 / df, gamma)
+    gamma, gains = weights
     found = [0.5 * (gamma - by_t)]
     before = (part - 1) / df  # the derivative of order k - 1 of the logarithm of (df + t**2) / df
-    for k in range(2, order + 1):
+    for k, gain in enumerate(gains, 2):
         power = -((-1.0) ** k) * math.factorial(k - 1) * df**-k
         following = power * (part**k - 1)
-        gain = xp.polygamma(k - 1, half + 0.5) - xp.polygamma(k - 1, half)
         found.append(0.5**k * gain - 0.5 * (power + (df + 1) * following + k * before))
         before = following
     return found
@@ -332,6 +339,7 @@ def _stdtr_derivative(order: int, xp: Any, df: Any, t: Any) -> Any:
     square = xp.minimum(root, 1e150) ** 2
     share = 1 / (1 + square)
     start = xp.where(root < 1e10, xp.log1p(square), 2 * xp.log(root))
+    weights = _t_weights(xp, order, n)
 
     def log(v: Any) -> Any:
         """The logarithm of (df + t**2) / df."""
@@ -346,7 +354,7 @@ def _stdtr_derivative(order: int, xp: Any, df: Any, t: Any) -> Any:
         # The ratio is asked for where it is small.
         u = xp.where(near, xp.sinh(xp.where(near, v, 0)), xp.minimum(root, 1e3) * xp.exp(xp.minimum(v, 9.0)))
         value = log(v)
-        slopes = _t_slopes(xp, order, n, u * u, value, xp.exp(-value))
+        slopes = _t_slopes(xp, weights, n, u * u, value, xp.exp(-value))
         return _one_parameter(order, slopes[0], slopes[1:])[order]
 
     reach = (_FALL + 0.5 * (n + 1) * xp.log1p(1 / square)) / n
@@ -421,7 +429,7 @@ def _beta_density_change(xp: Any, a: Any, b: Any, x: Any, orders: tuple[int, int
 def _t_density_change(xp: Any, df: Any, t: Any, order: int) -> Any:
     df = as_array(xp, df, t)
     ratio = t * t / df
-    slopes = _t_slopes(xp, order, df, ratio, xp.log1p(ratio), 1 / (1 + ratio))
+    slopes = _t_slopes(xp, _t_weights(xp, order, df), df, ratio, xp.log1p(ratio), 1 / (1 + ratio))
     return _times(xp, t_density(xp, df, t), _one_parameter(order, slopes[0], slopes[1:])[order])
 
 
@@ -457,6 +465,9 @@ def _beta_kernel(xp: Any, a: Any, b: Any, x: Any, orders: tuple[int, int] = (1, 
 
 def _t_kernel(xp: Any, df: Any, t: Any, order: int = 1) -> Any:
     return in_double(partial(_stdtr_derivative, _one_order(order)))(xp, df, t)
+
+
+WHOLE.update((_gamma_kernel, _beta_kernel, _t_kernel))
 
 
 def _samples(low: float, high: float, low2: float, high2: float) -> Samples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends.kernels import DEFAULT_KERNELS, Kernels
+from tape_core.backends.kernels import DEFAULT_KERNELS, WHOLE, Kernels
 from tape_core.backends.traced import TracedArray
 from tape_core.compiled.passes.expansion import Steps
 from tape_core.compiled.program import Instruction, Program, Spec, filled, renamed
@@ -40,6 +40,8 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
     if instruction.effect or type(fn) is not partial or len(fn.args) != 1 or type(fn.args[0]) is not Kernels:
         return [instruction]
     if fn.func not in DEFAULT_KERNELS.values():  # a rule for arrays of the backend, which sees that these are none
+        return [instruction]
+    if fn.func in WHOLE:
         return [instruction]
     largest = max([specs[k].size for k in (*instruction.inputs, *instruction.outputs)])
     if largest < LARGE:
