@@ -284,3 +284,10 @@ def test_errors_of_compiled_functions_are_those_of_the_ops(f: Any, wrong: Any, h
     assert str(caught.value) == str(expected.value)
     if how == "called":
         assert any("test_source.py" in note for note in caught.value.__notes__)
+
+
+def test_an_integer_of_many_digits_is_a_constant() -> None:
+    f = tc.function(lambda x: tc.argmax(x, axis=0, keepdims=10**400))  # type: ignore[arg-type]
+    x = tc.asarray([[1.0, 2.0], [3.0, 0.0]])
+    for _ in range(3):
+        assert f(x).tolist() == [[1, 0]]

@@ -626,6 +626,8 @@ def exported(call: Function, given: Given, good: Given) -> None:
     found = outcome(lambda *xs: [tc.asarray(y, copy=True) for y in arrays(alone[name](*xs))], copies)
     if not isinstance(expected, Exception):
         expected = [y for y in expected if isinstance(y, np.ndarray)]  # Python values are known beforehand
+    elif type(found) is RuntimeError:
+        return  # PyTorch's own: in the file is nothing of Tape's, which would say it in the terms of the op
     expect_same(found, expected, "exported", message=False)
 
 

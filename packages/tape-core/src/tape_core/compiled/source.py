@@ -432,7 +432,8 @@ class _Function:
 
     def _constant(self, value: Any) -> ast.expr:
         """A literal; those of negative numbers are a sign and a number, in trees as in text."""
-        if type(value) in (int, float) and math.copysign(1, value) < 0:
+        kind = type(value)
+        if (kind is int and value < 0) or (kind is float and math.copysign(1, value) < 0):
             return self._made(ast.UnaryOp(_MINUS, self._constant(-value)))
         self._width += len(repr(value))
         return _nowhere(ast.Constant(value))
