@@ -56,11 +56,13 @@ class Cuts:
             linear function.
         opaque: values were taken out of them in a function with a derivative of its own, so that this may depend on
             them unseen.
+        taken_out: a method took their values out of Tape, or `stop_gradient` did.
         read: the Variables that were read, by id.
     """
 
     compared: str | None = None
     constant = decided = differentiated = opaque = False
+    taken_out = False
 
     def __init__(self) -> None:
         self.ends: dict[str, str] = {}
@@ -93,6 +95,7 @@ class Cuts:
         self.constant |= other.constant
         self.differentiated |= other.differentiated
         self.opaque |= other.opaque
+        self.taken_out |= other.taken_out
 
     def zero(self, variables: Iterable[Any] = ()) -> bool:
         """Whether the derivative of what is not connected is 0 indeed, as far as it is known.
@@ -173,6 +176,7 @@ def left(tensor: Tensor, how: str) -> None:
     for cuts in _of(tensor):
         if not is_ours(sys._getframe(2)):  # the method's caller
             cuts.end(how, _LEFT.format(how))
+            cuts.taken_out = True
             cuts.opaque |= _own_derivative.get()
 
 
@@ -181,6 +185,7 @@ def stopped(tensor: Tensor) -> None:
     for cuts in _of(tensor):
         if not is_ours(sys._getframe(2)):
             cuts.end("stop_gradient", "stop_gradient makes a constant of it")
+            cuts.taken_out = True
 
 
 def shaped(tensor: Tensor) -> None:

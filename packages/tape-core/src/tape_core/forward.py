@@ -440,7 +440,7 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     with tape:
         tape.watch(watched)
         grads = pulled(seeds)
-    if tape._cuts is not None and tape._cuts.ends:
+    if tape._cuts is not None and tape._cuts.taken_out:
         results = by_elements(pulled, seeds, flowing, tangents)
         return tuple(results) if several else results[0]
     pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None]
