@@ -77,6 +77,24 @@ def test_ways_to_a_jacobian_agree() -> None:
     assert y.tolist() == y2.tolist() == y3.tolist()
 
 
+@pytest.mark.parametrize("decomposition", ["eig", "eigh", "svd"])
+def test_a_linear_map_of_eigenvectors_is_their_jvp(decomposition: str) -> None:
+    # The rules of decompositions meet values that have no derivative, signs and orders. That alone is no reason to
+    # probe a linear map element by element, which is NaN for eigenvectors, whose phase is free.
+    x = tc.asarray(np.random.default_rng(0).normal(size=(3, 3)))
+    v = tc.asarray(np.random.default_rng(1).normal(size=(3, 3)))
+
+    def f(x: tc.Tensor) -> Any:
+        found = getattr(tc.linalg, decomposition)(x + tc.matrix_transpose(x) if decomposition == "eigh" else x)
+        return found[1]
+
+    _, push = tc.linearize(f, x)
+    _, expected = tc.jvp(f, (x,), (v,))
+    found = np.asarray(push(v).array)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, np.asarray(expected.array), rtol=1e-9, atol=1e-12)
+
+
 def test_ways_to_a_hessian_agree() -> None:
     x = tc.asarray(np.linspace(-1, 1, 6))
     expected = tc.hessian(rosenbrock)(x).numpy()

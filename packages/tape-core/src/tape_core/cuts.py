@@ -56,13 +56,13 @@ class Cuts:
             linear function.
         opaque: values were taken out of them in a function with a derivative of its own, so that this may depend on
             them unseen.
-        taken_out: a method took their values out of Tape, or `stop_gradient` did.
+        taken_out: one of the ends is no op but a method, `stop_gradient` or an assignment, so that what is computed
+            from the values after it depends on them unseen.
         read: the Variables that were read, by id.
     """
 
     compared: str | None = None
-    constant = decided = differentiated = opaque = False
-    taken_out = False
+    constant = decided = differentiated = opaque = taken_out = False
 
     def __init__(self) -> None:
         self.ends: dict[str, str] = {}
@@ -78,10 +78,14 @@ class Cuts:
             why = f"astype makes {dtype.rpartition('.')[2]} of it, which has no derivative"
         else:
             why = f"{op.name} has no derivative" + (f": {op.reason}" if getattr(op, "reason", None) else "")
-        self.end(op.name, why)
+        self._note(op.name, why)
 
     def end(self, what: str, why: str) -> None:
-        """A value ended."""
+        """A value was taken out of what is recorded."""
+        self.taken_out = True
+        self._note(what, why)
+
+    def _note(self, what: str, why: str) -> None:
         if what not in self.ends and len(self.ends) < _MOST:
             frame = user_frame(2)
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_qualname}'
@@ -176,7 +180,6 @@ def left(tensor: Tensor, how: str) -> None:
     for cuts in _of(tensor):
         if not is_ours(sys._getframe(2)):  # the method's caller
             cuts.end(how, _LEFT.format(how))
-            cuts.taken_out = True
             cuts.opaque |= _own_derivative.get()
 
 
@@ -185,7 +188,6 @@ def stopped(tensor: Tensor) -> None:
     for cuts in _of(tensor):
         if not is_ours(sys._getframe(2)):
             cuts.end("stop_gradient", "stop_gradient makes a constant of it")
-            cuts.taken_out = True
 
 
 def shaped(tensor: Tensor) -> None:

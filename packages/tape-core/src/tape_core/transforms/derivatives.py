@@ -206,7 +206,7 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
         if not pytree.same(back_structure, given_structure, len(back)) or len(given) != len(back):
             shown = pytree.difference("tangents", given_structure, len(given), "primals", back_structure, len(back))
             raise ValueError(f"linearize: the tangents must have the structure of the primals; {shown}")
-        if cuts.ends:
+        if cuts.taken_out:
             given = cotangents_for(back, back_structure, given)
             found = by_elements(transpose, seeds, [seed.dtype.inexact for seed in seeds], given)
         else:
