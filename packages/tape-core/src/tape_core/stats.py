@@ -30,7 +30,8 @@ from tape_core.ops.manipulation import expand_dims
 from tape_core.ops.matrices import diagonal
 from tape_core.ops.special import log_ndtr, ndtr
 from tape_core.ops.statistical import sum as _sum
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 

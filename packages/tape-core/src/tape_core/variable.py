@@ -10,7 +10,8 @@ from tape_core.indexed_slices import IndexedSlices
 from tape_core.mistakes import flag
 from tape_core.recording import ACTIVE, ASSIGNING, LISTENERS, TRACE, met
 from tape_core.row_updates import rows_added
-from tape_core.tensor import ArrayLike, Tensor, wrap
+from tape_core.tensor import Tensor, wrap
+from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend

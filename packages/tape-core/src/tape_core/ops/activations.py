@@ -9,7 +9,8 @@ from tape_core.op import elementwise, vjp
 from tape_core.ops.manipulation import split
 from tape_core.ops.nn import sigmoid
 from tape_core.samples import Draw, Sample, unary
-from tape_core.tensor import ArrayLike, Tensor, read_array
+from tape_core.tensor import Tensor, read_array
+from tape_core.typing import ArrayLike
 
 
 def _bent(low: float = -2.0, high: float = 2.0, **kwargs: float) -> Any:

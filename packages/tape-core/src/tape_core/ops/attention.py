@@ -15,7 +15,8 @@ from tape_core.backends.checks import check_inexact
 from tape_core.op import op, vjp
 from tape_core.ops.manipulation import sum_to
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.tensor import SCALARS, Tensor
+from tape_core.typing import ArrayLike
 
 
 def _scores(xp: Any, query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:

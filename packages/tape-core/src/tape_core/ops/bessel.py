@@ -8,7 +8,8 @@ from typing import Any
 from tape_core.op import elementwise
 from tape_core.ops.approximation import by_interval, in_double, polynomial
 from tape_core.samples import unary
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 # Up to 10 the power series in x**2 / 4 (NIST's Digital Library of Mathematical Functions, 10.25.2), whose terms are all
 # positive. From 10 on sqrt(x) * exp(-x) * I(x) as a polynomial in 20 / x - 1: the Chebyshev expansion that Clenshaw

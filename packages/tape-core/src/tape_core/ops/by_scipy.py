@@ -14,7 +14,8 @@ from tape_core.op import TODO, elementwise
 from tape_core.ops.approximation import in_double, is_array, polynomial
 from tape_core.ops.incomplete import beta_density, gamma_density, t_density
 from tape_core.samples import Draw, Refused, Sample, Samples, binary, unary
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 
 def by_scipy(name: str, xp: Any, *values: Any) -> Any:

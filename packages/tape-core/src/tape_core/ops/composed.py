@@ -14,7 +14,8 @@ from tape_core.ops.logarithms import rel_entr
 from tape_core.ops.logic import logical_and
 from tape_core.ops.manipulation import expand_dims
 from tape_core.ops.statistical import sum as sum_of
-from tape_core.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.tensor import SCALARS, Tensor
+from tape_core.typing import ArrayLike
 
 
 def _floating(x: ArrayLike) -> Tensor:

@@ -18,7 +18,8 @@ from tape_core.backends.checks import check_conv
 from tape_core.backends.windows import Ints, Layout, Padding, Windows, spatial_axes, transposed_windows, windows
 from tape_core.op import op, vjp
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 _CHUNK = 1 << 22  # elements: windows are laid out for so many at a time
 _SHORT = 16  # elements: where a row of a window is shorter, windows are laid out as columns

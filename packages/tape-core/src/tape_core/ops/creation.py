@@ -22,7 +22,8 @@ from tape_core.op import with_numbers_as_tensors
 from tape_core.ops.data_types import astype, neutral, to_device
 from tape_core.ops.elementwise import floor, where
 from tape_core.ops.manipulation import broadcast_to, concat, moveaxis, reshape, stack
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, twin_slots, wrap
+from tape_core.tensor import SCALARS, Tensor, twin_slots, wrap
+from tape_core.typing import ArrayLike
 
 BackendLike = str | Backend | None
 

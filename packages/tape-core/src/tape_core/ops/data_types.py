@@ -11,7 +11,8 @@ from tape_core.dtypes import DType
 from tape_core.op import linear, transpose
 from tape_core.recording import ACTIVE, LISTENERS
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.tensor import SCALARS, Tensor, read
+from tape_core.typing import ArrayLike
 
 
 def _astype_samples(draw: Draw) -> Iterator[Sample]:

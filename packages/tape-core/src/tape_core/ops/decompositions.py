@@ -18,7 +18,8 @@ from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.linalg import conj
 from tape_core.ops.matrices import adjoint, on_diagonal, square_samples
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 
 class EighResult(NamedTuple):

@@ -12,7 +12,8 @@ from tape_core.op import op, vjp
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.statistical import nan_without
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.tensor import SCALARS, Tensor
+from tape_core.typing import ArrayLike
 
 
 def _check(xp: Any, x1: Any, x2: Any, p: Any) -> None:

@@ -11,7 +11,8 @@ from tape_core.op import NONDIFF, elementwise, vjp
 from tape_core.ops.creation import asarray
 from tape_core.random import Generator, global_rng
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor, read
+from tape_core.tensor import Tensor, read
+from tape_core.typing import ArrayLike
 
 
 def _drop_kernel(xp: Any, x: Any, keep: Any, *, rate: float) -> Any:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tape_core.op import op, vjp
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.tensor import SCALARS, Tensor
+from tape_core.typing import ArrayLike
 
 Shapes = tuple[tuple[int, ...], ...]
 Step = Callable[[Any, list[Any]], None]

@@ -14,7 +14,8 @@ from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.matrices import on_diagonal
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.tensor import Tensor, read, read_array
+from tape_core.typing import ArrayLike
 
 _SMALL = 32  # systems of so few unknowns are left to the library's solver
 

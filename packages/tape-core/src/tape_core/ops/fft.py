@@ -13,7 +13,8 @@ from tape_core import batching, dtypes
 from tape_core.op import linear, transpose
 from tape_core.ops.creation import BackendLike, arange
 from tape_core.samples import Draw, Refused, Sample, Samples
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 Norm = Literal["backward", "ortho", "forward"]
 

@@ -13,7 +13,8 @@ from tape_core import dtypes
 from tape_core.op import NONDIFF, elementwise
 from tape_core.ops.approximation import by_interval, check_real, floats, in_double, is_array, polynomial, sin_pi
 from tape_core.samples import Draw, Refused, Sample, binary, unary
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 # The coefficients of fdlibm's e_lgamma_r.c (Sun Microsystems, 1993).
 _A = (

@@ -22,7 +22,8 @@ from tape_core.op import elementwise
 from tape_core.ops.approximation import in_double, is_array
 from tape_core.ops.gamma import _digamma_difference, _digamma_series, _stirling
 from tape_core.samples import Draw, Refused, Sample, Samples
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 _POINTS = 48
 _FALL = 45.0  # exp(-45) of the integrand at the argument is below its last bit, and what comes after it, too

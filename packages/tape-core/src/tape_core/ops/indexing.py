@@ -15,7 +15,8 @@ from tape_core.ops.batched_keys import batch_getitem, batch_scatter, batch_updat
 from tape_core.ops.keys import has_integer_arrays, is_array
 from tape_core.ops.manipulation import sum_to
 from tape_core.samples import Draw, Refused, Sample, with_complex
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, read_array
+from tape_core.tensor import SCALARS, Tensor, read, read_array
+from tape_core.typing import ArrayLike
 
 
 def key_samples(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:

@@ -11,7 +11,8 @@ from tape_core.ops.approximation import check_real, floats, is_array
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.sorting import sort
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 # -- trapezoid
 

@@ -11,7 +11,8 @@ from tape_core.op import linear, op, transpose, vjp, with_numbers_as_tensors
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.manipulation import expand_dims, permute_dims, reshape, squeeze, sum_to
 from tape_core.samples import Draw, Refused, Sample, with_complex
-from tape_core.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.tensor import Tensor, read, read_array
+from tape_core.typing import ArrayLike
 
 
 def _matmul_samples(draw: Draw) -> Iterator[Sample]:

@@ -13,7 +13,8 @@ from tape_core.op import elementwise, op, vjp
 from tape_core.ops.approximation import floats, in_double, is_array
 from tape_core.ops.nn import sigmoid
 from tape_core.samples import Draw, Refused, Sample, binary, unary
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 expit = sigmoid  # one op by both of its names
 

@@ -14,7 +14,8 @@ from tape_core.cotangents import broadcast_shape
 from tape_core.mistakes import integer, sequence
 from tape_core.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
 from tape_core.samples import Draw, Refused, Sample, with_complex
-from tape_core.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.tensor import Tensor, read, read_array
+from tape_core.typing import ArrayLike
 
 Shape = int | tuple[int, ...]
 

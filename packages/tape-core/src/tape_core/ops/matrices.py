@@ -23,7 +23,8 @@ from tape_core.ops.statistical import max as maximum
 from tape_core.ops.statistical import min as minimum
 from tape_core.ops.statistical import sum as total
 from tape_core.samples import Draw, Refused, Sample, Samples, with_complex
-from tape_core.tensor import ArrayLike, Tensor, read_array, wrap
+from tape_core.tensor import Tensor, read_array, wrap
+from tape_core.typing import ArrayLike
 
 
 def adjoint(xp: Any, x: Any) -> Any:

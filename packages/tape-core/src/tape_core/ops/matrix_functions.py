@@ -14,7 +14,8 @@ from tape_core.ops.linalg import matmul
 from tape_core.ops.manipulation import permute_dims, reshape
 from tape_core.ops.matrices import on_diagonal
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.tensor import Tensor, read, read_array
+from tape_core.typing import ArrayLike
 
 # -- the exponential
 

@@ -11,7 +11,8 @@ from tape_core.backends.checks import check_labels
 from tape_core.op import NONDIFF, elementwise, op, refuses, vjp
 from tape_core.ops.statistical import Axis, expand, reductions
 from tape_core.samples import Draw, Refused, Sample, unary
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 
 @elementwise(

@@ -13,7 +13,8 @@ from tape_core.ops.elementwise import sqrt
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.ops.statistical import count, expand, normal_axes
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read, read_array
+from tape_core.tensor import SCALARS, Tensor, read, read_array
+from tape_core.typing import ArrayLike
 
 
 def _check(xp: Any, x: Any, **parameters: Any) -> None:

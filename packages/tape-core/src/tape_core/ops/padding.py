@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from tape_core.op import op, vjp
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 PadWidth = int | tuple[int, int] | Sequence[tuple[int, int]]
 Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]

@@ -14,7 +14,8 @@ from tape_core.backends.checks import check_inexact
 from tape_core.backends.windows import Ints, Layout, Padding, Windows, pool_windows, spatial_axes
 from tape_core.op import NONDIFF, linear, op, transpose, vjp
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 
 def _widths(ndim: int, axes: tuple[int, ...], seen: Windows) -> tuple[tuple[int, int], ...]:

@@ -21,7 +21,8 @@ from tape_core.ops.indexing import getitem_with_key, key_samples, setitem_with_k
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.ops.statistical import nan_without
 from tape_core.samples import Draw, Refused, Sample, Samples
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read_array, wrap
+from tape_core.tensor import SCALARS, Tensor, read_array, wrap
+from tape_core.typing import ArrayLike
 
 
 def _samples(name: str, *, ordered: bool = False) -> Samples:

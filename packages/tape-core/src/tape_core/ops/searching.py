@@ -13,7 +13,8 @@ from tape_core.ops.manipulation import concat
 from tape_core.ops.sorting import A_PLACE, sort
 from tape_core.ops.statistical import Axis, reductions
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor, read_array
+from tape_core.tensor import Tensor, read_array
+from tape_core.typing import ArrayLike
 
 A_TRUTH = "the result is a truth value"
 

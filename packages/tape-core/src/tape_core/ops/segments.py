@@ -18,7 +18,8 @@ from tape_core.ops.manipulation import reshape
 from tape_core.ops.scatter import filled, scatter_max_with_key, scatter_min_with_key, scatter_multiply_with_key
 from tape_core.ops.statistical import max as largest
 from tape_core.ops.statistical import min as smallest
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.tensor import SCALARS, Tensor, read
+from tape_core.typing import ArrayLike
 
 
 def _checked(name: str, x: ArrayLike, segment_ids: ArrayLike, num_segments: Any) -> tuple[Tensor, Tensor, Any]:

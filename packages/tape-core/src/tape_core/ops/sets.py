@@ -9,7 +9,8 @@ from tape_core import batching
 from tape_core.op import NONDIFF, op
 from tape_core.ops.keys import is_array
 from tape_core.samples import Draw, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from tape_core.backends.checks import check_convolve
 from tape_core.op import op, vjp
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 
 def _convolve_pads(n: int, k: int, mode: str) -> tuple[int, int]:

@@ -10,7 +10,8 @@ from tape_core.backends.checks import check_top_k
 from tape_core.op import NONDIFF, op, vjp
 from tape_core.ops.indexing import take_along_axis_transpose
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 A_PLACE = "the result is a place or a number of elements, constant almost everywhere"
 

@@ -9,7 +9,8 @@ from tape_core.backends.checks import check_csr
 from tape_core.op import NONDIFF, op, refuses, vjp
 from tape_core.ops.creation import asarray
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 
 def _csr_samples(draw: Draw) -> Iterator[Sample]:

@@ -10,7 +10,8 @@ from tape_core.op import elementwise
 from tape_core.ops.approximation import by_interval, floats, in_double, polynomial
 from tape_core.ops.by_scipy import by_scipy
 from tape_core.samples import Draw, Refused, Sample, Samples, unary, with_complex
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 # The coefficients of fdlibm's s_erf.c (Sun Microsystems, 1993): rational approximations of erf and erfc on four
 # intervals, each with an error below 1 ulp in double precision.

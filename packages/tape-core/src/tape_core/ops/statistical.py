@@ -10,7 +10,8 @@ from tape_core import batching
 from tape_core.backends.batched import one_of
 from tape_core.op import linear, op, transpose, vjp
 from tape_core.samples import Draw, Refused, Sample, Samples, with_complex
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 Axis = int | tuple[int, ...] | None
 

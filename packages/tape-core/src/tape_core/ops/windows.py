@@ -9,7 +9,8 @@ from tape_core import batching
 from tape_core.backends.windows import Axes, Ints, Windows, normal_axes, windows
 from tape_core.op import linear, transpose
 from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 
 def _seen(shape: tuple[int, ...], axes: tuple[int, ...], window: Ints, stride: Ints, dilation: Ints) -> Windows:
