@@ -104,7 +104,7 @@ Slots: TypeAlias = dict[int, int]
 """Where the tapes that know a value keep it: the key of the tape to the place on it."""
 
 Record: TypeAlias = tuple[Any, ...]
-"""One call of an op, as a tape notes it; `tape_core.rules` has the layout."""
+"""One call of an op, as a tape notes it; `tape_core.engine.rules` has the layout."""
 
 Records: TypeAlias = list[Record | None]
 """The calls that a tape has noted, in order; None where a sweep has freed one."""
