@@ -9,13 +9,14 @@ This module imports nothing of Tape, so that every other module can import it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 __all__ = [
     "Array",
     "ArrayLike",
     "Axis",
+    "BatchInput",
     "Cotangent",
     "DTypeLike",
     "DeviceLike",
@@ -61,6 +62,9 @@ Tangent: TypeAlias = Any
 Residuals: TypeAlias = Any
 """What the kernel of an op with `keeping=` left for its rules: raw arrays, alone or in a tuple."""
 
+BatchInput: TypeAlias = Any
+"""An input of a batch rule: a `BatchedArray`, a Python scalar, or None for an optional one that was left out."""
+
 
 class Namespace(Protocol):
     """The functions that a rule or a kernel computes with: the `xp` of the Array API standard.
@@ -80,7 +84,7 @@ Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
 """The sizes of the dimensions of an array."""
 
-ShapeLike: TypeAlias = int | Sequence[int]
+ShapeLike: TypeAlias = int | tuple[int, ...]
 """A shape as users write it; an integer is one dimension."""
 
 Axis: TypeAlias = int | tuple[int, ...] | None
