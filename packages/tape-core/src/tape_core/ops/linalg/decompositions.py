@@ -1,6 +1,6 @@
 """Matrix decompositions: the second half of the `linalg` extension of the Array API standard.
 
-A cotangent in Tape is that of the plain pairing, Re(sum(g * dx)), without a conjugate (see `tape_core.engine.rules`). The
+A cotangent in Tape is that of the plain pairing, Re(sum(g * dx)), without a conjugate (`tape_core.engine.rules`). The
 formulas of the literature are for its conjugate, hence `conj` at the beginning and at the end of the rules here.
 """
 
