@@ -1,7 +1,7 @@
 """Matrix decompositions: the second half of the `linalg` extension of the Array API standard.
 
-Cotangents here are those of the plain pairing, the real part of sum(g * dx) (see `engine/rules.py`). The formulas of the
-literature are for its conjugate, hence `conj` at the beginning and at the end of the rules.
+Cotangents here are those of the plain pairing, the real part of sum(g * dx) (see `engine/rules.py`). The formulas of
+the literature are for its conjugate, hence `conj` at the beginning and at the end of the rules.
 """
 
 from __future__ import annotations
