@@ -2,10 +2,11 @@
 
 `function.py` is what users call. Its first call with arguments of new shapes runs the Python function on real values,
 with Tensors of the tracing backend (`tracer/traced_array.py`). What is called underneath, kernels and operators on raw
-arrays, goes through `Trace.call` or, where nothing has to be looked up, `Trace.gave` (`tracer/trace.py`), and becomes a
-`Program` (`program.py`); `tracer/contexts.py` has the contexts for that. Later calls run its code (`codegen/executable.py`):
+with Tensors of the tracing backend (`tracer/traced_array.py`). What is called underneath, kernels and operators on raw
+arrays, goes through `Trace.call` or, where nothing has to be looked up, `Trace.gave` (`tracer/trace.py`), and becomes
+a `Program` (`program.py`); `tracer/contexts.py` has the contexts for that. Later calls run its code
+(`codegen/executable.py`):
 
-- `Program.instructions` is a straight line. An `Instruction` calls a function of raw arrays, `fn(*args, **kwargs)`.
 - Values are numbers, each assigned once. In `args` and `kwargs`, also inside tuples and lists, `Ref(number)` stands for
   a value; all else is itself: Python scalars, axes, shapes, slices, dtypes.
 - `Instruction.out` is a number, or nested tuples of numbers and None, as `fn` returns them.
