@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tape_tf as tf
 
-DATA = json.loads((Path(__file__).parent / "data" / "functions.json").read_text())
+DATA = json.loads((Path(__file__).parents[1] / "expected" / "functions.json").read_text())
 
 
 def array(stored: dict[str, Any]) -> Any:
