@@ -20,9 +20,10 @@ from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.batched import OPEN
 from tape_core.modes.replay import is_at_work
 
-from tape_compile.cache import MANY, Traces, remember
+from tape_compile.cache import Traces, remember
 from tape_compile.cache_key import SLICES, TENSOR, Signature, called, static_key, tells_order
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
+from tape_compile.thresholds import MAX_TRACES
 from tape_compile.tracer.traced_array import TracedArray, TracingError
 from tape_compile.turns import its_turn
 
@@ -57,7 +58,7 @@ class Function:
         retrace: Retrace = "warn",
         compile: str | Literal[False] | None = None,
         passes: dict[str, bool] | None = None,
-        max_traces: int = MANY,
+        max_traces: int = MAX_TRACES,
     ) -> None:
         update_wrapper(self, python)  # first: what wraps another Function, as its gradient, has the attributes of that
         self.python = python
@@ -78,14 +79,15 @@ class Function:
         self._fallback = fallback
         self._retrace = retrace
         if passes is not None and not isinstance(passes, Mapping):
-            raise TypeError(f"function: passes must be a dict, as {{'same_calls': False}}, got {passes!r}")
+            raise TypeError(f"function: passes must be a dict, as {{'cse': False}}, got {passes!r}")
         if compile is not None and compile is not False and not isinstance(compile, str):
             raise TypeError(f"function: compile must be the name of a compiler, False or None, got {compile!r}")
-        self._options = dict(passes or {})
-        if self._options:
-            from tape_compile.passes import check
+        self._options: dict[str, bool] = {}
+        if passes:
+            from tape_compile.passes import canonical
 
-            check(self._options)
+            self._options = canonical(passes)
+            self._settings["passes"] = self._options  # each instance's method warns of an old name no more
         self._donate = _names("donate", donate)
         self._signature = inspect.signature(python) if self._static or self._donate else None
         self._tells_order = tells_order(python)
@@ -399,20 +401,24 @@ class Function:
         raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as it is")
 
     def stats(self) -> list[dict[str, Any]]:
-        """What passes do, for each trace.
+        """The effect of passes, for each trace.
 
         Each is a dict: how many instructions there are, as `"traced"` and after each pass by its name; and how many
         elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
         Passes that are left out are not in it.
         """
+        from tape_compile.passes import Statistics
+
         kept: list[Any] = [*self._compiled.all, *self._joints]
         return [
-            {
-                "traced": len(compiled.traced.instructions),
-                **compiled.effects,
-                "elements_traced": compiled.traced.elements,
-                "elements": compiled.source.program.elements,
-            }
+            Statistics(
+                {
+                    "traced": len(compiled.traced.instructions),
+                    **compiled.effects,
+                    "elements_traced": compiled.traced.elements,
+                    "elements": compiled.source.program.elements,
+                }
+            )
             for compiled in kept
         ]
 
@@ -467,7 +473,7 @@ def function(
     retrace: Retrace = "warn",
     compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
-    max_traces: int = MANY,
+    max_traces: int = MAX_TRACES,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
     python: Any = None,
@@ -479,7 +485,7 @@ def function(
     retrace: Retrace = "warn",
     compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
-    max_traces: int = MANY,
+    max_traces: int = MAX_TRACES,
 ) -> Any:
     """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
 
@@ -523,7 +529,7 @@ def function(
             rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default PyTorch takes a CUDA graph for many
             kernels of small arrays, and the code as it is for all else; `"none"` or False is always the code as it is.
             Which names there are depends on the arrays: an unknown one is an error of the first call.
-        passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`. And
+        passes: passes that are to be left out, as `{"cse": False}`; see `Function.stats`. And
             `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
             place from those of `python`.
         max_traces: how many traces are kept, and as many for calls in tapes' blocks; the one that was not used for

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_compile.codegen import outlining, source
+from tape_compile import thresholds
+from tape_compile.codegen import source
 
 BINARY = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
@@ -210,7 +211,7 @@ def test_a_failing_kernel_is_pointed_at_in_the_expression() -> None:
 
 
 def test_long_functions_use_names_again_and_let_go_of_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlining, "LONG", 1000)  # what comes again would be written once
+    monkeypatch.setattr(thresholds, "OUTLINE_MIN_PROGRAM", 1000)  # what comes again would be written once
 
     def f(x: Any) -> Any:
         for k in range(300):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tape_core.backends import Backend
@@ -15,6 +15,9 @@ from tape_core.base.dtypes import DType
 from tape_numpy import allocator, linalg
 from tape_numpy.kernels import KERNELS, RULES
 from tape_numpy.special import special_kernels
+
+if TYPE_CHECKING:
+    from tape_numpy.compiler.support import NumPySupport
 
 # From 3.14 on, and without the GIL, a reference may exist that the count does not show.
 _COUNTS_REFERENCES = (
@@ -121,11 +124,11 @@ class NumPyBackend(Backend):
         return str(array.astype(np.float32) if array.dtype.kind == "V" else array)
 
     @property
-    def compiler(self) -> Any:
-        """Blocks that stay in the cache, divided among threads."""
-        from tape_numpy.compiler import blocks
+    def compiler_support(self) -> NumPySupport:
+        """Lowered kernels, calls with `out=`, and blocks that stay in the cache, divided among threads."""
+        from tape_numpy.compiler.support import SUPPORT
 
-        return blocks
+        return SUPPORT
 
     def devices(self) -> tuple[str, ...]:
         """NumPy has one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import array_api_compat.torch as namespace
 import torch
@@ -15,6 +15,9 @@ from tape_core.base.forking import forget_in_children
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
 from tape_torch.kernels import KERNELS, RULES
+
+if TYPE_CHECKING:
+    from tape_torch.blocks import TorchSupport
 
 # From 3.14 on, and without the GIL, a reference may exist that the count does not show. PyTorch's own are not public.
 _COUNTS_REFERENCES = (
@@ -120,11 +123,11 @@ class TorchBackend(Backend):
         return array.resolve_conj().resolve_neg().numpy()
 
     @property
-    def compiler(self) -> Any:
-        """Blocks that stay in the cache."""
-        from tape_torch import blocks
+    def compiler_support(self) -> TorchSupport:
+        """Calls with `out=`, and on the CPU blocks that stay in the cache."""
+        from tape_torch.blocks import SUPPORT
 
-        return blocks
+        return SUPPORT
 
     def chosen(self, run: Callable[..., Any], program: Any, examples: list[Any]) -> Callable[..., Any]:
         """A CUDA graph for many kernels of small arrays, after some calls."""

@@ -1,7 +1,7 @@
-"""Runs of elementwise calls in compiled functions: on the CPU block by block, so that temporaries stay in the cache.
+"""PyTorch's side of the contract with the compiler: groups of elementwise calls, on the CPU block by block.
 
-Only functions that round correctly, or not at all, are known here: their results do not depend on where in memory an
-element lies. A tensor with one block, one on an accelerator and one that is not contiguous go as a whole.
+So temporaries stay in the cache. Only functions that round correctly, or not at all, are known here: their results do
+not depend on where in memory an element lies. Tensors of one block, on an accelerator, or not contiguous go as a whole.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from tape_compile.program import Ref
+from tape_compile.library import LibrarySupport, Role, Specs
+from tape_compile.program import Argument, Instruction, Raw, Ref
 from tape_core.base.generated import generated, identifier
 
 from tape_torch.kernels import KERNELS
 
-__all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
+if TYPE_CHECKING:
+    from tape_compile.passes.fusion import Group
 
 BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 
@@ -35,43 +37,22 @@ _TENSORS_ONLY = frozenset({KERNELS["maximum"], KERNELS["minimum"]})
 _files = count()
 
 
-def expansion(fn: Any) -> None:
-    """PyTorch's own functions are as they are."""
-    return
-
-
-def axes_in_rows(fn: Any) -> None:
-    """Of no function is that known."""
-
-
-def full(instruction: Any) -> None:
-    """Numbers are as fast."""
-
-
-def scalar(instruction: Any, specs: Any) -> None:
-    """PyTorch makes tensors of numbers itself."""
-
-
-def _is_known(instruction: Any) -> bool:
+def _is_known(instruction: Instruction) -> bool:
+    """Whether an instruction is elementwise, of a function and a spelling that are known here."""
     fn, args = instruction.fn, instruction.args
     if instruction.kwargs or not args or type(args[0]) is not Ref:
         return False
     try:
         known = fn in _INTO or fn in _PLAIN
-    except TypeError:
+    except TypeError:  # a function without a hash
         return False
     if fn in _TENSORS_ONLY and type(args[1]) is not Ref:
         return False
     return known and all([type(arg) in (Ref, int, float) for arg in args])
 
 
-def role(instruction: Any, specs: Any, group: Any) -> str | None:
-    """Whether an instruction is elementwise, of dtypes and a spelling that are known here, and of the group's shape."""
-    alike = group is None or specs[instruction.out].shape == group.shape
-    return "each" if alike and _takes(instruction, specs) else None
-
-
-def _takes(instruction: Any, specs: Any) -> bool:
+def _takes(instruction: Instruction, specs: Specs) -> bool:
+    """Whether an instruction is known here for its dtypes, and broadcasts nothing but numbers."""
     spec = specs[instruction.out]
     if spec.kind is not torch.Tensor or spec.dtype not in _FLOATS or not _is_known(instruction):
         return False
@@ -81,32 +62,16 @@ def _takes(instruction: Any, specs: Any) -> bool:
     return all([s == spec or (s.kind is float or (s.shape == () and s.dtype is spec.dtype)) for s in others])
 
 
-def gives_new(instruction: Any, specs: Any) -> bool:
-    """Whether the result is a tensor with memory of its own, and none of the arguments is kept."""
-    return type(instruction.out) is int and not instruction.effect and _takes(instruction, specs)
-
-
-def into(instruction: Any) -> tuple[Any, list[Any]] | None:
-    """A function that takes `out=`, and its arguments, to do what an elementwise instruction does."""
-    if not _is_known(instruction) or instruction.fn not in _INTO:
-        return None
-    return _INTO[instruction.fn], list(instruction.args)
-
-
-def fused(group: Any) -> Callable[..., Any]:
-    """A function of the group's inputs that gives its outputs."""
-    return _Blocks(group, {})
-
-
-class _Blocks:
-    """The instructions of a group on one block, as source.
+class Blocks:
+    """A function that does what a group of calls does, block by block: a `tape_compile.library.FusedFunction`.
 
     Attributes:
         own: the numbers of results that have memory of their own.
-        targets: by results the inputs that they may be written over.
+        targets: by the number of a result the input over which it may be written.
+        text: the source of the function of one block.
     """
 
-    def __init__(self, group: Any, targets: dict[int, int]) -> None:
+    def __init__(self, group: Group, targets: dict[int, int]) -> None:
         self.__name__ = "fused"
         self.group = group
         self.own = list(group.outputs)
@@ -116,8 +81,8 @@ class _Blocks:
         self.text = self._source()
         self.on_block = generated(self.text, "block", f"<tape_torch: fused, {next(_files)}>", self.names)
 
-    def over(self, dead: Sequence[int], spare: Sequence[int]) -> _Blocks:
-        """The same, with results in the memory of inputs that are not needed any more where those are made."""
+    def over(self, dead: Sequence[int], spare: Sequence[int]) -> Blocks:
+        """The function with results in the memory of inputs that nothing needs by the time that they are computed."""
         specs, found = self.group.specs, {}
         last = {k: at for at, instruction in enumerate(self.group.instructions) for k in instruction.inputs}
         free = [*dead, *spare]
@@ -126,9 +91,9 @@ class _Blocks:
             if instruction.out in self.group.outputs and alike:
                 found[instruction.out] = alike[0]
                 free.remove(alike[0])
-        return _Blocks(self.group, found)
+        return Blocks(self.group, found)
 
-    def __call__(self, *arrays: Any, out: Any = None) -> tuple[Any, ...]:
+    def __call__(self, *arrays: Raw, out: Sequence[Raw | None] | None = None) -> tuple[Raw, ...]:
         given = out or [None] * len(self.group.outputs)
         like = arrays[self.cut.index(True)]
         size = BLOCK * torch.get_num_threads()
@@ -145,7 +110,7 @@ class _Blocks:
             self.on_block(*parts, *[column[k] for column in results])
         return tuple(whole)
 
-    def _spelled(self, number: Any) -> str:
+    def _spelled(self, number: float) -> str:
         if math.isfinite(number):
             return repr(number)
         name = f"number{len(self.names)}"
@@ -153,7 +118,7 @@ class _Blocks:
         return name
 
     def _source(self) -> str:
-        """`block(inputs..., outputs...)`; an output that is None is made."""
+        """The source of `block(inputs..., outputs...)`; an output that is None is made."""
         group = self.group
         outs = {number: f"o{number}" for number in group.outputs}
         place = {number: f"x{number}" for number in group.inputs}
@@ -181,14 +146,39 @@ class _Blocks:
 # -- sums of scattered parts
 
 
-def joined(axis: int, *parts: Any) -> Any:
+def joined(axis: int, *parts: torch.Tensor) -> torch.Tensor:
     """Parts one after the other; -0 becomes 0, as in a sum with zeros."""
     return torch.cat(parts, axis).add_(0)
 
 
-def placed(shape: tuple[int, ...], keys: list[Any], *parts: Any) -> Any:
+def placed(shape: tuple[int, ...], keys: list[Any], *parts: torch.Tensor) -> torch.Tensor:
     """Zeros to which each part is added where its key says."""
     out = torch.zeros(shape, dtype=parts[0].dtype, device=parts[0].device)
     for key, part in zip(keys, parts, strict=True):
         out[key] += part
     return out
+
+
+class TorchSupport(LibrarySupport):
+    """Calls with `out=`, and functions that take large tensors block by block."""
+
+    joined = staticmethod(joined)
+    placed = staticmethod(placed)
+
+    def role(self, instruction: Instruction, specs: Specs, group: Group | None) -> Role | None:
+        alike = group is None or specs[instruction.out].shape == group.shape
+        return "each" if alike and _takes(instruction, specs) else None
+
+    def fused(self, group: Group) -> Blocks:
+        return Blocks(group, {})
+
+    def gives_new(self, instruction: Instruction, specs: Specs) -> bool:
+        return type(instruction.out) is int and not instruction.effect and _takes(instruction, specs)
+
+    def into(self, instruction: Instruction) -> tuple[Callable[..., Raw], list[Argument]] | None:
+        if not _is_known(instruction) or instruction.fn not in _INTO:
+            return None
+        return _INTO[instruction.fn], list(instruction.args)
+
+
+SUPPORT = TorchSupport()

@@ -23,10 +23,6 @@ from tape_compile.program import Program
 from tape_compile.results import given_back, noted
 from tape_compile.tracer.trace import Trace
 
-# What a compiler gets does without these: it fuses calls itself, and sees arrays of its own.
-_THE_LIBRARYS = dict.fromkeys(("fusion", "reuse"), False)
-# Passes for speed, which make more code of less.
-_NOT_EXPORTED = ("inlining", "expansion", "broadcasts", "fusion", "scalars")
 _ANY = Backend("several", None)
 _CHANGED = "changes one of its arguments (as x += y does)"
 DONATED = "overwrites an argument that is donated to it"
@@ -81,7 +77,8 @@ class Compiled:
         self.changed = list(changed)  # Tensors among the arguments that the function assigns to
         self.traced: Program = trace.program([*arrays, *changed.values()])
         library = how not in (None, "none")
-        self.program, self.effects = passes.run(self.traced, {**options, **_THE_LIBRARYS} if library else options)
+        without = passes.NOT_FOR_LIBRARY_COMPILERS if library else frozenset()
+        self.program, self.effects = passes.run(self.traced, options, without)
         self.source = Source(self.program, name)
         self.options = options
         self.run = self._chosen(name, how, trace)
@@ -108,7 +105,7 @@ class Compiled:
                 return run
             chosen = program.backend.chosen(run, program, examples)
             if chosen is not run and program.owned:
-                program, _ = passes.run(self.traced, {**self.options, **_THE_LIBRARYS})
+                program, _ = passes.run(self.traced, self.options, passes.NOT_FOR_LIBRARY_COMPILERS)
                 chosen = program.backend.chosen(Source(program, name).run, program, examples)  # type: ignore[union-attr]
             return chosen
         if program.backend is None:
@@ -139,7 +136,8 @@ class Compiled:
         from tape_compile.export.export import exported
         from tape_compile.export.linker import ExportError
 
-        traced, held = self.traced.replaced(self.traced.instructions), self.variables  # what callers give is theirs
+        traced, held = self.traced.replace(self.traced.instructions), self.variables
+        traced.owned = {}  # what callers of the file give it is theirs
         n = len(traced.inputs) - len(held)
         if variables == "constants":
             if self.assigned:
@@ -149,9 +147,9 @@ class Compiled:
                 )
             arrays = [v._array if v.backend is None else v.backend.library.asarray(v._array, copy=True) for v in held]
             values = dict(zip(traced.inputs[n:], arrays, strict=True))
-            traced, held = traced.replaced(traced.instructions, constants={**traced.constants, **values}), []
+            traced, held = traced.replace(traced.instructions, constants={**traced.constants, **values}), []
             traced.inputs = traced.inputs[:n]
-        program, _ = passes.run(traced, {**self.options, **dict.fromkeys(_NOT_EXPORTED, False)})
+        program, _ = passes.run(traced, self.options, passes.NOT_EXPORTED)
         shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
         inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:n])]
         for variable, what in zip(held, shown[n:], strict=True):
