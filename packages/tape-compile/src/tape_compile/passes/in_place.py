@@ -58,9 +58,9 @@ def in_place(program: Program) -> Program:
             into = support.into(instruction) if targets and spec.size >= thresholds.IN_PLACE_MIN_ELEMENTS else None
             if into is not None:
                 own.add(out)
-                fn, given = into
+                fn, arguments = into
                 instruction = Instruction(
-                    instruction.name, fn, tuple(given), {"out": targets[0]}, out, instruction.place
+                    instruction.name, fn, tuple(arguments), {"out": targets[0]}, out, instruction.place
                 )
         elif instruction.kwargs.get("in_place") is False and type(first := instruction.args[0]) is Ref:
             # Rows are added to a table: all others stay, so the table's memory is the result's.

@@ -22,7 +22,7 @@ from tape_conformance.samples import Case, Leaf
 SHAPED_BY_VALUES = frozenset({"nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 """Ops whose results have a shape that depends on values: compiled functions refuse them."""
 
-AT_ANY_SIZE = {
+AT_ANY_SIZE: dict[str, Any] = {
     "INLINE_MIN_ELEMENTS": 1,
     "FUSE_MIN_ELEMENTS": 2,
     "FUSE_MIN_CALLS": 1,
