@@ -36,9 +36,9 @@ _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MOST = 60  # characters of an object that has no literal
 
 
-def program_text(program: Program, indent: str = "") -> str:
-    """A program, line by line, each after this indent."""
-    return "\n".join([indent + line for line in _lines(program)])
+def program_text(program: Program) -> str:
+    """A program, line by line."""
+    return "\n".join(_lines(program))
 
 
 def instruction_line(instruction: Instruction, specs: Mapping[int, Spec]) -> str:
@@ -60,7 +60,7 @@ def _lines(program: Program) -> Iterator[str]:
         yield instruction_line(instruction, specs)
         for name, part in _parts(instruction):
             yield f"{INDENT}{_name(name)}:"
-            yield program_text(part, INDENT * 2)
+            yield from [INDENT * 2 + line for line in _lines(part)]
     yield _listed("outputs", [f"%{k}" for k in program.outputs])
 
 

@@ -36,6 +36,8 @@ from tape_compile.passes.registry import (
     run,
 )
 
+PASSES.sort()
+
 __all__ = [
     "NOT_BEFORE_SPLIT",
     "NOT_EXPORTED",

@@ -95,15 +95,13 @@ class Registry(MutableMapping[str, Pass]):
 
     def __init__(self) -> None:
         self._passes: dict[str, Pass] = {}
-        self._ordered: dict[str, Pass] | None = None
+        self._order: list[str] | None = None  # until `sort`: while the first passes are imported, names are not known
 
     def __setitem__(self, name: str, value: Pass) -> None:
-        self._passes[name] = value
-        self._ordered = None
+        self._change({**self._passes, name: value})
 
     def __delitem__(self, name: str) -> None:
-        del self._passes[name]
-        self._ordered = None
+        self._change({other: value for other, value in self._passes.items() if other != name})
 
     def __getitem__(self, name: str) -> Pass:
         return self._passes[name]
@@ -112,21 +110,30 @@ class Registry(MutableMapping[str, Pass]):
         return len(self._passes)
 
     def __iter__(self) -> Iterator[str]:
-        # Sorted when it is needed: while the modules of passes are imported, names are not known yet.
-        if self._ordered is None:
-            steps: dict[str, int] = {}
-            for name in self._passes:
-                self._step(name, steps, ())
-            order = sorted(self._passes, key=lambda name: (self._passes[name].stage == "memory", steps[name]))
-            self._ordered = {name: self._passes[name] for name in order}
-        return iter(self._ordered)
+        return iter(self._passes if self._order is None else self._order)
 
-    def _step(self, name: str, steps: dict[str, int], ahead: tuple[str, ...]) -> int:
-        """How many passes are before one, at least.
+    def _change(self, passes: dict[str, Pass]) -> None:
+        before, self._passes = self._passes, passes
+        if self._order is not None:
+            try:
+                self.sort()
+            except ValueError:  # a pass that cannot have its place must not stay in the way of all functions
+                self._passes = before
+                raise
+
+    def sort(self) -> None:
+        """Put the passes in order, now and after each change.
 
         Raises:
             ValueError: passes follow each other in a circle, or one that is not there.
         """
+        steps: dict[str, int] = {}
+        for name in self._passes:
+            self._step(name, steps, ())
+        self._order = sorted(self._passes, key=lambda name: (self._passes[name].stage == "memory", steps[name]))
+
+    def _step(self, name: str, steps: dict[str, int], ahead: tuple[str, ...]) -> int:
+        """The number of passes in the longest chain that ends with one."""
         if name in ahead:
             raise ValueError(f"passes run in a circle: {' after '.join([*ahead[ahead.index(name) :], name])}")
         if name not in self._passes:
@@ -152,7 +159,7 @@ def pass_(
         on_request: whether it runs only where `tape_core.function(passes={name: True})` asks for it.
 
     Raises:
-        ValueError: there is a pass of this name, or no such stage.
+        ValueError: there is a pass of this name, or no such stage; or it would follow itself, or what is no pass.
     """
     if stage not in get_args(Stage):
         raise ValueError(f"pass_: stage must be one of {', '.join(get_args(Stage))}, got {stage!r}")
