@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from tape_core import IndexedSlices
 from tape_core.backends import Backend
-from tape_core.tensor import ArrayLike
+from tape_core.engine.tensor import ArrayLike
 
 Raw: TypeAlias = Any
 """An array of the wrapped library, such as a NumPy array or a torch tensor: what a Tensor holds. No tape records

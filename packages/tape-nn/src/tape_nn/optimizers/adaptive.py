@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.mistakes import real
+from tape_core.base.mistakes import real
 
 from tape_nn.clipping import check_positive
 from tape_nn.optimizers.base import AddRows, Optimizer, Schedule, Slots
