@@ -13,6 +13,7 @@ from tape_core.backends.selection import select
 from tape_tf import dtypes
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.tensor import IndexedSlices, Tensor, Value, wrap_tensor
+from tape_tf.typing import DTypeLike, PyTree, ShapeLike, TensorLike
 from tape_tf.variable import Variable
 
 _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
@@ -24,7 +25,9 @@ _INT32 = range(-(2**31), 2**31)
 # -- to the core
 
 
-def native(value: Any, dtype: Any = None, name: str | None = None, like: tc.Tensor | None = None) -> tc.Tensor:
+def native(
+    value: TensorLike, dtype: DTypeLike = None, name: str | None = None, like: tc.Tensor | None = None
+) -> tc.Tensor:
     """A tape_core Tensor of a tensor, a Variable (which is read), a number, an array or a nested list of such.
 
     Python floats become float32, Python ints int32, NumPy arrays keep their dtype. A tensor must have the dtype asked
@@ -146,11 +149,11 @@ def _as_array(value: Any, *, is_converted: bool = False) -> Any:
     return array
 
 
-def _unsupported(value: Any) -> ValueError:
+def _unsupported(value: object) -> ValueError:
     return ValueError(f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a Tensor.")
 
 
-def _has_dtype(value: Any) -> bool:
+def _has_dtype(value: object) -> bool:
     """Whether the first leaf of a nested list brings a dtype."""
     while isinstance(value, list | tuple) and value:
         value = value[0]
@@ -216,7 +219,7 @@ def matched(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]
     return found
 
 
-def mismatch(op: str, k: int, expected: tc.DType, got: tc.DType, value: Any = None) -> InvalidArgumentError:
+def mismatch(op: str, k: int, expected: tc.DType, got: tc.DType, value: object = None) -> InvalidArgumentError:
     """What TensorFlow says of two dtypes in one operation."""
     what = "tensor" if value is None else f"tensor ({value!r})"
     return InvalidArgumentError(
@@ -227,7 +230,7 @@ def mismatch(op: str, k: int, expected: tc.DType, got: tc.DType, value: Any = No
     )
 
 
-def check_floating(value: Any, op: str) -> None:
+def check_floating(value: object, op: str) -> None:
     """Raise an InvalidArgumentError for a tensor of integers or truth values, for which TensorFlow has no kernel."""
     if isinstance(value, tc.Tensor) and not value.dtype.inexact:
         raise InvalidArgumentError(
@@ -262,14 +265,14 @@ def static(value: Any) -> Any:
     return value
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> Any:
     return tuple([_tuples(part) for part in value]) if isinstance(value, list) else value
 
 
 # -- back
 
 
-def wrap(value: Any) -> Any:
+def wrap(value: PyTree) -> Any:
     """Values of tape_core in a nested structure as the façade's; anything else as it is."""
     kind = type(value)
     if kind is tc.Tensor:
@@ -294,7 +297,7 @@ def wrap(value: Any) -> Any:
     return value
 
 
-def unwrap(value: Any) -> Any:
+def unwrap(value: PyTree) -> Any:
     """The façade's values in a nested structure as those of tape_core, Variables as Variables; the rest as it is."""
     if isinstance(value, Value | IndexedSlices):
         return value.native
@@ -308,7 +311,9 @@ def unwrap(value: Any) -> Any:
     return value
 
 
-def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None) -> Tensor:
+def convert_to_tensor(
+    value: TensorLike, dtype: DTypeLike = None, dtype_hint: DTypeLike = None, name: str | None = None
+) -> Tensor:
     """A tensor of a tensor, a Variable, IndexedSlices, a number, an array, or a nested list.
 
     A tensor is returned itself.
@@ -339,7 +344,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, nam
     return wrap_tensor(native(value, dtype, name))
 
 
-def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Tensor:
+def constant(value: TensorLike, dtype: DTypeLike = None, shape: ShapeLike = None, name: str = "Const") -> Tensor:
     """A tensor of a number, an array or a nested list: a copy.
 
     >>> import tape_tf as tf
@@ -385,7 +390,7 @@ def _shaped(found: tc.Tensor, shape: tuple[int, ...]) -> tc.Tensor:
     )
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: object) -> bool:
     """Whether `x` is a Tensor, a Variable or IndexedSlices.
 
     >>> import tape_tf as tf

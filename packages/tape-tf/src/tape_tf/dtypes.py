@@ -9,6 +9,7 @@ import tape_core as tc
 from tape_core.base.dtypes import DTYPES
 
 from tape_tf.names import absent
+from tape_tf.typing import DTypeLike
 
 
 class DType:
@@ -112,7 +113,7 @@ class DType:
         value = getattr(info, which)
         return value if self.name == "bfloat16" or self.is_complex else self.as_numpy_dtype(value)
 
-    def is_compatible_with(self, other: Any) -> bool:
+    def is_compatible_with(self, other: DTypeLike) -> bool:
         """Whether it is the same type."""
         return as_dtype(other) is self
 
@@ -122,7 +123,7 @@ class DType:
         if other is None or isinstance(other, DType):
             return False
         try:
-            return as_dtype(other) is self
+            return as_dtype(other) is self  # type: ignore[arg-type] # which raises a TypeError for anything else
         except TypeError:
             return False
 
@@ -149,7 +150,7 @@ def of(native: tc.DType) -> DType:
     return _BY_NAME[native.name]
 
 
-def as_dtype(type_value: Any) -> DType:
+def as_dtype(type_value: DTypeLike) -> DType:
     """The DType of a name, a NumPy type, a Python type (float, bool) or a DType.
 
     Raises:
@@ -175,7 +176,7 @@ def as_dtype(type_value: Any) -> DType:
     return found
 
 
-def native_dtype(dtype: Any) -> tc.DType | None:
+def native_dtype(dtype: DTypeLike) -> tc.DType | None:
     """A dtype argument in tape_core's terms; None stays None."""
     return None if dtype is None else as_dtype(dtype).native
 

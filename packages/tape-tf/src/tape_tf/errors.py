@@ -32,7 +32,7 @@ class OpError(Exception):
         op, node_def: None: there is no graph.
     """
 
-    def __init__(self, node_def: Any = None, op: Any = None, message: str = "", *args: Any) -> None:
+    def __init__(self, node_def: object = None, op: object = None, message: str = "", *args: Any) -> None:
         super().__init__(message)
         self.node_def = node_def
         self.op = op

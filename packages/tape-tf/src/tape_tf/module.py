@@ -38,7 +38,7 @@ class Module:
             raise ValueError(f"{name!r} is not a valid module name. Module names must be valid Python identifiers.")
         self._name = name
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
         waiting = self.__dict__.get("_deferred")
         if waiting is not None:  # a checkpoint that was restored before this Variable was made
@@ -80,7 +80,7 @@ class Module:
         """Decorator: a method that runs in :attr:`name_scope`."""
 
         @wraps(method)
-        def scoped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def scoped(self: Module, *args: Any, **kwargs: Any) -> Any:
             with self.name_scope:
                 return method(self, *args, **kwargs)
 
@@ -115,7 +115,7 @@ class NameScope:
         NAME_SCOPE.reset(self._tokens.pop())
 
 
-def _walk(module: Any, seen: set[int]) -> Iterator[Any]:
+def _walk(module: object, seen: set[int]) -> Iterator[Any]:
     """What is in a module, Variables and Modules, each once: what it holds itself, then what is in its modules."""
     inner = []
     for _, value in sorted(vars(module).items()):

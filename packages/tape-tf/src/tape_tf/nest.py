@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tape_core.base import pytree
 
+from tape_tf.typing import PyTree
+
 __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
 
 
-def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
+def flatten(structure: PyTree, expand_composites: bool = False) -> list[Any]:
     """The leaves of a structure.
 
     >>> import tape_tf as tf
@@ -20,7 +22,7 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     return pytree.flatten(structure)[0]
 
 
-def is_nested(structure: Any) -> bool:
+def is_nested(structure: object) -> bool:
     """Whether it is a structure and not a leaf: a list, a tuple or a dict, also an empty one."""
     return isinstance(structure, list | tuple | Mapping)
 
@@ -50,7 +52,7 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
     return pytree.unflatten(form, [func(*row) for row in zip(*columns, strict=True)])
 
 
-def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Any:
+def pack_sequence_as(structure: PyTree, flat_sequence: Sequence[Any], expand_composites: bool = False) -> Any:
     """Leaves in a structure: what :func:`flatten` gave, put back.
 
     Raises:
@@ -68,7 +70,9 @@ def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool
     return pytree.unflatten(form, list(flat_sequence))
 
 
-def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:
+def assert_same_structure(
+    nest1: PyTree, nest2: PyTree, check_types: bool = True, expand_composites: bool = False
+) -> None:
     """Raise a ValueError unless two structures are the same."""
     (one, form), (other, other_form) = pytree.flatten(nest1), pytree.flatten(nest2)
     if len(one) != len(other) or (check_types and not pytree.same(form, other_form, len(one))):

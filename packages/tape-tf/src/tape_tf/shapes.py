@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tape_tf import dtypes
+
+if TYPE_CHECKING:
+    from tape_tf.tensor import Value
+from tape_tf.typing import DTypeLike, ShapeLike
 
 
 class TensorShape(tuple):  # type: ignore[type-arg]
@@ -19,7 +23,7 @@ class TensorShape(tuple):  # type: ignore[type-arg]
 
     _known = True
 
-    def __new__(cls, dims: Any = None) -> TensorShape:
+    def __new__(cls, dims: ShapeLike = None) -> TensorShape:
         if isinstance(dims, int):
             dims = (dims,)
         self = super().__new__(cls, () if dims is None else [None if d is None else int(d) for d in dims])
@@ -57,7 +61,7 @@ class TensorShape(tuple):  # type: ignore[type-arg]
         """Whether all lengths are known."""
         return self._known and None not in self
 
-    def is_compatible_with(self, other: Any) -> bool:
+    def is_compatible_with(self, other: ShapeLike) -> bool:
         """Whether a shape can be both."""
         other = as_shape(other)
         if not (self._known and other._known):
@@ -66,22 +70,22 @@ class TensorShape(tuple):  # type: ignore[type-arg]
             a is None or b is None or a == b for a, b in zip(self, other, strict=True)
         )
 
-    def assert_is_compatible_with(self, other: Any) -> None:
+    def assert_is_compatible_with(self, other: ShapeLike) -> None:
         """Raise a ValueError unless a shape can be both."""
         if not self.is_compatible_with(other):
             raise ValueError(f"Shapes {self} and {as_shape(other)} are incompatible")
 
-    def concatenate(self, other: Any) -> TensorShape:
+    def concatenate(self, other: ShapeLike) -> TensorShape:
         """This shape, followed by another."""
         other = as_shape(other)
         return TensorShape(tuple(self) + tuple(other)) if self._known and other._known else TensorShape(None)
 
-    __add__ = concatenate
+    __add__ = concatenate  # type: ignore[assignment] # a tuple's takes tuples only
 
-    def __radd__(self, other: Any) -> TensorShape:
+    def __radd__(self, other: ShapeLike) -> TensorShape:
         return as_shape(other).concatenate(self)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: SupportsIndex | slice) -> Any:
         found = super().__getitem__(key)
         return TensorShape(found) if isinstance(key, slice) else found
 
@@ -109,7 +113,7 @@ class TensorShape(tuple):  # type: ignore[type-arg]
         return f"TensorShape({list(self) if self._known else None})"
 
 
-def as_shape(shape: Any) -> TensorShape:
+def as_shape(shape: ShapeLike) -> TensorShape:
     """A TensorShape of one, of a tuple or list, of an int, or of None."""
     return shape if isinstance(shape, TensorShape) else TensorShape(shape)
 
@@ -124,19 +128,19 @@ class TensorSpec:
 
     __slots__ = ("dtype", "name", "shape")
 
-    def __init__(self, shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> None:
+    def __init__(self, shape: ShapeLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> None:
         self.shape = as_shape(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.name = name
 
     @classmethod
-    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
+    def from_tensor(cls, tensor: Value, name: str | None = None) -> TensorSpec:
         """That of a tensor."""
         return cls(tensor.shape, tensor.dtype, name)
 
     from_spec = from_tensor
 
-    def is_compatible_with(self, spec_or_tensor: Any) -> bool:
+    def is_compatible_with(self, spec_or_tensor: TensorSpec | Value) -> bool:
         """Whether a tensor, or a spec, has this dtype and can have this shape."""
         return self.dtype == spec_or_tensor.dtype and self.shape.is_compatible_with(spec_or_tensor.shape)
 

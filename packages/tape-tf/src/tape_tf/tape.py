@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from functools import wraps
@@ -21,6 +21,7 @@ from tape_tf.conversion import matched, native, unwrap, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.tensor import IndexedSlices, Tensor, Value, wrap_tensor
+from tape_tf.typing import PyTree, TensorLike
 from tape_tf.variable import Variable
 
 
@@ -50,7 +51,7 @@ class UnconnectedGradients(Enum):
     ZERO = "zero"
 
 
-def _unconnected(given: Any) -> str:
+def _unconnected(given: str | UnconnectedGradients) -> str:
     if isinstance(given, UnconnectedGradients):
         return str(given.value)
     if given not in ("none", "zero", "error"):
@@ -58,7 +59,7 @@ def _unconnected(given: Any) -> str:
     return str(given)
 
 
-def _natives(tree: Any, method: str, argument: str) -> Any:
+def _natives(tree: PyTree, method: str, argument: str) -> Any:
     """A structure of tensors and Variables, as those of tape_core.
 
     Raises:
@@ -140,7 +141,7 @@ class GradientTape(_Block):
         self.native.__enter__()
         return self
 
-    def watch(self, tensor: Any) -> None:
+    def watch(self, tensor: PyTree) -> None:
         """Record what is computed from a tensor, a Variable, or each leaf of a nested structure, from now on.
 
         Of IndexedSlices it is the values that are watched.
@@ -175,10 +176,10 @@ class GradientTape(_Block):
 
     def gradient(
         self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
-        unconnected_gradients: Any = UnconnectedGradients.NONE,
+        target: PyTree,
+        sources: PyTree,
+        output_gradients: PyTree = None,
+        unconnected_gradients: str | UnconnectedGradients = UnconnectedGradients.NONE,
     ) -> Any:
         """The gradient of the sum of `target` with respect to each of `sources`.
 
@@ -208,9 +209,9 @@ class GradientTape(_Block):
 
     def jacobian(
         self,
-        target: Any,
-        sources: Any,
-        unconnected_gradients: Any = UnconnectedGradients.NONE,
+        target: PyTree,
+        sources: PyTree,
+        unconnected_gradients: str | UnconnectedGradients = UnconnectedGradients.NONE,
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
@@ -232,9 +233,9 @@ class GradientTape(_Block):
 
     def batch_jacobian(
         self,
-        target: Any,
-        source: Any,
-        unconnected_gradients: Any = UnconnectedGradients.NONE,
+        target: PyTree,
+        source: PyTree,
+        unconnected_gradients: str | UnconnectedGradients = UnconnectedGradients.NONE,
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
@@ -254,7 +255,7 @@ class GradientTape(_Block):
         )
 
 
-def _weights(output_gradients: Any, targets: Any) -> Any:
+def _weights(output_gradients: PyTree, targets: PyTree) -> Any:
     """Output gradients, arrays among them where the targets are."""
     leaves, structure = pytree.flatten(output_gradients)
     like = next(iter(pytree.flatten(targets)[0]), None)
@@ -263,7 +264,7 @@ def _weights(output_gradients: Any, targets: Any) -> Any:
     )
 
 
-def _warn_of_dtypes(targets: Any, sources: Any) -> None:
+def _warn_of_dtypes(targets: PyTree, sources: PyTree) -> None:
     for what, tree in (("target", targets), ("source", sources)):
         for leaf in pytree.flatten(tree)[0]:
             if not leaf.dtype.inexact:
@@ -291,7 +292,7 @@ class ForwardAccumulator(_Block):
 
     __slots__ = ("__weakref__", "_guard", "native")
 
-    def __init__(self, primals: Any, tangents: Any) -> None:
+    def __init__(self, primals: PyTree, tangents: PyTree) -> None:
         given = _natives(primals, "ForwardAccumulator", "primals")
         leaves = pytree.flatten(given)[0]
         directions, structure = pytree.flatten(tangents)
@@ -308,7 +309,9 @@ class ForwardAccumulator(_Block):
         self.native.__enter__()
         return self
 
-    def jvp(self, primals: Any, unconnected_gradients: Any = UnconnectedGradients.NONE) -> Any:
+    def jvp(
+        self, primals: PyTree, unconnected_gradients: str | UnconnectedGradients = UnconnectedGradients.NONE
+    ) -> Any:
         """The tangent of each of `primals`, in their structure."""
         found = self.native.jvp(_natives(primals, "jvp", "primals"), _unconnected(unconnected_gradients))
         return wrap(found)
@@ -349,7 +352,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
         result, grad = pair
 
         @wraps(grad)
-        def pulled(*upstream: Any, variables: Any = None) -> Any:
+        def pulled(*upstream: Any, variables: Sequence[tc.Variable] | None = None) -> Any:
             given = wrap(upstream)
             if variables is None:
                 return unwrap(grad(*given))
@@ -361,7 +364,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     return _on_natives(tc.custom_gradient(beneath), f)
 
 
-def _results(result: Any) -> Any:
+def _results(result: PyTree) -> Any:
     """What a function returned, as Tensors of tape_core: arrays and numbers too."""
     leaves, structure = pytree.flatten(result)
     return pytree.unflatten(structure, [leaf if leaf is None else native(leaf) for leaf in leaves])
@@ -408,7 +411,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @custom_gradient
     def through(*args: Any, **kwargs: Any) -> Any:
-        def grad(*upstream: Any, variables: Any = None) -> Any:
+        def grad(*upstream: Any, variables: Sequence[Variable] | None = None) -> Any:
             by_argument = upstream if len(upstream) > 1 else upstream[0]
             return (by_argument, [None] * len(variables)) if variables is not None else by_argument
 
@@ -418,7 +421,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @op("stop_gradient", "", kernel="StopGradient")
-def stop_gradient(input: Any) -> Any:
+def stop_gradient(input: TensorLike) -> Any:
     """The value as a constant: no gradient comes back from it. A Variable is not watched by this."""
     value = unwrap(input)
     return tc.stop_gradient(value if isinstance(value, tc.Tensor) else native(value))

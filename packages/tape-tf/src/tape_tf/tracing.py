@@ -37,7 +37,7 @@ def is_assigned(*variables: tc.Variable) -> bool:
     return any(held.written and (not chosen or key in chosen) for key, held in trace.held.items())
 
 
-def is_traced(tensor: Any) -> bool:
+def is_traced(tensor: tc.Tensor) -> bool:
     """Whether a tensor of tape_core will have another value in another call."""
     array = tensor._array
     if type(array) is not TracedArray:
@@ -46,7 +46,7 @@ def is_traced(tensor: Any) -> bool:
     return trace.failed is None and array.id not in trace.constants
 
 
-def as_value(tensor: Any) -> Any:
+def as_value(tensor: tc.Tensor) -> Any:
     """A tensor of tape_core without the trace that it is from."""
     return wrap(value_of(tensor._array), tensor.backend.library)
 

@@ -17,13 +17,14 @@ import tape_nn as nn
 from tape_tf.conversion import unwrap, wrap
 from tape_tf.module import Module
 from tape_tf.names import absent, exported
+from tape_tf.typing import IntLike, PathLike
 from tape_tf.variable import Variable
 
 SUFFIX = ".safetensors"
 _SAVED = "a tf.Module, a layer, a model, an optimizer, a Variable, or lists and dictionaries of them"
 
 
-def _walk(name: str, held: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _walk(name: str, held: object, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """The Variables, modules and optimizers that an object holds, each once, by their path."""
     key = id(held.native) if isinstance(held, Variable) else id(held)
     if key in seen:
@@ -48,7 +49,7 @@ def _walk(name: str, held: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
         yield from _walk(f"{name}/{attribute}" if name else str(attribute), part, seen)
 
 
-def _is_optimizer(held: Any) -> bool:
+def _is_optimizer(held: object) -> bool:
     return isinstance(getattr(held, "native", held), nn.Optimizer)
 
 
@@ -76,7 +77,7 @@ class Checkpoint:
         TypeError: one is nothing that can be saved.
     """
 
-    def __init__(self, root: Any = None, **kwargs: Any) -> None:
+    def __init__(self, root: object = None, **kwargs: Any) -> None:
         self._objects: dict[str, Any] = dict(kwargs)
         if root is not None:
             self._objects[""] = root
@@ -102,7 +103,7 @@ class Checkpoint:
                 state |= {f"{name}/{key}": value for key, value in own.items()}
         return state
 
-    def write(self, file_prefix: Any, options: Any = None) -> str:
+    def write(self, file_prefix: PathLike, options: object = None) -> str:
         """Write a file of this name; returns the name for :meth:`restore`, which is without the suffix.
 
         Raises:
@@ -111,13 +112,13 @@ class Checkpoint:
         nn.save_tensors(_file(file_prefix), self._state() | {"save_counter": self.save_counter.native})
         return str(os.fspath(file_prefix))
 
-    def save(self, file_prefix: Any, options: Any = None) -> str:
+    def save(self, file_prefix: PathLike, options: object = None) -> str:
         """Like :meth:`write`, with the number of the save after the name: `ckpt-1`. Its folder is made if need be."""
         self.save_counter.assign_add(1)
         Path(file_prefix).parent.mkdir(parents=True, exist_ok=True)
         return self.write(f"{os.fspath(file_prefix)}-{int(self.save_counter)}")
 
-    def restore(self, save_path: Any, options: Any = None) -> Status:
+    def restore(self, save_path: PathLike | None, options: object = None) -> Status:
         """Set the Variables to what is in a file; those that are made later get their values then.
 
         Args:
@@ -163,12 +164,12 @@ class Restoration:
             del self.waiting[name]
         for name, held in found:
             if _is_optimizer(held):
-                self._optimizer(name, held, {key: unwrap(variable) for key, variable in variables.items()})
+                self._restore_optimizer(name, held, {key: unwrap(variable) for key, variable in variables.items()})
         for _, held in found:
             if isinstance(held, Module):
                 object.__setattr__(held, "_deferred", self if self.waiting else None)
 
-    def _optimizer(self, name: str, optimizer: Any, variables: dict[str, Any]) -> None:
+    def _restore_optimizer(self, name: str, optimizer: Any, variables: dict[str, Any]) -> None:
         """Its state, once all Variables that it is about are there."""
         own = {key[len(name) + 1 :]: value for key, value in self.waiting.items() if key.startswith(f"{name}/")}
         about = {key.rpartition("/")[0] for key in own} - {""}
@@ -225,20 +226,20 @@ class Status:
         return self
 
 
-def _file(path: Any) -> str:
+def _file(path: PathLike) -> str:
     name = os.fspath(path)
     return name if name.endswith(SUFFIX) else f"{name}{SUFFIX}"
 
 
 @exported("train.latest_checkpoint")
-def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -> str | None:
+def latest_checkpoint(checkpoint_dir: PathLike, latest_filename: str | None = None) -> str | None:
     """The last checkpoint that was written into a folder, for `restore`; None if there is none."""
     files = sorted(Path(checkpoint_dir).glob(f"*{SUFFIX}"), key=lambda file: (file.stat().st_mtime_ns, file.name))
     return str(files[-1]).removesuffix(SUFFIX) if files else None
 
 
 @exported("train.list_variables")
-def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
+def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
     """The names and shapes of what is in a checkpoint, or in the last one of a folder."""
     return [
         (name, list(value.shape)) for name, value in sorted(_read(ckpt_dir_or_file).items()) if name != "save_counter"
@@ -246,7 +247,7 @@ def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
 
 
 @exported("train.load_variable")
-def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
+def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
     """A value of a checkpoint, as a NumPy array.
 
     Raises:
@@ -258,8 +259,12 @@ def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
     return found[name].numpy()
 
 
-def _read(path: Any) -> dict[str, tc.Tensor]:
-    return nn.load_tensors(_file(latest_checkpoint(path) if os.path.isdir(path) else path))[0]
+def _read(path: PathLike) -> dict[str, tc.Tensor]:
+    if os.path.isdir(path):
+        if (latest := latest_checkpoint(path)) is None:
+            raise ValueError(f"Couldn't find checkpoints in the given directory {os.fspath(path)}")
+        path = latest
+    return nn.load_tensors(_file(path))[0]
 
 
 @exported("train.CheckpointManager")
@@ -276,7 +281,7 @@ class CheckpointManager:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        directory: Any,
+        directory: PathLike,
         max_to_keep: int | None,
         keep_checkpoint_every_n_hours: float | None = None,
         checkpoint_name: str = "ckpt",
@@ -299,7 +304,7 @@ class CheckpointManager:
         """The last one, None if there is none."""
         return self.checkpoints[-1] if self.checkpoints else None
 
-    def save(self, checkpoint_number: Any = None) -> str:
+    def save(self, checkpoint_number: IntLike | None = None) -> str:
         """Save, and remove the oldest beyond `max_to_keep`; returns the name for `restore`."""
         prefix = os.path.join(self.directory, self._name)
         if checkpoint_number is None:

@@ -11,6 +11,7 @@ import tape_core as tc
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.tensor import IndexedSlices, Tensor, Value, missing_attribute, numpy_repr, wrap_tensor
 from tape_tf.tracing import symbol
+from tape_tf.typing import DTypeLike, IndexLike, ShapeLike, TensorLike
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,18 +54,18 @@ class Variable(Value):
 
     def __init__(
         self,
-        initial_value: Any = None,
+        initial_value: TensorLike | Callable[[], TensorLike] | None = None,
         trainable: bool | None = None,
         validate_shape: bool = True,
-        caching_device: Any = None,
+        caching_device: object = None,
         name: str | None = None,
-        variable_def: Any = None,
-        dtype: Any = None,
-        import_scope: Any = None,
+        variable_def: object = None,
+        dtype: DTypeLike = None,
+        import_scope: object = None,
         constraint: Callable[[Any], Any] | None = None,
-        synchronization: Any = None,
-        aggregation: Any = None,
-        shape: Any = None,
+        synchronization: object = None,
+        aggregation: object = None,
+        shape: ShapeLike = None,
         experimental_enable_variable_lifting: bool = True,
     ) -> None:
         from tape_tf.conversion import native
@@ -123,13 +124,15 @@ class Variable(Value):
         """True: a Variable has a value from the start."""
         return True
 
-    def set_shape(self, shape: Any) -> None:
+    def set_shape(self, shape: ShapeLike) -> None:
         """Check that the shape is this one."""
         Tensor.set_shape(self, shape)  # type: ignore[arg-type]
 
     # -- assignment
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign(
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Replace the value. Nothing flows through an assignment, and what was recorded keeps the old value.
 
         Args:
@@ -148,7 +151,7 @@ class Variable(Value):
         return self._result(read_value)
 
     def assign_add(
-        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Add to the value; :class:`IndexedSlices` add to their rows.
 
@@ -160,13 +163,13 @@ class Variable(Value):
         return self._result(read_value)
 
     def assign_sub(
-        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Subtract from the value, as :meth:`assign_add` adds."""
         self.native.assign_sub(self._delta(delta))
         return self._result(read_value)
 
-    def _given(self, value: Any) -> tc.Tensor:
+    def _given(self, value: TensorLike) -> tc.Tensor:
         from tape_tf.conversion import native
 
         found = native(value, self.dtype, like=self.native)
@@ -175,7 +178,7 @@ class Variable(Value):
             found = tc.asarray(found, backend=self.native.backend, device=self.native.device)
         return found
 
-    def _delta(self, delta: Any) -> Any:
+    def _delta(self, delta: TensorLike) -> Any:
         if isinstance(delta, IndexedSlices | tc.IndexedSlices):
             found = delta.native if isinstance(delta, IndexedSlices) else delta
             return tc.IndexedSlices(found.values, found.indices, self.native.shape)
@@ -195,40 +198,52 @@ class Variable(Value):
         self.native._read()
         return self
 
-    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_add(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
         """Add rows: `tf.IndexedSlices(values, indices)`; rows named twice get both."""
         return self.assign_add(_slices(sparse_delta))
 
-    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_sub(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
         """Subtract rows, as :meth:`scatter_add` adds."""
         return self.assign_sub(_slices(sparse_delta))
 
-    def scatter_update(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_update(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
         """Replace rows; of those for one row the last stays."""
         return self._at_rows(sparse_delta, "set")
 
-    def scatter_mul(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_mul(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
         """Multiply rows."""
         return self._at_rows(sparse_delta, "multiply")
 
-    def scatter_max(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_max(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
         """The larger of the old and the new, row by row."""
         return self._at_rows(sparse_delta, "max")
 
-    def scatter_min(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_min(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
         """The smaller of the old and the new, row by row."""
         return self._at_rows(sparse_delta, "min")
 
-    def _at_rows(self, sparse_delta: Any, method: str) -> Any:
+    def _at_rows(self, sparse_delta: IndexedSlices | tc.IndexedSlices, method: str) -> Any:
         slices = _slices(sparse_delta)
         return self._update_at(slices.indices, slices.values, method)
 
-    def _at_places(self, indices: Any, updates: Any, method: str) -> Any:
+    def _at_places(self, indices: TensorLike, updates: TensorLike, method: str) -> Any:
         from tape_tf.ops.indexing import nd_key
 
         return self._update_at(nd_key(indices), updates, method)
 
-    def _update_at(self, key: Any, values: Any, method: str) -> Any:
+    def _update_at(self, key: IndexLike, values: TensorLike, method: str) -> Any:
         """Assign what `method` of `tape_core.at` makes of the value: nothing of it is recorded."""
         from tape_tf.conversion import unwrap
 
@@ -237,19 +252,19 @@ class Variable(Value):
         self.native.assign(getattr(tc.at(fresh)[unwrap(key)], method)(given))
         return self._result(True)
 
-    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_add(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
         """Add at the places that the last axis of `indices` names."""
         return self._at_places(indices, updates, "add")
 
-    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_sub(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
         """Subtract at the places that the last axis of `indices` names."""
         return self._at_places(indices, -self._given(updates), "add")
 
-    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_update(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
         """Replace what is at the places that the last axis of `indices` names."""
         return self._at_places(indices, updates, "set")
 
-    def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
+    def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """The rows at `indices`; the gradient is IndexedSlices."""
         from tape_tf.conversion import native
 
@@ -257,7 +272,7 @@ class Variable(Value):
 
     # -- as an operand
 
-    def __getitem__(self, key: Any) -> Tensor:
+    def __getitem__(self, key: IndexLike) -> Tensor:
         from tape_tf.ops.indexing import getitem
 
         found: SlicedVariable = object.__new__(SlicedVariable)
@@ -265,31 +280,31 @@ class Variable(Value):
         found._of = (self, key)
         return found
 
-    def __iadd__(self, other: Any) -> NoReturn:
+    def __iadd__(self, other: object) -> NoReturn:
         raise RuntimeError(
             "Variable += value not supported. Use `variable.assign_add(value)` to modify the variable value and "
             "`variable = variable + value` to get a new Tensor object."
         )
 
-    def __isub__(self, other: Any) -> NoReturn:
+    def __isub__(self, other: object) -> NoReturn:
         raise RuntimeError(
             "Variable -= value not supported. Use `variable.assign_sub(value)` to modify the variable value and "
             "`variable = variable - value` to get a new Tensor object."
         )
 
-    def __imul__(self, other: Any) -> NoReturn:
+    def __imul__(self, other: object) -> NoReturn:
         raise RuntimeError(
             "Variable *= value not supported. Use `var.assign(var * value)` to modify the variable or `var = var * "
             "value` to get a new Tensor object."
         )
 
-    def __itruediv__(self, other: Any) -> NoReturn:
+    def __itruediv__(self, other: object) -> NoReturn:
         raise RuntimeError(
             "Variable /= value not supported. Use `var.assign(var / value)` to modify the variable or `var = var / "
             "value` to get a new Tensor object."
         )
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+    def __setitem__(self, key: object, value: object) -> NoReturn:
         raise TypeError("'tf.Variable' object does not support item assignment; use v[key].assign(value)")
 
     def __getattr__(self, name: str) -> Any:
@@ -321,7 +336,7 @@ class SlicedVariable(Tensor):
 
     _of: tuple[Variable, Any]
 
-    def assign(self, value: Any, name: str | None = None) -> Variable:
+    def assign(self, value: TensorLike, name: str | None = None) -> Variable:
         """Replace this part of the Variable; returns the Variable.
 
         Raises:
@@ -332,7 +347,7 @@ class SlicedVariable(Tensor):
         return variable
 
 
-def _slices(sparse_delta: Any) -> tc.IndexedSlices:
+def _slices(sparse_delta: IndexedSlices | tc.IndexedSlices) -> tc.IndexedSlices:
     if isinstance(sparse_delta, IndexedSlices):
         return sparse_delta.native
     if isinstance(sparse_delta, tc.IndexedSlices):
