@@ -36,6 +36,7 @@ __all__ = [
     "Scalar",
     "Shape",
     "ShapeLike",
+    "Slot",
     "Slots",
     "Tangent",
 ]
@@ -114,11 +115,15 @@ IndexKey: TypeAlias = Any
 
 # -- the tape
 
-Slots: TypeAlias = dict[int, int]
-"""Where the tapes that know a value keep it: the key of the tape to the place on it."""
+Slot: TypeAlias = Any
+"""Where one recorder keeps a value: for a tape an integer, its place in the list of records; for an accumulator of
+forward mode the tangent, a Tensor; for the detector of sparsity an `IndexSets`. Only the recorder looks into it."""
+
+Slots: TypeAlias = dict[int, Slot]
+"""Where the recorders that know a value keep it: the key of the recorder to the slot."""
 
 Record: TypeAlias = tuple[Any, ...]
-"""One call of an op, as a tape notes it; `tape_core.engine.rules` has the layout."""
+"""One call of an op, as a tape notes it; `tape_core.engine.record` has the layout and the accessors."""
 
 Records: TypeAlias = list[Record | None]
 """The calls that a tape has noted, in order; None where a sweep has freed one."""
