@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tape_compile.codegen.source import Source
 from tape_core.backends.kernels import DEFAULT_KERNELS
-from tape_core.compiled.source import Source
 from tape_core.extend import registry
 
 try:

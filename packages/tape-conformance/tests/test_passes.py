@@ -6,9 +6,9 @@ import operator
 from collections.abc import Callable
 
 import pytest
+from tape_compile import passes
+from tape_compile.program import Instruction, Program, Ref
 from tape_conformance import check_backend
-from tape_core.compiled import passes
-from tape_core.compiled.program import Instruction, Program, Ref
 
 SAMPLES = {
     "constants": "add/compiled/2x3,2x3",

@@ -58,7 +58,7 @@ def label_check() -> tuple[list[tc.Variable], Any]:
 
 
 def called_python() -> tuple[list[tc.Variable], Any]:
-    from tape_core.compiled.state import runs_as_it_is
+    from tape_compile.effects import runs_as_it_is
 
     v, w = tc.Variable(np.full(N, 1.0)), tc.Variable(np.full(N, 2.0))
 

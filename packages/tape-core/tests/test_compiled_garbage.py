@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.recording import TRACE
+from tape_core.engine.recording import TRACE
 
 
 @pytest.fixture(autouse=True)

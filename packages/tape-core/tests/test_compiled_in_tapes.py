@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_core.compiled.function import Function
+from tape_compile.function import Function
 
 
 def values(*shape: int, seed: int = 0) -> Any:

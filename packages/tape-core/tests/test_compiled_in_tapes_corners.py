@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_core import pytree
+from tape_core.base import pytree
 
 
 def values(*shape: int, seed: int = 0) -> Any:
@@ -114,7 +114,7 @@ def test_static_arguments_and_methods() -> None:
 def test_modes_are_asked_for_in_each_call() -> None:
     mode = {"training": True}
 
-    from tape_core.compiled.state import asked
+    from tape_compile.effects import asked
 
     @tc.function
     def f(x: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_core import pytree
-from tape_core.backends.traced import TracingError
+from tape_compile.tracer.traced_array import TracingError
+from tape_core.base import pytree
 
 
 def assert_bits(expected: Any, found: Any) -> None:

@@ -50,7 +50,8 @@ def test_explain_inside_vmap_and_through_it() -> None:
 
 
 def test_a_plain_tape_looks_at_no_frame_and_binds_no_other_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tape_core import recording, user_code
+    from tape_core.base import user_code
+    from tape_core.engine import recording
 
     x = tc.Variable([1.0, 2.0])
     op = tc.exp.op  # type: ignore[attr-defined]
@@ -80,7 +81,7 @@ def test_a_plain_tape_looks_at_no_frame_and_binds_no_other_kernel(monkeypatch: p
 
 def test_kernels_that_a_checkpoint_replaces_in_the_block_are_told_of_once() -> None:
     """A policy's own kernels stay, a debugging tape's go."""
-    from tape_core.debugging.trace import Kernel
+    from tape_core.debugging.journal import Kernel
 
     x = tc.Variable([1.0, 2.0])
     op = tc.log1p.op  # type: ignore[attr-defined]
@@ -100,7 +101,7 @@ def test_kernels_that_a_checkpoint_replaces_in_the_block_are_told_of_once() -> N
 
 
 def test_an_exception_in_the_block_leaves_nothing_behind() -> None:
-    from tape_core import recording
+    from tape_core.engine import recording
 
     x = tc.Variable([1.0, 2.0])
     with pytest.raises(ValueError, match="matmul"), tc.GradientTape(debug=True):

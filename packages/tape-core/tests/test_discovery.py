@@ -10,7 +10,6 @@ from collections import OrderedDict
 
 import pytest
 from pluggy import PluginValidationError
-from tape_core import op
 from tape_core.backends import (
     Backend,
     BackendError,
@@ -19,6 +18,7 @@ from tape_core.backends import (
     discovery,
 )
 from tape_core.backends.errors import load_error, not_found
+from tape_core.engine import op
 
 CALLS = "import BackendInfo, hookimpl\ncalls = []\nfrom tape_core.backends import BackendInfo"
 """Put into a plugin in place of `import BackendInfo`, gives it a list named calls."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.debugging.layout import layout
+from tape_core.debugging.drawing.layout import layout
 
 SVG = "{http://www.w3.org/2000/svg}"
 

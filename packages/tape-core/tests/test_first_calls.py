@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.compiled.state import runs_as_it_is
+from tape_compile.effects import runs_as_it_is
 
 THREADS = 8
 

@@ -88,7 +88,7 @@ def test_an_array_that_changes_during_the_trace_is_each_time_what_it_is_then() -
 
 
 def test_one_copy_does_for_all_traces_and_goes_with_them() -> None:
-    from tape_core.compiled import frozen
+    from tape_compile import frozen
 
     gc.collect()
     before = len(frozen._own)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from tape_compile.tracer.traced_array import TracingError
 from tape_core import function
-from tape_core.backends.traced import TracingError
 from tape_core.compiled.passes import ORDER
 
 

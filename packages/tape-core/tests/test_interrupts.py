@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_core import recording
+from tape_compile.turns import TRACING
 from tape_core.backends import selection
-from tape_core.backends.batched import OPEN
-from tape_core.compiled.turns import TRACING
-from tape_core.debugging.trace import Kernel
-from tape_core.op import BOUND
+from tape_core.debugging.journal import Kernel
+from tape_core.engine import recording
+from tape_core.engine.op import BOUND
+from tape_core.modes.batched import OPEN
 from tape_fuzz.injection import let_go_of_locks
 
 FINALIZING = (weakref.finalize.__call__.__code__,)

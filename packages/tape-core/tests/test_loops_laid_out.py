@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_core import pytree
+from tape_core.base import pytree
 from tape_core.transforms import loops
 
 

@@ -88,7 +88,7 @@ def test_a_name_that_is_not_there_says_what_is(name: str, said: str) -> None:
 
 
 def test_each_hint_names_what_is_there() -> None:
-    from tape_core.hints import _HERE
+    from tape_core.engine.hints import _HERE
 
     for name, here in _HERE.items():
         assert not hasattr(tc, name), name

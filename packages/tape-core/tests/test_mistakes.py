@@ -8,8 +8,8 @@ import numpy
 import pytest
 import tape_core as tc
 from tape_core.backends import ArrayAPIBackend, BackendNotFoundError
+from tape_core.base.mistakes import flag, integer, meant, real
 from tape_core.extend import registry
-from tape_core.mistakes import flag, integer, meant, real
 
 NUMBER = 3
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tape_conformance.references.neural_networks import REFERENCES
 from tape_core.backends import ArrayAPIBackend
 from tape_core.extend import Draw, Op, Refused, Sample, registry
-from tape_core.ops import convolution
+from tape_core.ops.nn import convolution
 
 FAST = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 STRICT = ArrayAPIBackend("strict", array_api_strict)

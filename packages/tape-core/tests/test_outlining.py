@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.compiled import outlining, source
+from tape_compile.codegen import outlining, source
 
 
 def parts(f: Any) -> list[str]:

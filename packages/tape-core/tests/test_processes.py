@@ -176,8 +176,8 @@ def test_a_child_forked_by_the_function_that_is_traced_goes_on():
 def test_a_child_forked_while_another_thread_loads_a_backend_or_debugs_goes_on():
     run("""
         from tape_core.backends import discovery
-        from tape_core.debugging.trace import _switch
-        from tape_core.recording import LISTENERS
+        from tape_core.debugging.journal import _switch
+        from tape_core.engine.recording import LISTENERS
         locked, go_on = threading.Event(), threading.Event()
 
         def hold():

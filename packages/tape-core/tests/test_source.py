@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_core.compiled import outlining, source
+from tape_compile.codegen import outlining, source
 
 BINARY = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,

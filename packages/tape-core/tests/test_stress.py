@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.engine.recording import ACTIVE
 from tape_core.extend import elementwise, op, registry, vjp
-from tape_core.recording import ACTIVE
 
 
 @pytest.fixture(autouse=True)

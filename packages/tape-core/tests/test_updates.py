@@ -10,9 +10,9 @@ import array_api_strict
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_compile.tracer.traced_array import TracingError
 from tape_core.backends import ArrayAPIBackend
 from tape_core.backends.errors import BatchError
-from tape_core.backends.traced import TracingError
 from tape_core.extend import Draw, Refused, Sample, registry
 
 STRICT = ArrayAPIBackend("strict", array_api_strict)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.backends.traced import TracingError
+from tape_compile.tracer.traced_array import TracingError
 from tape_core.ops import statistical
 
 

@@ -10,8 +10,8 @@ import tape_core as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tape_core.backends.errors import BatchError
-from tape_core.batching import way_of
 from tape_core.extend import NONDIFF, op, registry
+from tape_core.modes.batching import way_of
 
 X = np.arange(12.0).reshape(3, 4) / 7
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
-from tape_core.compiled.state import each_time
+from tape_compile.effects import each_time
 
 OPTIMIZERS: dict[str, Callable[..., nn.Optimizer]] = {
     "SGD": nn.SGD,

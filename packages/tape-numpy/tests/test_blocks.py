@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core import pytree
-from tape_numpy import blocks
+from tape_core.base import pytree
+from tape_numpy.compiler import blocks
 
 
 def draw(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Any:

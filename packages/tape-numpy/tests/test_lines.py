@@ -11,7 +11,7 @@ import pytest
 import tape_core as tc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tape_numpy import blocks, tiles
+from tape_numpy.compiler import blocks, tiles
 
 SHAPES = [(70, 40), (30, 40), (2100, 3), (3, 800), (1, 2500), (6, 50, 10), (5, 4, 130), (3, 1, 900), (40, 10, 7)]
 
@@ -19,7 +19,7 @@ SHAPES = [(70, 40), (30, 40), (2100, 3), (3, 800), (1, 2500), (6, 50, 10), (5, 4
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Arrays of a few thousand elements are large, and in many blocks."""
-    fusion = importlib.import_module("tape_core.compiled.passes.fusion")
+    fusion = importlib.import_module("tape_compile.passes.fusion")
     monkeypatch.setattr(fusion, "LARGE", 1000)
     monkeypatch.setattr(fusion, "ENOUGH", 1)
     monkeypatch.setattr(tiles, "_block_length", lambda nbytes, size: 500)

@@ -516,8 +516,8 @@ def test_scipys_ufuncs_are_ours_where_we_have_them() -> None:
 def test_nothing_is_imported_before_numpy_asks() -> None:
     code = (
         "import sys, tape_core as tc; t = tc.ones(2); t * 2.0\n"
-        "assert 'tape_core.numpy_protocol' not in sys.modules\n"
+        "assert 'tape_core.interop.numpy_protocol' not in sys.modules\n"
         "import numpy as np; np.sin(t)\n"
-        "assert 'tape_core.numpy_protocol' in sys.modules\n"
+        "assert 'tape_core.interop.numpy_protocol' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

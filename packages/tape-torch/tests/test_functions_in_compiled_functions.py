@@ -7,7 +7,7 @@ import pytest
 import tape_core as tc
 import tape_torch
 import torch
-from tape_core.backends.traced import TracingError
+from tape_compile.tracer.traced_array import TracingError
 
 
 @pytest.mark.parametrize(

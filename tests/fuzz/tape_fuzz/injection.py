@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tape_core import forking
+from tape_core.base import forking
 
 
 class Injection:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.indexed_slices import dense
+from tape_core.engine.indexed_slices import dense
 
 from tape_conformance.samples import NOTHING, Case, Replaced, here
 

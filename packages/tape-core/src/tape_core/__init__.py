@@ -10,11 +10,12 @@ Tensor(6.0, shape=(), dtype=float32, backend=numpy)
 
 import math as _math
 
+from tape_compile.function import function
+
 from tape_core import extend, fft, linalg, special, stats, testing
 from tape_core._version import __version__
 from tape_core.backends.selection import get_backend, set_backend, use_backend
-from tape_core.compiled.function import function
-from tape_core.dtypes import (
+from tape_core.base.dtypes import (
     DType,
     bfloat16,
     complex64,
@@ -33,27 +34,17 @@ from tape_core.dtypes import (
     uint32,
     uint64,
 )
-from tape_core.dtypes import bool_ as bool
-from tape_core.einops_backend import register as _register
-from tape_core.forward import ForwardAccumulator
-from tape_core.hints import missing as _missing
-from tape_core.indexed_slices import IndexedSlices
+from tape_core.base.dtypes import bool_ as bool
+from tape_core.engine.hints import missing as _missing
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.tape import GradientTape
+from tape_core.engine.tensor import Tensor
+from tape_core.engine.variable import Variable
+from tape_core.interop.einops_backend import register as _register
+from tape_core.modes.forward import ForwardAccumulator
+from tape_core.modes.vmap import vmap
 from tape_core.ops import methods as _methods  # noqa: F401 - attaches the methods to Tensor
 from tape_core.ops import operators as _operators  # noqa: F401 - attaches the operators to Tensor
-from tape_core.ops.activations import (
-    elu,
-    glu,
-    hard_sigmoid,
-    hard_silu,
-    leaky_relu,
-    log_sigmoid,
-    mish,
-    relu6,
-    selu,
-)
-from tape_core.ops.attention import scaled_dot_product_attention
-from tape_core.ops.bessel import i0, i0e, i1, i1e
-from tape_core.ops.convolution import conv, conv_transpose
 from tape_core.ops.creation import (
     arange,
     asarray,
@@ -73,9 +64,6 @@ from tape_core.ops.creation import (
     zeros_like,
 )
 from tape_core.ops.data_types import astype, can_cast, finfo, iinfo, isdtype, result_type, stop_gradient
-from tape_core.ops.distances import cdist
-from tape_core.ops.dropout import dropout
-from tape_core.ops.einsum import einsum
 from tape_core.ops.elementwise import (
     abs,
     acos,
@@ -126,12 +114,16 @@ from tape_core.ops.elementwise import (
     trunc,
     where,
 )
-from tape_core.ops.gamma import betaln, digamma, gamma, gammaln, polygamma
-from tape_core.ops.indexing import gather, take, take_along_axis
+from tape_core.ops.index.indexing import gather, take, take_along_axis
+from tape_core.ops.index.scatter import at
+from tape_core.ops.index.segments import segment_max, segment_mean, segment_min, segment_prod, segment_sum
+from tape_core.ops.index.windows import add_windows, sliding_windows
 from tape_core.ops.inspection import __array_namespace_info__
 from tape_core.ops.integration import interp, trapezoid
-from tape_core.ops.linalg import matmul, matrix_transpose, outer, tensordot, vecdot
-from tape_core.ops.logarithms import entr, expit, logcumsumexp, logit, rel_entr, xlog1py, xlogy
+from tape_core.ops.linalg.distances import cdist
+from tape_core.ops.linalg.einsum import einsum
+from tape_core.ops.linalg.matrix_functions import kron, transpose
+from tape_core.ops.linalg.products import matmul, matrix_transpose, outer, tensordot, vecdot
 from tape_core.ops.logic import (
     bitwise_and,
     bitwise_invert,
@@ -172,8 +164,21 @@ from tape_core.ops.manipulation import (
     tile,
     unstack,
 )
-from tape_core.ops.matrix_functions import kron, transpose
-from tape_core.ops.nn import (
+from tape_core.ops.nn.activations import (
+    elu,
+    glu,
+    hard_sigmoid,
+    hard_silu,
+    leaky_relu,
+    log_sigmoid,
+    mish,
+    relu6,
+    selu,
+)
+from tape_core.ops.nn.attention import scaled_dot_product_attention
+from tape_core.ops.nn.convolution import conv, conv_transpose
+from tape_core.ops.nn.dropout import dropout
+from tape_core.ops.nn.functions import (
     cross_entropy,
     gelu,
     log_softmax,
@@ -185,21 +190,26 @@ from tape_core.ops.nn import (
     softmax,
     softplus,
 )
-from tape_core.ops.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from tape_core.ops.nn.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from tape_core.ops.nn.pooling import avg_pool, max_pool
 from tape_core.ops.padding import pad
-from tape_core.ops.pooling import avg_pool, max_pool
-from tape_core.ops.scatter import at
 from tape_core.ops.searching import all, any, argmax, argmin, count_nonzero, diff, nonzero, searchsorted
-from tape_core.ops.segments import segment_max, segment_mean, segment_min, segment_prod, segment_sum
 from tape_core.ops.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from tape_core.ops.signal import convolve
 from tape_core.ops.sorting import argsort, sort, top_k
-from tape_core.ops.special import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
+from tape_core.ops.special.bessel import i0, i0e, i1, i1e
+from tape_core.ops.special.error_functions import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
+from tape_core.ops.special.gamma import betaln, digamma, gamma, gammaln, polygamma
+from tape_core.ops.special.logarithms import entr, expit, logcumsumexp, logit, rel_entr, xlog1py, xlogy
 from tape_core.ops.statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var
-from tape_core.ops.windows import add_windows, sliding_windows
 from tape_core.random import Generator, default_rng, set_seed
-from tape_core.tape import GradientTape
-from tape_core.tensor import Tensor
+from tape_core.sparsity.derivatives import (
+    Sparsity,
+    hessian_sparsity,
+    jacobian_sparsity,
+    sparse_hessian,
+    sparse_jacobian,
+)
 from tape_core.transforms.checkpoint import checkpoint
 from tape_core.transforms.control_flow import cond, map, scan, while_loop
 from tape_core.transforms.custom import custom_gradient, custom_jvp
@@ -207,15 +217,6 @@ from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev,
 from tape_core.transforms.implicit import custom_root, fixed_point
 from tape_core.transforms.scipy_objective import scipy_objective
 from tape_core.transforms.solvers import ConvergenceError
-from tape_core.transforms.sparse import (
-    Sparsity,
-    hessian_sparsity,
-    jacobian_sparsity,
-    sparse_hessian,
-    sparse_jacobian,
-)
-from tape_core.transforms.vmap import vmap
-from tape_core.variable import Variable
 
 e = _math.e
 inf = _math.inf

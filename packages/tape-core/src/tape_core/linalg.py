@@ -1,6 +1,6 @@
 """Linear algebra: the `linalg` extension of the Array API standard, and what is beyond it; differentiable."""
 
-from tape_core.ops.decompositions import (
+from tape_core.ops.linalg.decompositions import (
     EighResult,
     EigResult,
     QRResult,
@@ -14,21 +14,15 @@ from tape_core.ops.decompositions import (
     svd,
     svdvals,
 )
-from tape_core.ops.factorizations import (
+from tape_core.ops.linalg.factorizations import (
     LUResult,
     cho_solve,
     lu_factor,
     lu_solve,
     solve_triangular,
 )
-from tape_core.ops.linalg import (
-    matmul,
-    matrix_transpose,
-    outer,
-    tensordot,
-    vecdot,
-)
-from tape_core.ops.matrices import (
+from tape_core.ops.linalg.matrix_functions import expm, multi_dot
+from tape_core.ops.linalg.norms_and_inverses import (
     SlogdetResult,
     cross,
     det,
@@ -43,8 +37,14 @@ from tape_core.ops.matrices import (
     trace,
     vector_norm,
 )
-from tape_core.ops.matrix_functions import expm, multi_dot
-from tape_core.ops.sparse import csr_matmul
+from tape_core.ops.linalg.products import (
+    matmul,
+    matrix_transpose,
+    outer,
+    tensordot,
+    vecdot,
+)
+from tape_core.ops.linalg.sparse import csr_matmul
 
 __all__ = [
     "EigResult",

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from tape_core import dtypes
 from tape_core.backends import selection
 from tape_core.backends.errors import BatchError
-from tape_core.contexts import contextmanager, setting
-from tape_core.mistakes import integer, shape_of
-from tape_core.recording import TRACE
+from tape_core.base import dtypes
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.base.mistakes import integer, shape_of
+from tape_core.engine.recording import TRACE
 
 Shape = int | tuple[int, ...]
 
@@ -40,7 +40,7 @@ class Generator:
             raise TypeError(f"default_rng: seed must be an int or None, got {seed!r}")
         self._bits = stdlib.Random(seed)
         if (trace := TRACE.get()) is not None:
-            from tape_core.compiled.state import seeded
+            from tape_compile.effects import seeded
 
             seeded(trace, self, seed)
 
@@ -83,7 +83,7 @@ class Generator:
 
         _refuse_inside_vmap()
         if (trace := TRACE.get()) is not None:
-            from tape_core.compiled.state import draw
+            from tape_compile.effects import draw
 
             return draw(trace, self, make, dtype, backend, device)
         if (before := BEFORE_DRAWING.get()) is not None:
@@ -158,7 +158,7 @@ class Generator:
 
 
 def _refuse_inside_vmap() -> None:
-    from tape_core.backends.batched import OPEN
+    from tape_core.modes.batched import OPEN
 
     if OPEN.get():
         raise BatchError(
@@ -198,7 +198,7 @@ def set_seed(seed: int | None) -> None:
 def get_state() -> tuple[int, ...]:
     """Where the generator that :func:`set_seed` seeds has come to, see :meth:`Generator.get_state`."""
     if (trace := TRACE.get()) is not None:
-        from tape_core.compiled.state import random_state
+        from tape_compile.effects import random_state
 
         return random_state(trace)  # type: ignore[no-any-return] # what set_state takes in that function
     return global_rng().get_state()
@@ -218,7 +218,7 @@ def set_state(state: Sequence[int]) -> None:
         ValueError: it is no such state. Nothing is changed.
     """
     if (trace := TRACE.get()) is not None:
-        from tape_core.compiled.state import set_random_state
+        from tape_compile.effects import set_random_state
 
         set_random_state(trace, state)
         return

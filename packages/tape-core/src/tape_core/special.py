@@ -4,8 +4,9 @@ SciPy, with `SCIPY_ARRAY_API=1`, asks the namespace of an array for an attribute
 place of its own: `scipy.special.expit` of a Tensor is the `expit` here. So a name here means what it means in SciPy.
 """
 
-from tape_core.ops.bessel import i0, i0e, i1, i1e
-from tape_core.ops.by_scipy import (
+from tape_core.ops.nn.functions import log_softmax, logsumexp, softmax
+from tape_core.ops.special.bessel import i0, i0e, i1, i1e
+from tape_core.ops.special.by_scipy import (
     betainc,
     betaincinv,
     dawsn,
@@ -36,9 +37,9 @@ from tape_core.ops.by_scipy import (
     y1,
     yv,
 )
-from tape_core.ops.by_scipy import jv as jn
-from tape_core.ops.by_scipy import yv as yn
-from tape_core.ops.composed import (
+from tape_core.ops.special.by_scipy import jv as jn
+from tape_core.ops.special.by_scipy import yv as yn
+from tape_core.ops.special.composed import (
     beta,
     boxcox,
     cbrt,
@@ -54,12 +55,11 @@ from tape_core.ops.composed import (
     rgamma,
     sinc,
 )
-from tape_core.ops.gamma import betaln, digamma, gamma, gammaln, polygamma
-from tape_core.ops.gamma import digamma as psi
-from tape_core.ops.incomplete import betainc_derivative, gammainc_derivative, stdtr_derivative
-from tape_core.ops.logarithms import entr, expit, logit, rel_entr, xlog1py, xlogy
-from tape_core.ops.nn import log_softmax, logsumexp, softmax
-from tape_core.ops.special import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
+from tape_core.ops.special.error_functions import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
+from tape_core.ops.special.gamma import betaln, digamma, gamma, gammaln, polygamma
+from tape_core.ops.special.gamma import digamma as psi
+from tape_core.ops.special.incomplete import betainc_derivative, gammainc_derivative, stdtr_derivative
+from tape_core.ops.special.logarithms import entr, expit, logit, rel_entr, xlog1py, xlogy
 
 __all__ = [
     "beta",

@@ -16,21 +16,21 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tape_core.engine.tensor import ArrayLike, Tensor
 from tape_core.ops import elementwise as ew
-from tape_core.ops.by_scipy import betainc, gammainc, gammaincc, stdtr
-from tape_core.ops.composed import together
 from tape_core.ops.creation import eye
-from tape_core.ops.decompositions import cholesky
 from tape_core.ops.elementwise import where
-from tape_core.ops.factorizations import solve_triangular
-from tape_core.ops.gamma import betaln, gammaln
-from tape_core.ops.logarithms import expit, xlog1py, xlogy
+from tape_core.ops.linalg.decompositions import cholesky
+from tape_core.ops.linalg.factorizations import solve_triangular
+from tape_core.ops.linalg.norms_and_inverses import diagonal
 from tape_core.ops.logic import logical_and
 from tape_core.ops.manipulation import expand_dims
-from tape_core.ops.matrices import diagonal
-from tape_core.ops.special import log_ndtr, ndtr
+from tape_core.ops.special.by_scipy import betainc, gammainc, gammaincc, stdtr
+from tape_core.ops.special.composed import together
+from tape_core.ops.special.error_functions import log_ndtr, ndtr
+from tape_core.ops.special.gamma import betaln, gammaln
+from tape_core.ops.special.logarithms import expit, xlog1py, xlogy
 from tape_core.ops.statistical import sum as _sum
-from tape_core.tensor import ArrayLike, Tensor
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tape_core import pytree
-from tape_core.dtypes import bfloat16, finfo
-from tape_core.indexed_slices import dense
+from tape_core.base import pytree
+from tape_core.base.dtypes import bfloat16, finfo
+from tape_core.engine.indexed_slices import dense
+from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray
 from tape_core.ops.manipulation import reshape
-from tape_core.tensor import Tensor
 from tape_core.transforms.derivatives import jvp, vjp
 
 __all__ = ["assert_close", "check_grads", "check_jvp", "check_vjp", "numerical_jacobian"]

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tape_core as tc
+from tape_compile.effects import asked, keeps_state
+from tape_compile.tracer.traced_array import TracingError
 from tape_core import Tensor, Variable
-from tape_core.backends.traced import TracingError
-from tape_core.commit import Commit, assign_together
-from tape_core.compiled.state import asked, keeps_state
-from tape_core.contexts import contextmanager
-from tape_core.mistakes import real
-from tape_core.recording import TRACE
-from tape_core.tensor import wrap
+from tape_core.base.commit import Commit, assign_together
+from tape_core.base.contexts import contextmanager
+from tape_core.base.mistakes import real
+from tape_core.engine.recording import TRACE
+from tape_core.engine.tensor import wrap
 
 from tape_nn.module import Module
 from tape_nn.naming import like, named, unknown_names

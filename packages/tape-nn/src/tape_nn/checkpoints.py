@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import tape_core as tc
 from safetensors import SafetensorError, deserialize
-from tape_core.contexts import contextmanager
-from tape_core.files import is_draft_of, write_whole
+from tape_core.base.contexts import contextmanager
+from tape_core.base.files import is_draft_of, write_whole
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend

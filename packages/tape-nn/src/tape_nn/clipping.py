@@ -8,7 +8,7 @@ from typing import Any
 
 import tape_core as tc
 from tape_core import IndexedSlices
-from tape_core.mistakes import real
+from tape_core.base.mistakes import real
 
 
 def global_norm(gradients: Iterable[Any]) -> tc.Tensor:

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
 import tape_core as tc
+from tape_compile.effects import check_of_values
 from tape_core import Tensor
-from tape_core.compiled.state import check_of_values
 
 from tape_nn.clipping import positive
 from tape_nn.naming import unknown_names

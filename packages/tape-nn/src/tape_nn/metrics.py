@@ -14,12 +14,12 @@ import math
 from typing import Any
 
 import tape_core as tc
+from tape_compile.effects import each_time, keeps_state, runs_as_it_is
+from tape_compile.tracer.host_numbers import Number, number, of_numbers
+from tape_compile.tracer.traced_array import TracingError
 from tape_core import Tensor
-from tape_core.backends.traced import TracingError
-from tape_core.commit import Commit
-from tape_core.compiled.numbers import Number, number, of_numbers
-from tape_core.compiled.state import each_time, keeps_state, runs_as_it_is
-from tape_core.recording import TRACE
+from tape_core.base.commit import Commit
+from tape_core.engine.recording import TRACE
 
 
 class Metric:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from tape_core.dtypes import as_dtype
+from tape_core.base.dtypes import as_dtype
 
 from tape_nn.layers.base import Layer
 from tape_nn.module import Module

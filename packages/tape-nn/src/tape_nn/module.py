@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import tape_core as tc
+from tape_compile.effects import asked
 from tape_core import Tensor, Variable
-from tape_core.commit import assign_together
-from tape_core.compiled.state import asked
-from tape_core.recording import TRACE
-from tape_core.tensor import wrap
+from tape_core.base.commit import assign_together
+from tape_core.engine.recording import TRACE
+from tape_core.engine.tensor import wrap
 
 if TYPE_CHECKING:
     from typing import Self

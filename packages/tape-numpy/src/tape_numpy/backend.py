@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
-from tape_core import dtypes
 from tape_core.backends import Backend
-from tape_core.dtypes import DType
+from tape_core.base import dtypes
+from tape_core.base.dtypes import DType
 
 from tape_numpy import allocator, linalg
 from tape_numpy.kernels import KERNELS, RULES
@@ -123,7 +123,7 @@ class NumPyBackend(Backend):
     @property
     def compiler(self) -> Any:
         """Blocks that stay in the cache, divided among threads."""
-        from tape_numpy import blocks
+        from tape_numpy.compiler import blocks
 
         return blocks
 

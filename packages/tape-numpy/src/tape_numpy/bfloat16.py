@@ -15,7 +15,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from tape_core.dtypes import bfloat16, finfo, get_default_dtype
+from tape_core.base.dtypes import bfloat16, finfo, get_default_dtype
 
 DTYPE: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 _SINGLE = np.dtype(np.float32)

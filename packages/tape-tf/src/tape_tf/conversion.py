@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
+from tape_compile.tracer.traced_array import TracedNumber
 from tape_core.backends.selection import select
-from tape_core.backends.traced import TracedNumber
 
 from tape_tf import dtypes
 from tape_tf.errors import InvalidArgumentError
@@ -285,7 +285,7 @@ def wrap(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*[wrap(part) for part in value])
     if isinstance(value, list | dict):  # what derives from them
-        from tape_core import pytree
+        from tape_core.base import pytree
 
         leaves, structure = pytree.flatten(value)
         return pytree.unflatten(structure, [wrap(leaf) for leaf in leaves])
@@ -299,7 +299,7 @@ def unwrap(value: Any) -> Any:
     if isinstance(value, Value | IndexedSlices):
         return value.native
     if isinstance(value, list | tuple | dict) and value:
-        from tape_core import pytree
+        from tape_core.base import pytree
 
         leaves, structure = pytree.flatten(value)
         return pytree.unflatten(

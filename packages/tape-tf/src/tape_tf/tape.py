@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
-from tape_core import pytree
-from tape_core.contexts import Leaving
-from tape_core.tape import WatchError
+from tape_core.base import pytree
+from tape_core.base.contexts import Leaving
+from tape_core.engine.tape import WatchError
 
 from tape_tf import dtypes, logger
 from tape_tf.conversion import matched, native, unwrap, wrap

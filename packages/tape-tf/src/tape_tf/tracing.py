@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
-from tape_core.backends.batched import OPEN
-from tape_core.backends.traced import TracedArray, value_of
-from tape_core.recording import TRACE
-from tape_core.tensor import wrap
+from tape_compile.tracer.traced_array import TracedArray, value_of
+from tape_core.engine.recording import TRACE
+from tape_core.engine.tensor import wrap
+from tape_core.modes.batched import OPEN
 
 NOT = object()
 """In place of a result: it is no instruction."""

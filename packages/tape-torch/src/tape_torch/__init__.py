@@ -34,7 +34,7 @@ def tape_backend_info() -> BackendInfo:
 @hookimpl
 def tape_load_backend() -> Backend:
     """The backend; imports PyTorch."""
-    from tape_core.tensor import Tensor
+    from tape_core.engine.tensor import Tensor
 
     from tape_torch.backend import TorchBackend
 
@@ -44,7 +44,7 @@ def tape_load_backend() -> Backend:
 
 
 def _torch_function(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    from tape_core.tensor import Tensor
+    from tape_core.engine.tensor import Tensor
 
     from tape_torch.protocol import torch_function
 

@@ -13,8 +13,8 @@ from itertools import count
 from typing import Any
 
 import torch
-from tape_core.compiled.program import Ref
-from tape_core.generated import generated, identifier
+from tape_compile.program import Ref
+from tape_core.base.generated import generated, identifier
 
 from tape_torch.kernels import KERNELS
 

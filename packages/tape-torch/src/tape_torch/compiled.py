@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tape_core.forking import Lock
+from tape_core.base.forking import Lock
 
 Run = Callable[[list[Any]], tuple[Any, ...]]
 

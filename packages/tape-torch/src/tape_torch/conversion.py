@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.utils.dlpack
-from tape_core.user_code import warn_user
+from tape_core.base.user_code import warn_user
 
 from tape_torch.inside import refuse_inside
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from tape_core.backends.kernels import DEFAULT_KERNELS
-from tape_core.rules import vjp
+from tape_core.engine.rules import vjp
 
 _namespaces: list[Any] = []
 
@@ -23,7 +23,7 @@ def default(name: str, *args: Any, **kwargs: Any) -> Any:
     return DEFAULT_KERNELS[name](_namespaces[0], *args, **kwargs)
 
 
-# What a file that stands alone has in place of a call with these names (see `tape_core.compiled.linker`).
+# What a file that stands alone has in place of a call with these names (see `tape_compile.export.linker`).
 default.resolve = lambda name: partial(DEFAULT_KERNELS[name], _namespaces[0])  # type: ignore[attr-defined]
 
 

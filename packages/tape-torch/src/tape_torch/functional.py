@@ -10,16 +10,16 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
-from tape_core import pytree
-from tape_core.backends.batched import BatchedArray
+from tape_compile.tracer.traced_array import TracedArray, TracingError
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
-from tape_core.backends.traced import TracedArray, TracingError
-from tape_core.contexts import contextmanager
-from tape_core.op import Op, Plans, registry, vjp
+from tape_core.base import pytree
+from tape_core.base.contexts import contextmanager
+from tape_core.engine.op import Op, Plans, registry, vjp
+from tape_core.engine.recording import ACTIVE
+from tape_core.engine.tensor import Tensor, wrap
+from tape_core.modes.batched import BatchedArray
 from tape_core.ops.manipulation import stack
-from tape_core.recording import ACTIVE
-from tape_core.tensor import Tensor, wrap
 
 from tape_torch.conversion import detached
 from tape_torch.inside import inside

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import torch
-from tape_core.forking import Lock
+from tape_core.base.forking import Lock
 from torch import cuda
 
 Run = Callable[[list[Any]], tuple[Any, ...]]

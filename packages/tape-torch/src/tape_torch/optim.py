@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from tape_compile.effects import runs_as_it_is
 from tape_core import IndexedSlices, Tensor, Variable, asarray
-from tape_core.commit import Commit
-from tape_core.compiled.state import runs_as_it_is
-from tape_core.recording import LISTENERS
-from tape_core.tensor import wrap
-from tape_core.user_code import warn_user
-from tape_core.variable import check_assignable
+from tape_core.base.commit import Commit
+from tape_core.base.user_code import warn_user
+from tape_core.engine.recording import LISTENERS
+from tape_core.engine.tensor import wrap
+from tape_core.engine.variable import check_assignable
 
 
 class Optimizer:

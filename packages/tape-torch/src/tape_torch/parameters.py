@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 import torch
 from tape_core import Tensor, Variable
 from tape_core.backends.discovery import backend_of_type
-from tape_core.recording import LISTENERS, met
-from tape_core.tensor import ArrayLike
-from tape_core.variable import _serial, check_assignable
+from tape_core.engine.recording import LISTENERS, met
+from tape_core.engine.tensor import ArrayLike
+from tape_core.engine.variable import _serial, check_assignable
 
 from tape_torch.inside import SIDE, refuse_inside
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import tape_core as tc
 import torch
-from tape_core.tensor import SCALARS, Tensor
+from tape_core.engine.tensor import SCALARS, Tensor
 
 from tape_torch.functional import call
 from tape_torch.inside import SIDE, refuse_inside

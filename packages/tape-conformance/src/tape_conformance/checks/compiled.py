@@ -8,14 +8,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import tape_compile as compiled_package
 import tape_core as tc
-from tape_core import compiled as compiled_package
-from tape_core.backends.traced import TracingError
-from tape_core.compiled import passes
-from tape_core.compiled.function import Function, function
-from tape_core.compiled.program import Program
-from tape_core.compiled.source import Source
-from tape_core.indexed_slices import dense
+from tape_compile import passes
+from tape_compile.codegen.source import Source
+from tape_compile.function import Function, function
+from tape_compile.program import Program
+from tape_compile.tracer.traced_array import TracingError
+from tape_core.engine.indexed_slices import dense
 
 from tape_conformance import calculus
 from tape_conformance.checking import expect, expect_close, expect_equal

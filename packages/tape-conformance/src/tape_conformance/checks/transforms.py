@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
+from tape_core.engine.indexed_slices import dense
 from tape_core.extend import Op
-from tape_core.indexed_slices import dense
 from tape_core.sparsity.detection import Detector
 from tape_core.sparsity.index_sets import identity
 

@@ -6,7 +6,7 @@ from tape_core.backends.errors import AxisError, BackendError, BackendLoadError,
 from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, hookimpl
 from tape_core.backends.protocol import Backend
 from tape_core.backends.windows import Windows, normal_axes, pool_windows, spatial_axes, transposed_windows, windows
-from tape_core.dtypes import get_default_dtype
+from tape_core.base.dtypes import get_default_dtype
 
 __all__ = [
     "CONTRACT_VERSION",

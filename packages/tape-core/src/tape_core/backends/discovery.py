@@ -34,8 +34,8 @@ from tape_core.backends.errors import (
     not_found,
 )
 from tape_core.backends.protocol import LOADING, Backend
-from tape_core.contexts import setting
-from tape_core.forking import Lock
+from tape_core.base.contexts import setting
+from tape_core.base.forking import Lock
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -354,7 +354,7 @@ def load(name: str) -> Backend:
             problem = f"its backend is named {backend.name!r}, not {name!r}"
             raise load_error(str(plugin), problem)
 
-        from tape_core.op import refuse_names, registry
+        from tape_core.engine.op import refuse_names, registry
 
         _state.unfinished[name] = backend  # its rules may use it, other threads must wait
         try:

@@ -46,7 +46,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
-    from tape_core.op import Registry
+    from tape_core.engine.op import Registry
 
 GROUP = "tape.backends"
 """The entry-point group of backend plugins."""

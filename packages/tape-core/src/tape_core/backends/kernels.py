@@ -10,7 +10,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from tape_core.dtypes import DTYPES
+from tape_core.base.dtypes import DTYPES
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -84,8 +84,8 @@ class MissingKernelError(AttributeError):
         self._kernel, self._backend = name, backend
 
     def __str__(self) -> str:
-        from tape_core.mistakes import meant
-        from tape_core.op import registry
+        from tape_core.base.mistakes import meant
+        from tape_core.engine.op import registry
 
         name, backend = self._kernel, self._backend
         return (

@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tape_core import dtypes
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
-from tape_core.dtypes import DType
+from tape_core.base import dtypes
+from tape_core.base.dtypes import DType
 
 if TYPE_CHECKING:
-    from tape_core.compiled.program import Program
+    from tape_compile.program import Program
 
 Raw = Any
 """An array of the wrapped library."""
@@ -64,7 +64,7 @@ class Backend:
         self.narrow: frozenset[DType] = frozenset()
         self.guard: Callable[[str, Any], Any] | None = None
         self.array_class: Any = None
-        self.level = 0  # how many hidden axes its arrays carry, see `tape_core.backends.batched`
+        self.level = 0  # how many hidden axes its arrays carry, see `tape_core.modes.batched`
         self.root: Backend = self
         # Of a backend that wraps another one: that one, the array library's, and how many it wraps.
         self.base: Any = None
@@ -129,14 +129,14 @@ class Backend:
     @cached_property
     def batched(self) -> Backend:
         """The backend whose arrays are this one's with a hidden leading axis."""
-        from tape_core.backends.batched import Batched
+        from tape_core.modes.batched import Batched
 
         return Batched(self)
 
     @cached_property
     def traced(self) -> Backend:
         """The backend whose arrays are this one's and note what is computed with them."""
-        from tape_core.backends.traced import Traced
+        from tape_compile.tracer.traced_array import Traced
 
         return Traced(self)
 
@@ -187,8 +187,8 @@ class Backend:
         What it gives may say, as its `chosen(args, kwargs)`, which function does the work for arguments: that is what
         compiled functions call, which know dtypes beforehand. Its `unguarded` is the kernel, for exported files.
         """
-        from tape_core.op import BOUND
-        from tape_core.replay import attach
+        from tape_core.engine.op import BOUND
+        from tape_core.modes.replay import attach
 
         self.guard = guard
         above = [self]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tape_core.backends import discovery
 from tape_core.backends.errors import BackendError, listing, load_error, not_found
 from tape_core.backends.protocol import Backend
-from tape_core.contexts import Leaving
+from tape_core.base.contexts import Leaving
 
 
 class Selection(NamedTuple):

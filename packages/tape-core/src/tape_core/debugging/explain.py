@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from tape_core import pytree
+from tape_core.base import pytree
 from tape_core.debugging.graph import Graph, Node, View, graph_of, view
 from tape_core.debugging.notes import Call, Event, Generation, Place
-from tape_core.indexed_slices import IndexedSlices
-from tape_core.recording import LIVE
-from tape_core.tensor import Tensor
-from tape_core.variable import Variable
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.recording import LIVE
+from tape_core.engine.tensor import Tensor
+from tape_core.engine.variable import Variable
 
 if TYPE_CHECKING:
-    from tape_core.tape import GradientTape
+    from tape_core.engine.tape import GradientTape
 
 _SHOWN = 12  # steps of a path that are printed
 _DEBUG = "GradientTape(debug=True) tells where"

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tape_core.debugging.notes import Generation, Place, Scope, arrays_in, slots_in
-from tape_core.plan import Part
-from tape_core.rules import slot_at
+from tape_core.engine.plan import Part
+from tape_core.engine.rules import slot_at
 
 if TYPE_CHECKING:
-    from tape_core.tape import GradientTape
-    from tape_core.variable import Variable
+    from tape_core.engine.tape import GradientTape
+    from tape_core.engine.variable import Variable
 
 Spec = tuple[tuple[int, ...], str]
 

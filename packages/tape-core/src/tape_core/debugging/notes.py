@@ -8,13 +8,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tape_core.backends.batched import BatchedArray
-from tape_core.recording import TRACE
-from tape_core.rules import FIRST_INPUT
+from tape_core.engine.recording import TRACE
+from tape_core.engine.rules import FIRST_INPUT
+from tape_core.modes.batched import BatchedArray
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
-    from tape_core.op import Op
+    from tape_core.engine.op import Op
 
 
 class Place(NamedTuple):

@@ -8,11 +8,11 @@ from textwrap import indent
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends.batched import BatchedArray
-from tape_core.indexed_slices import IndexedSlices
-from tape_core.plan import Parts
-from tape_core.rules import slot_at
-from tape_core.tensor import SCALARS, Tensor
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.plan import Parts
+from tape_core.engine.rules import slot_at
+from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core.modes.batched import BatchedArray
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -98,7 +98,7 @@ def _inside_backward() -> bool:
     """Whether the op is called by a derivative rule: what it makes on its way there may be masked at the end of it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "backward_careful" and frame.f_globals.get("__name__") == "tape_core.plan":
+        if frame.f_code.co_name == "backward_careful" and frame.f_globals.get("__name__") == "tape_core.engine.plan":
             return True
         frame = frame.f_back
     return False

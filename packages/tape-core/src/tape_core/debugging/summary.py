@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tape_core.debugging.graph import Graph, graph_of
 
 if TYPE_CHECKING:
-    from tape_core.tape import GradientTape
+    from tape_core.engine.tape import GradientTape
 
 
 @dataclass(frozen=True)

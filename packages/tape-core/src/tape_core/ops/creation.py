@@ -11,18 +11,19 @@ import reprlib
 from collections.abc import Callable
 from typing import Any
 
-from tape_core import cuts, dtypes
 from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.errors import AxisError
 from tape_core.backends.protocol import Backend
-from tape_core.indexed_slices import IndexedSlices
-from tape_core.mistakes import real
-from tape_core.op import with_numbers_as_tensors
+from tape_core.base import dtypes
+from tape_core.base.mistakes import real
+from tape_core.engine import cuts
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.op import with_numbers_as_tensors
+from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, twin_slots, wrap
 from tape_core.ops.data_types import astype, neutral, to_device
 from tape_core.ops.elementwise import floor, where
 from tape_core.ops.manipulation import broadcast_to, concat, moveaxis, reshape, stack
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, twin_slots, wrap
 
 BackendLike = str | Backend | None
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core import batching, cuts, dtypes
 from tape_core.backends import selection
-from tape_core.dtypes import DType
-from tape_core.op import linear, transpose
-from tape_core.recording import ACTIVE, LISTENERS
-from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.base import dtypes
+from tape_core.base.dtypes import DType
+from tape_core.engine import cuts
+from tape_core.engine.op import linear, transpose
+from tape_core.engine.recording import ACTIVE, LISTENERS
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.modes import batching
 
 
 def _astype_samples(draw: Draw) -> Iterator[Sample]:
@@ -83,8 +85,8 @@ def stop_gradient(x: ArrayLike) -> Tensor:
 
     if not isinstance(x, Tensor):
         return asarray(x)
-    from tape_core.backends.batched import detached
-    from tape_core.tensor import wrap
+    from tape_core.engine.tensor import wrap
+    from tape_core.modes.batched import detached
 
     if LISTENERS:
         LISTENERS[0].left(x, "stop_gradient")

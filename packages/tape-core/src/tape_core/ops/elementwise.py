@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core.op import NONDIFF, elementwise, refuses, vjp
-from tape_core.samples import Draw, Sample, binary, unary, with_complex
-from tape_core.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.engine.op import NONDIFF, elementwise, refuses, vjp
+from tape_core.engine.samples import Draw, Sample, binary, unary, with_complex
+from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor
 
 STEP = "piecewise constant: the derivative is zero wherever it exists"
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from tape_core import batching, dtypes
-from tape_core.op import linear, transpose
+from tape_core.base import dtypes
+from tape_core.engine.op import linear, transpose
+from tape_core.engine.samples import Draw, Refused, Sample, Samples
+from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.modes import batching
 from tape_core.ops.creation import BackendLike, arange
-from tape_core.samples import Draw, Refused, Sample, Samples
-from tape_core.tensor import ArrayLike, Tensor
 
 Norm = Literal["backward", "ortho", "forward"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from tape_core import dtypes
 from tape_core.backends import selection
-from tape_core.dtypes import DType
+from tape_core.base import dtypes
+from tape_core.base.dtypes import DType
 from tape_core.ops.data_types import isdtype
 
 Capabilities = TypedDict(

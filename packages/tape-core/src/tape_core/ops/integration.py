@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.backends.errors import AxisError
-from tape_core.op import op, vjp
-from tape_core.ops.approximation import check_real, floats, is_array
+from tape_core.engine.op import op, vjp
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import ArrayLike, Tensor
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.sorting import sort
-from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.ops.special.approximation import check_real, floats, is_array
 
 # -- trapezoid
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core.op import NONDIFF, elementwise
-from tape_core.samples import Draw, Sample, binary, unary, with_complex
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.engine.op import NONDIFF, elementwise
+from tape_core.engine.samples import Draw, Sample, binary, unary, with_complex
+from tape_core.engine.tensor import ArrayLike, Tensor
 
 NOT_A_NUMBER = "the result is a truth value or a bit pattern, not a real number"
 

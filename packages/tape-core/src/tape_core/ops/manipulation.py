@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from operator import index
 from typing import Any
 
-from tape_core import batching
-from tape_core.batching import normal_axis
-from tape_core.cotangents import broadcast_shape
-from tape_core.mistakes import integer, sequence
-from tape_core.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
-from tape_core.samples import Draw, Refused, Sample, with_complex
-from tape_core.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.base.mistakes import integer, sequence
+from tape_core.engine.cotangents import broadcast_shape
+from tape_core.engine.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
+from tape_core.engine.samples import Draw, Refused, Sample, with_complex
+from tape_core.engine.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.modes import batching
+from tape_core.modes.batching import normal_axis
 
 Shape = int | tuple[int, ...]
 

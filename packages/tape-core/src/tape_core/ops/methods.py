@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tape_core.engine.tensor import Tensor
 from tape_core.ops import data_types, elementwise, manipulation, searching, statistical
 from tape_core.ops.creation import asarray
-from tape_core.tensor import Tensor
 
 _REDUCTIONS = {
     "all": searching.all,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.op import registry
+from tape_core.engine.op import registry
 
 
 class Ops:

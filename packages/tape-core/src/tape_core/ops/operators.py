@@ -9,14 +9,15 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from tape_core.backends.traced import TracingError
-from tape_core.hotpath import accepts, binary_call
+from tape_compile.tracer.traced_array import TracingError
+
+from tape_core.engine.call_paths import accepts, binary_call
+from tape_core.engine.recording import TRACE
+from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
 from tape_core.ops import logic
-from tape_core.ops.indexing import getitem_with_key, setitem_with_key
-from tape_core.ops.linalg import matmul, matrix_transpose
-from tape_core.recording import TRACE
-from tape_core.tensor import Tensor
+from tape_core.ops.index.indexing import getitem_with_key, setitem_with_key
+from tape_core.ops.linalg.products import matmul, matrix_transpose
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:

@@ -6,9 +6,9 @@ import numbers
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from tape_core.op import op, vjp
-from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.engine.op import op, vjp
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import ArrayLike, Tensor
 
 PadWidth = int | tuple[int, int] | Sequence[tuple[int, int]]
 Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]

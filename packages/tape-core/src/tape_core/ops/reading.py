@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tape_core.backends.protocol import Backend
-from tape_core.op import Op, Plans
+from tape_core.engine.op import Op, Plans
 
 
 class _ReadOp(Op):

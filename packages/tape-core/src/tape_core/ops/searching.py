@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from tape_core import batching
-from tape_core.op import NONDIFF, op
-from tape_core.ops.indexing import take
-from tape_core.ops.keys import is_array
+from tape_core.engine.op import NONDIFF, op
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import ArrayLike, Tensor, read_array
+from tape_core.modes import batching
+from tape_core.ops.index.indexing import take
+from tape_core.ops.index.keys import is_array
 from tape_core.ops.manipulation import concat
 from tape_core.ops.sorting import A_PLACE, sort
 from tape_core.ops.statistical import Axis, reductions
-from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor, read_array
 
 A_TRUTH = "the result is a truth value"
 

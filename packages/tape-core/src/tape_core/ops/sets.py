@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from tape_core import batching
-from tape_core.op import NONDIFF, op
-from tape_core.ops.keys import is_array
-from tape_core.samples import Draw, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.engine.op import NONDIFF, op
+from tape_core.engine.samples import Draw, Sample
+from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.modes import batching
+from tape_core.ops.index.keys import is_array
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from tape_core.backends.checks import check_convolve
-from tape_core.op import op, vjp
-from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.engine.op import op, vjp
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import ArrayLike, Tensor
 
 
 def _convolve_pads(n: int, k: int, mode: str) -> tuple[int, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tape_core import batching
 from tape_core.backends.checks import check_top_k
-from tape_core.op import NONDIFF, op, vjp
-from tape_core.ops.indexing import take_along_axis_transpose
-from tape_core.samples import Draw, Refused, Sample
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.engine.op import NONDIFF, op, vjp
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.modes import batching
+from tape_core.ops.index.indexing import take_along_axis_transpose
 
 A_PLACE = "the result is a place or a number of elements, constant almost everywhere"
 

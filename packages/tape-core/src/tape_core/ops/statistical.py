@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core import batching
-from tape_core.backends.batched import one_of
-from tape_core.op import linear, op, transpose, vjp
-from tape_core.samples import Draw, Refused, Sample, Samples, with_complex
-from tape_core.tensor import ArrayLike, Tensor
+from tape_core.engine.op import linear, op, transpose, vjp
+from tape_core.engine.samples import Draw, Refused, Sample, Samples, with_complex
+from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.modes import batching
+from tape_core.modes.batched import one_of
 
 Axis = int | tuple[int, ...] | None
 

@@ -24,20 +24,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tape_core import batching, recording
 from tape_core.backends.kernels import DEFAULT_KERNELS
-from tape_core.backward import lifting
-from tape_core.contexts import contextmanager, setting
-from tape_core.indexed_slices import dense
-from tape_core.op import registry
-from tape_core.plan import Part, Plan
-from tape_core.recording import COMPLEX, new_key, retire
-from tape_core.rules import NONDIFF, UNWRITTEN, slot_at
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine import recording
+from tape_core.engine.backward import lifting
+from tape_core.engine.indexed_slices import dense
+from tape_core.engine.op import registry
+from tape_core.engine.plan import Part, Plan
+from tape_core.engine.recording import COMPLEX, new_key, retire
+from tape_core.engine.rules import NONDIFF, UNWRITTEN, slot_at
+from tape_core.engine.tensor import Tensor, own_slots
+from tape_core.modes import batching
 from tape_core.sparsity.index_sets import IndexSets, composed, empty, full, identity, joined, merged, union
-from tape_core.tensor import Tensor, own_slots
 
 if TYPE_CHECKING:
-    from tape_core.variable import Variable
+    from tape_core.engine.variable import Variable
 
 TRIANGLE = 1 << 22
 """Above so many pairs, an element of a running sum depends on the whole line."""

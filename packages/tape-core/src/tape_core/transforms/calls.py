@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tape_core import pytree, recording
-from tape_core.commit import held_for_a_while
-from tape_core.contexts import contextmanager, setting
-from tape_core.function_op import Pull, Push, recorded_as_one
+from tape_core.base import pytree
+from tape_core.base.commit import held_for_a_while
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine import recording
+from tape_core.engine.recording import ACTIVE, new_key, retire
+from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
+from tape_core.engine.variable import Variable
+from tape_core.modes.function_op import Pull, Push, recorded_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import astype
-from tape_core.recording import ACTIVE, new_key, retire
-from tape_core.tensor import SCALARS, Tensor, read, wrap
-from tape_core.variable import Variable
 
 Function = Callable[..., Any]
 

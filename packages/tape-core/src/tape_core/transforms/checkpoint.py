@@ -9,14 +9,14 @@ from typing import Any
 
 from tape_core import random
 from tape_core.backends.selection import get_backend
-from tape_core.cuts import told
-from tape_core.function_op import axes_inside
-from tape_core.mistakes import check_callable, meant
-from tape_core.op import Op, registry
+from tape_core.base.mistakes import check_callable, meant
+from tape_core.engine.cuts import told
+from tape_core.engine.op import Op, registry
+from tape_core.engine.recording import ACTIVE
+from tape_core.engine.tensor import Tensor
+from tape_core.modes.function_op import axes_inside
+from tape_core.modes.replay import Kept, different
 from tape_core.ops.data_types import stop_gradient
-from tape_core.recording import ACTIVE
-from tape_core.replay import Kept, different
-from tape_core.tensor import Tensor
 from tape_core.transforms.calls import Arguments, Results, name_of, standing_for
 from tape_core.transforms.closures import closure_of, taken_over
 from tape_core.transforms.custom import linear_transpose

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from tape_core.backends.batched import BatchedArray, detached
-from tape_core.contexts import contextmanager, setting
-from tape_core.cuts import Cuts
-from tape_core.plan import Part
-from tape_core.recording import ACTIVE, ASSIGNING, COMPLEX, TRACE
-from tape_core.rules import slot_at
-from tape_core.tensor import Tensor, wrap
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine.cuts import Cuts
+from tape_core.engine.plan import Part
+from tape_core.engine.recording import ACTIVE, ASSIGNING, COMPLEX, TRACE
+from tape_core.engine.rules import slot_at
+from tape_core.engine.tensor import Tensor, wrap
+from tape_core.engine.variable import Variable
+from tape_core.modes.batched import BatchedArray, detached
 from tape_core.transforms.calls import Readers, reading
-from tape_core.variable import Variable
 
 Shared = tuple[dict[int, int], dict[int, int]]
 

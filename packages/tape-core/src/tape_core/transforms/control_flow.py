@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tape_core import cuts, pytree
-from tape_core.backends.batched import OPEN, BatchedArray
-from tape_core.mistakes import check_callable
+from tape_core.base import pytree
+from tape_core.base.mistakes import check_callable
+from tape_core.engine import cuts
+from tape_core.engine.recording import ACTIVE
+from tape_core.engine.tensor import SCALARS, Tensor, read
+from tape_core.modes.batched import OPEN, BatchedArray
 from tape_core.ops.creation import asarray
 from tape_core.ops.elementwise import where
 from tape_core.ops.searching import any as any_of
-from tape_core.recording import ACTIVE
-from tape_core.tensor import SCALARS, Tensor, read
 from tape_core.transforms import loops
 from tape_core.transforms.calls import name_of
 from tape_core.transforms.closures import is_recorded

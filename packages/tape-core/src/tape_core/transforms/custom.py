@@ -8,22 +8,22 @@ from functools import wraps
 from types import FunctionType
 from typing import Any
 
-from tape_core import pytree
-from tape_core.backends.batched import OPEN, BatchedArray, lifted, placed
-from tape_core.backward import gradients
-from tape_core.cotangents import conj
-from tape_core.cuts import Cuts, own_derivative
-from tape_core.function_op import Axes, Pull, below, lowered, raised
-from tape_core.indexed_slices import IndexedSlices, dense
-from tape_core.mistakes import check_callable
+from tape_core.base import pytree
+from tape_core.base.mistakes import check_callable
+from tape_core.engine.backward import gradients
+from tape_core.engine.cotangents import conj
+from tape_core.engine.cuts import Cuts, own_derivative
+from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.tape import GradientTape
+from tape_core.engine.tensor import Tensor, twin_slots, wrap
+from tape_core.engine.variable import Variable
+from tape_core.modes.batched import OPEN, BatchedArray, lifted, placed
+from tape_core.modes.function_op import Axes, Pull, below, lowered, raised
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack
-from tape_core.tape import GradientTape
-from tape_core.tensor import Tensor, twin_slots, wrap
 from tape_core.transforms.calls import Arguments, Results, guarded, like_value, name_of, reading
 from tape_core.transforms.closures import Closure, known_where_shared
-from tape_core.variable import Variable
 
 Function = Callable[..., Any]
 

@@ -12,19 +12,19 @@ from functools import wraps
 from operator import index
 from typing import Any
 
-from tape_core import pytree
-from tape_core.arguments import cotangents_for
-from tape_core.cotangents import conj
-from tape_core.cuts import Cuts, check_zero
-from tape_core.forward import ForwardAccumulator, by_elements
-from tape_core.indexed_slices import IndexedSlices, dense
-from tape_core.mistakes import check_callable
+from tape_core.base import pytree
+from tape_core.base.mistakes import check_callable
+from tape_core.engine.arguments import cotangents_for
+from tape_core.engine.cotangents import conj
+from tape_core.engine.cuts import Cuts, check_zero
+from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.tape import GradientTape
+from tape_core.engine.tensor import Tensor, read, wrap
+from tape_core.engine.variable import Variable
+from tape_core.modes.forward import ForwardAccumulator, by_elements
+from tape_core.modes.vmap import vmap
 from tape_core.ops.creation import asarray, eye
 from tape_core.ops.manipulation import reshape
-from tape_core.tape import GradientTape
-from tape_core.tensor import Tensor, read, wrap
-from tape_core.transforms.vmap import vmap
-from tape_core.variable import Variable
 
 Argnums = int | Sequence[int]
 Function = Callable[..., Any]

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
-from tape_core import pytree
-from tape_core.function_op import recorded_as_one
-from tape_core.mistakes import check_callable
+from tape_core.base import pytree
+from tape_core.base.mistakes import check_callable
+from tape_core.engine.recording import ACTIVE
+from tape_core.engine.tensor import SCALARS, Tensor, read
+from tape_core.modes.function_op import recorded_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import stop_gradient
-from tape_core.recording import ACTIVE
-from tape_core.tensor import SCALARS, Tensor, read
 from tape_core.transforms import solvers
 from tape_core.transforms.calls import Arguments, guarded, name_of, reading, standing_for, unrecorded
 from tape_core.transforms.custom import linear_transpose

@@ -14,18 +14,18 @@ from contextvars import ContextVar
 from typing import Any
 
 from tape_core import random
-from tape_core.backends.batched import placed
-from tape_core.contexts import contextmanager, setting
-from tape_core.cuts import Cuts, told
-from tape_core.cuts import pushed as pushed_through
-from tape_core.forward import ForwardAccumulator
-from tape_core.function_op import Axes, axes_inside, below, everywhere, lowered_tangent, raised, recorded_as_one
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine.cuts import Cuts, told
+from tape_core.engine.cuts import pushed as pushed_through
+from tape_core.engine.recording import TRACE
+from tape_core.engine.tensor import Tensor
+from tape_core.modes.batched import placed
+from tape_core.modes.forward import ForwardAccumulator
+from tape_core.modes.function_op import Axes, axes_inside, below, everywhere, lowered_tangent, raised, recorded_as_one
+from tape_core.modes.replay import computed_again, is_at_work
 from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
-from tape_core.recording import TRACE
-from tape_core.replay import computed_again, is_at_work
-from tape_core.tensor import Tensor
 from tape_core.transforms.calls import standing_for, unrecorded
 from tape_core.transforms.closures import Closure, closure_of, is_recorded, known_where_shared, taken_over
 from tape_core.transforms.custom import apart, linear_transpose
@@ -47,7 +47,7 @@ _steps: ContextVar[int] = ContextVar("tape_core.laid_out_steps", default=1)
 @computed_again
 def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
     if (trace := TRACE.get()) is not None and isinstance(predicate, Tensor):
-        from tape_core.compiled.subprograms import traced_cond
+        from tape_compile.control_flow import traced_cond
 
         if (found := traced_cond(trace, predicate, branches, operands)) is not None:
             return found
@@ -57,7 +57,7 @@ def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> 
 @computed_again
 def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
     if (trace := TRACE.get()) is not None:
-        from tape_core.compiled.subprograms import traced_while
+        from tape_compile.control_flow import traced_while
 
         if (found := traced_while(trace, test, step, carry, keep)) is not None:
             return found
@@ -74,7 +74,7 @@ def _run_scan(
     step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
     if (trace := TRACE.get()) is not None:
-        from tape_core.compiled.subprograms import traced_scan
+        from tape_compile.control_flow import traced_scan
 
         if (found := traced_scan(trace, step, carry, xs, length, reverse, keep)) is not None:
             return found
@@ -432,7 +432,7 @@ class _Draws:
     def note(self, number: Tensor) -> None:
         """A step begins."""
         if (trace := TRACE.get()) is not None:
-            from tape_core.compiled.state import note_states
+            from tape_compile.effects import note_states
 
             note_states(trace, self.states, number)
         else:
@@ -456,7 +456,7 @@ class _Draws:
     def replayed(self, number: Tensor) -> Iterator[None]:
         """A context in which the numbers of a step are drawn again."""
         if (trace := TRACE.get()) is not None:
-            from tape_core.compiled.state import states_replayed
+            from tape_compile.effects import states_replayed
 
             with states_replayed(trace, self.states, number):
                 yield

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tape_core import pytree
-from tape_core.indexed_slices import IndexedSlices
-from tape_core.mistakes import check_callable
+from tape_core.base import pytree
+from tape_core.base.mistakes import check_callable
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray
-from tape_core.tensor import Tensor
 from tape_core.transforms.derivatives import hvp, with_gradient
 
 

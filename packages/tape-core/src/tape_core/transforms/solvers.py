@@ -9,8 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tape_core.backends.batched import BatchedArray
 from tape_core.backends.errors import BatchError
+from tape_core.engine.tensor import Tensor
+from tape_core.modes.batched import BatchedArray
+from tape_core.modes.vmap import vmap
 from tape_core.ops.creation import eye, zeros_like
 from tape_core.ops.data_types import astype, finfo, stop_gradient
 from tape_core.ops.elementwise import abs as magnitude
@@ -18,9 +20,7 @@ from tape_core.ops.elementwise import conj, real, sqrt
 from tape_core.ops.manipulation import concat, reshape, stack
 from tape_core.ops.statistical import max as greatest
 from tape_core.ops.statistical import sum as total
-from tape_core.tensor import Tensor
 from tape_core.transforms.derivatives import _identities, jvp
-from tape_core.transforms.vmap import vmap
 
 Vector = list[Tensor]
 Residual = Callable[[Vector], Vector]

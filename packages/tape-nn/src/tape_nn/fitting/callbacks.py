@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from tape_core.mistakes import integer, real
+from tape_core.base.mistakes import integer, real
 
 if TYPE_CHECKING:
     from tape_nn.fitting.run import Run

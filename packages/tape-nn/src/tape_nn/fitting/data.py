@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
 import tape_core as tc
-from tape_core import Tensor, pytree
+from tape_core import Tensor
+from tape_core.base import pytree
 
 from tape_nn.module import Module
 

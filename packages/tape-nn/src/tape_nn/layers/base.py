@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import tape_core as tc
-from tape_core.forking import Lock
-from tape_core.mistakes import integer, real
+from tape_core.base.forking import Lock
+from tape_core.base.mistakes import integer, real
 from tape_core.random import global_rng
 
 from tape_nn.initializers import Initializer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tape_core.compiled.numbers import of_numbers
+from tape_compile.tracer.host_numbers import of_numbers
 
 from tape_nn.optimizers.base import Optimizer, Schedule, Slots
 

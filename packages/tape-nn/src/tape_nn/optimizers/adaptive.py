@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.mistakes import real
+from tape_core.base.mistakes import real
 
 from tape_nn.clipping import positive
 from tape_nn.optimizers.base import Optimizer, Schedule, Slots

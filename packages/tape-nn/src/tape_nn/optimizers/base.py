@@ -12,18 +12,18 @@ from typing import Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
 import tape_core as tc
+from tape_compile.effects import asked, keeps_state, untraced
+from tape_compile.tracer.host_numbers import number, of_numbers
+from tape_compile.tracer.traced_array import value_of
 from tape_core import IndexedSlices, Tensor, Variable, asarray
-from tape_core.backends.traced import value_of
-from tape_core.commit import Commit
-from tape_core.compiled.numbers import number, of_numbers
-from tape_core.compiled.state import asked, keeps_state, untraced
-from tape_core.forking import Lock
-from tape_core.mistakes import real
-from tape_core.recording import LISTENERS, TRACE
-from tape_core.row_updates import rows_added
-from tape_core.tensor import SCALARS, wrap
-from tape_core.user_code import warn_user
-from tape_core.variable import check_assignable
+from tape_core.base.commit import Commit
+from tape_core.base.forking import Lock
+from tape_core.base.mistakes import real
+from tape_core.base.row_updates import rows_added
+from tape_core.base.user_code import warn_user
+from tape_core.engine.recording import LISTENERS, TRACE
+from tape_core.engine.tensor import SCALARS, wrap
+from tape_core.engine.variable import check_assignable
 
 from tape_nn import clipping
 from tape_nn.naming import like, named, unknown_names

@@ -8,12 +8,12 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 import tape_core as tc
+from tape_compile.effects import keeps_state
+from tape_compile.tracer.host_numbers import number
 from tape_core import IndexedSlices, Tensor, Variable
-from tape_core.commit import Commit
-from tape_core.compiled.numbers import number
-from tape_core.compiled.state import keeps_state
-from tape_core.mistakes import integer, real
-from tape_core.tensor import wrap
+from tape_core.base.commit import Commit
+from tape_core.base.mistakes import integer, real
+from tape_core.engine.tensor import wrap
 
 from tape_nn.clipping import positive
 from tape_nn.optimizers.base import Schedule

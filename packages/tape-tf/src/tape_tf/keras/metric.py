@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.compiled.numbers import of_numbers
-from tape_core.compiled.state import keeps_state
+from tape_compile.effects import keeps_state
+from tape_compile.tracer.host_numbers import of_numbers
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers

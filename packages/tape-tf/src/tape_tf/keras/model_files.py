@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import tape_nn as nn
-from tape_core.files import permissions, sync
+from tape_core.base.files import permissions, sync
 from tape_nn.checkpoints import read_tensors
 
 from tape_tf.keras import limits

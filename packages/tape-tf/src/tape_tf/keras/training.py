@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import tape_nn as nn
-from tape_core.compiled.methods import Methods, WeakMethod
+from tape_compile.methods import Methods, WeakMethod
 from tape_nn.fitting.data import with_class_weights
 
 from tape_tf.conversion import wrap

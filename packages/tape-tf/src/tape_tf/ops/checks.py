@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
-from tape_core.compiled.state import check_of_values
+from tape_compile.effects import check_of_values
 
 from tape_tf import dtypes
 from tape_tf.conversion import matched, native, static, wrap

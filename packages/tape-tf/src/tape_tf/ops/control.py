@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tape_core as tc
-from tape_core import pytree
-from tape_core.compiled.state import runs_as_it_is
-from tape_core.recording import ACTIVE
+from tape_compile.effects import runs_as_it_is
+from tape_core.base import pytree
+from tape_core.engine.recording import ACTIVE
 
 from tape_tf import dtypes, nest
 from tape_tf.conversion import convert_to_tensor, native, static, unwrap, wrap

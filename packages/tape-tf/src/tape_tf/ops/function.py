@@ -12,11 +12,11 @@ from weakref import ref
 
 import numpy as np
 import tape_core as tc
-from tape_core import pytree
-from tape_core.compiled.function import Function as CompiledFunction
-from tape_core.compiled.methods import Bound, Methods, WeakMethod, found_by_name
-from tape_core.contexts import setting
-from tape_core.recording import TRACE
+from tape_compile.function import Function as CompiledFunction
+from tape_compile.methods import Bound, Methods, WeakMethod, found_by_name
+from tape_core.base import pytree
+from tape_core.base.contexts import setting
+from tape_core.engine.recording import TRACE
 
 from tape_tf import logger, nest
 from tape_tf.conversion import convert_to_tensor, native, unwrap, wrap

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from tape_core.compiled.state import each_time
+from tape_compile.effects import each_time
 
 from tape_tf import nest
 from tape_tf.conversion import native, wrap

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import tape_core as tc
-from tape_core.compiled.tracing import outside
+from tape_compile.tracer.contexts import outside
 from tape_core.random import Generator as NativeGenerator
 from tape_core.random import global_rng
 

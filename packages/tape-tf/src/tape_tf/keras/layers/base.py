@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tape_core as tc
-from tape_core.contexts import setting
+from tape_core.base.contexts import setting
 from tape_nn.layers.base import BUILDING
 
 from tape_tf import dtypes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 import tape_nn as nn
-from tape_core.mistakes import real
+from tape_core.base.mistakes import real
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers

@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.compiled.tracing import outside
-from tape_core.mistakes import real
+from tape_compile.tracer.contexts import outside
+from tape_core.base.mistakes import real
 
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx

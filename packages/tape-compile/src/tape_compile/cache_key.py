@@ -1,0 +1,154 @@
+"""What a trace is kept for: the structure of the arguments, and what each leaf is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from numbers import Number
+from typing import Any
+from weakref import ref
+
+from tape_core.backends import selection
+from tape_core.backends.discovery import backend_of_type
+from tape_core.base import dtypes, pytree
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.tensor import SCALARS, Tensor, wrap
+from tape_core.engine.variable import Variable
+
+from tape_compile.cache import known_weakly
+from tape_compile.methods import Bound, kept
+
+_KNOWN = frozenset({str, type(None), *SCALARS})
+_EXACT = frozenset({bool, int, str, type(None)})  # equal ones are the same
+STATIC, TENSOR, SLICES = 0, 1, 2
+
+
+class Signature:
+    """The arguments of a call, taken apart.
+
+    Attributes:
+        key: what calls have in common that one trace is for.
+        leaves, structure: the arguments; raw arrays as Tensors.
+        kinds: of each leaf, whether it is static, a Tensor or slices.
+    """
+
+    __slots__ = ("key", "kinds", "leaves", "structure")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: Sequence[Any], name: str) -> None:
+        self.leaves: list[Any]
+        self.structure: Any
+        if args or kwargs:
+            tree = args if not kwargs else (args, kwargs)
+            self.leaves, self.structure = pytree.flatten(tree)
+            orders = [] if self.structure is tuple else pytree.orders(tree, self.structure)
+        else:
+            self.leaves, self.structure, orders = [], tuple, []
+        self.kinds: list[int] = []
+        parts: list[Any] = [self.structure, len(kwargs), *orders, *static, *environment()]
+        for k, leaf in enumerate(self.leaves):
+            kind = type(leaf)
+            if kind is Tensor:
+                array = leaf._array
+                self.kinds.append(TENSOR)
+                parts += [leaf.backend, array.shape, array.dtype, array.device]
+                continue
+            if kind is IndexedSlices:
+                self.kinds.append(SLICES)
+                for part in (leaf.values, leaf.indices):
+                    parts += [part.backend, part._array.shape, part._array.dtype, part._array.device]
+                parts.append(leaf.dense_shape)
+                continue
+            if kind not in _KNOWN and not isinstance(leaf, Variable):
+                backend = backend_of_type(kind)
+                if backend is not None:
+                    array = backend.asarray(leaf)
+                    self.leaves[k] = wrap(array, backend)
+                    self.kinds.append(TENSOR)
+                    parts += [backend, array.shape, array.dtype, array.device]
+                    continue
+            self.kinds.append(STATIC)
+            parts.append(static_key(leaf, lambda k=k: f"{name}: argument {self._path(k, bool(kwargs))}"))  # type: ignore[misc]
+        self.key = tuple(parts)
+
+    def arguments(self, leaves: list[Any], with_kwargs: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments with other leaves."""
+        return arguments_of(self.structure, leaves, with_kwargs)
+
+    def _path(self, k: int, with_kwargs: bool) -> str:
+        path = pytree.path(self.structure, k)
+        return path[path.index("]") + 1 :] if with_kwargs else path
+
+
+def arguments_of(structure: Any, leaves: list[Any], with_kwargs: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments of a structure."""
+    tree = pytree.unflatten(structure, leaves)
+    return tree if with_kwargs else (tuple(tree), {})
+
+
+def called(python: Callable[..., Any], signature: inspect.Signature | None, args: Any, kwargs: Any, static: Any) -> Any:
+    """Call a function that has this signature, where it has static arguments, which are given apart."""
+    if signature is None:
+        return python(*args, **kwargs)
+    arguments = {**kwargs, **{name: value for name, value, _ in static}}
+    bound = inspect.BoundArguments(
+        signature, {name: arguments[name] for name in signature.parameters if name in arguments}
+    )
+    return python(*bound.args, **bound.kwargs)
+
+
+def environment() -> tuple[Any, ...]:
+    """What a function depends on besides its arguments: where new arrays are made, and of which dtype."""
+    chosen = selection.select()
+    return chosen.backend, chosen.device, dtypes.get_default_dtype()
+
+
+def tells_order(python: Callable[..., Any]) -> bool:
+    """Whether a function can tell in which order it is given keyword arguments: by `**kwargs`, or nobody knows."""
+    code = getattr(getattr(python, "__func__", python), "__code__", None)
+    return code is None or bool(code.co_flags & inspect.CO_VARKEYWORDS)
+
+
+def static_key(value: Any, where: Callable[[], str]) -> Any:
+    """What makes a value that is no array the same as that of another call.
+
+    Raises:
+        TypeError: it cannot be told.
+    """
+    kind = type(value)
+    if kind in _EXACT:
+        return kind, value
+    if isinstance(value, Bound):
+        value = kept(value)
+    if isinstance(value, Variable):
+        return kind, value._serial
+    if isinstance(value, Number) and not isinstance(value, Enum):
+        return kind, repr(value)  # 0.0 is not -0.0, and NaN is NaN
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(
+            f"{where()} is a {kind.__name__}, which is neither an array nor hashable, so it cannot be told whether it "
+            f"is the same as in another call; give it as a Tensor, or as a tuple or frozen dataclass"
+        ) from None
+    # Two that are equal may have parts that are equal and not the same: 2 and 2.0, 0.0 and -0.0.
+    if isinstance(value, frozenset):
+        return kind, frozenset([static_key(part, where) for part in value])
+    parts: list[Any] = []
+    if isinstance(value, tuple):
+        parts = list(value)
+    elif is_dataclass(value):
+        parts = [getattr(value, field.name, None) for field in fields(value) if field.compare]
+    elif hasattr(kind, "__attrs_attrs__"):
+        parts = [getattr(value, field.name, None) for field in kind.__attrs_attrs__ if field.eq]
+    known = ref(value) if known_weakly(value) else value
+    return (kind, known, *[_part_key(part, where) for part in parts]) if parts else (kind, known)
+
+
+def _part_key(part: Any, where: Callable[[], str]) -> Any:
+    """The key of a part of a value that is hashable; the class of a part that is not, which the whole answers for."""
+    try:
+        return static_key(part, where)
+    except TypeError:
+        return type(part)

@@ -1,0 +1,1 @@
+"""Python source of a Program, and the executable around it."""

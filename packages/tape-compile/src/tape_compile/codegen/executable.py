@@ -1,0 +1,272 @@
+"""A trace that has become code: what it takes from arguments and Variables, and what it makes of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+from weakref import proxy
+
+from tape_core.backends.protocol import Backend
+from tape_core.base import pytree
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.tensor import NO_SLOTS, Tensor, wrap
+from tape_core.engine.variable import Variable
+
+from tape_compile import passes
+from tape_compile.cache import when_gone
+from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
+from tape_compile.codegen.source import Source
+from tape_compile.donation import give_away
+from tape_compile.failures import fail
+from tape_compile.program import Program
+from tape_compile.results import given_back, noted
+from tape_compile.tracer.trace import Trace
+
+# What a compiler gets does without these: it fuses calls itself, and sees arrays of its own.
+_THE_LIBRARYS = dict.fromkeys(("fusion", "reuse"), False)
+# Passes for speed, which make more code of less.
+_NOT_EXPORTED = ("inlining", "expansion", "broadcasts", "fusion", "scalars")
+_ANY = Backend("several", None)
+_CHANGED = "changes one of its arguments (as x += y does)"
+DONATED = "overwrites an argument that is donated to it"
+
+
+class Compiled:
+    """What one trace became: it runs for the leaves of arguments that have the trace's signature."""
+
+    age = 0  # in the order of traces
+    recent = False  # whether it was used of late
+
+    def __init__(
+        self,
+        name: str,
+        trace: Trace,
+        signature: Signature,
+        changed: dict[int, Any],
+        result: Any,
+        options: dict[str, bool],
+        how: str | None,
+    ) -> None:
+        self.kinds = signature.kinds
+        self.donated = list(trace.donated)
+        held = [h for h in trace.held.values() if h.first is not None]
+        self.variables = [h.variable for h in held]
+        self.assigned = [h.variable for h in held if h.written]
+        # What is assigned, and when all of it is: at once.
+        places = [(v._holder, v._held_as) for v in self.assigned]
+        leaves_of = [v for v in self.assigned if v._holder is v and v.backend is not None]
+        self.objects = [*[holder for holder, _ in places], *leaves_of]
+        self.attributes = [*[name for _, name in places], *["_slots"] * len(leaves_of)]
+        self.new_leaves = len(leaves_of)
+        self.trainable = [(h.variable, h.trainable) for h in held if isinstance(h.variable, Variable)]
+        self.guards = trace.guards
+        # Most training steps return nothing: then optree need not be imported.
+        leaves: list[Any] = [None]
+        self.structure: Any = None
+        if result is not None:
+            leaves, self.structure = pytree.flatten(result)
+        arrays: list[Any] = []
+        self.outs: list[tuple[Any, ...]] = []  # how to make each leaf of the result
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and not isinstance(leaf, Variable):
+                self.outs.append((TENSOR, leaf.backend.library))
+                arrays.append(leaf._array)
+            elif isinstance(leaf, IndexedSlices):
+                self.outs.append((SLICES, leaf.values.backend.library, leaf.dense_shape))
+                arrays += [leaf.values._array, leaf.indices._array]
+            else:
+                self.outs.append((STATIC, noted(leaf)))
+        self.name = name
+        self.changed = list(changed)  # Tensors among the arguments that the function assigns to
+        self.traced: Program = trace.program([*arrays, *changed.values()])
+        library = how not in (None, "none")
+        self.program, self.effects = passes.run(self.traced, {**options, **_THE_LIBRARYS} if library else options)
+        self.source = Source(self.program, name)
+        self.options = options
+        self.run = self._chosen(name, how, trace)
+        self.quiet: Callable[[], Any] = nullcontext if self.program.backend is None else self.program.backend.quiet
+        self.backend: Any = self.program.backend or _ANY
+        self.plain = all(kind == TENSOR for kind in self.kinds)
+        self.simple = all(out[0] == TENSOR for out in self.outs)
+
+    def _chosen(self, name: str, how: str | None, trace: Trace) -> Callable[..., Any]:
+        """What runs: the code, or what a compiler of the array library makes of it.
+
+        Raises:
+            ValueError: the compiler that is asked for is not there, or not for what this function does.
+        """
+        program, run = self.program, self.source.run
+        if how == "none":
+            return run
+        effects = sorted({instruction.name for instruction in program.instructions if instruction.effect})
+        deciding = sorted(_deciding(program))
+        numbers = sorted({v.name for v in self.variables if v.backend is None})
+        examples = [trace.values[k] for k in program.inputs]
+        if how is None:
+            if effects or deciding or numbers or program.backend is None:
+                return run
+            chosen = program.backend.chosen(run, program, examples)
+            if chosen is not run and program.owned:
+                program, _ = passes.run(self.traced, {**self.options, **_THE_LIBRARYS})
+                chosen = program.backend.chosen(Source(program, name).run, program, examples)  # type: ignore[union-attr]
+            return chosen
+        if program.backend is None:
+            found = sorted([backend.name for backend in trace.backends])
+            if not found:
+                raise ValueError(f"{name}: compile={how!r} has nothing to compile, as the function computes nothing")
+            several = " and ".join(found)
+            raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are those of {several}")
+        if effects:
+            raise ValueError(
+                f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
+                f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
+            )
+        if numbers:
+            raise ValueError(
+                f"{name}: compile={how!r} is for arrays, and the function has Python numbers that change, "
+                f"{', '.join(numbers)}, as optimizers and metrics do: return the gradients to the optimizer"
+            )
+        if deciding:
+            raise ValueError(
+                f"{name}: compile={how!r} is for what runs in the same way in each call, and {' and '.join(deciding)} "
+                f"decide by values: leave out compile, or use tape_core.where and scan"
+            )
+        return program.backend.accelerated(run, how, examples)
+
+    def exported(self, name: str, variables: str, beside: dict[str, Any] | None) -> str:
+        """The source of a file with this function."""
+        from tape_compile.export.export import exported
+        from tape_compile.export.linker import ExportError
+
+        traced, held = self.traced.replaced(self.traced.instructions), self.variables  # what callers give is theirs
+        n = len(traced.inputs) - len(held)
+        if variables == "constants":
+            if self.assigned:
+                v = self.assigned[0]
+                raise ExportError(
+                    f"export: {name} assigns to {v.name or 'a Variable'} of shape {v.shape}, which cannot be a constant"
+                )
+            arrays = [v._array if v.backend is None else v.backend.library.asarray(v._array, copy=True) for v in held]
+            values = dict(zip(traced.inputs[n:], arrays, strict=True))
+            traced, held = traced.replaced(traced.instructions, constants={**traced.constants, **values}), []
+            traced.inputs = traced.inputs[:n]
+        program, _ = passes.run(traced, {**self.options, **dict.fromkeys(_NOT_EXPORTED, False)})
+        shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
+        inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:n])]
+        for variable, what in zip(held, shown[n:], strict=True):
+            inputs.append(
+                (variable.name or "variable", "a number" if variable.backend is None else f"a Variable, {what}")
+            )
+        outputs = [f"result {k}" for k in range(len(program.outputs) - len(self.assigned))]
+        if self.changed:
+            outputs[-len(self.changed) :] = [f"the new value of argument {k}" for k in self.changed]
+        outputs += [f"the new value of {v.name or 'a Variable'} of shape {v.shape}" for v in self.assigned]
+        return exported(program, name, inputs, outputs, beside)
+
+    def given_by_callers(self, values: list[Any], forget: Callable[[], None]) -> None:
+        """Keep none of these alive, which are arguments of each call; `forget` is called when one of them is gone."""
+        variables = {id(value) for value in values if isinstance(value, Variable)}
+        if variables:
+            self.variables = [proxy(v) if id(v) in variables else v for v in self.variables]
+            self.assigned = [proxy(v) if id(v) in variables else v for v in self.assigned]
+            self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
+            self.trainable = [(proxy(v) if id(v) in variables else v, trainable) for v, trainable in self.trainable]
+        self._gone = when_gone([value for value in values if type(value) is not Tensor], forget)
+
+    def fits(self) -> bool:
+        """Whether what it depends on is still so."""
+        for variable, trainable in self.trainable:
+            if variable.trainable is not trainable:
+                return False
+        return not self.guards or all(get() == value for get, value in self.guards)
+
+    def __call__(self, leaves: list[Any]) -> Any:
+        if self.plain:
+            arrays = [leaf._array for leaf in leaves]
+        else:
+            arrays = []
+            for leaf, kind in zip(leaves, self.kinds, strict=True):
+                if kind == TENSOR:
+                    arrays.append(leaf._array)
+                elif kind == SLICES:
+                    arrays += [leaf.values._array, leaf.indices._array]
+        arrays += [variable._raw for variable in self.variables]
+        if self.changed:
+            check_apart(self.name, leaves, self.changed)
+        if self.donated:
+            check_apart(self.name, leaves, self.donated, DONATED)
+            give_away(self.name, leaves, self.donated)
+        # What is infinite or NaN in a backward pass, tapes do not warn of either.
+        try:
+            with self.quiet():
+                found = self.run(arrays)
+        except Exception as error:  # noqa: BLE001 - it is raised again
+            fail(error)
+        if self.changed:
+            self._commit(found, [leaves[k] for k in self.changed])
+        elif self.assigned:
+            self._commit(found, ())
+        return self.result(found)
+
+    def _commit(self, found: tuple[Any, ...], changed: Sequence[Any]) -> None:
+        """Let Variables and Tensors have their new values, all at once, as `tape_core.base.commit` does."""
+        objects, names = self.objects, self.attributes
+        at = len(found) - len(self.assigned)
+        if len(objects) == 2 and self.new_leaves and not changed:  # one Variable is whole in any case
+            slots: dict[int, int] = {}
+            objects[0]._raw = found[at]
+            objects[0]._slots = slots
+            return
+        before = list(map(getattr, objects, names))  # what is freed may run code of others: not before the end
+        values = [*found[at:], *[{} for _ in range(self.new_leaves)]]
+        if changed:
+            objects = [*objects, *changed, *changed]
+            names = [*names, *["_array"] * len(changed), *["_slots"] * len(changed)]
+            values += [*found[at - len(changed) : at], *[NO_SLOTS] * len(changed)]
+        any(map(setattr, objects, names, values))
+        del before
+
+    def result(self, found: tuple[Any, ...]) -> Any:
+        """What the function returns, of raw arrays."""
+        if self.simple:
+            tensors = [wrap(found[at], out[1]) for at, out in enumerate(self.outs)]
+            return tensors[0] if self.structure is None else pytree.unflatten(self.structure, tensors)
+        made: list[Any] = []
+        at = 0
+        for out in self.outs:
+            if out[0] == TENSOR:
+                made.append(wrap(found[at], out[1]))
+                at += 1
+            elif out[0] == SLICES:
+                values, indices = (wrap(array, out[1]) for array in found[at : at + 2])
+                made.append(IndexedSlices(values, indices, out[2]))
+                at += 2
+            else:
+                made.append(given_back(out[1]))
+        return pytree.unflatten(self.structure, made)
+
+
+def check_apart(name: str, leaves: list[Any], changed: Iterable[int], what: str = _CHANGED) -> None:
+    """Raise where a Tensor that the function assigns to, or overwrites, is given to it twice.
+
+    Raises:
+        ValueError: naming what to do.
+    """
+    for k in changed:
+        if sum([leaf is leaves[k] for leaf in leaves]) > 1:
+            raise ValueError(
+                f"{name} is compiled, and {what}, a Tensor of shape {leaves[k].shape} that is given to it twice: "
+                f"give a copy, x + 0, for one of them"
+            )
+
+
+def _deciding(program: Program) -> set[str]:
+    """The instructions, also those inside loops, that decide by values in each call."""
+    found: set[str] = set()
+    if not any([getattr(fn, "parts", None) for fn in program.functions]):
+        return found
+    for instruction in program.instructions:
+        if parts := getattr(instruction.fn, "parts", None):
+            found.update({instruction.name} - {"scan"}, *[_deciding(part.traced) for part in parts])
+    return found

@@ -1,0 +1,601 @@
+"""A program as one Python function: a line for each instruction, grouped by the user's lines.
+
+What runs is compiled from a syntax tree, so that no text has to be read as it was meant. The text is made of the same
+tree by `ast.unparse` where somebody looks at it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+import math
+import operator
+import re
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import chain, count
+from types import BuiltinFunctionType
+from typing import Any, TypeVar
+
+from tape_core.base.generated import Lines, generated, identifier, one_line
+
+from tape_compile.codegen.outlining import outlined
+from tape_compile.failures import SOURCE
+from tape_compile.program import Instruction, Own, Place, Program, Ref
+from tape_compile.tracer.traced_array import Method
+
+N = TypeVar("N", bound=ast.AST)
+
+_INFIX: dict[Any, ast.operator] = {
+    operator.add: ast.Add(), operator.sub: ast.Sub(), operator.mul: ast.Mult(), operator.truediv: ast.Div(),
+    operator.floordiv: ast.FloorDiv(), operator.mod: ast.Mod(), operator.matmul: ast.MatMult(),
+    operator.pow: ast.Pow(), operator.and_: ast.BitAnd(), operator.or_: ast.BitOr(), operator.xor: ast.BitXor(),
+    operator.lshift: ast.LShift(), operator.rshift: ast.RShift(),
+}  # fmt: skip
+_COMPARED: dict[Any, ast.cmpop] = {
+    operator.lt: ast.Lt(), operator.le: ast.LtE(), operator.gt: ast.Gt(), operator.ge: ast.GtE(),
+    operator.eq: ast.Eq(), operator.ne: ast.NotEq(),
+}  # fmt: skip
+_PREFIX: dict[Any, ast.unaryop] = {
+    operator.neg: ast.USub(), operator.pos: ast.UAdd(), operator.invert: ast.Invert(),
+}  # fmt: skip
+_BUILTINS = frozenset({"abs", "slice"})  # of Python's, which the source calls by these names
+_LOAD, _STORE, _DEL, _MINUS, _IS_NOT = ast.Load(), ast.Store(), ast.Del(), ast.USub(), ast.IsNot()
+_LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
+LONG = 1 << 8  # instructions: with more, names are used again, which Python compiles faster, and runs faster
+_LARGE_IN_LONG = 1 << 9  # elements: there, what is smaller is let go of when its name is used again
+_HUGE = 1 << 12  # elements: an array of this size is let go of at once, not at the end of an expression
+_SWAPPED = 1 << 14  # elements: 256 KiB of complex128, from which on NumPy computes `a * temporary` as `temporary * a`
+_TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
+_WIDTH = 96  # of a line in which an expression stands in another one
+
+_files = count()
+
+Expression = tuple[ast.expr, list[Any], int]
+"""A call in the source, the nodes that it is made of, and how wide it is about."""
+
+
+class Source:
+    """The function that a program becomes.
+
+    Attributes:
+        name: what it is called in the source.
+        functions: its name and those of functions that it calls, for what comes again and again.
+        names: what the source refers to.
+        run: the function: it takes the list of the program's inputs and empties it, and returns a tuple. With names for
+            the inputs it takes each of them.
+    """
+
+    def __init__(self, program: Program, name: str, parameters: list[str] | None = None) -> None:
+        self.program = program
+        self.names: dict[str, Any] = {"__name__": __name__, SOURCE: weakref.ref(self)}
+        self.names.update({f"c{k}": constant for k, constant in program.constants.items()})
+        names = self._names = _Names(self.names, {*_BUILTINS, *(parameters or ())}, alone=parameters is not None)
+        self.name = name if parameters is not None else names.free(name)
+        names.taken.add(self.name)
+        whole, made = outlined(program)
+        self.functions = {self.name}
+        self._programs: list[tuple[Program, str, list[str] | None, bool]] = []
+        for part in made:
+            own = names.free(f"{self.name}_part")
+            names.give(part, own)
+            self.functions.add(own)
+            self._programs.append((part, own, [f"x{k}" for k in part.inputs], True))
+        self._programs.append((whole, self.name, parameters, False))
+        file = f"<tape_core: {one_line(name)} compiled, {next(_files)}>"
+        self.run: Callable[[list[Any]], tuple[Any, ...]] = generated(
+            self.tree(), self.name, file, self.names, Lines(self, "joined")
+        )
+
+    def _made(self, *, is_marked: bool = False, is_shown: bool = False) -> list[_Function]:
+        """The functions, those first that others call; it is the same each time."""
+        found: list[_Function] = []
+        line = 1
+        for program, name, parameters, is_part in self._programs:
+            made = _Function(program, name, self._names, parameters, is_part=is_part, first=line, is_marked=is_marked,
+                             is_shown=is_shown)  # fmt: skip
+            line = made.line + 2
+            found.append(made)
+        return found
+
+    def tree(self, *, is_marked: bool = False) -> ast.Module:
+        """What is compiled. In one that is marked, columns are the places of instructions in their program."""
+        return ast.Module([function.node for function in self._made(is_marked=is_marked)], [])
+
+    def program_of(self, function: str) -> Program | None:
+        """What one of the functions in the source was made of."""
+        return next((program for program, name, _, _ in self._programs if name == function), None)
+
+    @property
+    def text(self) -> str:
+        """The source of the function."""
+        return self._made(is_shown=True)[-1].text
+
+    @property
+    def parts(self) -> list[str]:
+        """The sources of functions that it calls, for what comes again and again."""
+        return [function.text for function in self._made(is_shown=True)[:-1]]
+
+    @property
+    def joined(self) -> str:
+        """The source with that of its parts."""
+        return "\n".join([function.text for function in self._made(is_shown=True)])
+
+    @property
+    def whole(self) -> str:
+        """The source, after that of the branches and loops in it."""
+        parts = [part for instruction in self.program.instructions for part in getattr(instruction.fn, "parts", ())]
+        return "\n".join([*[part.source.whole for part in parts], self.joined])
+
+
+class _Names:
+    """The names of what has no literal, functions above all.
+
+    Args:
+        names: where they are found; taken: what others have.
+        alone: whether the source stands in a file, in which what else is there uses the names of Python.
+    """
+
+    def __init__(self, names: dict[str, Any], taken: set[str], *, alone: bool) -> None:
+        self.names = names
+        self.taken = taken
+        self.alone = alone
+        self._named: dict[int, str] = {}  # by what the name is of
+        self._keep: list[Any] = []
+
+    def of(self, thing: Any, wanted: str) -> str:
+        """Of a function or of something else; if it has none yet, like the one that is wanted."""
+        name = self._named.get(id(thing))
+        if name is None:
+            name = self.free(wanted)
+            self.give(thing, name)
+            self.names[name] = thing
+        return name
+
+    def give(self, thing: Any, name: str) -> None:
+        """Let something have a name."""
+        self._named[id(thing)] = name
+        self._keep.append(thing)
+        self.taken.add(name)
+
+    def free(self, wanted: str) -> str:
+        """A name that nothing has."""
+        wanted = identifier(wanted.strip("_"), "f")
+        if _TAKEN.fullmatch(wanted):
+            wanted = f"{wanted}_"
+        name, n = wanted, 2
+        while name in self.names or name in self.taken or (self.alone and hasattr(builtins, name)):
+            name, n = f"{wanted}_{n}", n + 1
+        return name
+
+
+class _Function:
+    """One function. One that is a part of another one gives a single result as it is.
+
+    Attributes:
+        node: its definition, with the lines that it has in the text.
+        text: its source, if it is to be shown.
+        line: its last line.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        name: str,
+        names: _Names,
+        parameters: list[str] | None,
+        *,
+        is_part: bool,
+        first: int,
+        is_marked: bool,
+        is_shown: bool,
+    ) -> None:
+        self.program = program
+        self._is_part = is_part
+        self._is_marked = is_marked
+        self._is_shown = is_shown
+        self._at = 0  # the place of the instruction that is written
+        self.names = names
+        self._waiting: dict[int, tuple[Expression, list[int]]] = {}  # of values that are used once, in order
+        self._free: list[str] | None = [] if len(program.instructions) > LONG else None  # names to be used again
+        self._sizes: dict[int, int] = {}  # by specs, of which many values share one
+        self._values = {k: f"c{k}" for k in program.constants}
+        self._parameters = parameters
+        for k, given in zip(program.inputs, parameters or [f"x{k}" for k in program.inputs], strict=True):
+            self._values[k] = given
+        self._nodes: list[Any] = []  # what is made and has no place yet
+        self._loads: dict[int, ast.expr] = {}  # names of values
+        self._functions: dict[int, ast.Name] = {}
+        self._width = 0  # of the expression that is being made
+        self._lines: list[str] = []
+        self._body: list[ast.stmt] = []
+        self.line = first
+        self._write_body()
+        inputs = [self._values[k] for k in program.inputs] if parameters is not None else ["arrays"]
+        self.node = _definition(name, inputs, self._body, first)
+        self.text = "\n".join([f"def {name}({', '.join(inputs)}):", *self._lines]) + "\n" if is_shown else ""
+
+    # -- lines
+
+    def _write_body(self) -> None:
+        program, waiting, values = self.program, self._waiting, self._values
+        uses = Uses(program)
+        huge = {k for k in program.specs if self._is_large(k, _HUGE)} if program.largest >= _HUGE else None
+        counts, ends = uses.counts, uses.ends
+        inputs = [values[k] for k in program.inputs]
+        if inputs and self._parameters is None:
+            self._assign(self._tuple([self._stored(name) for name in inputs], _STORE), self._named("arrays"))
+            self._call_alone(self._calling(self._attribute(self._named("arrays"), "clear"), []))
+            self._tell_numbers()
+        place: Place | None = None
+        for at, instruction in enumerate(program.instructions):
+            if instruction.place is not place and instruction.place is not None:
+                self._flush()
+                place = instruction.place
+                self._comment(lambda place=place: shown(place))  # type: ignore[misc]
+            self._at = at
+            out, dying = instruction.out, ends.get(at, [])
+            if instruction.effect and hasattr(instruction.fn, "take_over"):
+                self._flush()
+                self._hand_over(instruction, dying)
+                continue
+            once = counts.get(out) == 1 and not instruction.effect  # several results have no count together
+            if instruction.kwargs:
+                targets = [given for given in instruction.kwargs.values() if _is_own(given)]
+                if targets:
+                    # Before the call, which holds its arguments itself, and with no view of them still to come.
+                    self._flush()
+                    self._assign(self._stored("own"), self._owned(targets[0]))
+                    once = False
+            if waiting and not waiting.keys().isdisjoint(instruction.inputs):
+                if huge and instruction.fn is operator.mul and self._may_be_swapped(instruction.args[1]):
+                    self._flush(instruction.args[1].id)
+                made, dying = self._nested(instruction, dying)
+            else:
+                made = self._call(instruction)
+            if once and (not huge or huge.isdisjoint(dying)):
+                waiting[out] = made, dying
+                continue
+            if waiting:
+                self._flush()
+            self._write(out, made, dying)
+            if out not in counts and (unused := [k for k in instruction.outputs if k not in counts]):
+                self._del(self._let_go(unused))
+        self._flush()
+        if self._is_part and len(program.outputs) == 1:
+            result = self._named(values[program.outputs[0]])
+        else:
+            result = self._tuple([self._named(values[k]) for k in program.outputs])
+        self._add(ast.Return(result))
+
+    def _add(self, statement: ast.stmt) -> None:
+        """The next line; all that was made and has no place yet is in it."""
+        line = self.line = self.line + 1
+        nodes = self._nodes
+        nodes.append(statement)
+        if self._is_marked:
+            for node in nodes:
+                node.lineno = node.end_lineno = line
+                node.col_offset = node.end_col_offset = node.__dict__.get("col_offset", self._at)
+        else:
+            for node in nodes:
+                node.lineno = line
+                node.col_offset = -1  # it is not known, and of no use
+        self._nodes = []
+        self._body.append(statement)
+        if self._is_shown:
+            self._lines.append(f"    {ast.unparse(statement)}")
+
+    def _comment(self, told: Callable[[], str]) -> None:
+        self.line += 1
+        if self._is_shown:
+            self._lines.append(f"    # {told()}")
+
+    def _tell_numbers(self) -> None:
+        """A line for readers: which numbers constants are."""
+        program = self.program
+        found = [k for k, value in program.constants.items() if program.specs[k].shape == () and hasattr(value, "item")]
+        if found:
+            self._comment(lambda: one_line(", ".join([f"c{k} = {program.constants[k]!s}" for k in sorted(found)])))
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        self._add(ast.Assign([target], value))
+
+    def _call_alone(self, call: ast.expr) -> None:
+        self._add(ast.Expr(call))
+
+    def _write(self, out: Any, made: Expression, dying: list[int]) -> None:
+        """A line for what `out` numbers; what nothing needs after it is let go of."""
+        gone = self._let_go(dying) if dying else []
+        value, self._nodes, _ = made
+        target = self._target(out)
+        if target is None:
+            self._call_alone(value)
+        else:
+            self._assign(target, value)
+        if gone:
+            given = {self._values[k] for k in instruction_outputs(out)}  # names that are in use again
+            self._del([name for name in gone if name not in given])
+
+    def _del(self, names: list[str]) -> None:
+        if names:
+            self._add(ast.Delete([_nowhere(ast.Name(name, _DEL)) for name in names]))
+
+    def _let_go(self, dying: Iterable[int]) -> list[str]:
+        """The names of those values that are large; where names are used again, these are free now."""
+        values, free = self._values, self._free
+        least = _LARGE if free is None else _LARGE_IN_LONG
+        if free is not None:
+            fixed = () if self._parameters is None else self.program.inputs
+            free += [values[k] for k in dying if k not in fixed]
+        return [values[k] for k in dying if self._is_large(k, least)]
+
+    def _is_large(self, k: int, least: int) -> bool:
+        spec = self.program.specs[k]
+        size = self._sizes.get(id(spec))
+        if size is None:
+            size = self._sizes[id(spec)] = spec.size
+        return size >= least
+
+    def _may_be_swapped(self, factor: Any) -> bool:
+        """Whether the second factor of a product needs a name, without which NumPy may swap the two.
+
+        It computes in the memory of large temporaries, and makes those the first factor. The last bits of complex
+        products depend on the order where the processor multiplies and adds in one instruction.
+        """
+        if type(factor) is not Ref or factor.id not in self._waiting or not self._is_large(factor.id, _SWAPPED):
+            return False
+        return "complex" in str(self.program.specs[factor.id].dtype)
+
+    def _nested(self, instruction: Instruction, dying: list[int]) -> tuple[Expression, list[int]]:
+        """A call as an expression, with those in it that wait and are evaluated last before it, in their order."""
+        waiting = self._waiting
+        used = [k for k in instruction.inputs if k in waiting]
+        if len(used) == 1:
+            nested = used if used[0] == next(reversed(waiting)) else []
+        else:
+            nested = list(waiting)[-len(used) :]
+            while [k for k in used if k in nested] != nested:
+                del nested[0]
+        if len(nested) < len(used):
+            for k in used:
+                if k not in nested:
+                    self._flush(k)
+        made = self._call(instruction)
+        if not nested:
+            return made, dying
+        if made[2] > _WIDTH:
+            self._flush()
+            return self._call(instruction), dying
+        dying = [k for k in dying if k not in nested]
+        for k in nested:
+            dying += waiting.pop(k)[1]
+        return made, dying
+
+    def _flush(self, until: int | None = None) -> None:
+        """Lines for what waits; only up to one of them."""
+        waiting = self._waiting
+        while waiting and (until is None or until in waiting):
+            k = next(iter(waiting))
+            made, dying = waiting.pop(k)
+            self._write(k, made, dying)
+
+    def _hand_over(self, instruction: Instruction, dying: list[int]) -> None:
+        """Lines that give arrays away: what nothing needs afterwards may be updated in place."""
+        given = ast.List([self._argument(arg) for arg in instruction.args], _LOAD)
+        self._assign(self._stored("given"), self._made(given))
+        self._del([self._values[k] for k in dying])
+        self._let_go(dying)
+        function = self._named(self.names.of(instruction.fn, instruction.name))
+        call = self._calling(self._attribute(function, "take_over"), [self._named("given")])
+        target = self._target(instruction.out)
+        if target is None:
+            self._call_alone(call)
+        else:
+            self._assign(target, call)
+
+    def _target(self, out: Any) -> ast.expr | None:
+        if type(out) is int:
+            free = self._free
+            name = self._values[out] = free.pop() if free else f"x{out}"
+            return self._stored(name)
+        if out is None:
+            return self._stored("_")
+        if not instruction_outputs(out):
+            return None
+        return self._tuple([self._target(part) or self._stored("_") for part in out], _STORE)
+
+    # -- expressions
+
+    def _made(self, node: N, width: int = 0) -> N:
+        """A node that gets its line when it is known."""
+        self._nodes.append(node)
+        self._width += width
+        return node
+
+    def _named(self, name: str) -> ast.expr:
+        self._width += len(name)
+        return _nowhere(ast.Name(name, _LOAD))
+
+    def _stored(self, name: str) -> ast.expr:
+        return _nowhere(ast.Name(name, _STORE))
+
+    def _tuple(self, parts: list[ast.expr], context: ast.expr_context = _LOAD) -> ast.expr:
+        return self._made(ast.Tuple(parts, context), 2 * len(parts))
+
+    def _attribute(self, of: ast.expr, name: str) -> ast.expr:
+        return self._made(ast.Attribute(of, name, _LOAD), len(name) + 1)
+
+    def _calling(self, function: ast.expr, args: list[ast.expr], keywords: Iterable[ast.keyword] = ()) -> ast.expr:
+        return self._made(ast.Call(function, args, [*keywords]), 2 * len(args) + 2)
+
+    def _constant(self, value: Any) -> ast.expr:
+        """A literal; those of negative numbers are a sign and a number, in trees as in text."""
+        kind = type(value)
+        if (kind is int and value < 0) or (kind is float and math.copysign(1, value) < 0):
+            return self._made(ast.UnaryOp(_MINUS, self._constant(-value)))
+        self._width += len(repr(value))
+        return _nowhere(ast.Constant(value))
+
+    def _call(self, instruction: Instruction) -> Expression:
+        """A call as an expression."""
+        nodes: list[Any] = []
+        self._nodes = nodes
+        self._width = 4
+        fn, args, argument = instruction.fn, instruction.args, self._argument
+        node: Any
+        if type(fn) is BuiltinFunctionType and not instruction.kwargs:
+            if (infix := _INFIX.get(fn)) is not None:
+                node = ast.BinOp(argument(args[0]), infix, argument(args[1]))
+            elif fn is operator.getitem:
+                node = ast.Subscript(argument(args[0]), self._key(args[1]), _LOAD)
+            elif fn in _PREFIX:
+                node = ast.UnaryOp(_PREFIX[fn], argument(args[0]))
+            elif fn in _COMPARED:
+                node = ast.Compare(argument(args[0]), [_COMPARED[fn]], [argument(args[1])])
+            else:
+                node = self._called(instruction)
+        elif isinstance(fn, operator.attrgetter):
+            node = argument(args[0])
+            for name in fn.__reduce__()[1][0].split("."):
+                node = self._attribute(node, name)
+        else:
+            node = self._called(instruction)
+        nodes.append(node)
+        if self._is_marked:
+            for part in nodes:
+                part.__dict__.setdefault("col_offset", self._at)
+        return node, nodes, self._width
+
+    def _called(self, instruction: Instruction) -> ast.expr:
+        fn, args, kwargs = instruction.fn, instruction.args, instruction.kwargs
+        function: Any
+        if type(fn) is Method and type(args[0]) is Ref:
+            function, args = self._attribute(self._argument(args[0]), fn.__name__), args[1:]
+        else:
+            function = self._functions.get(id(fn))
+            if function is None:
+                name = "abs" if fn is operator.abs else self.names.of(fn, instruction.name)
+                function = self._functions[id(fn)] = _nowhere(ast.Name(name, _LOAD))
+            self._width += len(function.id)
+        given = [self._argument(arg) for arg in args]
+        return ast.Call(function, given, [self._keyword(*item) for item in kwargs.items()] if kwargs else [])
+
+    def _keyword(self, name: str, value: Any) -> ast.keyword:
+        self._width += len(name) + 3
+        given = self._argument(value)
+        if name == "in_place" and _is_own(value):
+            given = self._made(ast.Compare(given, [_IS_NOT], [self._constant(None)]))
+        if identifier(name, "") != name:
+            return self._made(ast.keyword(None, self._made(ast.Dict([self._constant(name)], [given]))))
+        return self._made(ast.keyword(name, given))
+
+    def _owned(self, target: Any) -> ast.expr:
+        """What a call may overwrite: an array if nobody else holds it, which is looked up in each run."""
+        if type(target) is tuple:
+            return self._tuple([self._owned(part) for part in target])
+        if type(target) is not Own:  # a value of the program's own, or nothing
+            return self._argument(target)
+        name = self._values[target.id]
+        self.names.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
+        asked = [self._named(name), self._constant(target.references)]
+        test = self._calling(self._named("is_exclusive"), asked)
+        return self._made(ast.IfExp(test, self._named(name), self._constant(None)))
+
+    def _key(self, key: Any) -> ast.expr:
+        return self._tuple([self._part(part) for part in key]) if type(key) is tuple and key else self._part(key)
+
+    def _part(self, part: Any) -> ast.expr:
+        if type(part) is slice:
+            ends = [None if v is None else self._argument(v) for v in (part.start, part.stop, part.step)]
+            return self._made(ast.Slice(*ends), 1)
+        return self._argument(part)
+
+    def _argument(self, value: Any) -> ast.expr:
+        kind = type(value)
+        if kind is Ref:
+            k = value.id
+            waits = self._waiting.get(k)
+            if waits is not None:
+                node, nodes, width = waits[0]
+                self._nodes += nodes
+                self._width += width
+                return node
+            self._width += 4
+            known = self._loads.get(k)
+            if known is None:
+                known = self._loads[k] = _nowhere(ast.Name(self._values[k], _LOAD))
+            return known
+        if kind is bool or kind is int or kind is str or value is None or value is ...:
+            return self._constant(value)
+        if _is_own(value):
+            return self._named("own")
+        if kind is float and math.isfinite(value):
+            return self._constant(value)
+        if kind is tuple:
+            return self._tuple([self._argument(v) for v in value])
+        if kind is list:
+            return self._made(ast.List([self._argument(v) for v in value], _LOAD), 2 * len(value))
+        if kind is slice:
+            ends = [self._argument(v) for v in (value.start, value.stop, value.step)]
+            return self._calling(self._named("slice"), ends)
+        wanted = str(getattr(value, "name", None) or getattr(value, "__name__", kind.__name__))
+        return self._named(self.names.of(value, wanted))
+
+
+def _nowhere(node: N) -> N:
+    """A name or a literal, which cannot fail: its place is that of what it is in, and it may be in several."""
+    place: Any = node  # not all kinds of nodes have one
+    place.lineno = place.col_offset = -1
+    return node
+
+
+_ANY: Any = ast.parse("def f(): pass").body[0]  # it has the fields that this version of Python wants
+
+
+def _definition(name: str, inputs: list[str], body: list[ast.stmt], line: int) -> ast.FunctionDef:
+    given = ast.arguments(**{field: getattr(_ANY.args, field) for field in _ANY.args._fields})
+    given.args = [ast.arg(name, lineno=line, col_offset=0) for name in inputs]
+    fields = {field: getattr(_ANY, field) for field in _ANY._fields}
+    fields |= {"name": name, "args": given, "body": body}
+    return ast.FunctionDef(**fields, lineno=line, col_offset=0)
+
+
+def _is_own(value: Any) -> bool:
+    """Whether an argument, or a part of it, is what only a run can tell."""
+    return type(value) is Own or (type(value) is tuple and any([type(part) is Own for part in value]))
+
+
+def instruction_outputs(out: Any) -> list[int]:
+    """The numbers in the nested tuples of what an instruction gives."""
+    if type(out) is int:
+        return [out]
+    return [] if out is None else [k for part in out for k in instruction_outputs(part)]
+
+
+def shown(place: Place) -> str:
+    """A line of the user's, for a comment."""
+    text = linecache.getline(place.file, place.line).strip()
+    return one_line(f"{place.file.rpartition('/')[2]}:{place.line}  {text}".rstrip())
+
+
+class Uses:
+    """Where the values of a program are used.
+
+    Attributes:
+        counts: how often each is, by all instructions; 0 for constants and results.
+        ends: by the place of an instruction the values that none after it needs; not constants, nor results.
+    """
+
+    def __init__(self, program: Program) -> None:
+        given = [instruction.inputs for instruction in program.instructions]
+        self.counts = Counter(chain.from_iterable(given))
+        last = {k: at for at, inputs in enumerate(given) for k in inputs}
+        for k in chain(program.constants, program.outputs):
+            last.pop(k, None)
+            self.counts[k] = 0
+        self.ends: dict[int, list[int]] = {}
+        for k, at in last.items():
+            self.ends.setdefault(at, []).append(k)

@@ -1,0 +1,466 @@
+"""Branches and loops inside a compiled function: one instruction each, whose function runs programs of its own.
+
+The functions that users give are traced on their own (`SubTrace`), with what they find around them as further inputs.
+They get and give Tensors that may be batched, by a vmap around: the instruction has the arrays underneath.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine.recording import TRACE
+from tape_core.engine.tensor import Tensor, wrap
+from tape_core.engine.variable import Variable, check_assignable
+from tape_core.modes.batched import BatchedArray, lifted, placed
+from tape_core.modes.batching import spread
+from tape_core.ops.creation import asarray
+from tape_core.transforms.closures import is_noted, taken_over
+
+from tape_compile import passes
+from tape_compile.codegen.source import Source
+from tape_compile.control_flow_runtime import cond, scan, while_loop
+from tape_compile.program import Program
+from tape_compile.refusals import refuses
+from tape_compile.tracer.host_numbers import Number
+from tape_compile.tracer.trace import Trace
+from tape_compile.tracer.traced_array import TRACED, TracingError, value_of
+from tape_compile.tracer.variable_state import Held
+
+Tensors = list[Any]
+Layers = tuple[tuple[Any, Any], ...]
+"""The backends of vmaps that a Tensor is on, the innermost first, and in each its hidden axis or None."""
+
+
+class SubTrace(Trace):
+    """A run of a function that is called in a compiled function: `captured` are its inputs after those it is given.
+
+    Attributes:
+        draws: whether it draws random numbers.
+    """
+
+    parent: Trace
+
+    def __init__(self, parent: Trace) -> None:
+        super().__init__(parent.name, fallback=parent.fallback, parent=parent)
+        self.guards = parent.guards
+        self.draws = False
+        self.seeded: list[Any] = []  # generators that it makes
+        self._rewound: dict[int, tuple[Any, Any]] = {}
+
+    def read(self, variable: Variable | Number) -> Any:
+        """A Variable is what it is around, in an input of its own: it may be another in each step."""
+        if id(variable) not in self.held:
+            now = own = self.parent.read(variable)
+            if type(now) in TRACED:
+                own = self.input(now.value, now.backend)
+                self.captured[self, own.id] = now
+            self.held[id(variable)] = Held(variable, own, own)
+        return super().read(variable)
+
+    def write(self, variable: Variable | Number, array: Any) -> None:
+        """A Variable that is made is made around."""
+        if not self.holds(variable):
+            self.parent.write(variable, value_of(array))
+        else:
+            outer = type(array) in TRACED and array.made_in is not self
+            super().write(variable, self._capture(array) if outer else array)
+
+    def holds(self, variable: Variable | Number) -> bool:
+        """Whether a Variable is there, and not being made."""
+        return id(variable) in self.held or self.parent.holds(variable)
+
+    def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> Any:
+        """What may run more often than it is called."""
+        if name not in _OF_DRAWS and not isinstance(fn, Flow):
+            raise TracingError(
+                f"{self.name} is compiled, and {name} is called in a branch or a loop of it, of which it is not known "
+                f"how often it runs: call it outside"
+            )
+        return super().effect(name, fn, args, backend)
+
+    def meets(self, tensor: Tensor) -> None:
+        """A Tensor from around is the outermost trace's matter."""
+        self.parent.meets(tensor)
+
+    def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> None:
+        """What gives nothing is noted; it does not run now, since it may not be needed.
+
+        Raises:
+            TracingError: a derivative is wanted, for which the branch or step would run once more.
+        """
+        if is_noted():
+            raise TracingError(
+                f"{self.name} is compiled, and {name} is called in a branch or a loop of it, of which a derivative is "
+                f"wanted: call it outside"
+            )
+        inputs: list[int] = []
+        refs = tuple([self._split(arg, inputs)[1] for arg in args])
+        self._noted(name, fn, refs, {}, (), backend, inputs, effect=True)
+
+    def makes(self, generator: Any) -> None:
+        """A generator is made, so it draws the same in each run."""
+        self.seeded.append(generator)
+
+    def drawn(self, generator: Any) -> None:
+        """Random numbers are drawn: by a run that is no call.
+
+        Raises:
+            TracingError: a derivative would have to draw them again, and this generator is not seen to.
+        """
+        from tape_core import random
+
+        if generator is not random.global_rng() and generator not in self.seeded and is_noted():
+            raise TracingError(
+                f"{self.name} is compiled, and a function inside a branch or loop, of which a derivative is wanted, "
+                f"draws from a generator of its own: use tape_core.random.global_rng(), or draw outside"
+            )
+        self.draws = True
+        self.parent.drawn(generator)
+        self._rewound.setdefault(id(generator), (generator, generator._bits.getstate()))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A context that is noted here, after which random numbers go on from where they were."""
+        from tape_core import random
+
+        seeded = random.global_rng()
+        state = seeded._bits.getstate()
+        try:
+            with setting(TRACE, self):
+                yield
+        finally:
+            for generator, before in self._rewound.values():
+                generator._bits.setstate(before)
+            seeded._bits.setstate(state)
+
+    @property
+    def assigned(self) -> list[Variable]:
+        """The Variables that hold something else than at first.
+
+        Raises:
+            TracingError: one was made in this call, so that it is no input.
+        """
+        found = [held for held in self.held.values() if held.written]
+        if any([type(held.first) not in TRACED for held in found]):
+            raise TracingError(f"{self.name} is compiled, and a branch or a loop makes a Variable and assigns to it")
+        return [held.variable for held in found]
+
+    def finished(self, results: Sequence[Any], variables: Sequence[Variable]) -> Program:
+        """The program; its outputs are the results, and what Variables hold then."""
+        if not self.draws:
+            self.instructions = [i for i in self.instructions if i.name not in _OF_STATES]
+        outputs = [*results, *map(self.read, variables)]
+        program = self.program(outputs)
+        del program.outputs[len(outputs) :]
+        program.owned = {}  # the next step may need them
+        self.open = False
+        return program
+
+
+_OF_STATES = frozenset({"note_state_of_step", "set_state_of_step", "note_random_state", "set_random_state"})
+_OF_DRAWS = _OF_STATES | {"random_bits", "seed_generator"}
+
+
+class Part:
+    """A function inside a compiled function, as a program.
+
+    Attributes:
+        captured: what it uses of what is around it: its last inputs.
+        variables: Variables whose values are its last results.
+    """
+
+    def __init__(self, trace: SubTrace, name: str, results: Sequence[Any], variables: Sequence[Variable]) -> None:
+        self.name = name
+        self.traced = program = trace.finished(results, variables)
+        self.captured = list(trace.captured.values())
+        self.variables = list(variables)
+        self._places = {name: k for k, name in enumerate(trace.captured)}
+        self._trace = trace
+        self.program, _ = passes.run(program, {})
+        self.source = Source(self.program, name)
+        self.results = [self.program.specs[k] for k in self.program.outputs]
+        self.effect = any(instruction.effect for instruction in self.program.instructions)
+        self.refuses = refuses(self.program)
+
+    def place(self, variable: Variable) -> int | None:
+        """Which of `captured` a Variable is."""
+        held = self._trace.held.get(id(variable))
+        return None if held is None else self._places[self._trace, held.first.id]
+
+    def __call__(self, arrays: list[Any]) -> list[Any]:
+        return list(self.source.run(arrays))
+
+
+class Flow:
+    """What an instruction calls: a function of parts, of settings, and of the arguments.
+
+    Each part has some of the last arguments to itself. What it gives ends with the values of those Variables that the
+    last part has.
+
+    Attributes:
+        run: the function: of the parts, of how many arguments each has to itself, of the settings, of the arguments.
+    """
+
+    def __init__(self, run: Callable[..., Any], parts: Sequence[Part], settings: tuple[Any, ...] = ()) -> None:
+        self.__name__ = run.__name__
+        self.run = run
+        self.parts = list(parts)
+        self.settings = ([len(part.captured) for part in parts], *settings)
+        self._runs = [part.source.run for part in parts]
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = self.run(self._runs, *self.settings, *args)
+        return found
+
+    def noted(self, trace: Trace, args: Sequence[Any], backends: Sequence[Any]) -> list[Any]:
+        """Call it, as an instruction of the trace: arrays of these backends. Variables are assigned."""
+        variables = self.parts[-1].variables
+        for variable in variables:
+            check_assignable(variable)
+        backends = [*backends, *[variable.backend for variable in variables]]
+        effect = any(part.effect for part in self.parts)
+        if not backends and not effect:
+            return []
+        first: Any = next((b for b in backends if b is not None), None)
+        args = [*args, *[array for part in self.parts for array in part.captured]]
+        if effect or first is None:
+            found = list(trace.effect(self.__name__, self, args, first))
+        else:
+            found = list(trace.call(self.__name__, self, args, {}, first))
+        for array, backend in zip(found, backends, strict=True):
+            array.backend = backend
+        n = len(found) - len(variables)
+        for variable, array in zip(variables, found[n:], strict=True):
+            variable._array, variable._slots = array, {}
+        return found[:n]
+
+
+# -- Tensors and the arrays underneath
+
+
+def _layers(tensor: Tensor) -> Layers:
+    found, tensor = [], placed(tensor)
+    while type(array := tensor._array) is BatchedArray:
+        found.append((array.backend, array.axis))
+        tensor = array.value
+    return tuple(found)
+
+
+def _depth(layers: Layers) -> int:
+    return sum(axis is not None for _, axis in layers)
+
+
+def _base(tensor: Tensor) -> Tensor:
+    while type(array := tensor._array) is BatchedArray:
+        tensor = array.value
+    return tensor
+
+
+def _on(array: Any, backend: Any, layers: Layers) -> Tensor:
+    """A Tensor on the layers of an array underneath."""
+    tensor = wrap(array, backend)
+    for above, axis in reversed(layers):
+        tensor = wrap(BatchedArray(tensor, above, axis), above)
+    return tensor
+
+
+def _both(a: Layers, b: Layers) -> Layers:
+    """The layers of what is batched where one of two is."""
+    if len(a) < len(b):
+        a, b = b, a
+    above = len(a) - len(b)
+    both = [(backend, axis or other) for (backend, axis), (_, other) in zip(a[above:], b, strict=True)]
+    return (*a[:above], *both)
+
+
+def _widened(tensor: Tensor, layers: Layers) -> Tensor:
+    """A Tensor with the hidden axes of these layers, which are its own or more."""
+    if not layers:
+        return tensor
+    (backend, axis), below = layers[0], layers[1:]
+    array = lifted(tensor, backend)._array
+    value = array.value if axis is None or array.axis is not None else spread(array, axis.size)
+    return wrap(BatchedArray(_widened(value, below), backend, axis), backend)
+
+
+def _traced(
+    trace: Trace, function: Callable[[Tensors], Tensors], given: Sequence[tuple[Any, Any, Layers]]
+) -> tuple[SubTrace, Tensors] | None:
+    """A run of a function on these arrays, with their backends and layers, and its results.
+
+    It is None where tracing goes on to no purpose, since the function is to run as it is.
+    """
+    sub = SubTrace(trace)
+    # No warnings from a branch that may not be needed.
+    with sub.running(), given[0][1].quiet() if given else nullcontext():
+        outs = function([_on(sub.input(value, backend), backend, layers) for value, backend, layers in given])
+    if sub.failed is not None:
+        trace.failed = trace.failed or sub.failed
+        return None
+    taken_over(outs)
+    return sub, outs
+
+
+def _part(sub: SubTrace, name: str, outs: Tensors, variables: Sequence[Variable]) -> Part:
+    return Part(sub, name, [_base(t)._array for t in outs], variables)
+
+
+def _backends(tensors: Tensors) -> list[Any]:
+    """Those underneath, which trace."""
+    return [_base(t).backend.library.traced for t in tensors]
+
+
+def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
+    """The values of Tensors, the backends they are traced on, and their layers."""
+    taken_over(tensors)
+    return [(value_of((t := _base(x))._array), t.backend.library.traced, _layers(x)) for x in tensors]
+
+
+# -- instructions
+
+
+def traced_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
+    """A branch as an instruction."""
+    wide: list[Layers] = []
+    while True:
+        runs = []
+        for branch in branches:
+            if (run := _traced(trace, _widening(branch, wide), _arguments(operands))) is None:
+                return None
+            runs.append(run)
+        yes, no = ([_layers(t) for t in outs] for _, outs in runs)
+        if yes == no:
+            break
+        wide = [_both(a, b) for a, b in zip(yes, no, strict=True)]
+    variables = list({id(v): v for sub, _ in runs for v in sub.assigned}.values())
+    names = ("cond_true", "cond_false")
+    parts = [_part(sub, name, outs, variables) for name, (sub, outs) in zip(names, runs, strict=True)]
+    outs = runs[0][1]
+    given = [_base(predicate)._array, *[_base(t)._array for t in operands]]
+    arrays = Flow(cond, parts).noted(trace, given, _backends(outs))
+    return [_on(array, array.backend, layers) for array, layers in zip(arrays, yes, strict=True)]
+
+
+def traced_while(trace: Trace, test: Any, step: Any, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
+    """A loop as an instruction: what is carried, nothing, and what each step was given.
+
+    Raises:
+        TracingError: the test assigns to a Variable.
+    """
+
+    def tested(carry: Tensors) -> Tensors:
+        found = test(carry)
+        return [found if isinstance(found, Tensor) else asarray(found)]
+
+    if trace.failed is not None:
+        return None
+    loop = _fixed(trace, "while_step", lambda carry: step(carry, [])[0], carry, [])
+    run = None if loop is None else _traced(trace, tested, _arguments(loop[1]))
+    if loop is None or run is None:
+        return None
+    part, carry, outs = loop
+    if run[0].assigned:
+        v = run[0].assigned[0]
+        raise TracingError(
+            f"{trace.name} is compiled, and the test of a while_loop assigns to {v.name or 'a Variable'} of shape "
+            f"{v.shape}"
+        )
+    until = _part(run[0], "while_test", run[1], [])
+    assigned = [(part.place(v), until.place(v)) for v in part.variables]
+    depths = [_depth(_layers(t)) for t in outs]
+    flow = Flow(while_loop, [until, part], (depths, keep, assigned, *_kernels(outs, "stack", "zeros")))
+    return _loop_results(trace, flow, carry, [], outs, keep)
+
+
+def traced_scan(
+    trace: Trace, step: Any, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+) -> tuple[Any, Any, Any] | None:
+    """A loop over elements as an instruction: what is carried, results, and what each step was given."""
+    if trace.failed is not None:
+        return None
+    n = len(carry)
+
+    def flat(values: Tensors) -> Tensors:
+        carry, ys = step(values[:n], values[n:])
+        return [*carry, *ys]
+
+    axes = [_depth(_layers(x)) for x in xs]
+    elements = []
+    for (value, backend, layers), axis in zip(_arguments(xs), axes, strict=True):
+        xp = backend.library.xp
+        shape = (*value.shape[:axis], *value.shape[axis + 1 :])
+        first = xp.unstack(value, axis=axis)[0] if length else xp.zeros(shape, dtype=value.dtype)
+        elements.append((first, backend, layers))
+    loop = _fixed(trace, "scan_step", flat, carry, elements)
+    if loop is None:
+        return None
+    part, carry, outs = loop
+    specs = [(spec.shape, spec.dtype) for spec in part.results[n : len(outs)]]
+    depths = [_depth(_layers(t)) for t in outs]
+    assigned = [part.place(v) for v in part.variables]
+    kernels = _kernels([*xs, *outs], "unstack", "stack", "zeros")
+    flow = Flow(scan, [part], (n, axes, specs, depths, length, reverse, keep, assigned, *kernels))
+    return _loop_results(trace, flow, carry, xs, outs, keep)
+
+
+def _fixed(
+    trace: Trace, name: str, function: Callable[[Tensors], Tensors], carry: Tensors, elements: list[Any]
+) -> tuple[Part, Tensors, Tensors] | None:
+    """The part of a step, what is carried into the first one, and what a step gives.
+
+    What is carried is batched if it is so after a step.
+    """
+    while True:
+        wide = [_layers(t) for t in carry]
+        run = _traced(trace, _widening(function, wide), [*_arguments(carry), *elements])
+        if run is None:
+            return None
+        sub, outs = run
+        layers = [_layers(t) for t in outs[: len(carry)]]
+        if layers == wide:
+            return _part(sub, name, outs, sub.assigned), carry, outs
+        carry = [_widened(t, _both(w, one)) for t, w, one in zip(carry, wide, layers, strict=True)]
+
+
+def _widening(function: Callable[[Tensors], Tensors], wide: list[Layers]) -> Callable[[Tensors], Tensors]:
+    """The function with its first results as wide as that, at least."""
+
+    def run(values: Tensors) -> Tensors:
+        outs = function(values)
+        n = len(wide)
+        return [*[_widened(t, _both(_layers(t), w)) for t, w in zip(outs, wide, strict=False)], *outs[n:]]
+
+    return run
+
+
+def _loop_results(
+    trace: Trace, flow: Flow, carry: Tensors, xs: Tensors, outs: Tensors, keep: bool
+) -> tuple[Tensors, Tensors, Tensors]:
+    n, m = len(carry), len(outs)
+    like = [*outs, *outs[:n]] if keep else outs
+    arrays = flow.noted(trace, [_base(t)._array for t in (*carry, *xs)], _backends(like))
+    if keep and flow.run is while_loop:
+        trace.is_of_any_length([array.id for array in arrays[m:]])
+    found = [_on(array, array.backend, _layers(t)) for array, t in zip(arrays, like, strict=True)]
+    return found[:n], found[n:m], found[m:]
+
+
+def _kernels(tensors: Tensors, *names: str) -> list[Any]:
+    """Functions of the library that the arrays are of.
+
+    Raises:
+        TracingError: they are of several.
+    """
+    libraries = {backend.library.name: backend.library for backend in _backends(tensors)}
+    if len(libraries) > 1:
+        raise TracingError(
+            f"a loop in a compiled function has arrays of the backends {' and '.join(libraries)}; convert them to one "
+            f"with tape_core.asarray(x, backend=...)"
+        )
+    if not libraries:
+        return [None] * len(names)
+    xp = next(iter(libraries.values())).xp
+    return [getattr(xp, name) for name in names]

@@ -1,0 +1,1 @@
+"""Files that run a compiled function without Tape."""

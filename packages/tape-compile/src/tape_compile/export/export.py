@@ -1,0 +1,228 @@
+"""A compiled function as a file that stands alone: it needs the array library, and nothing of Tape."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import os
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+from tape_core._version import __version__
+from tape_core.backends.discovery import backend_of_type
+from tape_core.base.files import write_whole
+from tape_core.base.generated import one_line
+
+from tape_compile import passes
+from tape_compile.codegen.source import Source
+from tape_compile.control_flow import Flow
+from tape_compile.export.linker import ExportError, Linker
+from tape_compile.failures import SOURCE
+from tape_compile.program import Program
+
+_ARRAYS = "constants_beside"
+_MODULES = ("base64", "functools", "numpy", "operator", "os", "torch", "types")
+_SMALL = 64  # elements of a constant that stays in the file
+
+_HEAD = """{summary}
+
+Written by tape_core {version} from a compiled function.
+"""
+
+
+def exported(
+    program: Program, name: str, inputs: list[tuple[str, str]], outputs: list[str], beside: dict[str, Any] | None = None
+) -> str:
+    """The file.
+
+    Args:
+        program: what the function computes.
+        name: what it is called.
+        inputs: for each input a name and what it is; outputs: what each result is.
+        beside: where large constants are put, which the file then finds beside it; None to have them in it.
+
+    Raises:
+        ValueError: it has something that no such file can have.
+    """
+    effects = sorted({instruction.name for instruction in program.instructions if instruction.effect})
+    if effects:
+        raise ExportError(
+            f"export: {name} calls {', '.join(effects)}, which is more than arithmetic: draw random numbers outside, "
+            f"and return gradients in place of calling an optimizer"
+        )
+    _refuse_narrow(program, name)
+    linker = Linker()
+    linker.taken.update([_ARRAYS, *_MODULES, *linker.libraries(program)])
+    function = linker.free(name)
+    parameters = [linker.free(wanted) for wanted, _ in inputs]
+    source = Source(program, function, parameters=parameters)
+    linker.taken.update(source.names)
+    try:
+        aliases = [f"{own} = {text}" for own, text in _names(program, source, linker, beside) if text != own]
+        filled = linker.namespace()
+    except ExportError as error:
+        raise ExportError(f"export: {name} cannot be written to a file: {error}") from None
+    if linker.needs_namespace:
+        linker.imports.add("types")
+    described = [f"{p}: {what}" for p, (_, what) in zip(parameters, inputs, strict=True)]
+    told = [one_line(f"What {name} computes."), "", "Args:", *[f"    {one_line(line)}" for line in described], ""]
+    told += ["Returns:", one_line(f"    a tuple: {', '.join(outputs) or 'nothing'}.")]
+    # What is in each of these is one statement, and nothing else.
+    groups = [
+        [f"import {module}" for module in sorted(linker.imports)],
+        [f"{_ARRAYS} = numpy.load(os.path.splitext(os.path.abspath(__file__))[0] + '.npz')"] if beside else [],
+        ["xp = types.SimpleNamespace()"] if linker.needs_namespace else [],
+        linker.statements,
+        filled,
+        aliases,
+    ]
+    head = _docstring(_HEAD.format(summary=one_line(f"{name}, as straight-line code."), version=__version__))
+    definition, _, body = source.text.partition("\n")
+    docstring = _docstring("\n".join([told[0], *[f"    {line}" if line else "" for line in told[1:]], "    "]))
+    whole = "\n".join(
+        [
+            head, *["\n".join(group) for group in groups if group], "",
+            *source.parts, f"{definition}\n    {docstring}\n{body}",
+        ]
+    )  # fmt: skip
+    _check(whole, [statement for group in groups for statement in group], source, function)
+    return whole
+
+
+def _refuse_narrow(program: Program, name: str) -> None:
+    """Refuse a dtype that the backend only stores: what computes with it in float32 is Tape's, and not in the file.
+
+    Raises:
+        ValueError: the program has a value of one.
+    """
+    backend = program.backend
+    if backend is None or not backend.narrow:
+        return
+    for spec in program.specs.values():
+        if spec.dtype is not None and backend.dtype(spec.dtype) in backend.narrow:
+            dtype = backend.dtype(spec.dtype)
+            raise ExportError(
+                f"export: {name} computes with {dtype}, for which backend {backend.name!r} needs Tape: compute with "
+                f"float32 (tape_core.astype), or export it on a backend whose library has {dtype}"
+            )
+
+
+def _docstring(text: str) -> str:
+    """A docstring as Python reads it again: what could end it is escaped."""
+    module = ast.Module([ast.Expr(ast.Constant(text))], [])
+    return ast.unparse(module)
+
+
+def _check(text: str, statements: list[str], source: Source, function: str) -> None:
+    """Read the file as Python does: it has a docstring, these statements and the functions of the source.
+
+    Raises:
+        RuntimeError: something else came out of names or constants, which is Tape's fault.
+    """
+    compile(text, function, "exec")  # as a whole it has errors that parts of it do not have
+    found = ast.parse(text).body[1:]
+    functions = [*source.tree().body]
+    bodies = found[len(found) - len(functions) :]
+    if bodies and isinstance(last := bodies[-1], ast.FunctionDef):
+        del last.body[0]  # its docstring
+    expected = [ast.parse(statement).body for statement in statements]
+    bound = [name for node in found for name in _bound(node)]
+    if (
+        any([len(nodes) != 1 for nodes in expected])
+        or [*map(ast.dump, found)] != [*map(ast.dump, [*[nodes[0] for nodes in expected], *functions])]
+        or bound.count(function) != 1
+    ):
+        raise RuntimeError(
+            f"export: the file of {function} does not read as it was written: an error of Tape's, please report it"
+        )
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """The names that a statement of the file gives to something."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _names(
+    program: Program, source: Source, linker: Linker, beside: dict[str, Any] | None
+) -> Iterator[tuple[str, str]]:
+    """What the source of a program refers to: its names there, and Python source for each."""
+    for own, thing in source.names.items():
+        if own in source.functions or own in ("__name__", "__builtins__", SOURCE):
+            continue
+        constant = own[1:].isdigit() and own.startswith("c") and int(own[1:]) in program.constants
+        if constant:
+            yield own, _constant(thing, program, linker, beside)
+        elif isinstance(thing, Flow):
+            yield own, _flow(thing, linker, beside)
+        else:
+            yield own, linker.expression(thing, own)
+
+
+def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
+    """A branch or a loop: the function that runs it, given the functions of its parts."""
+    linker.imports.add("functools")
+    made = []
+    for part in flow.parts:
+        program, _ = passes.run(part.traced, {"fusion": False})
+        source = Source(program, part.name)
+        # A function that makes it, so that its names are its own.
+        names = list(_names(program, source, linker, beside))
+        maker = linker.free(f"make_{source.name}")
+        body = source.joined.replace("\n", "\n    ").rstrip()
+        linker.statements.append(
+            f"def {maker}({', '.join(own for own, _ in names)}):\n    {body}\n    return {source.name}"
+        )
+        made.append(f"{maker}({', '.join(text for _, text in names)})")
+    settings = "".join(f", {linker.expression(setting, flow.__name__)}" for setting in flow.settings)
+    return f"functools.partial({linker.expression(flow.run, flow.__name__)}, [{', '.join(made)}]{settings})"
+
+
+def _constant(value: Any, program: Program, linker: Linker, beside: dict[str, Any] | None) -> str:
+    assert program.backend is not None
+    owner = backend_of_type(type(value))  # a parameter may be an array of NumPy's on another backend
+    if owner is None:
+        raise ExportError(f"{value!r} is no array")
+    if owner is not program.backend.library and isinstance(value, Integral):
+        return repr(int(value))
+    array = owner.numpy(value)
+    if beside is not None and array.size > _SMALL:
+        linker.imports |= {"os", "numpy"}
+        key = f"a{len(beside)}"
+        beside[key] = array
+        text = f"{_ARRAYS}[{key!r}]"
+    else:
+        linker.imports |= {"base64", "numpy"}
+        data = base64.b64encode(array.tobytes()).decode()
+        text = f"numpy.frombuffer(base64.b64decode({data!r}), {str(array.dtype)!r}).reshape({tuple(array.shape)!r})"
+    if owner.name == "torch":
+        linker.imports.add("torch")
+        return f"torch.from_numpy({text}.copy())"
+    if owner is not program.backend.library:
+        return f"{text}.copy()"  # which may be written to, else PyTorch warns
+    return f"{text}[()]" if not array.shape else text
+
+
+def write(path: Any, text: str, beside: dict[str, Any] | None) -> None:
+    """Write the file, and the constants that are to be beside it: both whole, or neither.
+
+    They are written beside the files that they then take the places of.
+
+    Raises:
+        OSError: a file cannot be written; those that were there are as they were.
+    """
+    target = os.path.realpath(path)
+    contents = [(target, [text.encode("utf-8")])]
+    if beside:
+        import numpy as np
+
+        arrays = io.BytesIO()
+        np.savez(arrays, **beside)
+        contents.insert(0, (os.path.splitext(target)[0] + ".npz", [arrays.getvalue()]))
+    write_whole("export", contents)

@@ -1,0 +1,555 @@
+"""`tape_core.function`: trace once, then run what was noted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import update_wrapper
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Literal, overload
+from weakref import ref
+
+from tape_core import random
+from tape_core.base import pytree
+from tape_core.base.forking import Lock
+from tape_core.base.user_code import warn_user
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.recording import ACTIVE, TRACE, in_blocks
+from tape_core.engine.tape import GradientTape
+from tape_core.engine.tensor import Tensor, wrap
+from tape_core.modes.batched import OPEN
+from tape_core.modes.replay import is_at_work
+
+from tape_compile.cache import MANY, Traces, remember
+from tape_compile.cache_key import SLICES, TENSOR, Signature, called, static_key, tells_order
+from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
+from tape_compile.tracer.traced_array import TracedArray, TracingError
+from tape_compile.turns import its_turn
+
+if TYPE_CHECKING:
+    from tape_core.engine.variable import Variable
+
+    from tape_compile.codegen.executable import Compiled
+    from tape_compile.tracer.trace import Trace
+    from tape_compile.under_tape.entry import InTapes
+    from tape_compile.under_tape.trace import Joint
+
+Retrace = Literal["warn", "allow", "error"]
+Fallback = bool | Literal["silent"]
+
+_MANY = 5  # traces of one function that the same call site can hardly mean
+
+
+class Function:
+    """A compiled function; :func:`function` makes one.
+
+    Attributes:
+        python: the function that it was made of, which runs as it is.
+    """
+
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        *,
+        static_argnames: Iterable[str] = (),
+        donate: Iterable[str] = (),
+        fallback: Fallback = False,
+        retrace: Retrace = "warn",
+        compile: str | Literal[False] | None = None,
+        passes: dict[str, bool] | None = None,
+        max_traces: int = MANY,
+    ) -> None:
+        update_wrapper(self, python)  # first: what wraps another Function, as its gradient, has the attributes of that
+        self.python = python
+        self._name = getattr(python, "__name__", "function")
+        self._settings: dict[str, Any] = {
+            "static_argnames": static_argnames,
+            "donate": donate,
+            "fallback": fallback,
+            "retrace": retrace,
+            "compile": compile,
+            "passes": passes,
+            "max_traces": max_traces,
+        }
+        if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
+            raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
+        self._how = "none" if compile is False else compile
+        self._static = _names("static_argnames", static_argnames)
+        self._fallback = fallback
+        self._retrace = retrace
+        if passes is not None and not isinstance(passes, Mapping):
+            raise TypeError(f"function: passes must be a dict, as {{'same_calls': False}}, got {passes!r}")
+        if compile is not None and compile is not False and not isinstance(compile, str):
+            raise TypeError(f"function: compile must be the name of a compiler, False or None, got {compile!r}")
+        self._options = dict(passes or {})
+        if self._options:
+            from tape_core.compiled.passes import check
+
+            check(self._options)
+        self._donate = _names("donate", donate)
+        self._signature = inspect.signature(python) if self._static or self._donate else None
+        self._tells_order = tells_order(python)
+        for option, names in (("static_argnames", self._static), ("donate", self._donate)):
+            for name in names:
+                if self._signature is not None and name not in self._signature.parameters:
+                    raise ValueError(
+                        f"function: {option} has {name!r}; the parameters of {self._name} are "
+                        f"{', '.join(self._signature.parameters)}"
+                    )
+        if both := set(self._static) & set(self._donate):
+            raise ValueError(f"function: {min(both)!r} is in static_argnames and in donate; what is static stays")
+        if fallback not in (False, True, "silent"):
+            raise ValueError(f"function: fallback must be True, False or 'silent', got {fallback!r}")
+        if retrace not in ("warn", "allow", "error"):
+            raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
+        if type(max_traces) is not int or max_traces < 1:
+            raise ValueError(f"function: max_traces must be a positive number, got {max_traces!r}")
+        # By signature: several where they depend on something besides, such as a mode.
+        self._compiled: Traces[Compiled] = Traces(max_traces)
+        self._eager: dict[Any, str] = {}  # by signature, why it runs as it is
+        self._traces = 0
+        self._made_variables = False
+        self._tapes: InTapes | None = None
+        self._lock = Lock()
+        self._itself = ref(self)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method: each instance has its own, whose traces go with it."""
+        if instance is None:
+            return self
+        try:  # each access comes here: what `Methods.find` does, for what is there
+            entry = instance.__dict__[METHODS][self, id(instance)]
+            if entry[0]() is instance:
+                return _Method.to(self, instance, entry[1])
+        except (AttributeError, KeyError):
+            pass
+        try:
+            found = Methods.find(instance, self, lambda: Function(WeakMethod(self.python, instance), **self._settings))
+        except TypeError:  # it has slots alone, and is a static argument
+            return MethodType(self, instance)
+        return _Method.to(self, instance, found)
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles have no traces: they are made of the function, or found by its name."""
+        return found_by_name(self, self.python) or (_made, (self.python, self._settings))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        active = ACTIVE.get()
+        if active:
+            active = in_blocks()
+        if active or OPEN.get() or TRACE.get() is not None:
+            if len(active) == 1 and self._how in (None, "none") and not OPEN.get() and TRACE.get() is None:
+                tape = active[0]
+                # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
+                if isinstance(tape, GradientTape) and type(tape._records) is list and not is_at_work():
+                    return self._in_tapes(tape, args, kwargs)
+            # What records or traces around it sees each op.
+            return self.python(*args, **kwargs)
+        return self._unrecorded(*self._taken_apart(args, kwargs), args, kwargs)
+
+    def _unrecorded(self, signature: Signature, static: Any, with_kwargs: bool, args: Any, kwargs: Any) -> Any:
+        """A call of which nothing has to be recorded."""
+        for compiled in self._compiled.get(signature.key, ()):
+            if compiled.fits():
+                compiled.recent = True
+                if compiled.backend.is_strict:
+                    return self.python(*args, **kwargs)
+                return compiled(signature.leaves)
+        if signature.key in self._eager:
+            return self.python(*args, **kwargs)
+        with its_turn(self._lock) as turn:
+            if turn:
+                # Another thread may have traced it meanwhile.
+                found = next((one for one in self._compiled.get(signature.key, ()) if one.fits()), None)
+                if found is None and signature.key not in self._eager:
+                    return self._first_call(signature, static, with_kwargs, lambda: self.python(*args, **kwargs))
+            else:
+                found = None
+        return self.python(*args, **kwargs) if found is None else found(signature.leaves)
+
+    def _taken_apart(self, args: Any, kwargs: Any) -> tuple[Signature, Any, bool]:
+        """The signature of a call, its static arguments, and whether there are others by keyword."""
+        if self._signature is None:
+            if len(kwargs) > 1 and not self._tells_order:
+                kwargs = dict(sorted(kwargs.items()))
+            return Signature(args, kwargs, (), self._name), (), bool(kwargs)
+        static, others = self._apart(args, kwargs)
+        return Signature((), others, [key for _, _, key in static], self._name), static, bool(others)
+
+    @property
+    def _in_tapes(self) -> InTapes:
+        """What calls inside a tape's block go to."""
+        if self._tapes is None:
+            from tape_compile.under_tape.entry import InTapes
+
+            self._tapes = InTapes(kept(self), self._name, self._options)
+        return self._tapes
+
+    def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Static arguments with their keys, and the others."""
+        assert self._signature is not None
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        static = [
+            (name, value, static_key(value, lambda name=name: f"{self._name}: static argument {name!r}"))  # type: ignore[misc]
+            for name, value in bound.arguments.items()
+            if name in self._static
+        ]
+        others = {name: value for name, value in bound.arguments.items() if name not in self._static}
+        return tuple(static), others
+
+    def _first_call(self, signature: Signature, static: Any, with_kwargs: bool, as_it_is: Callable[[], Any]) -> Any:
+        self._check_number(self._traces)
+        # What traces is imported where it is needed first.
+        from tape_compile.codegen.executable import DONATED, Compiled, check_apart
+        from tape_compile.donation import give_away
+        from tape_compile.results import check_containers, check_result, in_users_terms
+        from tape_compile.tracer.contexts import outside, tracing
+        from tape_compile.tracer.trace import Trace
+
+        trace = Trace(self._name, fallback=bool(self._fallback))
+        leaves: list[Any] = []
+        for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
+            if kind == TENSOR:
+                leaves.append(_traced(trace, leaf))
+            elif kind == SLICES:
+                leaves.append(
+                    IndexedSlices(_traced(trace, leaf.values), _traced(trace, leaf.indices), leaf.dense_shape)
+                )
+            else:
+                leaves.append(leaf)
+        for k in self._donated(signature):
+            trace.donated[k] = leaves[k]._array.id
+        given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
+        args, kwargs = signature.arguments(leaves, with_kwargs)
+        bits = random.get_state() if self._fallback else None
+        try:
+            with tracing(trace):
+                with in_users_terms(trace):
+                    result = self._called(args, kwargs, static)
+                if args or kwargs:
+                    tree = (args, kwargs) if with_kwargs else args
+                    check_containers(self._name, signature.structure, leaves, tree)
+                check_result(self._name, result)
+                # x += y assigns to the caller's Tensor.
+                changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
+                check_apart(self._name, signature.leaves, changed)
+                check_apart(self._name, signature.leaves, trace.donated, DONATED)
+                compiled = None
+                if trace.failed is None:
+                    compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._how)
+            trace.commit({signature.leaves[k]: array for k, array in changed.items()})
+            made = trace.made
+        except TracingError as error:
+            if bits is None:
+                raise
+            random.set_state(bits)
+            self._runs_as_it_is(signature.key, error)
+            return as_it_is()
+        finally:
+            trace.end()
+        if trace.failed is None:
+            give_away(self._name, signature.leaves, trace.donated)
+        if trace.failed is not None:
+            self._runs_as_it_is(signature.key, trace.failed)
+        elif made:
+            self._check_made(made)
+        else:
+            assert compiled is not None
+            callers = [*signature.leaves, *[value for _, value, _ in static]]
+            compiled.given_by_callers(callers, self._forget(signature.key))
+            self._compiled.add(signature.key, compiled)
+            self._traces += 1
+        with outside():
+            return _untraced(result)
+
+    def _runs_as_it_is(self, key: Any, why: TracingError) -> None:
+        """Note that it is not compiled for arguments of this kind, and say so."""
+        remember(self._eager, key, str(why))
+        if self._fallback != "silent":
+            warn_user(f"{why}\n{self._name} is not compiled for these arguments, and runs as it is.")
+
+    def _forget(self, key: Any) -> Callable[[], None]:
+        """What drops the traces for arguments that cannot come again."""
+        function = self._itself
+
+        def forget() -> None:
+            if (found := function()) is not None:
+                found._compiled.pop(key, None)
+                found._eager.pop(key, None)
+
+        return forget
+
+    def _donated(self, signature: Signature) -> list[int]:
+        """The places of the Tensors in arguments that are donated."""
+        if not self._donate or not signature.leaves:
+            return []
+        _, named = pytree.unflatten(signature.structure, list(range(len(signature.leaves))))
+        places = [k for name in self._donate for k in pytree.flatten(named[name])[0]]
+        return [k for k in places if signature.kinds[k] == TENSOR]
+
+    def _called(self, args: Any, kwargs: Any, static: Any) -> Any:
+        return called(self.python, self._signature, args, kwargs, static)
+
+    def _check_number(self, known: int) -> None:
+        if known and self._retrace == "error":
+            raise RuntimeError(
+                f"{self._name} is compiled, and would have to be traced again: with retrace='error' it is traced once. "
+                f"Call it with arrays of the same shapes and dtypes, and the same Python values; known: "
+                f"{known} trace"
+            )
+        if known == _MANY and self._retrace == "warn":
+            warn_user(
+                f"{self._name} is compiled, and is traced for the {_MANY + 1}th time, which takes longer than a call "
+                f"as it is. Python numbers among its arguments are constants of a trace: give those that change as "
+                f"Tensors; pad arrays of many shapes to a few; make Tensors, not functions, in loops. If it is meant: "
+                f"tape_core.function(retrace='allow')"
+            )
+
+    def _check_made(self, made: list[Variable]) -> None:
+        if self._made_variables:
+            raise ValueError(
+                f"{self._name} is compiled, and makes a Variable again in a later call: {made[0]!r}. Make it "
+                f"outside, or keep the one of the first call"
+            )
+        self._made_variables = True
+
+    # -- what it tells of itself
+
+    @property
+    def traces(self) -> int:
+        """How many traces are kept, those for calls inside tapes' blocks among them."""
+        return len(self._compiled.all) + len(self._joints)
+
+    @property
+    def _joints(self) -> list[Joint]:
+        return [] if self._tapes is None else self._tapes.compiled
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """Why the function runs as it is, for each kind of arguments for which it does so."""
+        return list(self._eager.values())
+
+    def show(self) -> None:
+        """Print the source of what runs, for each trace; the newest comes last."""
+        print(self.text())  # noqa: T201 - what it is for
+
+    def text(self) -> str:
+        """What :meth:`show` prints."""
+        found = [compiled.source for compiled in self._compiled.all]
+        found += [source for joint in self._joints for source in joint.sources]
+        return "\n".join([source.whole for source in found]) or f"# {self._name} was not traced yet"
+
+    def export(
+        self,
+        path: Any,
+        /,
+        *args: Any,
+        constants: Literal["inline", "npz"] = "inline",
+        variables: Literal["arguments", "constants"] = "arguments",
+        **kwargs: Any,
+    ) -> None:
+        """Write what a trace became to a Python file that needs the array library, and nothing of Tape.
+
+        The file has one function of raw arrays: the Tensors among the arguments, then the Variables that are read. It
+        returns a tuple: the Tensors of the result, then the new values of the Variables that are assigned. So gradients
+        are source code, and so are branches and loops.
+
+        Args:
+            path: the file.
+            *args, **kwargs: arguments as in a call, to choose their trace; where there is none yet, the function is
+                called with them. By default it is the newest trace.
+            constants: where arrays go that are the same in each call: into the file, or with `"npz"` those of more than
+                64 elements into a file of NumPy's beside it, of the same name.
+            variables: whether Variables are arguments, or constants of the values that they have now.
+
+        Raises:
+            RuntimeError: there is no trace yet.
+            ValueError: the function draws random numbers, calls what runs as it is, assigns Variables that are
+                constants, or has something that is in no file; or an argument of this method is not what it must be.
+        """
+        from tape_compile.export import export
+
+        for name, given, known in (
+            ("constants", constants, ("inline", "npz")), ("variables", variables, ("arguments", "constants"))
+        ):  # fmt: skip
+            if given not in known:
+                raise ValueError(f"export: {name} must be {known[0]!r} or {known[1]!r}, got {given!r}")
+        if args or kwargs:
+            chosen = self._compiled_for(args, kwargs)
+        elif self._compiled:
+            chosen = list(self._compiled.values())[-1][0]
+        else:
+            raise RuntimeError(f"export: {self._name} was not traced yet: call it with arguments like those it is for")
+        beside: dict[str, Any] | None = {} if constants == "npz" else None
+        export.write(path, chosen.exported(self._name, variables, beside), beside)
+
+    def _compiled_for(self, args: Any, kwargs: Any) -> Compiled:
+        """What runs for these arguments; it is called with them where it is not there yet.
+
+        Raises:
+            ValueError: the function runs as it is.
+        """
+        signature, _, _ = self._taken_apart(args, kwargs)
+        for _ in range(3):  # a call that makes Variables is not one that is kept
+            for compiled in self._compiled.get(signature.key, ()):
+                if compiled.fits():
+                    return compiled
+            self(*args, **kwargs)
+        raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as it is")
+
+    def stats(self) -> list[dict[str, Any]]:
+        """What passes do, for each trace.
+
+        Each is a dict: how many instructions there are, as `"traced"` and after each pass by its name; and how many
+        elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
+        Passes that are left out are not in it.
+        """
+        kept: list[Any] = [*self._compiled.all, *self._joints]
+        return [
+            {
+                "traced": len(compiled.traced.instructions),
+                **compiled.effects,
+                "elements_traced": compiled.traced.elements,
+                "elements": compiled.source.program.elements,
+            }
+            for compiled in kept
+        ]
+
+
+class _Method(Bound, Function):
+    """A compiled method, of an instance that it keeps alive."""
+
+    __slots__ = ("_bound_to",)
+
+
+def _names(option: str, given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise TypeError(f"function: {option} must be a parameter's name, or several, got {wrong[0]!r}")
+    return names
+
+
+def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
+    return Function(python, **settings)
+
+
+def _traced(trace: Trace, tensor: Tensor) -> Tensor:
+    backend = tensor.backend.traced
+    return wrap(trace.input(tensor._array, backend), backend)
+
+
+def _untraced(result: Any) -> Any:
+    """What a traced run has returned, as values."""
+    if result is None:
+        return None
+    leaves, structure = pytree.flatten(result)
+    return pytree.unflatten(structure, [_value(leaf) for leaf in leaves])
+
+
+def _value(leaf: Any) -> Any:
+    if isinstance(leaf, IndexedSlices):
+        return IndexedSlices(_value(leaf.values), _value(leaf.indices), leaf.dense_shape)
+    if type(leaf) is not Tensor:
+        return leaf
+    array = leaf._array
+    return wrap(array.value if type(array) is TracedArray else array, leaf.backend.library)
+
+
+@overload
+def function(python: Callable[..., Any], /) -> Function: ...
+@overload
+def function(
+    *,
+    static_argnames: str | Iterable[str] = (),
+    donate: str | Iterable[str] = (),
+    fallback: Fallback = False,
+    retrace: Retrace = "warn",
+    compile: str | Literal[False] | None = None,
+    passes: dict[str, bool] | None = None,
+    max_traces: int = MANY,
+) -> Callable[[Callable[..., Any]], Function]: ...
+def function(
+    python: Any = None,
+    /,
+    *,
+    static_argnames: Any = (),
+    donate: Any = (),
+    fallback: Fallback = False,
+    retrace: Retrace = "warn",
+    compile: str | Literal[False] | None = None,
+    passes: dict[str, bool] | None = None,
+    max_traces: int = MANY,
+) -> Any:
+    """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
+
+    The first call runs `python` and notes the calls of kernels, those of gradients, Jacobians and vmap among them. They
+    become the source of one Python function, which runs from then on. Its results are those of `python`, to the
+    last bit.
+
+    >>> import tape_core as tc
+    >>> w = tc.Variable(2.0)
+    >>> @tc.function
+    ... def step(x):
+    ...     with tc.GradientTape() as tape:
+    ...         loss = (w * x - 1.0) ** 2
+    ...     w.assign_sub(0.1 * tape.gradient(loss, w))
+    ...     return loss
+    >>> [round(step(tc.asarray(1.0)).item(), 4) for _ in range(3)]
+    [1.0, 0.64, 0.4096]
+    >>> step.traces
+    1
+
+    A trace is for one structure of arguments, for the shapes, dtypes and devices of the Tensors in it, for the values
+    of everything else in it, and for the backend that is selected. Variables may have any value: they are read and
+    assigned in each call. Other Tensors and Python values that the function finds around it stay what they were. Random
+    numbers are drawn anew.
+
+    Inside a tape's block the call is one record, of which both directions are compiled, from the second call of a kind
+    on. Where several tapes, an accumulator or vmap around the call are at work, `python` runs as it is.
+
+    Args:
+        python: the function. What it does besides computing, such as printing, it does while it is traced.
+        static_argnames: names of parameters whose values are constants of a trace. They must be hashable. Python
+            scalars, strings and other objects that are no arrays are so anyway.
+        donate: names of parameters whose Tensors the function may overwrite with results of the same shape and dtype.
+            After a call they hold nothing, and any use of them raises a RuntimeError. It is for what a call replaces,
+            such as parameters that are no Variables. Memory that somebody else holds, as a caller's NumPy array, is
+            left alone; Variables are updated in place anyway. Where `python` runs as it is nothing is donated.
+        fallback: where the function decides by a value, warn once and run it as it is from then on; with `"silent"`
+            without the warning.
+        retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
+        compile: a compiler of the array library to hand the code to: on PyTorch `"torch"` for `torch.compile`, which
+            rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default PyTorch takes a CUDA graph for many
+            kernels of small arrays, and the code as it is for all else; `"none"` or False is always the code as it is.
+            Which names there are depends on the arrays: an unknown one is an error of the first call.
+        passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`. And
+            `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
+            place from those of `python`.
+        max_traces: how many traces are kept, and as many for calls in tapes' blocks; the one that was not used for
+            longest goes. A trace for a Variable or another object that was an argument goes with the object.
+
+    Raises:
+        TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from
+            inside is used after it has returned.
+        TypeError: in a call: an argument is neither an array nor hashable.
+        ValueError: an argument of this function is not what it must be; in a call: a Variable is made each time, or
+            what is donated is given twice.
+        RuntimeError: in a call: an argument was donated before.
+    """
+
+    def decorate(python: Any) -> Any:
+        if not callable(python):
+            raise TypeError(f"function: a function is compiled, got {python!r}")
+        return Function(
+            python,
+            static_argnames=static_argnames,
+            donate=donate,
+            fallback=fallback,
+            retrace=retrace,
+            compile=compile,
+            passes=passes,
+            max_traces=max_traces,
+        )
+
+    return decorate if python is None else decorate(python)

@@ -1,0 +1,212 @@
+"""Sums of scattered parts: gradients of an array's slices are put together once, not each in an array of zeros."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain, product
+from typing import Any
+
+from tape_compile.program import Instruction, Program, Ref, Spec
+
+Box = tuple[tuple[int, int, bool], ...]
+"""The elements that a key of integers and slices names: for each axis from where to where, and whether as a slice."""
+Parts = dict[Box, Ref]
+"""By where they go, the parts of a sum."""
+
+MOST = 16  # places in one array: a sum over more is left as it is
+_KINDS = ("float", "complex", "int", "uint")
+
+
+def scatters(program: Program) -> Program:
+    """The program in which sums of `scatter`s to equal or disjoint places sum the parts for each place.
+
+    Where a part is not, the other parts are added to 0, which changes no bit but the sign of -0: what puts the parts
+    together adds them to 0, too. (Which of two NaNs a sum is, processors choose by the place in an array.)
+    """
+    compiler = None if program.backend is None else program.backend.compiler
+    if not hasattr(compiler, "joined") or not any(
+        [instruction.name == "scatter" for instruction in program.instructions]
+    ):
+        return program
+    found = _Sums(program)
+    if not found.inside:
+        return program
+    specs, involved = dict(program.specs), found.inside | found.roots
+    new = max(specs)
+    parts: dict[int, Parts] = {}
+    layouts: dict[Any, _Layout] = {}
+    kept: list[Instruction] = []
+    for instruction in program.instructions:
+        out = instruction.out
+        if out not in involved:
+            kept.append(instruction)
+            continue
+        if instruction.name == "scatter":
+            parts[out] = dict.fromkeys(found.boxes[out], instruction.args[0])
+            continue
+        a, b = instruction.inputs
+        left, right = parts.pop(a), parts.pop(b)
+        for box, part in right.items():
+            if box in left:
+                new += 1
+                specs[new] = specs[part.id]
+                args = left[box], part
+                kept.append(Instruction("add", instruction.fn, args, {}, new, instruction.place))
+                part = Ref(new)
+            left[box] = part
+        if out in found.inside:
+            parts[out] = left
+            continue
+        shape = specs[out].shape
+        key = id(found.boxes[out]), shape
+        layout = layouts.get(key) or layouts.setdefault(key, _Layout(left, shape))
+        kept.append(_together(left, layout, instruction, found.first[out], shape, compiler))
+    return Program(kept, program.inputs, program.constants, program.outputs, specs, program.backend)
+
+
+class _Sums:
+    """Which instructions are inside of such sums.
+
+    Attributes:
+        inside: the results that only another instruction of a sum needs; roots: the sums.
+        boxes: where the parts of each go, one object for the same boxes in the same order; first: a `scatter` of each.
+    """
+
+    def __init__(self, program: Program) -> None:
+        inputs = [instruction.inputs for instruction in program.instructions]
+        counts = Counter(chain(program.outputs, chain.from_iterable(inputs)))
+        self.inside: set[int] = set()
+        self.roots: set[int] = set()
+        self.boxes: dict[int, dict[Box, None]] = {}
+        self.first: dict[int, Instruction] = {}
+        specs, boxes = program.specs, self.boxes
+        one: dict[Box, dict[Box, None]] = {}
+        unions: dict[tuple[int, int], dict[Box, None] | None] = {}
+        for instruction in program.instructions:
+            name = instruction.name
+            if name == "scatter":
+                if is_plain(instruction) and (box := _box(instruction, specs)) is not None:
+                    boxes[instruction.out] = one.get(box) or one.setdefault(box, {box: None})
+                    self.first[instruction.out] = instruction
+            elif name == "add" and len(instruction.inputs) == 2:
+                a, b = instruction.inputs
+                if a not in boxes or b not in boxes or not counts[a] == counts[b] == 1 or not is_plain(instruction):
+                    continue
+                out = instruction.out
+                if not specs[a] == specs[b] == specs[out]:
+                    continue
+                key = id(boxes[a]), id(boxes[b])
+                if key not in unions:
+                    unions[key] = _union(boxes[a], boxes[b])
+                both = unions[key]
+                if both is not None:
+                    boxes[out], self.first[out] = both, self.first[a]
+                    self.inside.update(instruction.inputs)
+                    self.roots.difference_update(instruction.inputs)
+                    self.roots.add(out)
+
+
+def is_plain(instruction: Instruction) -> bool:
+    """Whether a call gives one value, does nothing besides, and has no further options."""
+    return type(instruction.out) is int and not instruction.kwargs and not instruction.effect
+
+
+def _box(instruction: Instruction, specs: dict[int, Spec]) -> Box | None:
+    """Where a `scatter` puts its values; None where that is not known or no box."""
+    if len(instruction.args) != 3 or type(instruction.args[0]) is not Ref:
+        return None
+    values, key, shape = instruction.args
+    if not _is_of_numbers(specs[values.id].dtype) or -1 in shape:
+        return None
+    box = box_of(key, shape)
+    if box is None or specs[values.id].shape != tuple([stop - start for start, stop, is_slice in box if is_slice]):
+        return None
+    return box
+
+
+@lru_cache(maxsize=64)
+def _is_of_numbers(dtype: Any) -> bool:
+    return str(dtype).rpartition(".")[2].startswith(_KINDS)
+
+
+def box_of(key: Any, shape: tuple[int, ...]) -> Box | None:
+    """The elements that a key names, if it consists of integers and slices without gaps."""
+    parts = key if type(key) is tuple else (key,)
+    box: list[tuple[int, int, bool]] = []
+    for part in parts:
+        if part is ...:
+            hidden = len(shape) - len(parts) + 1
+            box += [(0, n, True) for n in shape[len(box) : len(box) + hidden]]
+            continue
+        if len(box) == len(shape):
+            return None
+        n, kind = shape[len(box)], type(part)
+        if kind is int and -n <= part < n:
+            start = part % n
+            box.append((start, start + 1, False))
+        elif kind is slice:
+            try:
+                start, stop, step = part.indices(n)
+            except TypeError:  # not of integers
+                return None
+            if step != 1:
+                return None
+            box.append((start, max(start, stop), True))
+        else:
+            return None
+    if len(box) < len(shape):
+        box += [(0, n, True) for n in shape[len(box) :]]
+    return tuple(box)
+
+
+def _union(some: dict[Box, None], others: dict[Box, None]) -> dict[Box, None] | None:
+    """All boxes, if they are few, and no element is in two of them; those of each sum are so among each other."""
+    new = [box for box in others if box not in some]
+    if not new:
+        return some
+    if len(some) + len(new) > MOST:
+        return None
+    for one, other in product(some, new):
+        if not any([a[1] <= b[0] or b[1] <= a[0] for a, b in zip(one, other, strict=True)]):
+            return None
+    return some | dict.fromkeys(new)
+
+
+class _Layout:
+    """Where the parts of an array go.
+
+    Attributes:
+        ordered: their boxes, in order; keys: those as keys of integers and slices.
+        axis: along which they are the whole array, one after the other; None where they are not.
+    """
+
+    def __init__(self, boxes: Iterable[Box], shape: tuple[int, ...]) -> None:
+        self.ordered = sorted(boxes)
+        self.keys = [tuple([slice(i, j) if is_slice else i for i, j, is_slice in box]) for box in self.ordered]
+        self.axis = _whole(self.ordered, shape)
+
+
+def _together(
+    parts: Parts, layout: _Layout, given: Instruction, scatter: Instruction, shape: tuple[int, ...], compiler: Any
+) -> Instruction:
+    """The instruction that gives the sum, of what it is in each place."""
+    refs = [parts[box] for box in layout.ordered]
+    if len(refs) == 1:
+        return Instruction("scatter", scatter.fn, (*refs, *layout.keys, shape), {}, given.out, given.place)
+    if layout.axis is not None:
+        return Instruction("joined", compiler.joined, (layout.axis, *refs), {}, given.out, given.place)
+    return Instruction("placed", compiler.placed, (shape, list(layout.keys), *refs), {}, given.out, given.place)
+
+
+def _whole(ordered: list[Box], shape: tuple[int, ...]) -> int | None:
+    """The axis along which boxes, one after the other, are the whole array."""
+    for axis, n in enumerate(shape):
+        others = [box[:axis] + box[axis + 1 :] for box in ordered]
+        full = tuple([(0, m, True) for m in shape[:axis] + shape[axis + 1 :]])
+        ends = [box[axis] for box in ordered]
+        follow = [end[0] for end in ends[1:]] == [end[1] for end in ends[:-1]]
+        if all([other == full for other in others]) and all([end[2] for end in ends]):
+            return axis if follow and ends[0][0] == 0 and ends[-1][1] == n else None
+    return None

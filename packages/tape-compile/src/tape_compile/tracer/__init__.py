@@ -1,0 +1,1 @@
+"""Tracing: arrays that record the calls made with them as instructions."""

@@ -1,0 +1,77 @@
+"""Kernels on traced arrays: each call of one is noted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tape_core.backends.kernels import Kernels
+from tape_core.engine.recording import TRACE
+
+from tape_compile.tracer.traced_array import NONE, PLAIN, Traced, TracedArray, trace_of
+
+_SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
+VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
+"""Kernels of whose first argument only the shape and the like count."""
+MAYBE_SHAPED_BY_VALUES = _SHAPED_BY_VALUES | {"getitem", "repeat"}
+SEEN_TO = MAYBE_SHAPED_BY_VALUES | VALUE_FREE
+"""Kernels that `Trace.call` looks at more closely."""
+
+
+class TracedKernels(Kernels):
+    """Every op by name on traced arrays, and what else a rule may ask the array library for."""
+
+    _backend: Traced
+
+    def _resolve(self, name: str) -> Any:
+        backend = self._backend
+        whole = getattr(backend.base.xp, name)
+        if not callable(whole) or isinstance(whole, type):
+            return whole
+
+        chosen = getattr(whole, "chosen", None)
+        quick = name == "getitem" or name not in SEEN_TO
+        now = TRACE.get
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            function = whole if chosen is None else chosen(args, kwargs)
+            trace = now()
+            x = args[0] if args else None
+            if type(x) is not TracedArray or x.made_in is not trace:
+                trace = trace_of(args) or (trace_of(kwargs.values()) if kwargs else None)
+                if trace is None:
+                    return function(*args, **kwargs)
+            elif quick and not kwargs:
+                # As `Trace.call`, where nothing has to be looked up.
+                a = x.ref
+                if len(args) == 1:
+                    return trace.gave(name, function, (a,), NONE, (a.id,), function(x.value), backend)
+                if len(args) == 2:
+                    y = args[1]
+                    kind = type(y)
+                    if kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, y))):
+                        return trace.gave(name, function, (a, y), NONE, (a.id,), function(x.value, y), backend)
+                    if kind is TracedArray and y.made_in is trace and name != "getitem":
+                        b, out = y.ref, function(x.value, y.value)
+                        return trace.gave(name, function, (a, b), NONE, (a.id, b.id), out, backend)
+            if kwargs.get("in_place"):  # whether it can be is looked up in each run
+                kwargs["in_place"] = False
+            return trace.call(name, function, args, kwargs, backend)
+
+        kernel.__name__ = name
+        return kernel
+
+
+def shaped_by_values(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether the shape of an instruction's result depends on values that are others in each call."""
+    if name in _SHAPED_BY_VALUES:
+        return any(map(_is_unknown, args))
+    if name == "getitem":
+        for part in args[1] if type(args[1]) is tuple else args[1:]:
+            if _is_unknown(part) and "bool" in str(part.dtype):
+                return True
+        return False
+    return name == "repeat" and len(args) > 1 and _is_unknown(args[1])
+
+
+def _is_unknown(value: Any) -> bool:
+    return type(value) is TracedArray and value.id not in value.made_in.known

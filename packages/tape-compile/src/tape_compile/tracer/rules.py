@@ -1,0 +1,84 @@
+"""Derivative rules on traced arrays: what they compute is noted, or each call of one that decides by values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from opcode import opname
+from typing import Any
+
+from tape_core.engine.recording import TRACE
+from tape_core.engine.rules import fused, vjp
+
+from tape_compile.tracer.traced_array import Traced, TracingError, trace_of
+
+
+class Rules:
+    """Derivative rules by op and input for traced arrays."""
+
+    def __init__(self, backend: Traced) -> None:
+        self.backend = backend
+
+    def get(self, name: str, default: Any = None) -> dict[str, Any]:
+        """Those of one op."""
+        from tape_core.engine.op import registry
+
+        found = {**registry[name].rules, **self.backend.base.rules.get(name, {})}
+        return {k: self._traceable(rule, f"{name}_rule") for k, rule in found.items()}
+
+    def _traceable(self, rule: Any, name: str) -> Any:
+        if isinstance(rule, fused):
+            common = None if rule.common is None else _Opaque(rule.common, f"{name}_common", self.backend)
+            return fused(_Opaque(rule.fn, name, self.backend), common=common)
+        if isinstance(rule, vjp):
+            return rule if _is_arithmetic(rule.fn) else type(rule)(_Rule(rule.fn, name, self.backend))
+        return _Rule(rule, name, self.backend) if callable(rule) and not _is_arithmetic(rule) else rule
+
+
+def _is_arithmetic(rule: Any) -> bool:
+    """Whether a function does nothing but compute with its parameters by operators, so that no value decides."""
+    code = getattr(rule, "__code__", None)
+    return code is not None and _ARITHMETIC.issuperset(code.co_code[::2])
+
+
+_NAMES = {
+    "BINARY_OP", "CACHE", "LOAD_CONST", "LOAD_SMALL_INT", "RESUME", "RETURN_CONST", "RETURN_VALUE", "UNARY_NEGATIVE",
+}  # fmt: skip
+_ARITHMETIC = {number for number, name in enumerate(opname) if name in _NAMES or name.startswith("LOAD_FAST")}
+"""The instructions of Python of which such functions consist."""
+
+
+class _Opaque:
+    """A function of a namespace and raw arrays, such as a fused rule, that is one instruction."""
+
+    def __init__(self, fn: Callable[..., Any], name: str, backend: Traced) -> None:
+        self.__wrapped__ = fn
+        self.__code__ = getattr(fn, "__code__", None)
+        self.__name__ = name
+        self.on_base = partial(fn, backend.base.xp)
+        self.backend = backend
+        self.xp = backend.xp
+
+    def __call__(self, xp: Any, *args: Any) -> Any:
+        trace = trace_of(args)
+        if trace is None:
+            return self.on_base(*args)
+        return trace.call(self.__name__, self.on_base, args, {}, self.backend)
+
+
+class _Rule(_Opaque):
+    """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
+
+    def __call__(self, xp: Any, *args: Any) -> Any:
+        trace = TRACE.get()
+        if trace is None or xp is not self.xp:
+            return self.__wrapped__(xp, *args)
+        before = len(trace.instructions)
+        trace.trying += 1
+        try:
+            return self.__wrapped__(xp, *args)
+        except TracingError:
+            del trace.instructions[before:]
+        finally:
+            trace.trying -= 1
+        return super().__call__(xp, *args)

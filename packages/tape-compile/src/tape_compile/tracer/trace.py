@@ -1,0 +1,531 @@
+"""A trace: what one run of a Python function computes, as it is told by kernels, operators and Variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tape_core.backends.discovery import backend_of_type
+from tape_core.base.commit import set_all
+from tape_core.base.contexts import contextmanager
+from tape_core.base.user_code import deciding_frame, user_frame
+from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, wrap
+from tape_core.engine.variable import Variable
+
+from tape_compile.frozen import frozen
+from tape_compile.program import SHOWN, Instruction, Place, Program, Ref, Spec
+from tape_compile.tracer.contexts import outside
+from tape_compile.tracer.host_numbers import Number
+from tape_compile.tracer.kernels import MAYBE_SHAPED_BY_VALUES, VALUE_FREE, shaped_by_values
+from tape_compile.tracer.traced_array import (
+    NONE,
+    PLAIN,
+    TRACED,
+    TRUTH,
+    TracedArray,
+    TracedNumber,
+    TracingError,
+    is_array,
+    know,
+    refuse_leak,
+    value_of,
+)
+from tape_compile.tracer.variable_state import Held, kept_by, traced_backend
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+
+
+_new = object.__new__
+
+
+class Trace:
+    """One run of a function that is being compiled.
+
+    Args:
+        name: what messages call the function.
+        fallback: whether a decision that depends on a value is taken, so that the run goes on; `failed` says so then.
+        parent: the trace around this one, which is that of a branch or a loop.
+    """
+
+    def __init__(self, name: str, *, fallback: bool = False, parent: Trace | None = None) -> None:
+        self.parent = parent
+        self.captured: dict[tuple[Trace, int], TracedArray] = {}  # what is used of the traces around, by its name there
+        self.name = name
+        self.fallback = fallback
+        self.failed: TracingError | None = None
+        self.open = True
+        self.trying = 0  # where a decision by a value makes what does so one instruction
+        self.instructions: list[Instruction] = []
+        self.inputs: list[int] = []
+        self.values: dict[int, Any] = {}  # of the inputs in this run
+        self.constants: dict[int, Any] = {}
+        self.known: set[int] = set()  # constants, and what is computed of them alone: Python may decide by these
+        self.specs: dict[int, Spec] = {}  # by numbers, which count up from 0
+        self.of_any_length: set[int] = set()  # values that have another length in another call
+        self.held: dict[int, Held] = {}
+        self.donated: dict[int, int] = {}  # arguments that may be overwritten: by their places the values' numbers
+        self.guards: list[tuple[Callable[[], Any], Any]] = []
+        self._inside: dict[tuple[Trace, int], TracedArray] = {}
+        self.backends: set[Backend] = set()
+        self._constant_refs: dict[int, Ref] = {}
+        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}  # by code and where it is in that
+        self._lines: dict[Place, Place] = {}  # one for each
+        self._from: Place | None = None  # the line that a sweep comes from
+        self._shared: dict[Any, Spec] = {}
+        self._arrays: dict[type, Backend] = {}  # classes of arrays that instructions gave
+
+    # -- values
+
+    def _number(self, value: Any) -> int:
+        name = len(self.specs)
+        self.specs[name] = self._spec(value)
+        return name
+
+    def _spec(self, value: Any) -> Spec:
+        kind, shape, dtype = key = type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
+        found = self._shared.get(key)
+        if found is None:
+            know(kind)
+            found = self._shared[key] = Spec(kind, tuple(shape), dtype)
+        return found
+
+    def _new(self, spec: Spec) -> int:
+        name = len(self.specs)
+        self.specs[name] = spec
+        return name
+
+    def input(self, value: Any, backend: Any) -> Any:
+        """An array that is another one in each call; without a backend a Python number."""
+        name = self._number(value) if backend is not None else self._new(Spec(type(value), (), None))
+        self.inputs.append(name)
+        self.values[name] = value
+        return (TracedArray if backend is not None else TracedNumber)(value, Ref(name), self, backend)
+
+    def is_inside(self, other: Trace) -> bool:
+        """Whether this trace is that of a branch or a loop in another one."""
+        parent = self.parent
+        return parent is other or (parent is not None and parent.is_inside(other))
+
+    def _capture(self, array: TracedArray) -> TracedArray:
+        """An array of a trace around this one as an input."""
+        if not self.is_inside(array.made_in):
+            refuse_leak(array)
+        if array.id in array.made_in.known:
+            return self.constant(array.value, array.backend, own=True)
+        key = array.made_in, array.id
+        found = self._inside.get(key)
+        if found is None:
+            self.captured[key] = type(array)(array.value, array.ref, array.made_in, array.backend)
+            found = self._inside[key] = self.input(array.value, array.backend)
+        return found
+
+    def _constant(self, value: Any) -> Ref:
+        ref = self._constant_refs.get(id(value))
+        if ref is None:
+            name = self._number(value)
+            ref = self._constant_refs[id(value)] = Ref(name)
+            self.constants[name] = value
+            self.known.add(name)
+        return ref
+
+    def constant(self, value: Any, backend: Backend, *, own: bool = False) -> TracedArray:
+        """An array that stays what it is, as one that a library's arrays can meet on either side of an operator.
+
+        It is copied, so that it does stay, unless it is the trace's `own`.
+        """
+        if not own:
+            value = frozen(value)
+        return TracedArray(value, self._constant(value), self, backend)
+
+    def ref(self, array: Any) -> Ref:
+        """How instructions name an array."""
+        if type(array) in TRACED:
+            return (array if array.made_in is self else self._capture(array)).ref
+        return self._constant(frozen(array))
+
+    def _split(self, value: Any, inputs: list[int]) -> tuple[Any, Any]:
+        """An argument with raw arrays, and with `Ref` for arrays, whose numbers are appended to `inputs`."""
+        kind = type(value)
+        if kind in PLAIN:
+            return value, value
+        if kind in TRACED:
+            if value.made_in is not self:
+                value = self._capture(value)
+            inputs.append(value.ref.id)
+            return value.value, value.ref
+        if kind is tuple or kind is list:
+            if kind is tuple and PLAIN.issuperset(map(type, value)):
+                return value, value
+            pairs = [self._split(part, inputs) for part in value]
+            return kind([raw for raw, _ in pairs]), kind([ref for _, ref in pairs])
+        if isinstance(value, Tensor):
+            return self._parameter(value, inputs)
+        if is_array(value):
+            value = frozen(value)
+            ref = self._constant(value)
+            inputs.append(ref.id)
+            return value, ref
+        return value, value
+
+    def _parameter(self, tensor: Tensor, inputs: list[int]) -> tuple[Any, Any]:
+        """A Tensor where a Python value is expected: its value, which later calls are given."""
+        array = tensor._array
+        if type(array) is TracedArray:
+            if array.id not in self.known:
+                self.decided_by_value("a parameter that is a Tensor")
+            array = array.value
+        if tensor.shape or "integer" not in tensor.dtype.kind:
+            return tensor, self._split(array, inputs)[1]
+        return wrap(array, tensor.backend.library), int(array)
+
+    def is_of_any_length(self, numbers: Iterable[int]) -> None:
+        """Note values that may have another length in another call: nothing is to rely on their shapes."""
+        for k in numbers:
+            self.of_any_length.add(k)
+            spec = self.specs[k]
+            if spec.shape:
+                self.specs[k] = Spec(spec.kind, (-1, *spec.shape[1:]), spec.dtype)
+
+    # -- instructions
+
+    def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
+        """Call a function of raw arrays, as an instruction: what it gives is traced."""
+        raws: list[Any] = []
+        refs: list[Any] = []
+        inputs: list[int] = []
+        for arg in args:
+            kind = type(arg)
+            if kind is TracedArray:
+                if arg.made_in is not self:
+                    arg = self._capture(arg)
+                raws.append(arg.value)
+                ref = arg.ref
+                refs.append(ref)
+                inputs.append(ref.id)
+            elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, arg))):
+                raws.append(arg)
+                refs.append(arg)
+            else:
+                raw, ref = self._split(arg, inputs)
+                raws.append(raw)
+                refs.append(ref)
+        names = NONE
+        if kwargs:
+            given, names = {}, {}
+            for k, arg in kwargs.items():
+                given[k], names[k] = self._split(arg, inputs)
+        if name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args):
+            self.decided_by_value(f"the shape of the result of {name}")
+        out = fn(*raws, **given) if kwargs else fn(*raws)
+        if name in VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
+            first = refs[0]
+            if type(first) is not Ref or first.id not in self.of_any_length:
+                return self.constant(out, backend, own=True)
+        return self.gave(name, fn, tuple(refs), names, inputs, out, backend)
+
+    def gave(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        inputs: Sequence[int],
+        out: Any,
+        backend: Backend,
+    ) -> Any:
+        """Note a call by what it was given, as an `Instruction` says, and by what it gave; which is traced then."""
+        kind = type(out)
+        if self._arrays.get(kind) is not backend or self.of_any_length:
+            if kind in SCALARS:
+                fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
+            if not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
+                return out  # a dtype, say
+            before = len(self.specs)
+            found = self._noted(name, fn, args, kwargs, out, backend, inputs)
+            if self.known.issuperset(inputs):
+                self.known.update(range(before, len(self.specs)))
+            return found
+        # Nearly always: `_noted` and the like without calls in between.
+        specs = self.specs
+        number = len(specs)
+        traced = _new(TracedArray)
+        traced.value = out
+        traced.shape = shape = out.shape
+        traced.dtype = dtype = out.dtype
+        traced.ref = ref = _new(Ref)
+        ref.id = number
+        traced.made_in = self
+        traced.backend = backend
+        spec = self._shared.get((kind, shape, dtype))
+        specs[number] = self._spec(out) if spec is None else spec
+        made = _new(Instruction)
+        made.name = name
+        made.fn = fn
+        made.args = args
+        made.kwargs = kwargs
+        made.out = number
+        made.place = self._from or self._place()
+        made.effect = False
+        made.inputs = inputs
+        self.instructions.append(made)
+        known = self.known
+        for k in inputs:
+            if k not in known:
+                return traced
+        known.add(number)
+        return traced
+
+    def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:
+        """Call a function that gives a Python number, as an instruction: of numbers, arrays and what stays as it is."""
+        inputs: list[int] = []
+        pairs = [self._split(arg, inputs) for arg in args]
+        with outside():
+            out = fn(*[raw for raw, _ in pairs])
+        made = self._as_number(out)
+        refs = tuple([ref for _, ref in pairs])
+        self.instructions.append(Instruction(name, fn, refs, NONE, made.id, self._place(), False, inputs))
+        return made
+
+    def _as_number(self, value: Any) -> TracedNumber:
+        return TracedNumber(value, Ref(self._new(Spec(type(value), (), None))), self)
+
+    def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
+        """As `call`, of what must be called each time."""
+        inputs: list[int] = []
+        pairs = [self._split(arg, inputs) for arg in args]
+        out = fn(*[raw for raw, _ in pairs])
+        return self._noted(name, fn, tuple([ref for _, ref in pairs]), NONE, out, backend, inputs, effect=True)
+
+    def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> None:
+        """As `effect`, of what gives nothing: printing, checks."""
+        self.effect(name, fn, args, backend)
+
+    def _noted(
+        self,
+        name: str,
+        fn: Any,
+        args: tuple[Any, ...],
+        kwargs: Any,
+        out: Any,
+        backend: Backend,
+        inputs: Sequence[int],
+        *,
+        effect: bool = False,
+    ) -> Any:
+        if type(out) not in self._arrays and isinstance(out, tuple | list):
+            numbers = effect or hasattr(fn, "parts")  # of what runs as it is, of a branch or a loop: state
+            traced, names = self._outputs(out, backend, numbers)
+            names = () if names is None else names
+        else:
+            traced = self._output(out, backend)
+            names = traced.id
+        instruction = Instruction(name, fn, args, kwargs, names, self._place(), effect, inputs)
+        self.instructions.append(instruction)
+        if self.of_any_length and not self.of_any_length.isdisjoint(inputs):
+            self.is_of_any_length(instruction.outputs)
+        return traced
+
+    def _outputs(self, out: Any, backend: Backend, numbers: bool) -> tuple[Any, Any]:
+        if isinstance(out, tuple | list) and (numbers or _has_arrays(out) or not out):
+            pairs = [self._outputs(part, backend, numbers) for part in out]
+            names, kind = tuple([name for _, name in pairs]), type(out)
+            parts = [traced for traced, _ in pairs]
+            if hasattr(kind, "_fields"):
+                return kind(*parts), names
+            return parts if kind is list else tuple(parts), names
+        if numbers and type(out) in _NUMBERS:
+            made = self._as_number(out)
+            return made, made.id
+        if not is_array(out):
+            return out, None
+        traced = self._output(out, backend)
+        return traced, traced.id
+
+    def _output(self, out: Any, backend: Backend) -> TracedArray:
+        if self._arrays.get(type(out)) is not backend:
+            self._arrays[type(out)] = backend
+            self.backends.add(backend.library)
+        return TracedArray(out, Ref(self._number(out)), self, backend)
+
+    @contextmanager
+    def from_here(self) -> Iterator[None]:
+        """A context in which all is noted as from the user's line that leads to it."""
+        before = self._from
+        self._from = before or self._place()
+        try:
+            yield
+        finally:
+            self._from = before
+
+    def _place(self) -> Place:
+        if self._from is not None:
+            return self._from
+        frame = user_frame(4)  # what calls this, and what calls that, are ours
+        code = frame.f_code
+        key = id(code), frame.f_lasti  # the hash of code itself goes through all of it, and so does a line's number
+        found = self._places.get(key)
+        if found is None:
+            place = Place(code.co_filename, frame.f_lineno, code.co_qualname)
+            found = self._places[key] = code, self._lines.setdefault(place, place)
+        return found[1]
+
+    def decided_by_value(self, what: str) -> None:
+        """A value is asked for: an error, or with `fallback` the end of compiling.
+
+        Raises:
+            TracingError: naming the user's line, and what to do.
+        """
+        if not self.open:
+            if self.failed is not None:
+                return  # it ran as it is, and what it gave away are values
+            raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
+        if self.trying:
+            raise TracingError("what is tried decides by a value")
+        # No name for what is raised: this frame, to which it leads, would lead to it.
+        if not self.fallback:
+            raise self._undecided(what)
+        if self.failed is None:
+            self.failed = self._undecided(what)
+
+    def _undecided(self, what: str) -> TracingError:
+        place = self._place()
+        if what == TRUTH and (own := deciding_frame()) is not None:
+            return TracingError(
+                f"{self.name} is compiled, and {own} of Tape, to which {place.file}:{place.line}, in {place.function}, "
+                f"leads, decides by a value. That is a bug in Tape, not in your code: please report it. Until it is "
+                f"mended, the function can run as it is, with tape_core.function(fallback=True)"
+            )
+        return TracingError(
+            f"{self.name} is compiled, and here {what} is asked for: {place.file}:{place.line}, in {place.function}. "
+            f"It is another one in each call, so Python cannot decide by it. Use tape_core.where for a choice between "
+            f"values, tape_core.cond, while_loop and scan for branches and loops; give what decides as a Python value "
+            f"and name it in static_argnames; take values out after the call; or let the function run as it is, with "
+            f"tape_core.function(fallback=True)"
+        )
+
+    # -- Variables, and numbers that are kept as they are
+
+    def read(self, variable: Variable | Number) -> Any:
+        """What a Variable holds."""
+        held = self.held.get(id(variable))
+        if held is None:
+            now = self.input(kept_by(variable), traced_backend(variable))
+            held = self.held[id(variable)] = Held(variable, now, now)
+        now = held.now
+        # An array of its own for each reader: an update in place is of nobody else's.
+        return TracedArray(now.value, now.ref, self, now.backend) if type(now) is TracedArray else now
+
+    def write(self, variable: Variable | Number, array: Any) -> None:
+        """It is given a value."""
+        held = self.held.get(id(variable))
+        if held is None:
+            try:
+                kept_by(variable)
+            except AttributeError:  # it is being made
+                held = self.held[id(variable)] = Held(variable, None, array)
+                # So that it is there even if this run fails later on.
+                setattr(variable, "_raw", array.value if type(array) is TracedArray else array)  # noqa: B010
+            else:
+                self.read(variable)
+                held = self.held[id(variable)]
+        held.now = array
+
+    def holds(self, variable: Variable | Number) -> bool:
+        """Whether a Variable is there, and not being made."""
+        if id(variable) in self.held:
+            return True
+        try:
+            kept_by(variable)
+        except AttributeError:
+            return False
+        return True
+
+    def meets(self, tensor: Tensor) -> None:
+        """A Tensor from around the function is used, as a constant."""
+
+    def drawn(self, generator: Any) -> None:
+        """Random numbers are drawn."""
+
+    def makes(self, generator: Any) -> None:
+        """A generator is made."""
+
+    def state(self) -> Any:
+        """What has been noted so far, for `go_back`."""
+        return len(self.instructions), len(self.guards), {key: held.now for key, held in self.held.items()}
+
+    def go_back(self, state: Any) -> None:
+        """Forget what was noted since."""
+        instructions, guards, nows = state
+        del self.instructions[instructions:]
+        del self.guards[guards:]
+        for key, held in self.held.items():
+            held.now = nows.get(key, held.first)
+
+    @property
+    def made(self) -> list[Variable]:
+        """The Variables that were made in this run."""
+        return [held.variable for held in self.held.values() if held.first is None]
+
+    def commit(self, tensors: dict[Tensor, Any] | None = None) -> None:
+        """Let the Variables have what they were given, and other Tensors these arrays, all at once."""
+        tensors = tensors or {}
+        written = [held for held in self.held.values() if held.written]
+        set_all(
+            [held.variable for held in written],
+            [value_of(held.now) for held in written],
+            [tensor for tensor in tensors for _ in range(2)],
+            ["_array", "_slots"] * len(tensors),
+            [value for array in tensors.values() for value in (value_of(array), NO_SLOTS)],
+        )
+
+    def end(self) -> None:
+        """The run is over. What it held goes now, not when garbage is collected: what is traced knows its trace."""
+        self.open = False
+        for part in (self.held, self.values, self.captured, self._inside):
+            part.clear()
+
+    def program(self, results: Sequence[Any]) -> Program:
+        """The instructions, for these results: then the new values of Variables."""
+        written = [held.now for held in self.held.values() if held.written and held.first is not None]
+        outputs = [self.ref(array).id for array in (*results, *written)]
+        backends = self.backends or _backends_of(self.constants.values())
+        backend = next(iter(backends)) if len(backends) == 1 else None
+        program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
+        # By the references there are: of what is donated a name. A Variable's value is everybody's until the commit.
+        program.owned = {h.first.id: SHOWN for h in self.held.values() if h.written and type(h.first) is TracedArray}
+        program.owned |= dict.fromkeys(self.donated.values(), 1)
+        return program
+
+
+def _backends_of(arrays: Iterable[Any]) -> set[Backend]:
+    found = [backend_of_type(type(array)) for array in arrays]
+    return {backend for backend in found if backend is not None}
+
+
+class AsArray:
+    """A function that gives Python scalars, as one that gives arrays."""
+
+    def __init__(self, function: Callable[..., Any], backend: Backend) -> None:
+        self.function = function
+        self.backend = backend
+        self.__name__ = getattr(function, "__name__", "function")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backend.asarray(self.function(*args, **kwargs))
+
+
+_NUMBERS = frozenset({int, float})
+
+_SMALL = 1 << 12  # elements of a constant that is kept rather than made again
+
+
+def _size(array: Any) -> int:
+    size = 1
+    for length in array.shape:
+        size *= int(length)
+    return size
+
+
+def _has_arrays(values: Any) -> bool:
+    return any([_has_arrays(v) if isinstance(v, tuple | list) else is_array(v) for v in values])

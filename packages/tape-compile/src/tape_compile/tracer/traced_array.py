@@ -1,0 +1,508 @@
+"""The tracing backend: arrays of another backend that note what is computed with them.
+
+`tape_core.function` runs a function on Tensors of it, once and on real values: each call of a kernel, each operator on
+an array inside a derivative rule, becomes an instruction (see `tape_compile`). A Tensor of this backend holds a
+:class:`TracedArray`, or an array of the library itself: that is a constant.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS
+from tape_core.backends.protocol import Backend
+from tape_core.base.contexts import contextmanager
+from tape_core.engine.recording import TRACE
+from tape_core.engine.tensor import SCALARS, Tensor
+
+if TYPE_CHECKING:
+    from tape_compile.program import Ref
+    from tape_compile.tracer.trace import Trace
+
+
+class TracingError(TypeError):
+    """A function that is compiled does what depends on values; or uses one of them afterwards."""
+
+
+PLAIN = SCALARS | {str, slice, type(None), type(...)}
+"""What arguments are that are no arrays, and have none in them."""
+TRUTH = "whether a value is true"
+"""What a branch asks for."""
+NONE: dict[str, Any] = {}
+"""The keywords of all instructions that have none: nothing writes into it."""
+
+
+class TracedArray:
+    """What a Tensor inside a compiled function holds: a value, and the number by which the instructions know it."""
+
+    __slots__ = ("__weakref__", "backend", "dtype", "made_in", "ref", "shape", "value")
+    __array_ufunc__ = None
+    __hash__ = object.__hash__
+
+    def __init__(self, value: Any, ref: Ref, trace: Trace, backend: Backend) -> None:
+        self.value = value
+        self.shape = value.shape
+        self.dtype = value.dtype
+        self.ref = ref
+        self.made_in = trace
+        self.backend = backend
+
+    @property
+    def id(self) -> int:
+        """The number by which the instructions know it."""
+        return self.ref.id
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that notes what is done with it: the one that it was made in, or one inside that.
+
+        Raises:
+            TracingError: that has ended.
+        """
+        now = TRACE.get()
+        if now is not self.made_in and (now is None or not now.is_inside(self.made_in)):
+            refuse_leak(self)
+        return now
+
+    @property
+    def ndim(self) -> int:
+        """The value's."""
+        return len(self.value.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        size = 1
+        for length in self.value.shape:
+            size *= int(length)
+        return size
+
+    @property
+    def device(self) -> Any:
+        """The value's, in the terms of the array library."""
+        return self.value.device
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        return self.trace.call(name, Method(name), (self, *args), kwargs, self.backend)
+
+    def __repr__(self) -> str:
+        return f"TracedArray({self.id}, shape={self.shape}, dtype={self.dtype})"
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __iter__(self) -> Any:
+        return (self[k] for k in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        trace = self.made_in
+        if (type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))) and trace is TRACE.get():
+            a = self.ref
+            return trace.gave("getitem", operator.getitem, (a, key), NONE, (a.id,), self.value[key], self.backend)
+        return self.trace.call("getitem", operator.getitem, (self, key), {}, self.backend)
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        self._become(self.backend.xp.setitem(self, values, key))
+
+    def _become(self, other: TracedArray) -> TracedArray:
+        """Stand for another value from now on, as an array that is written to does."""
+        if other.made_in is not self.made_in:
+            raise TracingError(
+                "a function inside a branch or loop writes into an array from around it; return the new one"
+            )
+        self.value, self.shape, self.dtype, self.ref = other.value, other.shape, other.dtype, other.ref
+        return self
+
+    def _in_place(self, function: Callable[..., Any], name: str, other: Any) -> Any:
+        result = self.trace.call(name, function, (self, other), {}, self.backend)
+        if result.value.dtype != self.value.dtype:
+            result = self.backend.xp.astype(result, self.value.dtype)
+        if tuple(result.value.shape) != tuple(self.value.shape):
+            raise ValueError(f"an array of shape {self.shape} cannot become one of shape {result.shape} in place")
+        immutable = type(self.value) in self.backend.root.scalar_types
+        return result if immutable else self._become(result)
+
+    # -- what would take the value out
+
+    def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
+        if self.id not in self.made_in.known:
+            self.trace.decided_by_value(what)
+        return how(self.value)
+
+    def __bool__(self) -> bool:
+        return self._decided(TRUTH, bool)  # type: ignore[no-any-return]
+
+    def __int__(self) -> int:
+        return self._decided("a value as an int", int)  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self._decided("a value as an int", operator.index)  # type: ignore[no-any-return]
+
+    def __float__(self) -> float:
+        return self._decided("a value as a float", float)  # type: ignore[no-any-return]
+
+    def __complex__(self) -> complex:
+        return self._decided("a value as a complex", complex)  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        found = self._decided("what an array holds", self.backend.base.numpy)
+        return found if dtype is None else found.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._decided("what an array holds", lambda value: value.__dlpack__(**options))
+
+    def __dlpack_device__(self) -> Any:
+        return self.value.__dlpack_device__()
+
+
+class _Attribute:
+    """An attribute of the library's arrays, as one of traced arrays."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, array: TracedArray | None, kind: type) -> Any:
+        if array is None:
+            return self
+        name = self.name
+        found = getattr(array.value, name)  # no attribute of these arrays is none of ours
+        if callable(found):
+            return partial(array._method, name)
+        if is_array(found):
+            return array.trace.call(name, _attribute(name), (array,), {}, array.backend)
+        return found
+
+
+_known_kinds: set[type] = set()
+
+
+def know(kind: type) -> None:
+    """Give traced arrays the attributes of a class of arrays. (`__getattr__` would slow all attributes down.)"""
+    if kind not in _known_kinds:
+        _known_kinds.add(kind)
+        for name in dir(kind):
+            if (name == "__array_namespace__" or not name.startswith("__")) and not hasattr(TracedArray, name):
+                setattr(TracedArray, name, _Attribute(name))
+
+
+class TracedNumber:
+    """A Python number that is another one in each call, such as a learning rate; what is computed of it is noted.
+
+    With arrays and Tensors it is weak, as Python's numbers are.
+    """
+
+    __slots__ = ("__weakref__", "backend", "made_in", "ref", "value")
+    __array_ufunc__ = None
+    __hash__ = object.__hash__
+    shape = ()
+    id: Any = TracedArray.id
+    trace: Any = TracedArray.trace
+
+    def __init__(self, value: Any, ref: Ref, trace: Trace, backend: Any = None) -> None:
+        self.value = value
+        self.ref = ref
+        self.made_in = trace
+        self.backend = backend  # of none
+
+    def __repr__(self) -> str:
+        return f"TracedNumber({self.id})"
+
+    def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
+        self.trace.decided_by_value(what)
+        return how(self.value)
+
+    def __bool__(self) -> bool:
+        return self._decided("whether a number is 0", bool)  # type: ignore[no-any-return]
+
+    def __int__(self) -> int:
+        return self._decided("a number as an int", int)  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self._decided("a number as an int", operator.index)  # type: ignore[no-any-return]
+
+    def __float__(self) -> float:
+        return self._decided("a number as a float", float)  # type: ignore[no-any-return]
+
+
+TRACED = (TracedArray, TracedNumber)
+
+_attribute = lru_cache(maxsize=64)(operator.attrgetter)  # the same function each time, so that calls are the same
+
+
+class Method:
+    """A method of arrays as a function of them; two of one name are equal."""
+
+    __slots__ = ("__name__",)
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, array: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(array, self.__name__)(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Method and other.__name__ == self.__name__
+
+    def __hash__(self) -> int:
+        return hash(self.__name__)
+
+
+def is_array(value: Any) -> bool:
+    """Whether something is an array of any library, traced or not."""
+    return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
+
+
+def _attach() -> None:
+    now = TRACE.get
+
+    def takes(other: Any) -> bool:
+        kind = type(other)
+        return kind in TRACED or kind in SCALARS or (is_array(other) and not _is_slices(other))
+
+    def binary(function: Callable[..., Any], name: str) -> Any:
+        def method(self: TracedArray, other: Any) -> Any:
+            trace = self.made_in
+            if trace is now():
+                # As `Trace.call`, where nothing has to be looked up.
+                if type(other) is TracedArray and other.made_in is trace:
+                    a, b = self.ref, other.ref
+                    out = function(self.value, other.value)
+                    return trace.gave(name, function, (a, b), NONE, (a.id, b.id), out, self.backend)
+                if type(other) in SCALARS:
+                    a = self.ref
+                    return trace.gave(
+                        name, function, (a, other), NONE, (a.id,), function(self.value, other), self.backend
+                    )
+            return self.trace.call(name, function, (self, other), {}, self.backend) if takes(other) else NotImplemented
+
+        return method
+
+    def reflected(function: Callable[..., Any], name: str) -> Any:
+        def method(self: TracedArray, other: Any) -> Any:
+            if type(other) in SCALARS and (trace := self.made_in) is now():
+                a = self.ref
+                return trace.gave(name, function, (other, a), NONE, (a.id,), function(other, self.value), self.backend)
+            return self.trace.call(name, function, (other, self), {}, self.backend) if takes(other) else NotImplemented
+
+        return method
+
+    def in_place(function: Callable[..., Any], name: str) -> Any:
+        def method(self: TracedArray, other: Any) -> Any:
+            return self._in_place(function, name, other) if takes(other) else NotImplemented
+
+        return method
+
+    def unary(function: Callable[..., Any], name: str) -> Any:
+        return lambda self: self.trace.call(name, function, (self,), {}, self.backend)
+
+    def sign(function: Callable[..., Any], name: str) -> Any:
+        return lambda self: self.trace.number(name, function, (self,))
+
+    def of_number(function: Callable[..., Any], name: str, *, swapped: bool = False) -> Any:
+        def method(self: TracedNumber, other: Any) -> Any:
+            if isinstance(other, Tensor):
+                number = _beside(self, other)
+                return function(other, number) if swapped else function(number, other)
+            given = (other, self) if swapped else (self, other)
+            if type(other) is TracedNumber or type(other) in SCALARS:
+                return self.trace.number(name, function, given)
+            if type(other) is TracedArray or not is_array(other) or _is_slices(other):
+                return NotImplemented
+            return self.trace.call(name, function, given, {}, backend_of_type(type(other)).traced)  # type: ignore[union-attr]
+
+        return method
+
+    def compared(function: Callable[..., Any]) -> Any:
+        def method(self: TracedNumber, other: Any) -> Any:
+            return self._decided("a comparison with a number", lambda value: function(value, value_of(other)))
+
+        return method
+
+    for symbol, name in {**OPERATORS, **COMPARISONS}.items():
+        setattr(TracedArray, f"__{symbol}__", binary(getattr(operator, f"__{symbol}__"), name))
+    for symbol in COMPARISONS:
+        setattr(TracedNumber, f"__{symbol}__", compared(getattr(operator, f"__{symbol}__")))
+    for symbol, name in OPERATORS.items():
+        setattr(TracedNumber, f"__{symbol}__", of_number(getattr(operator, f"__{symbol}__"), name))
+        setattr(TracedNumber, f"__r{symbol}__", of_number(getattr(operator, f"__{symbol}__"), name, swapped=True))
+        setattr(TracedArray, f"__r{symbol}__", reflected(getattr(operator, f"__{symbol}__"), name))
+        setattr(TracedArray, f"__i{symbol}__", in_place(getattr(operator, f"__{symbol}__"), name))
+    for symbol, name in SIGNS.items():
+        setattr(TracedArray, f"__{symbol}__", unary(getattr(operator, f"__{symbol}__"), name))
+        setattr(TracedNumber, f"__{symbol}__", sign(getattr(operator, f"__{symbol}__"), name))
+
+
+def _beside(number: TracedNumber, tensor: Tensor) -> Tensor:
+    """A number as a Tensor for arithmetic with one: of its dtype, where that takes a Python number of this kind."""
+    from tape_core.ops.creation import asarray
+
+    dtype = tensor.dtype if tensor.dtype.inexact or type(number.value) is int else None
+    return asarray(number, dtype=dtype, backend=tensor.backend, device=tensor.device)
+
+
+def _is_slices(value: Any) -> bool:
+    from tape_core.engine.indexed_slices import IndexedSlices
+
+    return isinstance(value, IndexedSlices)
+
+
+_attach()
+
+
+class Traced(Backend):
+    """A backend whose arrays are those of `base` and note what is done with them; there is one on each (`traced`)."""
+
+    base: Backend
+
+    def __init__(self, base: Backend) -> None:
+        super().__init__(base.name, base.namespace, kernels={}, version=base.version)
+        self.base = base
+        self.kernels = base.kernels
+        self.library = base.library
+        self.narrow = base.narrow
+        self.height = base.height + 1
+        self.keeps = base.keeps
+        from tape_compile.tracer.kernels import TracedKernels
+
+        self.xp = TracedKernels(self)
+
+    def __repr__(self) -> str:
+        return f"<traces of {self.base!r}>"
+
+    @property
+    def rules(self) -> Any:
+        """Those of the ops and of `base`, so that they may be traced."""
+        from tape_compile.tracer.rules import Rules
+
+        return Rules(self)
+
+    @rules.setter
+    def rules(self, rules: Any) -> None:
+        """`base` has them."""
+
+    def raw_dtype(self, dtype: Any) -> Any:
+        """As in the array library."""
+        return self.base.raw_dtype(dtype)
+
+    def dtype(self, raw: Any) -> Any:
+        """As in the array library."""
+        return self.base.dtype(raw)
+
+    def devices(self) -> tuple[str, ...]:
+        """As in the array library."""
+        return self.base.devices()
+
+    @property
+    def default_device(self) -> str:
+        """As in the array library."""
+        return self.base.default_device
+
+    def raw_device(self, device: str | None) -> Any:
+        """As in the array library."""
+        return self.base.raw_device(device)
+
+    def device(self, array: Any) -> str:
+        """Where the value is."""
+        return self.base.device(value_of(array))
+
+    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+        """A traced array stays one; anything else is a constant."""
+        if type(obj) is TracedNumber:
+            options = {"dtype": dtype, "device": device}
+            return obj.trace.call("asarray", self.base.asarray, (obj,), options, self)
+        if type(obj) is not TracedArray:
+            raw = self.base.asarray(obj, dtype=dtype, device=device, copy=copy)
+            return self._constant(raw) if is_array(raw) else raw  # libraries leave some things that are no number
+        if (dtype is None or dtype == obj.dtype) and device is None:
+            # What is computed never writes into an array, so a copy is the same value by a name of its own.
+            return TracedArray(obj.value, obj.ref, obj.made_in, self) if copy else obj
+        return obj.trace.call("asarray", self.base.asarray, (obj,), {"dtype": dtype, "device": device}, self)
+
+    def public(self, array: Any) -> Any:
+        """A constant as an array; what is traced as it is."""
+        return array if type(array) is TracedArray else self.base.public(array)
+
+    def numpy(self, array: Any) -> Any:
+        """Of a constant; of what is traced it is an error."""
+        if type(array) is TracedArray:
+            return array._decided("what a Tensor holds", self.base.numpy)
+        return self.base.numpy(array)
+
+    def format(self, array: Any) -> str:
+        """Of what is another one in each call that it is so: for debuggers and messages."""
+        if type(array) is TracedArray and array.id not in array.made_in.known:
+            trace = array.made_in
+            return self.base.format(array.value) if trace.failed is not None else "<another in each call>"
+        return self.base.format(value_of(array))
+
+    def tell(self, array: Any) -> None:
+        """Of a constant; of what is traced it is an error."""
+        if type(array) is TracedArray:
+            array._decided("the text of a Tensor", lambda value: None)
+
+    def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
+        """As the array library; that a value decides is an error of its own."""
+        return None if isinstance(error, TracingError) else self.base.user_error(error)
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """As the array library."""
+        return self.base.quiet()
+
+    @contextmanager
+    def sweeping(self) -> Iterator[None]:
+        """`quiet`, and what is noted comes from the line that asks for the derivative."""
+        trace = TRACE.get()
+        with self.quiet(), nullcontext() if trace is None else trace.from_here():
+            yield
+
+    def nbytes(self, array: Any) -> int:
+        """Of the value."""
+        return self.base.nbytes(value_of(array))
+
+    def memory(self, array: Any) -> tuple[Any, int]:
+        """Of the value."""
+        return self.base.memory(value_of(array))
+
+    def shared(self, value: Tensor) -> Any:
+        """A value of `base` as a constant."""
+        if (trace := TRACE.get()) is not None:
+            trace.meets(value)
+        return self._constant(value._array)
+
+    def _constant(self, value: Any) -> Any:
+        trace = TRACE.get()
+        return value if trace is None else trace.constant(value, self)
+
+
+def value_of(array: Any) -> Any:
+    """The value of what is traced; a constant as it is."""
+    return array.value if type(array) in TRACED else array
+
+
+def trace_of(values: Iterable[Any]) -> Trace | None:
+    """The trace that notes what is done with these, if any is traced."""
+    now = TRACE.get()
+    for value in values:
+        kind = type(value)
+        if kind in TRACED:
+            return now if value.made_in is now else value.trace  # type: ignore[no-any-return]
+        if (kind is tuple or kind is list) and (found := trace_of(value)) is not None:
+            return found
+    return None
+
+
+def refuse_leak(array: TracedArray) -> NoReturn:
+    """Raise for a traced array whose function has returned."""
+    raise TracingError(
+        f"a Tensor of shape {tuple(array.shape)} from inside a compiled function is used after that function has "
+        f"returned: return it from the function, or assign it to a Variable, in place of keeping it elsewhere"
+    )

@@ -1,0 +1,43 @@
+"""What Variables and Numbers hold while a trace runs, which hides it from others, and what they hold outside of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tape_core.engine.variable import Variable
+
+from tape_compile.tracer.host_numbers import Number
+from tape_compile.tracer.traced_array import TracedArray
+
+
+def kept_by(variable: Variable | Number) -> Any:
+    """What it holds outside of traces."""
+    return variable._raw
+
+
+def traced_backend(variable: Variable | Number) -> Any:
+    return None if isinstance(variable, Number) else variable._home.traced
+
+
+class Held:
+    """What a Variable holds while a trace runs: the Variable itself keeps its value until the end.
+
+    Attributes:
+        first: what it held at first; None if it was made in this run.
+        now: what it holds now.
+    """
+
+    __slots__ = ("first", "now", "trainable", "variable")
+
+    def __init__(self, variable: Any, first: Any, now: Any) -> None:
+        self.variable = variable
+        self.first = first
+        self.now = now
+        self.trainable = getattr(variable, "trainable", True)
+
+    @property
+    def written(self) -> bool:
+        """Whether it holds something else than at first."""
+        if type(self.first) is TracedArray and type(self.now) is TracedArray:
+            return bool(self.first.id != self.now.id)
+        return self.first is not self.now

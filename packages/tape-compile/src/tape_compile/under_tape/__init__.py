@@ -1,0 +1,1 @@
+"""Compiled functions called while a tape records: one record with a compiled derivative."""

@@ -1,0 +1,234 @@
+"""Calls of what a joint trace became, as records of a tape; see `inside.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tape_core import random
+from tape_core.base import pytree
+from tape_core.base.commit import set_all
+from tape_core.engine.backward import sweep
+from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.plan import Part, Parts
+from tape_core.engine.rules import FIRST_INPUT
+from tape_core.engine.tape import GradientTape
+from tape_core.engine.tensor import NO_SLOTS, own_slots, twin_slots, wrap
+from tape_core.modes.function_op import FUNCTION_CALL
+from tape_core.transforms.calls import standing_for
+from tape_core.transforms.custom import apart
+
+from tape_compile.cache_key import STATIC, TENSOR
+from tape_compile.failures import fail
+from tape_compile.results import given_back
+from tape_compile.under_tape.trace import FLOWING, INPUT, Joint, Pattern
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+
+
+def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
+    """Run it for the leaves of arguments, and leave one record.
+
+    It is NotImplemented where an argument is the value of a Variable that is read as well.
+    """
+    key, records, n = tape._key, tape._records, len(joint.watched)
+    joint.read(tape)
+    slots_of = [*[leaves[k]._slots for k in joint.watched], *[joint.variables[k]._slots for k in joint.flowing]]
+    at = tuple([slots[key] for slots in slots_of])
+    if n < len(at) and not {*at[:n]}.isdisjoint(at[n:]):
+        return NotImplemented
+    call = Call(joint, leaves)
+    arrays = [*[leaves[k]._array for k in joint.taken], *[array for array, _ in call.values]]
+    try:
+        with joint.quiet():
+            found = joint.source.run(arrays)
+    except Exception as error:  # noqa: BLE001 - it is raised again
+        fail(error)
+    call.kept = found[joint.size :]
+    if joint.masked:
+        tape._masked = True
+    tape._met |= joint.met
+    if joint.sparse and any([records[i] is not None for i in at]):
+        tape._sparse = True  # slices end at a leaf, or else they must be made dense on their way
+    base, several = len(records), len(joint.specs) > 1
+    whole = {key: base}
+    inputs = (joint.input_specs,), at, None, tuple(slots_of)
+    records.append((_plan(joint.backend), *inputs, None, whole, (), {"call": call}, call.kept))
+    parts = [{key: base + 1 + k} for k in range(len(joint.specs))] if several else [whole]
+    if several:
+        records += [(Part(k, joint.specs), None, base) for k in range(len(joint.specs))]
+    if joint.assigned:
+        set_all(joint.assigned, found[joint.size - len(joint.assigned) : joint.size])
+    made, k = [], 0
+    for kind, what, number in joint.outs:
+        if kind == STATIC:
+            made.append(given_back(what))
+            continue
+        slots = NO_SLOTS if kind == TENSOR else parts[number] if kind == FLOWING else slots_of[number]
+        # A value that is handed back is known as it is now, as `Variable.value` is.
+        made.append(wrap(found[k], what, {key: slots[key]} if kind == INPUT and number >= n else slots))
+        k += 1
+    return pytree.unflatten(joint.structure, made)
+
+
+class Call:
+    """What a record keeps of a call.
+
+    Attributes:
+        kept: arrays for the derivative.
+        leaves: the arguments.
+        values: what Variables held, and the slots of that.
+        bits: where the generator was.
+    """
+
+    __slots__ = ("bits", "joint", "kept", "leaves", "values")
+    kept: tuple[Any, ...]
+
+    def __init__(self, joint: Joint, leaves: list[Any]) -> None:
+        self.joint = joint
+        # Tensors of its own, since x += y assigns to the caller's; what watches that later watches these.
+        self.leaves = list(leaves)
+        for k in joint.tensors:
+            self.leaves[k] = wrap(leaves[k]._array, leaves[k].backend, own_slots(leaves[k]))
+        self.values = [(v._array, v._slots) for v in joint.variables]
+        self.bits = random.get_state() if joint.draws else None
+
+    @property
+    def name(self) -> str:
+        """What debugging tapes call it."""
+        return self.joint.name
+
+    def pull(self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool) -> list[Any]:
+        """What has come to each input after this call, for cotangents of the results and what came before.
+
+        They are raw, or with `recorded` Tensors. It is None where nothing has come.
+        """
+        joint = self.joint
+        if recorded:
+            return self.again(gs, hs, masked, recorded)
+        pattern = Pattern(masked, tuple([g is not None for g in gs]), tuple([h is not None for h in hs]))
+        derivative = joint.derivatives.get(pattern)
+        if derivative is None:
+            if (owner := joint.owner()) is not None:  # else there is no next call
+                owner.asked(joint, pattern)
+            return self.again(gs, hs, masked, recorded)
+        joint.used.add(pattern)
+        arrays = [self.kept[k] for k in derivative.needed]
+        for array, (shape, dtype) in zip([*gs, *hs], joint.cotangent_specs, strict=True):
+            if array is not None:
+                if type(array) is IndexedSlices or array.shape != shape or array.dtype != dtype:
+                    return self.again(gs, hs, masked, recorded)
+                arrays.append(array)
+        try:
+            found = derivative.source.run(arrays)
+        except Exception as error:  # noqa: BLE001 - it is raised again
+            fail(error)
+        if derivative.plain:
+            return list(found)
+        each = iter(found)
+        xp = joint.backend.xp
+        return [
+            h if shape is None else next(each) if shape == () else IndexedSlices(next(each), next(each), shape, _xp=xp)
+            for h, shape in zip(hs, derivative.found, strict=True)
+        ]
+
+    def again(
+        self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool, results: Sequence[int] | None = None
+    ) -> list[Any]:
+        """The same by running the function once more, under a tape; of some results, if they are given, by number."""
+        joint, backend = self.joint, self.joint.backend
+        if not all(get() == value for get, value in joint.guards):
+            raise RuntimeError(
+                f"the derivative of {self.name}, a compiled function, is computed by running it again, and a mode that "
+                f"it depends on, such as that of training, is another by now: compute gradients before changing modes"
+            )
+        tape = GradientTape(watch_accessed_variables=False)
+        tape._met = joint.met
+        leaves = list(self.leaves)
+        fresh = [apart(leaves[k]) for k in joint.watched]
+        for k, number in enumerate(joint.numbers):
+            if number is not None:
+                leaves[k] = fresh[number]
+        values = [
+            wrap(array, v.backend, twin_slots(wrap(array, v.backend, slots)))
+            for v, (array, slots) in zip(joint.variables, self.values, strict=True)
+        ]
+        inputs = [*fresh, *[values[k] for k in joint.flowing]]
+        tape.watch(inputs)
+        replayed = nullcontext() if self.bits is None else random.replayed(self.bits)
+        with replayed, standing_for(joint.variables, values), tape:
+            result = pytree.flatten(joint.python(leaves))[0]
+        tape._masked = masked
+        # Of results with a derivative, one for each.
+        outs = {number: leaf for leaf, (kind, _, number) in zip(result, joint.outs, strict=True) if kind == FLOWING}
+        seeds = {}
+        for tensor, g in zip([*[outs[k] for k in range(len(gs))], *inputs], [*gs, *hs], strict=True):
+            if g is not None:
+                seeds[tensor._slots[tape._key]] = g if recorded or isinstance(g, IndexedSlices) else wrap(g, backend)
+        ends = inputs if results is None else [outs[k] for k in results]
+        slots = [t._slots[tape._key] for t in ends]
+        found = sweep(tape, backend, seeds, slots, recorded, release=True)
+        cotangents = [found.get(slot) for slot in slots]
+        return cotangents if recorded else [_raw(d) for d in cotangents]
+
+
+def _raw(d: Any) -> Any:
+    if isinstance(d, IndexedSlices):
+        backend = d.values.backend
+        return IndexedSlices(d.values._array, d.indices._array, d.dense_shape, _xp=backend.xp)
+    return None if d is None else d._array
+
+
+class _CallPlan:
+    """Stands where a plan does, in the record of a call."""
+
+    n = 1
+    op = FUNCTION_CALL
+    rules = ()
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    @property
+    def recorded(self) -> _CallPlan:
+        """Itself: the call decides."""
+        return self
+
+    def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> _CallPlan:
+        """Itself: the derivative is for all inputs."""
+        return self
+
+    def leading(self, rec: tuple[Any, ...]) -> Sequence[int]:
+        """The numbers of the results that others depend on."""
+        joint: Joint = rec[-2]["call"].joint
+        return joint.leading
+
+    def within(self, g: Any, rec: tuple[Any, ...], results: list[int], masked: bool, recorded: bool) -> list[Any]:
+        """The cotangents of some results, with what comes from others that depend on them."""
+        call: Call = rec[-2]["call"]
+        return call.again(g.cotangents, [None] * len(rec[FIRST_INPUT]), masked, recorded, results)
+
+    def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *_: Any) -> None:
+        """Replace what has come to the inputs by that and what comes of this call."""
+        self._pull(g, rec, grads, masked=False, recorded=False)
+
+    backward_reusing = backward
+
+    def backward_careful(
+        self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Any, masked: bool, *_: Any
+    ) -> None:
+        """The same, of what may be Tensors."""
+        self._pull(g, rec, grads, masked, recorded=xp is not self.backend.xp)
+
+    def _pull(self, g: Any, rec: tuple[Any, ...], grads: list[Any], masked: bool, recorded: bool) -> None:
+        at = rec[FIRST_INPUT]
+        call: Call = rec[-2]["call"]
+        gs = g.cotangents if type(g) is Parts else [dense(g)]
+        for i, d in zip(at, call.pull(gs, [grads[i] for i in at], masked, recorded), strict=True):
+            grads[i] = d
+
+
+_plan = lru_cache(maxsize=None)(_CallPlan)

@@ -1,0 +1,394 @@
+"""The trace of a function together with its derivative; see `inside.py`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from types import CellType, FunctionType, MethodType
+from typing import Any, NamedTuple, NoReturn, Protocol
+from weakref import ref
+
+from tape_core import random
+from tape_core.base import pytree
+from tape_core.base.contexts import setting
+from tape_core.engine.backward import leads, sweep
+from tape_core.engine.cuts import Cuts
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.recording import ACTIVE
+from tape_core.engine.tape import GradientTape
+from tape_core.engine.tensor import Tensor, wrap
+from tape_core.engine.variable import Variable
+from tape_core.transforms.calls import unrecorded
+from tape_core.transforms.closures import Capture, Closure
+
+from tape_compile.cache_key import STATIC, TENSOR, Signature
+from tape_compile.codegen.source import Source
+from tape_compile.methods import WeakMethod
+from tape_compile.results import check_result, noted
+from tape_compile.tracer.contexts import tracing
+from tape_compile.tracer.host_numbers import Number
+from tape_compile.tracer.trace import Trace
+from tape_compile.tracer.traced_array import TracingError
+from tape_compile.under_tape.partition import parted
+
+INPUT, FLOWING = 3, 4  # kinds of leaves of a result: inputs that are handed back, and those with a derivative
+
+
+class Pattern(NamedTuple):
+    """Which derivative it is: whether cotangents of zero mask, and which cotangents are there."""
+
+    masked: bool
+    results: tuple[bool, ...]
+    inputs: tuple[bool, ...]
+    """Whether something has come to an input already, to which the derivative is added."""
+
+
+class Derivative:
+    """The code for one pattern.
+
+    Attributes:
+        found: for each input None, or what the derivative has there: the shape that slices are of, () for an array.
+        plain: whether there is an array for each.
+        needed: places among what is kept that are its first inputs; the cotangents follow.
+        source: the code.
+    """
+
+    source: Source
+
+    def __init__(self, found: list[Any], needed: list[int]) -> None:
+        self.found = found
+        self.needed = needed
+        self.plain = all(shape == () for shape in found)
+
+
+class Owner(Protocol):
+    """What a trace asks of `InTapes`."""
+
+    name: str
+    options: dict[str, bool]
+
+    @property
+    def function(self) -> Any:
+        """The compiled function."""
+
+    def asked(self, joint: Joint, pattern: Pattern) -> None:
+        """A derivative was asked for that is not compiled."""
+
+
+def watches(tape: GradientTape, variable: Variable) -> bool:
+    """Whether a tape gives a Variable a slot when it is read, or has done so."""
+    return variable._inexact and (
+        tape._key in variable._slots or id(variable) in tape._variables or (tape._watch_accessed and variable.trainable)
+    )
+
+
+class JointTrace(Trace):
+    """A run of a function that may be run again for a derivative: what cannot be run again ends it.
+
+    Attributes:
+        around: the Tensors from around the function that it has used.
+        draws: whether it draws random numbers.
+    """
+
+    def __init__(self, name: str, tape: GradientTape) -> None:
+        super().__init__(name)
+        self.around: list[Tensor] = []
+        self.draws = False
+        self._tape = tape
+
+    def refuse(self, what: str) -> NoReturn:
+        """End the run; the function is not compiled here."""
+        raise TracingError(f"{self.name} is called inside a tape's block and {what}")
+
+    def meets(self, tensor: Tensor) -> None:
+        """A Tensor from around is used."""
+        self.around.append(tensor)
+
+    def drawn(self, generator: Any) -> None:
+        """Random numbers are drawn."""
+        if generator is not random.global_rng():
+            self.refuse("draws from a generator of its own")
+        self.draws = True
+
+    def makes(self, generator: Any) -> None:
+        """A generator is made."""
+        self.refuse("makes a generator")
+
+    def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> Any:
+        """What is called each time: it must be the drawing of random numbers."""
+        if name != "random_bits":
+            self.refuse(f"calls {name}")
+        return super().effect(name, fn, args, backend)
+
+    def read(self, variable: Variable | Number) -> Any:
+        """A Variable is read; an optimizer's or a metric's number is not, whose state is none of the tape's."""
+        if type(variable) is Number:
+            self.refuse(f"has the number {variable.name} of an optimizer, a metric or the like")
+        return super().read(variable)
+
+    def write(self, variable: Variable | Number, array: Any) -> None:
+        """A Variable is assigned; it must be there, and none that a derivative is asked for."""
+        if isinstance(variable, Number):
+            self.read(variable)
+            return
+        if not self.holds(variable):
+            self.refuse("makes a Variable")
+        if watches(self._tape, variable):
+            self.refuse("assigns to a Variable that the tape watches")
+        super().write(variable, array)
+
+
+def tensors_around(function: Any, arguments: Sequence[Any]) -> list[Tensor]:
+    """The Tensors that a function can name: of its closure, its module, its defaults, and of its arguments' attributes.
+
+    So also of the functions of its module that it can name.
+    """
+    found: list[Tensor] = []
+    seen: set[int] = set()
+    module = inspect.unwrap(function).__module__
+    ahead = [function, *[value for a in arguments for value in getattr(a, "__dict__", {}).values()]]
+    while ahead:
+        value = ahead.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif hasattr(type(value), "__tape_tensor__"):
+            ahead.append(value.__tape_tensor__())
+        elif type(value) in (list, tuple, dict):
+            ahead += value.values() if type(value) is dict else value
+        elif type(value) in (MethodType, WeakMethod):
+            ahead += [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
+        elif type(inner := inspect.unwrap(value)) is FunctionType and inner.__module__ == module:
+            ahead += [inner.__globals__[name] for name in inner.__code__.co_names if name in inner.__globals__]
+            ahead += [cell.cell_contents for cell in inner.__closure__ or () if not _is_empty(cell)]
+            ahead += inner.__defaults__ or ()
+    return [t for t in found if not isinstance(t, Variable)]
+
+
+def _is_empty(cell: CellType) -> bool:
+    """Whether the name has no value yet, as that of a function that names itself."""
+    try:
+        return cell.cell_contents is cell
+    except ValueError:
+        return True
+
+
+class Joint:
+    """What one trace became.
+
+    Attributes:
+        inputs: whether anything is watched, so that there is a derivative.
+        tensors: the places of arguments that are Tensors.
+        taken, watched: the places of arguments that are inputs of the code, and of those that are watched, each once.
+        numbers: for each argument which of the watched ones it is, or None.
+        variables: the Variables that are read, whose values are inputs after the arguments.
+        assigned: those that get new values; they are outputs after the result.
+        flowing: places of those that have a derivative.
+        specs: shape and dtype of the results with a derivative.
+        leading: the numbers of those that others of them depend on.
+        derivatives: by pattern.
+        name, options: those of the function.
+        age, recent: when it was made or last spared, and whether it was used since.
+        gone: notices the end of arguments that are needed for such a call.
+    """
+
+    age = 0
+    recent = False
+    gone: Sequence[Any] = ()
+
+    def __init__(
+        self,
+        owner: Owner,
+        kind: Any,
+        python: Callable[[list[Any]], Any],
+        tape: GradientTape,
+        signature: Signature,
+        watched: Sequence[int | None],
+        patterns: set[Pattern],
+    ) -> None:
+        self.owner = ref(owner)  # which has this object
+        self.name = owner.name
+        self.options = owner.options
+        self.kind = kind
+        self.python = python
+        self.numbers = watched
+        self.tensors = [k for k, kind in enumerate(signature.kinds) if kind == TENSOR]
+        self.taken: list[int] = []
+        self.watched: list[int] = []
+        static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]
+        self.used: set[Pattern] = set()
+        self.derivatives: dict[Pattern, Derivative] = {}
+        with unrecorded():
+            self.around = tensors_around(owner.function.python, static)
+        trace = JointTrace(owner.name, tape)
+        try:
+            with tracing(trace):
+                own, inputs, result = self._run(trace, tape, signature, watched)
+                arrays = self._results(trace, result, own, inputs)
+                self.inputs = bool(self.specs and inputs)
+                if not self.specs and any([kind == INPUT for kind, *_ in self.outs]):
+                    trace.refuse("gives back what it is given")
+                if self.inputs:
+                    self._compile(trace, own, inputs, arrays, tape, patterns)
+        finally:
+            trace.end()
+
+    def _run(
+        self, trace: JointTrace, tape: GradientTape, signature: Signature, watched: Sequence[int | None]
+    ) -> tuple[GradientTape, dict[int, Any], Any]:
+        """The tape that has recorded the function, its inputs by slot, and the result."""
+        own = GradientTape(watch_accessed_variables=tape._watch_accessed)
+        own._met = tape._met
+        own._cuts = self.cuts = Cuts()
+        own._variables = {name: (variable, ()) for name, (variable, _) in tape._variables.items()}
+        unique: dict[int, Tensor] = {}
+        leaves = list(signature.leaves)
+        for k, (kind, number) in enumerate(zip(signature.kinds, watched, strict=True)):
+            if kind == TENSOR and number in unique:
+                leaves[k] = unique[number]
+            elif kind == TENSOR:
+                backend = leaves[k].backend.traced
+                leaves[k] = wrap(trace.input(leaves[k]._array, backend), backend)
+                self.taken.append(k)
+                if number is not None:
+                    own.watch(leaves[k])
+                    unique[number] = leaves[k]
+                    self.watched.append(k)
+        given = [(leaves[k], leaves[k]._array) for k in self.tensors]
+        closure = Closure()
+        own._open = True  # it is in no block of its own, but records like one that is
+        try:
+            with setting(ACTIVE, (own, Capture(tape._key, closure))):
+                result = self.python(leaves)
+        finally:
+            own._open = False
+        if any([leaf._array is not array for leaf, array in given]):
+            trace.refuse("changes an argument")
+        held = [h for h in trace.held.values() if h.first is not None]
+        self.variables = [h.variable for h in held]
+        self.assigned = [h.variable for h in held if h.written]
+        self.trainable = [(h.variable, h.trainable, watches(tape, h.variable)) for h in held]
+        self.guards, self.draws = trace.guards, trace.draws
+        self.around += trace.around
+        self.masked, self.met = own._masked, own._met
+        of_variables = {id(v._slots) for v in self.variables}
+        if any([slots not in of_variables for slots in closure.found]):
+            trace.refuse("uses a Tensor from around it that the tape knows")
+        inputs = {t._slots[own._key]: t._array for t in unique.values()}
+        self.flowing = [k for k, v in enumerate(self.variables) if own._variables.get(id(v), (v, ()))[1]]
+        for v in [self.variables[k] for k in self.flowing]:
+            inputs[own._variables[id(v)][1][0]] = trace.held[id(v)].first
+        return own, inputs, result
+
+    def _results(self, trace: JointTrace, result: Any, own: GradientTape, inputs: dict[int, Any]) -> list[Any]:
+        """The arrays of the result; it is noted how to make its leaves of them."""
+        check_result(trace.name, result)
+        leaves, self.structure = pytree.flatten(result)
+        arrays: list[Any] = []
+        self.outs: list[tuple[int, Any, int]] = []  # kind, backend or leaf, and which input or flowing result
+        self._flowing: dict[int, Tensor] = {}  # results with a derivative, by slot
+        for leaf in leaves:
+            if isinstance(leaf, IndexedSlices):
+                trace.refuse("returns IndexedSlices")
+            if not isinstance(leaf, Tensor) or isinstance(leaf, Variable):
+                self.outs.append((STATIC, noted(leaf), 0))
+                continue
+            slot, library = leaf._slots.get(own._key), leaf.backend.library
+            if slot is None:
+                self.outs.append((TENSOR, library, 0))
+            elif slot in inputs:
+                self.outs.append((INPUT, library, list(inputs).index(slot)))
+            else:
+                self._flowing.setdefault(slot, leaf)
+                self.outs.append((FLOWING, library, list(self._flowing).index(slot)))
+            arrays.append(leaf._array)
+        self.specs = tuple([(tuple(t._array.shape), t._array.dtype) for t in self._flowing.values()])
+        at = list(self._flowing)
+        self.leading = [k for k, slot in enumerate(at) if len(at) > 1 and leads(own, slot, at)]
+        return arrays
+
+    def _compile(
+        self,
+        trace: JointTrace,
+        own: GradientTape,
+        inputs: dict[int, Any],
+        arrays: list[Any],
+        tape: GradientTape,
+        patterns: set[Pattern],
+    ) -> None:
+        """Trace the derivatives, and make code of all."""
+        if len(trace.backends) != 1:
+            trace.refuse("computes with arrays of several backends")
+        self.backend = next(iter(trace.backends))
+        self.input_specs = tuple([(tuple(a.shape), a.dtype) for a in inputs.values()])
+        self.cotangent_specs = (*self.specs, *self.input_specs)
+        n, m, sizes = len(arrays), len(self.specs), []
+        first = Pattern(self.masked or tape._masked, (True,) * m, (False,) * len(inputs))
+        fitting = [p for p in patterns if (len(p.results), len(p.inputs)) == (m, len(inputs))]
+        for pattern in sorted(fitting) or [first]:
+            cotangents, found = self._swept(trace, own, inputs, pattern)
+            new = [
+                part._array
+                for d in found
+                for part in ((d.values, d.indices) if isinstance(d, IndexedSlices) else () if d is None else (d,))
+            ]
+            shapes = [None if d is None else d.dense_shape if isinstance(d, IndexedSlices) else () for d in found]
+            self.derivatives[pattern] = Derivative(shapes, [])
+            arrays += new
+            sizes.append((cotangents, len(new)))
+        self.sparse = any([shape is not None and shape != () for d in self.derivatives.values() for shape in d.found])
+        self.traced = program = trace.program(arrays)
+        program.owned = {}  # a derivative may need what a Variable held
+        # What Variables hold then comes after the result.
+        k = len(program.outputs) - len(self.assigned)
+        program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
+        self.size = n + len(self.assigned)
+        (forward, self.effects), backward = parted(program, self.size, sizes, self.options)
+        self.source = Source(forward, self.name)
+        for derivative, (part, needed) in zip(self.derivatives.values(), backward, strict=True):
+            derivative.needed = needed
+            derivative.source = Source(part, f"{self.name}_derivative")
+        self.quiet: Callable[[], Any] = nullcontext if forward.backend is None else forward.backend.quiet
+        del self._flowing
+
+    def _swept(
+        self, trace: JointTrace, own: GradientTape, inputs: dict[int, Any], pattern: Pattern
+    ) -> tuple[int, list[Any]]:
+        """How many cotangents there are, and what a sweep makes of them for each input."""
+        seeds = {}
+        arrays = [*[(slot, t._array) for slot, t in self._flowing.items()], *inputs.items()]
+        for (slot, array), given in zip(arrays, (*pattern.results, *pattern.inputs), strict=True):
+            if given:
+                backend = self.backend.traced
+                seeds[slot] = wrap(trace.input(self.backend.xp.ones_like(array.value), backend), backend)
+        own._masked = pattern.masked
+        found = sweep(own, self.backend.traced, seeds, list(inputs), False, release=False)
+        return len(seeds), [found.get(slot) for slot in inputs]
+
+    @property
+    def sources(self) -> list[Source]:
+        """The code of the function, and of its derivatives."""
+        return [self.source, *[derivative.source for derivative in self.derivatives.values()]]
+
+    # -- in later calls
+
+    def fits(self, tape: GradientTape) -> bool:
+        """Whether what it depends on is still so, the Tensors around it among that."""
+        read = tape._watch_accessed
+        for variable, trainable, watched in self.trainable:
+            if variable.trainable is not trainable:
+                return False
+            if not (watched and trainable and read) and watches(tape, variable) is not watched:
+                return False
+        if any([tape._key in tensor._slots for tensor in self.around]):
+            return False
+        return all(get() == value for get, value in self.guards)
+
+    def read(self, tape: GradientTape) -> None:
+        """Let a tape know of the Variables that are read."""
+        for variable in self.variables:
+            if tape._key not in variable._slots:
+                tape._on_read(variable)

@@ -1,0 +1,1 @@
+"""Foundations without autodiff: data types, nested structures, contexts, files, checks of arguments."""

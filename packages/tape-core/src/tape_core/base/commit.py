@@ -1,0 +1,111 @@
+"""Assignments that become visible all at once: to signal handlers, other threads, and whoever catches an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tape_core.base.contexts import contextmanager
+from tape_core.engine.recording import LISTENERS, TRACE
+
+
+class Commit:
+    """New values of Variables, numbers and attributes, none of which is anybody's before :meth:`make`.
+
+    CPython runs signal handlers between bytecodes, and switches threads there. `make` is one call of a C function that
+    runs no Python code, so on builds with a GIL nothing comes between two of the assignments, and an exception such as
+    KeyboardInterrupt comes before all of them or after all. Without a GIL each single one is whole.
+    """
+
+    __slots__ = ("_arrays", "_names", "_objects", "_told", "_values", "_variables")
+
+    def __init__(self) -> None:
+        self._variables: list[Any] = []
+        self._arrays: list[Any] = []
+        self._told: list[tuple[Any, Any, Any]] = []
+        self._objects: list[Any] = []
+        self._names: list[str] = []
+        self._values: list[Any] = []
+
+    def value(self, variable: Any, array: Any, given: Any = None) -> None:
+        """Let a Variable or a Number have this raw array or number; `given` is what debugging tapes are told it was."""
+        self._variables.append(variable)
+        self._arrays.append(array)
+        if given is not None:
+            self._told.append((variable, array, given))
+
+    def attribute(self, instance: Any, name: str, value: Any) -> None:
+        """Set an attribute, which must be a plain one: a property's setter is Python code."""
+        self._objects.append(instance)
+        self._names.append(name)
+        self._values.append(value)
+
+    def make(self) -> None:
+        """Do all of it. In a trace the Variables are given their values one by one, for nobody else sees them yet."""
+        if LISTENERS:
+            for variable, array, given in self._told:
+                LISTENERS[0].assigned(variable, array, "assign", given)
+        if TRACE.get() is not None:
+            for variable, array in zip(self._variables, self._arrays, strict=True):
+                variable._array, variable._slots = array, {}
+            any(map(setattr, self._objects, self._names, self._values))
+            return
+        set_all(self._variables, self._arrays, self._objects, self._names, self._values)
+
+
+def set_all(
+    variables: Iterable[Any],
+    arrays: Iterable[Any],
+    objects: Iterable[Any] = (),
+    names: Iterable[str] = (),
+    values: Iterable[Any] = (),
+) -> None:
+    """Let Variables and Numbers have these raw values, and objects these attributes, all at once; see :class:`Commit`.
+
+    What a trace that runs has for them stays: it is their values outside of traces that are set.
+    """
+    variables, values = [*variables], [*arrays, *values]
+    holders, places = _places(variables)
+    before = list(map(getattr, holders, places))  # kept to the end: what is freed may run code of others
+    values += [{} for _ in variables]  # new values are new leaves
+    slots = ["_slots"] * len(variables)
+    any(map(setattr, [*holders, *objects, *variables], [*places, *names, *slots], values))  # `setattr` gives None
+    del before
+
+
+def _places(variables: list[Any]) -> tuple[list[Any], list[str]]:
+    """Where Variables and Numbers have their values: objects and attributes."""
+    if all([getattr(kind, "_held_as", None) == "_raw" for kind in {*map(type, variables)}]):
+        return variables, ["_raw"] * len(variables)
+    return [v._holder for v in variables], [v._held_as for v in variables]
+
+
+@contextmanager
+def held_for_a_while(variables: Iterable[Any], arrays: Iterable[Any], slots: Iterable[Any]) -> Iterator[None]:
+    """A context in which Variables and Numbers have other raw values, outside of traces."""
+    variables = [*variables]
+    holders, places = _places(variables)
+    objects, names = [*holders, *variables], [*places, *["_slots"] * len(variables)]
+    # An iterator, whose end is no harm: an exception at any moment, a KeyboardInterrupt, leads to one of the two.
+    back = map(setattr, objects, names, list(map(getattr, objects, names)))
+    values = [*arrays, *slots]
+    try:
+        try:
+            any(map(setattr, objects, names, values))
+            yield
+        finally:
+            any(back)
+    finally:
+        any(back)
+
+
+def assign_together(variables: Iterable[Any], values: Iterable[Any]) -> None:
+    """Assign to Variables as `Variable.assign` does, all at once, after all values have been checked.
+
+    Raises:
+        TypeError, ValueError: a value does not fit its Variable. Nothing is changed.
+    """
+    commit = Commit()
+    for variable, value in zip(variables, values, strict=True):
+        commit.value(variable, variable._assignable(value), value)
+    commit.make()

@@ -1,0 +1,146 @@
+"""Nested structures, through optree; the common cases (a leaf, a flat list or tuple) without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tape_core.engine.tensor import Tensor
+from tape_core.engine.variable import Variable
+
+Structure = Any
+
+_TENSORS = frozenset({Tensor, Variable})
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of a structure, None among them, and the structure. Dict views (`model.values()`) are lists."""
+    kind = type(tree)
+    if kind in _TENSORS:
+        return [tree], None
+    if (kind is list or kind is tuple) and are_tensors(tree):
+        return list(tree), kind
+    if isinstance(tree, _DICT_VIEWS):
+        tree = list(tree)
+    import optree
+
+    try:
+        return optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
+    except RecursionError:
+        raise ValueError(
+            f"a {kind.__name__} that contains itself, or is nested very deeply, is no structure of arrays"
+        ) from None
+
+
+def orders(tree: Any, structure: Structure) -> list[tuple[Any, ...]]:
+    """The keys of each dict in a structure, in their order: structures are the same whatever it is."""
+    if structure is None or structure is list or structure is tuple:
+        return []
+    found: list[tuple[Any, ...]] = []
+    if type(tree) in _NODES and _walked(tree, found) == structure.num_nodes:
+        return found
+    # There are nodes of other kinds, which only optree can look into.
+    import optree
+
+    found = []
+
+    def note(node: Any) -> bool:
+        if isinstance(node, dict):
+            found.append(tuple(node))
+        return False
+
+    optree.tree_flatten(tree, note, none_is_leaf=True, namespace="tape")
+    return found
+
+
+def _walked(tree: Any, found: list[tuple[Any, ...]]) -> int:
+    """The number of nodes of a tree of dicts, lists and tuples, leaves among them; notes the keys of the dicts."""
+    count, nodes = 1, [tree]
+    for node in nodes:
+        if type(node) is dict:
+            if len(node) > 1:
+                found.append(tuple(node))
+            node = node.values()
+        count += len(node)
+        nodes += [part for part in node if type(part) in _NODES]
+    return count
+
+
+def are_tensors(leaves: Sequence[Any]) -> bool:
+    """Whether all leaves are Tensors or Variables."""
+    return _TENSORS.issuperset(map(type, leaves)) or all([isinstance(leaf, Tensor) for leaf in leaves])
+
+
+def path(structure: Structure, k: int) -> str:
+    """How messages name leaf k: `['w']`, `[0]`."""
+    if structure is None:
+        return ""
+    if structure is list or structure is tuple:
+        return f"[{k}]"
+    return "".join(f"[{part!r}]" for part in structure.paths()[k])
+
+
+def same(a: Structure, b: Structure, n: int) -> bool:
+    """Whether two structures of n leaves are the same."""
+    return bool(a == b) or bool(_general(a, n) == _general(b, n))
+
+
+def difference(what: str, a: Structure, n: int, other: str, b: Structure, m: int) -> str:
+    """What messages say of two structures that differ, of n and m leaves: how each is nested, or its number of leaves.
+
+    >>> difference("tangents", list, 2, "primals", tuple, 2)
+    'tangents is [*, *], primals is (*, *), where * is a leaf'
+    """
+    shown = [_shown(a, n), _shown(b, m)]
+    if max(map(len, shown)) <= 120:
+        return f"{what} is {shown[0]}, {other} is {shown[1]}, where * is a leaf"
+    if n != m:
+        return f"{what} has {n} leaves, {other} has {m}"
+    return f"both have {n} leaves, and they are nested in different ways"
+
+
+def _shown(structure: Structure, n: int) -> str:
+    text = str(_general(structure, n)).removeprefix("PyTreeSpec(")
+    return text.partition(", NoneIsLeaf")[0]
+
+
+def _general(structure: Structure, n: int) -> Any:
+    """A structure in optree's terms."""
+    if structure is not None and structure is not list and structure is not tuple:
+        return structure
+    import optree
+
+    tree: Any = 0 if structure is None else structure([0] * n)
+    return optree.tree_structure(tree, none_is_leaf=True, namespace="tape")
+
+
+def unflatten(structure: Structure, leaves: list[Any]) -> Any:
+    """The structure with other leaves."""
+    if structure is None:
+        return leaves[0]
+    if structure is list:
+        return leaves
+    if structure is tuple:
+        return tuple(leaves)
+    return structure.unflatten(leaves)
+
+
+def prefix(prefix: Any, tree: Any, what: str, of: str) -> list[Any]:
+    """For each leaf of a tree what a prefix of it says: a leaf of the prefix stands for all that is below it.
+
+    Raises:
+        ValueError: `prefix` is not one of the tree's.
+    """
+    if prefix is None or type(prefix) is int:
+        return [prefix] * len(flatten(tree)[0])
+    import optree
+
+    try:
+        found: list[Any] = optree.broadcast_prefix(prefix, tree, none_is_leaf=True, namespace="tape")
+    except ValueError as error:
+        raise ValueError(f"{what} {prefix!r} does not fit the structure of the {of}: {error}") from None
+    return found
+
+
+_NODES = frozenset({dict, list, tuple})
+_DICT_VIEWS: Any = (type({}.values()), type({}.keys()))

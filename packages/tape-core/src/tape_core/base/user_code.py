@@ -1,0 +1,78 @@
+"""The user's own code: which frames of the stack are it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+
+_OURS = frozenset({"tape_core", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "contextlib"})
+_DECIDING = ("tape_core.ops.", "tape_core.modes.batching", "tape_numpy", "tape_torch")  # kernels and rules
+_ASKING = ("tape_core.backends.", "tape_compile.", "tape_core.engine.tensor", "tape_core.engine.variable")
+_LAYERS = "tape_nn"
+_COMPUTING = frozenset({"statistics"})  # of Python's own modules, which are in no site-packages
+_known: dict[str, bool] = {}  # whether a module is ours, by its name
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame runs code of Tape."""
+    name = frame.f_globals.get("__name__", "")
+    found = _known.get(name)
+    if found is None:
+        found = _known[name] = _package(frame) in _OURS
+    return found
+
+
+def is_layer(frame: FrameType) -> bool:
+    """Whether a frame is a layer's or a loss's: ours, but something that users call by name."""
+    return _package(frame) == _LAYERS
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def user_frame(depth: int = 1) -> FrameType:
+    """The innermost frame of the user's code that led here; the outermost of all where none is the user's."""
+    frame = sys._getframe(depth)
+    known = _known
+    while True:
+        ours = known.get(frame.f_globals.get("__name__", ""))  # without a call: traces ask for each instruction
+        if ours is None:
+            ours = is_ours(frame)
+        back = frame.f_back if ours else None
+        if back is None:
+            return frame
+        frame = back
+
+
+def calling_library(depth: int) -> str | None:
+    """The package that the frame `depth` above its caller belongs to, where that is another library's code."""
+    frame = sys._getframe(depth + 1)
+    installed = "site-packages" in frame.f_code.co_filename or "dist-packages" in frame.f_code.co_filename
+    package = _package(frame)
+    return package if (installed or package in _COMPUTING) and not is_ours(frame) else None
+
+
+def deciding_frame() -> str | None:
+    """Where the truth of a value is asked for, if a kernel or a rule of Tape does so; else None.
+
+    What a user calls `bool` of, and what asks on the user's behalf, such as an operator of Tensors, is none.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame):
+        name = frame.f_globals.get("__name__", "")
+        if name.startswith(_DECIDING):
+            return f"{frame.f_code.co_qualname} ({name}, line {frame.f_lineno})"
+        if not name.startswith(_ASKING):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def warn_user(message: str) -> None:
+    """Warn at the line of the user's code that led here; Python shows it once per line."""
+    frame, level = sys._getframe(1), 2  # stacklevel 1 is this function, 2 its caller
+    while frame.f_back is not None and is_ours(frame):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)

@@ -1,0 +1,1 @@
+"""The heart: Tensors, ops and their rules, tapes, and the reverse sweep."""

@@ -1,0 +1,283 @@
+"""The reverse sweep: one walk over a tape's records, from the targets back.
+
+When nothing else records, rules see raw arrays and the backend's kernels; when another tape does, they see
+Tensors and the public ops, so that the sweep is itself recorded. The rules are the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tape_core.engine.cotangents import conj, widening
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.plan import Part, Plan
+from tape_core.engine.recording import ACTIVE, COMPLEX, NARROW
+from tape_core.engine.rules import FIRST_INPUT
+from tape_core.engine.tensor import SCALARS, Tensor, wrap
+from tape_core.engine.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.engine.plan import Lift
+    from tape_core.engine.tape import GradientTape
+
+REUSE_ABOVE = 1 << 16  # bytes; for smaller arrays a new one costs less than asking who holds the old one
+
+Records = list[tuple[Any, ...] | None]
+
+_NOT_READ = (None, ())  # in place of a variable and its slots
+
+
+def gradients(
+    tape: GradientTape, targets: list[Any], sources: list[Any], cotangents: list[Any] | None, *, release: bool
+) -> list[Any]:
+    """For each of `sources` the gradient of the sum of `targets`, None where no path leads to it.
+
+    Args:
+        cotangents: of each target, None for ones.
+        release: free the records.
+    """
+    key, variables = tape._key, tape._variables
+    recorded, is_complex = bool(ACTIVE.get()), tape._met & COMPLEX
+    slots_of: list[tuple[int, ...]] = []
+    for source in sources:
+        if isinstance(source, Variable):
+            # It has a slot for each value that was read: their gradients add up.
+            slots_of.append(variables.get(id(source), _NOT_READ)[1])
+        else:
+            slot = source._slots.get(key)
+            slots_of.append(() if slot is None else (slot,))
+    wanted = [slot for slots in slots_of for slot in slots]
+    seeds: dict[Backend, dict[int, Tensor]] = {}
+    direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
+    for k, target in enumerate(targets):
+        given = None if cotangents is None else cotangents[k]
+        g = ones_beside(target) if given is None else given
+        slot = target._slots.get(key)
+        recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
+        if slot is not None:
+            own = seeds.setdefault(
+                g.backend if g.backend is target.backend else _swept_on(target.backend, g.backend), {}
+            )
+            g = conj(g) if is_complex else g
+            own[slot] = g if slot not in own else own[slot] + g
+        elif any([source is target for source in sources]) and target.dtype.inexact:
+            direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
+    totals: list[Any] = [direct.get(id(source)) for source in sources] if direct else [None] * len(sources)
+    for n, (backend, own) in enumerate(seeds.items(), start=1):
+        found = sweep(tape, backend, own, wanted, recorded, release=release and n == len(seeds))
+        for k, slots in enumerate(slots_of):
+            for slot in slots:
+                part = found.get(slot)
+                if part is None:
+                    continue
+                if is_complex:
+                    part = conj(part)
+                total = totals[k]
+                totals[k] = part if total is None else total + part
+    return totals
+
+
+def _swept_on(backend: Backend, cotangent: Backend) -> Backend:
+    """Where the cotangents of a target are computed: in the trace, for a constant there whose cotangent is traced."""
+    if cotangent.level or backend.level or cotangent.height < backend.height:
+        return backend
+    return cotangent
+
+
+def sweep(
+    tape: GradientTape,
+    backend: Backend,
+    seeds: dict[int, Any],
+    sources: list[int],
+    recorded: bool,
+    release: bool,
+) -> dict[int, Any]:
+    """The cotangents of the slots in `sources`, for cotangents `seeds` of other slots.
+
+    Args:
+        tape: the tape; its records are read.
+        backend: the backend of all its arrays.
+        seeds: cotangents by slot: Tensors, or slices as the sweep computes with them.
+        sources: the slots to differentiate with respect to.
+        recorded: compute on Tensors, because another tape records.
+        release: free each record as it is passed.
+
+    Returns:
+        By slot, a Tensor or IndexedSlices; sources that nothing reached are missing.
+    """
+    records: Records = tape._records
+    top = max(seeds) + 1
+    calls: dict[int, dict[int, int]] = {}
+    if tape._leaves == sources:
+        wanted = None
+    else:
+        calls = _calls_with_results(records, top, sources)
+        for slots in calls.values():
+            top = max(top, *[slot + 1 for slot in slots.values()])
+        wanted = _reached_from(tape, top, [*sources, *calls] if calls else sources)
+    grads: list[Any] = [None] * top
+    for slot, cotangent in seeds.items():
+        grads[slot] = cotangent if recorded or isinstance(cotangent, IndexedSlices) else cotangent._array
+    if release:
+        del records[top:]
+    else:
+        records = records[:top]
+    if backend.library is not backend.root and not recorded:
+        for k, rec in enumerate(records):
+            if rec is not None and isinstance(rec[0], Plan) and (plan := rec[0].traced(backend)) is not rec[0]:
+                records[k] = (plan, *rec[1:])
+    found: dict[int, Any] = {}
+    try:
+        with backend.sweeping():
+            if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
+                _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
+            else:
+                _walk(records, grads, found, backend)
+    except Exception as error:
+        known = backend.user_error(error)
+        if known is None or isinstance(error, known[0]):
+            raise
+        raise known[0](f"in the backward pass: {known[1]}") from error  # an error of the library's own kind
+    return found
+
+
+def _walk(records: Records, grads: list[Any], found: dict[int, Any], backend: Backend) -> None:
+    """The way of most programs: every leaf is a source, and nothing records."""
+    xp, large = backend.xp, backend.array_class
+    while grads:
+        g = grads.pop()
+        rec = records.pop()
+        if g is None:
+            pass
+        elif rec is None:
+            found[len(grads)] = wrap(g, backend) if type(g) is not IndexedSlices else _public(g, backend)
+        elif type(g) is large and g.nbytes > REUSE_ABOVE:
+            rec[0].backward_reusing(g, rec, grads, xp, backend)
+        else:
+            rec[0].backward(g, rec, grads, xp)
+
+
+def _walk_careful(
+    records: Records,
+    grads: list[Any],
+    found: dict[int, Any],
+    backend: Backend,
+    sources: frozenset[int],
+    wanted: bytearray | None,
+    recorded: bool,
+    tape: GradientTape,
+    calls: dict[int, dict[int, int]],
+) -> None:
+    """As `_walk`, for every case."""
+    xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
+    masked, large = tape._masked, backend.array_class
+    wide = widening(backend, xp) if tape._met & NARROW else None
+    careful = recorded or masked or tape._sparse or wide is not None
+    while grads:
+        g = grads.pop()
+        rec = records.pop()
+        slot = len(grads)
+        if g is None:
+            continue
+        if slot in sources:
+            found[slot] = g if recorded else _public(g, backend)
+        if rec is None or (wanted is not None and not wanted[slot]):
+            continue
+        plan = rec[0] if wanted is None else rec[0].toward(rec, wanted)
+        if slot in calls:
+            within = plan.within(g, rec, list(calls[slot]), masked, recorded)
+            for at, d in zip(calls[slot].values(), within, strict=True):
+                if d is not None:
+                    found[at] = d if recorded else _public(d, backend)
+        if careful:
+            if recorded:
+                plan = plan.recorded
+            plan.backward_careful(g, rec, grads, xp, lift, masked, wide)
+        elif type(g) is large and g.nbytes > REUSE_ABOVE:
+            plan.backward_reusing(g, rec, grads, xp, backend)
+        else:
+            plan.backward(g, rec, grads, xp)
+
+
+def _public(g: Any, backend: Backend) -> Any:
+    """A raw cotangent as a Tensor, raw slices as slices of Tensors."""
+    if isinstance(g, IndexedSlices):
+        return IndexedSlices(wrap(g.values, backend), wrap(g.indices, backend), g.dense_shape)
+    return wrap(g, backend)
+
+
+def lifting(backend: Backend) -> tuple[Any, Lift]:
+    """The namespace of a sweep that is recorded, and what makes a Tensor of an array in a record."""
+    from tape_core.modes.batched import BatchedArray
+    from tape_core.ops.namespace import ops
+
+    root = backend.root
+
+    def lift(array: Any, slots: Any) -> Any:
+        if type(array) is tuple:  # an op's several results
+            return tuple(map(lift, array, slots))
+        if type(array) in SCALARS or array is None:
+            return array
+        return wrap(array, array.backend if type(array) is BatchedArray else root, slots)
+
+    return ops, lift
+
+
+def _as_is(array: Any, slots: Any) -> Any:
+    return array
+
+
+def _calls_with_results(records: Records, top: int, sources: list[int]) -> dict[int, dict[int, int]]:
+    """The calls that are one record, and among whose results are sources that other results of the call depend on.
+
+    By the slot of the call, the slots of such sources by the number of the result. What depends on them in there is a
+    matter of the call: their cotangents are those from outside and those from there.
+    """
+    found: dict[int, dict[int, int]] = {}
+    for slot in sources:
+        rec = records[slot] if slot < len(records) else None
+        if rec is not None and type(rec[0]) is Part and rec[FIRST_INPUT] < top:
+            whole = records[rec[FIRST_INPUT]]
+            if whole is not None and rec[0].k in getattr(whole[0], "leading", _none)(whole):
+                found.setdefault(rec[FIRST_INPUT], {})[rec[0].k] = slot
+    return found
+
+
+def _none(rec: tuple[Any, ...]) -> tuple[int, ...]:
+    return ()
+
+
+def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray | None:
+    """For each slot below `top`, whether a source flows into it; None where all leaves are sources.
+
+    Without it a sweep would run to leaves nobody asked for, and past sources that are themselves results.
+    """
+    if set(tape._leaves) == set(sources):
+        return None
+    records = tape._records
+    reached = bytearray(top)
+    for slot in sources:
+        if slot < top:
+            reached[slot] = 1
+    for slot in range(top):
+        rec = records[slot]
+        if rec is None or reached[slot]:
+            continue
+        for i in rec[FIRST_INPUT : FIRST_INPUT + 3 * rec[0].n : 3]:
+            if any(reached[j] for j in (i if type(i) is tuple else (i,)) if j is not None):
+                reached[slot] = 1
+                break
+    return reached
+
+
+def leads(tape: GradientTape, source: int, targets: list[int]) -> bool:
+    """Whether what is in one of the slots `targets` depends on what is in the slot `source`, and is another."""
+    reached = _reached_from(tape, max(targets) + 1, [source])
+    return reached is None or any([reached[slot] for slot in targets if slot != source])
+
+
+def ones_beside(tensor: Tensor) -> Tensor:
+    """A cotangent of ones for a target."""
+    backend = tensor.backend
+    return wrap(backend.xp.ones_like(tensor._array), backend)

@@ -1,0 +1,488 @@
+"""The call paths of ops: run the kernel and, where a tape watches an input, leave one record.
+
+Everything a program does goes through here, so it is written out: one path for one input, one for two, one for
+the rest; no signature binding, no isinstance, no property, one dictionary lookup for kernel and plans.
+The layout of a record is in `tape_core.engine.rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tape_core.base.dtypes import default_beside
+from tape_core.base.mistakes import no_sequence
+from tape_core.engine.cuts import ended
+from tape_core.engine.plan import Part
+from tape_core.engine.recording import ACTIVE
+from tape_core.engine.rules import spec_of
+from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
+from tape_core.engine.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.engine.op import Op
+
+_new = object.__new__
+_get_active = ACTIVE.get
+
+
+def constant_call(op: Op) -> Callable[..., Any]:
+    """The path of an op of one or two inputs through which nothing flows."""
+    bindings = op.bindings
+
+    def call(*values: Any) -> Any:
+        if len(values) != len(op.inputs):
+            op.normalise(values, {})
+        values = op.operands(values)
+        backend = next(v.backend for v in values if type(v) is Tensor)
+        kernel, _ = bindings.get(backend) or op.bind(backend)
+        try:
+            out = kernel(*[v._array if type(v) is Tensor else v for v in values])
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
+            return op.fail(error, values)
+        if _get_active():
+            for v in values:
+                if type(v) is Tensor and v._slots:
+                    ended(op, v._slots, out)
+        if type(out) is tuple:
+            return tuple([wrap(o, backend) for o in out])
+        return wrap(out, backend)
+
+    return call
+
+
+def unary_call(op: Op) -> Callable[..., Any]:
+    """The path of an elementwise op of one input."""
+    bindings = op.bindings
+
+    def call(x: Any, /) -> Tensor:
+        active = _get_active()
+        if type(x) is not Tensor:
+            x = operand(op, x, active)
+        backend = x._home
+        a = x._raw
+        try:
+            kernel, plans = bindings[backend]
+        except KeyError:
+            kernel, plans = op.bind(backend)
+        try:
+            out = kernel(a)
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
+            return op.fail(error, (x,))  # type: ignore[no-any-return]
+        result: Tensor = _new(Tensor)
+        result._array = out
+        result.backend = backend
+        result._slots = slots = NO_SLOTS
+        if s := x._slots:
+            for tape in active:
+                key = tape._key
+                i = s.get(key)
+                if i is None:
+                    continue
+                plan = plans[_FIRST_WATCHED]
+                if plan is None:
+                    ended(op, s, out)
+                    break
+                records = tape._records
+                if slots is NO_SLOTS:
+                    result._slots = slots = {key: len(records)}
+                else:
+                    slots[key] = len(records)
+                if out.dtype is not a.dtype:
+                    tape._meet(op, backend, out)
+                specs = ((a.shape, a.dtype),) if tape._met else None
+                records.append(
+                    (
+                        plan,
+                        specs,
+                        i,
+                        a if plan.keep1 or tape._forward else None,
+                        s,
+                        out if plan.keep_out or tape._forward else None,
+                        slots,
+                    )
+                )
+        return result
+
+    return call
+
+
+def single_call(op: Op) -> Callable[..., Any]:
+    """The path of an op of one input and parameters."""
+    bindings = op.bindings
+    elementwise = op.elementwise
+    takes_dtype = op.takes_dtype
+    has_parameters = op.has_parameters
+    general = general_call(op)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not args or (kwargs and not has_parameters):
+            args, kwargs = op.normalise(args, kwargs)
+        x, params = args[0], args[1:]
+        active = _get_active()
+        if type(x) is not Tensor:
+            x = operand(op, x, active)
+        backend = x._home
+        a = x._raw
+        if takes_dtype and (params or kwargs):
+            params = with_raw_dtype(op, backend, params, kwargs)
+        try:
+            kernel, plans = bindings[backend]
+        except KeyError:
+            kernel, plans = op.bind(backend)
+        s = x._slots
+        if s and plans.keeping is not None:
+            return general(x, *params, **kwargs)
+        try:
+            out = kernel(a, *params, **kwargs)
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
+            return op.fail(error, (x,), params, kwargs)
+        if type(out) in _NO_ARRAY:
+            return finish(op, active, plans, backend, (s,), (a,), out, params, kwargs)
+        result: Tensor = _new(Tensor)
+        result._array = out
+        result.backend = backend
+        result._slots = slots = NO_SLOTS
+        if s:
+            for tape in active:
+                key = tape._key
+                i = s.get(key)
+                if i is None:
+                    continue
+                plan = plans[_FIRST_WATCHED]
+                if plan is None or (takes_dtype and not backend.dtype(out.dtype).inexact):
+                    ended(op, s, out)
+                    break
+                records = tape._records
+                if slots is NO_SLOTS:
+                    result._slots = slots = {key: len(records)}
+                else:
+                    slots[key] = len(records)
+                if out.dtype is not a.dtype:
+                    tape._meet(op, backend, out)
+                specs = ((a.shape, a.dtype),) if not elementwise or tape._met else None
+                kept = a if plan.keep1 or tape._forward else None
+                out_kept = out if plan.keep_out or tape._forward else None
+                records.append((plan, specs, i, kept, s, out_kept, slots, params, kwargs))
+        return result
+
+    return call
+
+
+def operand(op: Op, x: Any, active: Any) -> Any:
+    """The only operand of an op, where it is no plain Tensor."""
+    if type(x) not in _TENSORS:
+        return op.operands((x,))[0]
+    slots = x._slots
+    for tape in active:
+        if tape._key not in slots:
+            tape._on_read(x)
+    return x
+
+
+_NO_ARRAY = frozenset({tuple, list, Tensor})  # what a kernel returns for several results, or by mistake
+# By what the plans of an op are found: bit k is set where input k is watched.
+_FIRST_WATCHED = 1
+_SECOND_WATCHED = 2
+_BOTH_WATCHED = 3
+
+
+def accepts(value: Any) -> bool:
+    """Whether an operator takes this operand; others get their turn with their own reflected operator."""
+    if isinstance(value, Tensor) or type(value) in SCALARS:
+        return True
+    from tape_core.backends.discovery import backend_of_type
+
+    return backend_of_type(type(value)) is not None
+
+
+def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
+    """The path of an op of two inputs; as an operator it declines operands it does not know."""
+    bindings = op.bindings
+    elementwise = op.elementwise
+
+    def call(x1: Any, x2: Any, /) -> Any:
+        kind1 = type(x1)
+        kind2 = type(x2)
+        if kind1 in _TENSORS:
+            backend = x1._home
+            a1 = x1._raw
+            s1 = x1._slots
+            if kind2 in _TENSORS:
+                if x2._home is not backend:
+                    return call(*op.operands((x1, x2)))
+                a2 = x2._raw
+                s2 = x2._slots
+                scalar = False
+            elif kind2 in SCALARS:
+                a2 = x2
+                s2 = NO_SLOTS
+                scalar = True
+            elif operator and not accepts(x2):
+                return NotImplemented
+            else:
+                return call(*op.operands((x1, x2)))
+        elif kind2 in _TENSORS and kind1 in SCALARS:
+            backend = x2._home
+            a1 = x1
+            s1 = NO_SLOTS
+            a2 = x2._raw
+            s2 = x2._slots
+            scalar = True
+        elif operator and not accepts(x2):
+            return NotImplemented
+        else:
+            return call(*op.operands((x1, x2)))
+        try:
+            kernel, plans = bindings[backend]
+        except KeyError:
+            kernel, plans = op.bind(backend)
+        try:
+            out = kernel(a1, a2)
+            if scalar and type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
+                out = backend.asarray(out)
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
+            return op.fail(error, (x1, x2))
+        result: Tensor = _new(Tensor)
+        result._array = out
+        result.backend = backend
+        result._slots = slots = NO_SLOTS
+        for tape in _get_active():
+            key = tape._key
+            i1 = s1.get(key)
+            i2 = s2.get(key)
+            if i1 is None and kind1 is Variable:
+                i1 = tape._on_read(x1)
+                i2 = s2.get(key)
+            if i2 is None and kind2 is Variable:
+                i2 = tape._on_read(x2)
+            if i1 is None:
+                if i2 is None:
+                    continue
+                plan = plans[_SECOND_WATCHED]
+            elif i2 is None:
+                plan = plans[_FIRST_WATCHED]
+            else:
+                plan = plans[_BOTH_WATCHED]
+            if plan is None:
+                if tape._cuts is not None:
+                    tape._cuts.op(op, out)
+                continue
+            records = tape._records
+            if slots is NO_SLOTS:
+                result._slots = slots = {key: len(records)}
+                specs: Any = None
+                mixed = False
+                if scalar:
+                    mixed = kind1 is complex or kind2 is complex
+                    if mixed or not elementwise:
+                        specs = (spec_of(a1), spec_of(a2))
+                elif elementwise and type(a1) is type(a2) and type(a1) in backend.scalar_types:
+                    pass
+                else:
+                    shape1 = a1.shape
+                    shape2 = a2.shape
+                    dtype1 = a1.dtype
+                    dtype2 = a2.dtype
+                    mixed = dtype1 is not dtype2 and dtype1 != dtype2
+                    if not elementwise:
+                        specs = ((shape1, dtype1), (shape2, dtype2))
+                    elif shape1 != shape2 or mixed:
+                        shape = out.shape
+                        dtype = out.dtype
+                        specs = (
+                            None if shape1 == shape and dtype1 == dtype else (shape1, dtype1),
+                            None if shape2 == shape and dtype2 == dtype else (shape2, dtype2),
+                        )
+                # A constant that is kept needs slots of its own, so that a tape opened later may watch it.
+                if s1 is NO_SLOTS and kind1 is Tensor:
+                    s1 = own_slots(x1)
+                if s2 is NO_SLOTS and kind2 is Tensor:
+                    s2 = own_slots(x2)
+            else:
+                slots[key] = len(records)
+            if mixed:
+                tape._meet(op, backend, out)
+            everything = tape._forward
+            keep1 = a1 if plan.keep1 or everything else None
+            keep2 = a2 if plan.keep2 or everything else None
+            records.append(
+                (plan, specs, i1, keep1, s1, i2, keep2, s2, out if plan.keep_out or everything else None, slots)
+            )
+        return result
+
+    return call
+
+
+_TENSORS = frozenset({Tensor, Variable})
+
+
+def variables_are_read(by_name: bool) -> None:
+    """Have ops ask Variables for what they hold, as while a trace runs, in place of looking it up in them.
+
+    What ops give is the same, in each thread: it takes somewhat longer.
+    """
+    global _TENSORS
+    _TENSORS = frozenset({Tensor}) if by_name else frozenset({Tensor, Variable})
+
+
+def general_call(op: Op) -> Callable[..., Any]:
+    """The path of every other op: any number of inputs or a sequence of them, parameters, several results."""
+    bindings = op.bindings
+    n = len(op.inputs)
+    sequence = op.sequence
+    takes_dtype = op.takes_dtype
+    has_parameters = op.has_parameters
+    optional = op.optional
+    # Where the first of the values that decide on the dtype is a number: `where(c, 1.0, 2.0)`, `clip(1.0, x, None)`.
+    decisive = (1 if op.masks else 0) if op.elementwise and n > 2 else None
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) < n or (kwargs and not has_parameters):
+            args, kwargs = op.normalise(args, kwargs)
+        if sequence:
+            try:
+                values: tuple[Any, ...] = tuple(args[0])
+            except TypeError as error:
+                raise no_sequence(op.name, op.inputs[0], "arrays", args[0], error) from None
+            if not values:
+                raise ValueError(f"{op.name}: {op.inputs[0]} is empty; it needs at least one array")
+        else:
+            values = args[:n]
+        params = args[n:]
+        active = _get_active()
+        backend: Any = None
+        arrays: list[Any] = []
+        slots_of: list[Any] = []  # of each operand; None for what is no array
+        for x in values:
+            kind = type(x)
+            if kind in _TENSORS:
+                if x._home is not backend:
+                    if backend is not None:
+                        backend = None
+                        break
+                    backend = x._home
+                slots = x._slots
+                if kind is Variable:
+                    for tape in active:
+                        if tape._key not in slots:
+                            tape._on_read(x)
+                elif slots is NO_SLOTS and active:
+                    slots = own_slots(x)
+                arrays.append(x._raw)
+                slots_of.append(slots)
+            elif (kind in SCALARS and not sequence) or (x is None and optional):
+                arrays.append(x)
+                slots_of.append(None)
+            else:
+                backend = None
+                break
+        if decisive is not None and backend is not None and type(arrays[decisive]) in SCALARS:
+            arrays[decisive] = as_array(backend, arrays, decisive)
+            slots_of[decisive] = {}
+        if backend is None:
+            values = op.operands(values)
+            return call(values, *params, **kwargs) if sequence else call(*values, *params, **kwargs)
+        if takes_dtype:
+            params = with_raw_dtype(op, backend, params, kwargs)
+        try:
+            kernel, plans = bindings[backend]
+        except KeyError:
+            kernel, plans = op.bind(backend)
+        kept: Any = ()
+        keeping = plans.keeping
+        try:
+            if keeping is not None and any([s and tape._key in s for s in slots_of for tape in active]):
+                given = (arrays,) if sequence else arrays
+                out, kept = keeping(*given, *params, **kwargs)
+            else:
+                out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
+        except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
+            return op.fail(error, values, params, kwargs)
+        return finish(op, active, plans, backend, slots_of, arrays, out, params, kwargs, kept)
+
+    return call
+
+
+def as_array(backend: Backend, arrays: Sequence[Any], k: int) -> Any:
+    """The number at `k` as an array of the dtype that it has beside the others after it: weak, as in arithmetic."""
+    kinds = {type(a) for a in arrays[k:] if type(a) in SCALARS}
+    highest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
+    dtype = default_beside(highest, [backend.dtype(a.dtype) for a in arrays[k:] if type(a) not in _NUMBERS])
+    return backend.asarray(arrays[k], dtype=backend.raw_dtype(dtype))
+
+
+_NUMBERS = SCALARS | {type(None)}
+
+
+def with_raw_dtype(op: Op, backend: Backend, params: Any, kwargs: dict[str, Any]) -> Any:
+    """The parameters with `dtype` in the backend's terms."""
+    if kwargs.get("dtype") is not None:
+        kwargs["dtype"] = backend.raw_dtype(kwargs["dtype"])
+    elif (place := op.parameters.places.get("dtype")) is not None and len(params) > place:
+        return (*params[:place], backend.raw_dtype(params[place]), *params[place + 1 :])
+    return params
+
+
+def finish(
+    op: Op,
+    active: Iterable[Any],
+    plans: Any,
+    backend: Backend,
+    slots_of: Sequence[Any],
+    arrays: Sequence[Any],
+    out: Any,
+    params: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    kept: tuple[Any, ...] = (),
+) -> Any:
+    """The result or results of a kernel as Tensors, recorded on the tapes that watch an operand."""
+    several = type(out) is tuple or type(out) is list
+    if type(out) is Tensor:
+        raise TypeError(
+            f"{op.name}: a Tensor was given for a parameter; only its inputs, {', '.join(op.inputs)}, may be arrays; "
+            f"if another is to be one, the op must be declared with a rule for it"
+        )
+    slots = NO_SLOTS
+    parts: list[dict[int, int]] = []
+    for tape in active:
+        key = tape._key
+        at: list[int | None] = []
+        watched, bit = 0, 1
+        for s in slots_of:
+            i = None if s is None else s.get(key)
+            at.append(i)
+            if i is not None:
+                watched |= bit
+            if not op.sequence:
+                bit += bit
+        plan = plans[watched]
+        if plan is None or (op.takes_dtype and not several and not backend.dtype(out.dtype).inexact):
+            if watched and tape._cuts is not None:
+                tape._cuts.op(op, out)
+            continue
+        if slots is NO_SLOTS:
+            slots = {}
+            parts = [{} for _ in out] if several else []
+        records = tape._records
+        if several:
+            for o in out:
+                tape._meet(op, backend, o)
+        else:
+            tape._meet(op, backend, out)
+        if op.sparse:
+            for i in at:
+                if i is not None and records[i] is not None:
+                    tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
+        slots[key] = base = len(records)
+        record = plan.record_all if tape._forward else plan.record
+        records.append(record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
+        # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
+        for k, part in enumerate(parts):
+            part[key] = len(records)
+            records.append((Part(k, tuple([spec_of(o) for o in out])), None, base))
+    if several:
+        outs = [wrap(o, backend, part) for o, part in zip(out, parts or [NO_SLOTS] * len(out), strict=True)]
+        return tuple(outs) if op.result is None else op.result(*outs)
+    return wrap(out, backend, slots)

@@ -1,0 +1,126 @@
+"""Cotangents of inputs: brought to the input's shape and dtype, and added up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tape_core.base.dtypes import float32
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.engine.rules import Rule
+
+
+def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: list[Any], rule: Rule) -> None:
+    """Add the cotangents of an input that is a sequence of arrays; None where nothing flows."""
+    if len(cotangents) != len(slots):
+        raise ValueError(f"{rule.where} returned {len(cotangents)} cotangents for {len(slots)} arrays")
+    for d, i, spec in zip(cotangents, slots, specs, strict=True):
+        if i is not None and d is not None:
+            h = grads[i]
+            if isinstance(d, IndexedSlices):
+                grads[i] = d if h is None else d + h
+                continue
+            d = checked(xp, d, spec, rule)
+            grads[i] = d if h is None else h + d
+
+
+def unpoisoned(xp: Any, g: Any, d: Any) -> Any:
+    """`d` with 0 in place of the NaN that a zero cotangent makes of an infinite or undefined derivative.
+
+    Only there: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
+    """
+    return d if nowhere_nan(d) else xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
+
+
+def nowhere_nan(d: Any) -> bool:
+    """Whether an array is seen at once to hold no NaN. One that is traced, recorded or of many examples is not seen."""
+    kind = type(d)
+    if kind not in _PLAIN:
+        _PLAIN[kind] = kind.__module__.partition(".")[0] in ("numpy", "torch")
+    if not _PLAIN[kind] or not getattr(d, "is_cpu", True):  # nor one for which the host would have to wait
+        return False
+    total = d.sum()
+    return bool(total == total)  # an infinity less another is NaN, too: then it is looked at element by element
+
+
+_PLAIN: dict[type, bool] = {}
+"""Whether looking at values of a class is cheap, and tells of all examples there are."""
+
+
+def widening(backend: Backend, xp: Any) -> Callable[[Any], Any]:
+    """A function that gives arrays of a dtype that is narrow on the backend as float32, and all else as it is."""
+    narrow, single = backend.narrow, backend.raw_dtype(float32)
+
+    def wide(value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(map(wide, value))
+        dtype = getattr(value._array if isinstance(value, Tensor) else value, "dtype", None)
+        if dtype is None or type(value) is IndexedSlices or backend.dtype(dtype) not in narrow:
+            return value
+        return xp.astype(value, single)
+
+    return wide
+
+
+def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:
+    """The cotangent of an elementwise op's input: summed back over broadcasting, in the input's dtype."""
+    shape, dtype = spec
+    given = d.shape
+    if given != shape:
+        extra = len(given) - len(shape)
+        if extra > 0 and given[extra:] == shape:
+            d = xp.sum(d, axis=0 if extra == 1 else tuple(range(extra)))
+            return d if d.dtype is dtype else cast(xp, d, dtype)
+        if extra < 0 or 0 in given:
+            d = xp.broadcast_to(d, broadcast_shape(tuple(given), tuple(shape)))
+            given = d.shape
+            extra = len(given) - len(shape)
+        axes = (*range(extra), *(extra + k for k, n in enumerate(shape) if n == 1 and given[extra + k] != 1))
+        if axes:
+            d = xp.sum(d, axis=axes)
+        if d.shape != shape:
+            d = xp.reshape(d, shape)
+    return d if d.dtype is dtype else cast(xp, d, dtype)
+
+
+def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape two broadcastable shapes broadcast to."""
+    n = max(len(a), len(b))
+    a, b = (1,) * (n - len(a)) + a, (1,) * (n - len(b)) + b
+    return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
+
+
+def cast(xp: Any, d: Any, dtype: Any) -> Any:
+    """`d` in another dtype: a real input has a real gradient."""
+    if dtype is None or (d._array if isinstance(d, Tensor) else d).dtype == dtype:
+        return d
+    if xp.isdtype(d.dtype, "complex floating") and not xp.isdtype(dtype, "complex floating"):
+        d = xp.real(d)
+    return xp.astype(d, dtype)
+
+
+def checked(xp: Any, d: Any, spec: tuple[Any, Any], rule: Rule) -> Any:
+    """A cotangent of exactly the input's shape and dtype.
+
+    Raises:
+        ValueError: the rule made another shape: a mistake in the rule that summing would hide.
+    """
+    shape, dtype = spec
+    if tuple(d.shape) != tuple(shape):
+        raise ValueError(f"{rule.where} returned a cotangent of shape {tuple(d.shape)}; the input has {tuple(shape)}")
+    return cast(xp, d, dtype)
+
+
+def conj(value: Any) -> Any:
+    """The conjugate of a complex cotangent: rules are plain transposes, gradients are conjugated (see `rules`)."""
+    if isinstance(value, IndexedSlices):
+        return IndexedSlices(conj(value.values), value.indices, value.dense_shape)
+    if value.dtype.kind != "complex floating":
+        return value
+    from tape_core.ops.elementwise import conj as conjugate
+
+    return conjugate(value)

@@ -1,0 +1,251 @@
+"""Where values end that a derivative is taken with respect to: what `grad` and the like say when nothing is connected.
+
+Each of these functions has its tape or accumulator keep a `Cuts`. The paths that carry no derivative tell it when a
+value comes by that the recorder knows: ops without a derivative, methods that take values out, assignments to
+Variables. Where no argument reaches the result, it is the answer to the question why.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.base.user_code import is_ours, user_frame
+from tape_core.engine.recording import ACTIVE
+
+if TYPE_CHECKING:
+    from tape_core.engine.tensor import Tensor
+
+_MOST = 5  # cuts that are kept of one call
+
+_own_derivative: ContextVar[bool] = ContextVar("tape_core.own_derivative", default=False)
+
+_LEFT = "its values leave Tape by {}, and what is computed from them is a constant"
+_ASSIGNED = (
+    "its values were assigned to a Variable, by {}, and nothing flows through an assignment; for derivatives with "
+    "respect to Variables use a GradientTape: `with tape: y = f()`, then `tape.gradient(y, variables)`"
+)
+_READ = (
+    "{} was given as an argument, and the function reads the Variable itself, not the argument; for derivatives with "
+    "respect to Variables use a GradientTape: `with tape: y = f()`, then `tape.gradient(y, variables)`"
+)
+_ELSEWHERE = (
+    "what the function computes from it does not lead to the result, or comes by a function whose derivative is None, "
+    "as one with custom_gradient may"
+)
+_UNUSED = "the function does not compute with it"
+_BESIDE = (
+    ", but reads Variables; for derivatives with respect to these use a GradientTape: `with tape: y = f()`, then "
+    "`tape.gradient(y, variables)`"
+)
+
+
+class Cuts:
+    """What one recorder was told of values that it knows.
+
+    Attributes:
+        ends: why values ended, with the user's line, by what ended them.
+        compared: an op that gave whether something is true of them; nothing follows from it, unless Python asked.
+        decided: Python took a branch by such a result.
+        constant: only the shape and dtype of them went into a result, which has the derivative 0; or tangents did
+            that were carried along beside them.
+        differentiated: a derivative with respect to something was taken of them, and it is constant, as that of a
+            linear function.
+        opaque: values were taken out of them in a function with a derivative of its own, so that this may depend on
+            them unseen.
+        taken_out: one of the ends is no op but a method, `stop_gradient` or an assignment, so that what is computed
+            from the values after it depends on them unseen.
+        read: the Variables that were read, by id.
+    """
+
+    compared: str | None = None
+    constant = decided = differentiated = opaque = taken_out = False
+
+    def __init__(self) -> None:
+        self.ends: dict[str, str] = {}
+        self.read: set[int] = set()
+
+    def op(self, op: Any, out: Any) -> None:
+        """An op had no derivative for them."""
+        dtype = str(getattr(out, "dtype", type(out).__name__))
+        if "bool" in dtype:
+            self.compared = self.compared or op.name
+            return
+        if op.name == "astype":
+            why = f"astype makes {dtype.rpartition('.')[2]} of it, which has no derivative"
+        else:
+            why = f"{op.name} has no derivative" + (f": {op.reason}" if getattr(op, "reason", None) else "")
+        self._note(op.name, why)
+
+    def end(self, what: str, why: str) -> None:
+        """A value was taken out of what is recorded."""
+        self.taken_out = True
+        self._note(what, why)
+
+    def _note(self, what: str, why: str) -> None:
+        if what not in self.ends and len(self.ends) < _MOST:
+            frame = user_frame(2)
+            place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_qualname}'
+            self.ends[what] = f"{why}, here:\n{place}"
+
+    def add(self, other: Cuts) -> None:
+        """What another one was told, of values that depend on those that this recorder knows."""
+        self.ends = {**other.ends, **self.ends}
+        self.compared = self.compared or other.compared
+        self.decided |= other.decided
+        self.constant |= other.constant
+        self.differentiated |= other.differentiated
+        self.opaque |= other.opaque
+        self.taken_out |= other.taken_out
+
+    def zero(self, variables: Iterable[Any] = ()) -> bool:
+        """Whether the derivative of what is not connected is 0 indeed, as far as it is known.
+
+        Args:
+            variables: those that were given as arguments.
+        """
+        if self.differentiated and not self.opaque:
+            return True
+        if self.ends or any([id(v) in self.read for v in variables]):
+            return False
+        return self.decided or self.constant
+
+    def why(self, variables: Sequence[Any], used: bool) -> str:
+        """Why nothing is connected."""
+        read = next((v for v in variables if id(v) in self.read), None)
+        if read is not None:
+            return _READ.format(f"Variable {read.name!r}" if read.name else f"a Variable of shape {read.shape}")
+        if self.ends:
+            return "\n".join(self.ends.values())
+        if self.compared is not None:
+            return f"{self.compared} has no derivative"
+        return _ELSEWHERE if used else _UNUSED + _BESIDE * bool(self.read)
+
+
+def check_zero(name: str, cuts: Cuts, arguments: str, variables: Sequence[Any], used: bool) -> None:
+    """Whether a derivative that is 0 everywhere is what a function has of which nothing is connected.
+
+    Args:
+        name: what was called.
+        cuts: what its recorder was told.
+        arguments: those that were differentiated, for the message.
+        variables: those among them.
+        used: whether anything was recorded that was computed from them.
+
+    Raises:
+        ValueError: no argument reaches the result, and why.
+    """
+    if not cuts.zero(variables):
+        raise ValueError(
+            f"{name}: the result does not depend on {arguments}, so that all derivatives would be 0: "
+            f"{cuts.why(variables, used)}\nWhere the function is meant to be constant, {name}(..., "
+            f"allow_unconnected=True) gives zeros"
+        )
+
+
+# -- what those say that cut
+
+
+def _known(tensor: Any, key: int) -> bool:
+    """Whether a recorder knows a Tensor, or inside vmap the value of all examples."""
+    while tensor is not None:
+        if key in tensor._slots:
+            return True
+        tensor = getattr(tensor._array, "value", None) if tensor.backend.level else None
+    return False
+
+
+def _of(tensor: Tensor) -> list[Cuts]:
+    """Those of the recorders of this context that know a Tensor."""
+    return [r._cuts for r in ACTIVE.get() if r._cuts is not None and _known(tensor, r._key)]
+
+
+def told(tensors: Iterable[Tensor]) -> list[Cuts]:
+    """Those of the recorders of this context that know any of these Tensors."""
+    return list({id(cuts): cuts for tensor in tensors for cuts in _of(tensor)}.values()) if ACTIVE.get() else []
+
+
+@contextmanager
+def own_derivative() -> Iterator[None]:
+    """A context of a function that has a derivative of its own, and of what computes this."""
+    with setting(_own_derivative, True):
+        yield
+
+
+def left(tensor: Tensor, how: str) -> None:
+    """A method takes the values of a Tensor out of Tape."""
+    for cuts in _of(tensor):
+        if not is_ours(sys._getframe(2)):  # the method's caller
+            cuts.end(how, _LEFT.format(how))
+            cuts.opaque |= _own_derivative.get()
+
+
+def stopped(tensor: Tensor) -> None:
+    """`stop_gradient` was called with a Tensor."""
+    for cuts in _of(tensor):
+        if not is_ours(sys._getframe(2)):
+            cuts.end("stop_gradient", "stop_gradient makes a constant of it")
+
+
+def shaped(tensor: Tensor) -> None:
+    """An array is made in the shape and dtype of a Tensor."""
+    for cuts in _of(tensor):
+        cuts.constant = True
+
+
+def assigned(tensor: Tensor, method: str) -> None:
+    """A Tensor was assigned to a Variable."""
+    for cuts in _of(tensor):
+        cuts.end("assign", _ASSIGNED.format(f"Variable.{method}"))
+
+
+def ended(op: Any, slots: dict[int, Any], out: Any) -> None:
+    """An op has no derivative for what has these slots."""
+    for recorder in ACTIVE.get():
+        if recorder._cuts is not None and recorder._key in slots:
+            recorder._cuts.op(op, out)
+
+
+def asked() -> None:
+    """Python asks whether a Tensor is true."""
+    for recorder in ACTIVE.get():
+        cuts = recorder._cuts
+        if cuts is not None and cuts.compared is not None:
+            cuts.decided = True
+
+
+def pushed(values: Iterable[Tensor]) -> None:
+    """Tangents were carried through a loop over these values; they may not depend on the values, as of what is linear.
+
+    What recorded the loop knows the tangents all the same: the loop's derivative says what they depend on.
+    """
+    for cuts in told(values):
+        cuts.constant = True
+
+
+def branched(operands: Iterable[Tensor]) -> None:
+    """One of two functions is called with these operands."""
+    asked()
+    for tensor in operands:
+        for cuts in _of(tensor):
+            cuts.decided = True
+
+
+def differentiated(targets: Iterable[Tensor], results: Sequence[Any]) -> None:
+    """A derivative of targets was computed; the recorders around it learn where it is constant for them.
+
+    One that is None is none: nothing is connected there.
+    """
+    if all([r is None for r in results]):
+        return
+    for recorder in ACTIVE.get():
+        cuts = recorder._cuts
+        if cuts is None or cuts.differentiated:
+            continue
+        key = recorder._key
+        known = [r for r in results if r is not None and _known(getattr(r, "values", r), key)]
+        if not known and any([_known(t, key) for t in targets]):
+            cuts.differentiated = True

@@ -1,0 +1,133 @@
+"""IndexedSlices: the gradient of a gather, as the rows that were gathered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tape_core.engine.tensor import Tensor
+
+
+class IndexedSlices:
+    """Rows of an array that is zero elsewhere: row `indices[k]` has `values[k]`; rows named twice add up.
+
+    The gradient of :func:`~tape_core.gather` is one, so that an optimizer touches only the rows in use.
+    Every function takes it as the array it stands for, and so does arithmetic; adding two keeps the slices of both.
+
+    >>> import tape_core as tc
+    >>> table = tc.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> with tc.GradientTape() as tape:
+    ...     y = tc.sum(tc.gather(table, tc.asarray([2, 0, 2])))
+    >>> slices = tape.gradient(y, table)
+    >>> slices.indices.tolist(), slices.dense_shape
+    ([2, 0, 2], (3, 2))
+    >>> slices.densify().tolist()
+    [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]
+    >>> merged = slices.merged()
+    >>> merged.indices.tolist(), merged.values.tolist()
+    ([0, 2], [[1.0, 1.0], [2.0, 2.0]])
+
+    Attributes:
+        values: shape (n, ...): the rows.
+        indices: shape (n,), integers; duplicates are not merged.
+        dense_shape: the shape of the array the rows belong to.
+    """
+
+    __slots__ = ("_xp", "dense_shape", "indices", "values")
+
+    # NumPy arrays on the left of an operator leave the operation to us.
+    __array_ufunc__ = None
+
+    def __init__(self, values: Any, indices: Any, dense_shape: tuple[int, ...], *, _xp: Any = None) -> None:
+        self._xp = _xp  # what raw arrays of a sweep are computed with; None for Tensors
+        self.values = values
+        self.indices = indices
+        self.dense_shape = tuple(dense_shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`dense_shape`."""
+        return self.dense_shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    def _namespace(self) -> Any:
+        if self._xp is not None:
+            return self._xp
+        from tape_core.ops.namespace import ops
+
+        return ops
+
+    def densify(self) -> Tensor:
+        """The whole array, duplicates added up."""
+        result: Tensor = self._namespace().scatter(self.values, self.indices, self.dense_shape)
+        return result
+
+    def merged(self) -> IndexedSlices:
+        """The same array, each row named once, in rising order: what is for one row is added up.
+
+        It is differentiable in the values. Indices that count from the end become those from the start.
+
+        Raises:
+            BatchError: inside :func:`~tape_core.vmap`, where examples may have different numbers of rows.
+        """
+        xp = self._namespace()
+        from_start = xp.where(self.indices < 0, self.indices + self.dense_shape[0], self.indices)
+        names, inverse = xp.unique_inverse(from_start)
+        n = names.shape[0]
+        order = xp.argsort(names)  # libraries may find them in any order
+        places = xp.setitem(xp.zeros_like(order), xp.arange_beside(order, n), order)
+        rows = xp.take(places, inverse, axis=0)
+        values = xp.scatter(self.values, rows, (n, *self.values.shape[1:]))
+        return IndexedSlices(values, xp.take(names, order, axis=0), self.dense_shape, _xp=self._xp)
+
+    def __repr__(self) -> str:
+        return f"IndexedSlices(values={self.values!r}, indices={self.indices!r}, dense_shape={self.dense_shape})"
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, IndexedSlices):
+            xp = self._namespace()
+            return IndexedSlices(
+                xp.concat([self.values, other.values], axis=0),
+                xp.concat([self.indices, other.indices], axis=0),
+                self.dense_shape,
+                _xp=self._xp,
+            )
+        return self.densify() + other
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Any:
+        return -self.densify()
+
+    def __sub__(self, other: Any) -> Any:
+        return self.densify() - dense(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self.densify()
+
+    def __mul__(self, other: Any) -> Any:
+        return self.densify() * dense(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * self.densify()
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.densify() / dense(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.densify()
+
+    def __pow__(self, other: Any) -> Any:
+        return self.densify() ** dense(other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** self.densify()
+
+
+def dense(value: Any) -> Any:
+    """A gradient as an array, also that of a gather; anything else as it is."""
+    return value.densify() if isinstance(value, IndexedSlices) else value

@@ -1,0 +1,638 @@
+"""Op: one function of arrays, its derivative rules, and the hot path that runs and records it.
+
+Declare an op by decorating its signature and docstring; the array work is the backend's kernel::
+
+    @elementwise(x=lambda xp, x: xp.cos(x), samples=unary())
+    def sin(x: ArrayLike, /) -> Tensor:
+        '''Sine of each element, in radians.'''
+
+The three decorators differ in what the engine may do with a rule:
+
+- `elementwise`: the op broadcasts; a rule is the partial derivative (or a `vjp`), and the engine multiplies and
+  sums back over broadcasting.
+- `linear`: each rule is a `transpose`.
+- `op`: each rule is a `vjp`. Here and for `linear` the cotangent must have exactly the input's shape.
+
+Each input has a rule, `NONDIFF` or `TODO`. What a rule's parameters mean is in `tape_core.engine.rules`.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, update_wrapper
+from typing import Any, TypeVar
+
+from tape_core.backends.errors import AxisError
+from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
+from tape_core.backends.protocol import Backend
+from tape_core.base.dtypes import RANKS, default_beside, default_for
+from tape_core.base.mistakes import meant
+from tape_core.base.user_code import warn_user
+from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
+from tape_core.engine.plan import Plan
+from tape_core.engine.recording import LISTENERS
+from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
+from tape_core.engine.samples import Samples
+from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
+
+__all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "refuses", "registry", "transpose", "vjp"]
+
+BatchRule = Callable[..., Any]
+"""How an op does the work for all examples of a vmap, see `tape_core.modes.batching`."""
+
+BOUND: list[tuple[Op, Backend]] = []
+"""Each binding there ever was, of every op."""
+
+SparsityRule = Callable[..., Any]
+"""Which elements of an op's result depend on which of its inputs, see `op`."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Op:
+    """What is known of one op. `registry[name]` finds it; `op.function` is what users call."""
+
+    push: Callable[[Plan, tuple[Any, ...]], Any] | None = None
+    """How tangents go through a record, where that does not follow from the rules; NotImplemented where it does."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        rules: Mapping[str, RuleSpec],
+        *,
+        form: Form,
+        sequence: bool = False,
+        masks: bool = False,
+        sparse: bool = False,
+        kernel: Callable[..., Any] | None = None,
+        samples: Samples | None = None,
+        reason: str | None = None,
+        extension: str | None = None,
+        result: Callable[..., Any] | None = None,
+        materialize: bool = True,
+        common: Callable[..., Any] | None = None,
+        keeping: Callable[..., Any] | None = None,
+        batch: BatchRule | None = None,
+        multilinear: bool = False,
+        sparsity: SparsityRule | None = None,
+    ) -> None:
+        self.name = name = function.__name__
+        self.signature = inspect.signature(function)
+        self.form = form
+        self.elementwise = form == "elementwise"
+        self.masks = masks
+        self.sparse = sparse
+        self.kernel = kernel
+        self.samples = samples
+        self.reason = reason
+        self.extension = extension
+        self.result = result
+        self.materialize = materialize
+        self.sequence = sequence
+        self.keeping = keeping
+        self.batch = batch
+        self.multilinear = multilinear
+        self.sparsity = sparsity
+        self.rules = dict(rules)
+        self.parameters = Parameters(name, self.signature, list(rules), sequence, common, keeping is not None)
+        self.inputs = self.parameters.inputs
+        self.compiled = compile_rules(name, form, self.parameters, rules)
+        self.has_parameters = bool(self.parameters.defaults)
+        self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
+        self.takes_dtype = "dtype" in self.parameters.defaults
+        self.bindings: dict[Backend, tuple[Callable[..., Any], Plans]] = {}
+        self.may_keep = True
+        # Nothing is known of the kernels of others.
+        self.refuses: tuple[str, ...] = () if self.elementwise or _is_ours(function) else self.inputs
+        self.function = self._call_path()
+        update_wrapper(self.function, function)
+        self.function.op = self  # type: ignore[attr-defined]
+
+    advice: Callable[..., Exception | None] | None = None
+    """What is wrong with inputs of some shapes with which the kernel failed, where no library says it well; or None."""
+
+    takes_slices = False
+    """Whether its rule gets cotangents of gathers as they are, and not made dense."""
+
+    widens = True
+    """Whether its rules compute with float32 in place of dtypes that are narrow on the backend."""
+
+    foreign = False
+    """Whether its rule calls the differentiation of another library."""
+
+    of_functions = False
+    """Whether its rule is a user's function, which may compute with anything."""
+
+    def __repr__(self) -> str:
+        return f"<op {self.spelled}>"
+
+    @property
+    def spelled(self) -> str:
+        """How it is called, for messages: the signature without annotations."""
+        plain = [p.replace(annotation=inspect.Parameter.empty) for p in self.signature.parameters.values()]
+        return f"{self.name}{inspect.Signature(plain)}"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether anything flows back through the op."""
+        return bool(self.compiled)
+
+    def _call_path(self) -> Callable[..., Any]:
+        plain = not (self.has_parameters or self.sequence or self.sparse or self.masks or self.result or self.keeping)
+        if plain and (len(self.inputs) == 2 or (len(self.inputs) == 1 and (self.elementwise or not self.compiled))):
+            self.may_keep = False  # the shortest paths ask for no such kernel
+            if not self.compiled:
+                return constant_call(self)
+            return unary_call(self) if len(self.inputs) == 1 else binary_call(self)
+        if len(self.inputs) == 1 and not (self.sequence or self.sparse or self.masks or self.optional or self.keeping):
+            return single_call(self)
+        return general_call(self)
+
+    # -- what the hot path asks once per backend
+
+    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
+        """The kernel on `backend`, and the plans of its records by which inputs are watched."""
+        if not backend.library.is_checked:
+            check_names(backend.library)
+        guard = backend.library.guard
+        kernel = getattr(backend.xp, self.name)
+        if self.result is not None:
+            kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
+        replaced = backend.rules.get(self.name)
+        rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
+        keeping = getattr(backend.xp, f"{self.name}_keeping") if self.keeps_on(backend) else None
+        found = self.bound(backend, kernel, Plans(self, rules, keeping, backend))
+        return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
+
+    def bound(self, backend: Backend, kernel: Callable[..., Any], plans: Plans) -> tuple[Callable[..., Any], Plans]:
+        """Note a binding, for the hot path and for debugging tapes."""
+        BOUND.append((self, backend))
+        self.bindings[backend] = found = kernel, plans
+        for listener in LISTENERS:
+            listener.listen(self, backend)
+            found = self.bindings[backend]
+        return found
+
+    def keeps_on(self, backend: Backend) -> bool:
+        """Whether a kernel leaves rules what it has found: the op's own, or one that the backend brings."""
+        own = self.keeping is not None or (f"{self.name}_keeping" in backend.kernels and self.may_keep)
+        return own and backend.keeps
+
+    def compiled_for(self, backend: Backend, replaced: Mapping[str, RuleSpec]) -> dict[int, Rule]:
+        """The rules on a backend that replaces some."""
+        parameters = copy.copy(self.parameters)
+        parameters.keeping = self.keeps_on(backend)
+        return compile_rules(self.name, self.form, parameters, {**self.rules, **replaced}, self.rules)
+
+    # -- what the hot path asks when operands are not plain Tensors of one backend
+
+    def operands(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The operands as Tensors of one backend and Python scalars, at least one of them a Tensor.
+
+        Raises:
+            TypeError: for operands that are not arrays, and for two backends.
+        """
+        values = tuple(
+            [
+                v
+                if type(v) is Tensor or (v is None and self.optional)
+                else read(v, lambda k=k: f"{self.name}: {self._input_name(k)}")  # type: ignore[misc]
+                for k, v in enumerate(values)
+            ]
+        )
+        if self.sequence:
+            values = with_numbers_as_tensors(values)
+        tensors = [v for v in values if isinstance(v, Tensor)]
+        if not tensors:
+            from tape_core.ops.creation import asarray
+
+            first = next((k for k, v in enumerate(values) if v is not None), None)
+            if first is None:
+                raise TypeError(f"{self.name}: {self.inputs[0]} must be an array or a Python number, got None")
+            tensor = asarray(values[first])
+            return (*values[:first], tensor, *values[first + 1 :])
+        backend = max([tensor.backend for tensor in tensors], key=_height)
+        if any([tensor.backend is not backend for tensor in tensors]):
+            from tape_core.modes.batched import BatchedArray, is_in_place, lifted, placed
+
+            if not all([type(v._array) is not BatchedArray or is_in_place(v._array) for v in tensors]):
+                values = tuple([placed(v) if type(v) is Tensor else v for v in values])
+                backend = max([v.backend for v in values if isinstance(v, Tensor)], key=_height)
+            for k, value in enumerate(values):
+                if isinstance(value, Tensor) and value.backend.library is not backend.library:
+                    raise TypeError(
+                        f"{self.name}: {self._input_name(k)} is on backend {value.backend.name!r}, another operand on "
+                        f"{backend.name!r}; convert one with tape_core.asarray(x, backend={backend.name!r})"
+                    )
+            values = tuple(
+                [lifted(v, backend) if isinstance(v, Tensor) and v.backend is not backend else v for v in values]
+            )
+        return values
+
+    def _input_name(self, k: int) -> str:
+        if self.sequence:
+            return f"{self.inputs[0]}[{k}]"
+        return self.inputs[min(k, len(self.inputs) - 1)]
+
+    def normalise(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Inputs given by keyword or left to their default, as positional arguments."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}: {error}; its signature is {self.spelled}") from None
+        bound.apply_defaults()
+        inputs = tuple(bound.arguments[name] for name in self.inputs)
+        return (*inputs, *args[len(inputs) :]), {k: v for k, v in kwargs.items() if k not in self.inputs}
+
+    def fail(self, error: Exception, values: Sequence[Any], args: Any = (), kwargs: Any = None) -> Any:
+        """Re-raise a kernel's error in the user's terms: the op, its inputs by name with shapes and dtypes.
+
+        Where inputs were only on another level than their hidden axes are now, the result for them in their places.
+        """
+        from tape_core.modes.batched import MisplacedError
+
+        if isinstance(error, MisplacedError):
+            return self._in_place(values, args, kwargs or {})
+        try:
+            self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
+        except TypeError as mismatch:
+            raise TypeError(f"{self.name}: {mismatch}; its signature is {self.spelled}") from None
+        tensors = [v for v in values if isinstance(v, Tensor)]
+        if self.advice is not None:
+            error = self.advice(*[v.shape if isinstance(v, Tensor) else () for v in values]) or error
+        apart = len({v.device for v in tensors}) > 1
+        given = ", ".join(
+            f"{self._input_name(k)}: {v.dtype}{list(v.shape)}{f' on {v.device}' * apart}"
+            if isinstance(v, Tensor)
+            else f"{self._input_name(k)}: {v!r}"
+            for k, v in enumerate(values)
+        )
+        extra = "".join(f", {described(v)}" for v in args)
+        extra += "".join(f", {k}={described(v)}" for k, v in (kwargs or {}).items())
+        arrays = [v for v in _flat([*args, *(kwargs or {}).values()]) if isinstance(v, Tensor)]
+        if arrays and isinstance(error, AttributeError | RecursionError):
+            error = TypeError("a Tensor was given for a parameter, which takes a Python value: see int and float")
+        if type(error) is AttributeError and (flat := [k for k, v in enumerate(values) if not getattr(v, "shape", ())]):
+            error = ValueError(f"{', '.join([self._input_name(k) for k in flat])}: an array with dimensions is needed")
+        known = tensors[0].backend.user_error(error)
+        is_told = type(error) in _OF_USERS or hasattr(error, "_tape_told")
+        if known is None and tensors[0].backend.height and is_told:
+            # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
+            whole = getattr(error, "_tape_whole", None) or str(error)
+            then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
+            text = f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}"
+            raise _told(type(error)(text), whole) from error
+        if known is None:
+            error.add_note(f"in tape_core.{self.name}({given}{extra})")
+            raise error
+        kind, text = known
+        raise _told(kind(f"{self.name}({given}{extra}): {text}")) from error
+
+    def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
+        from tape_core.modes.batched import BatchedArray, lifted, placed
+
+        given = [placed(v) if isinstance(v, Tensor) else v for v in values]
+        places = [wrap(p, p.backend) for p in _flat([*args, *kwargs.values()]) if type(p) is BatchedArray]
+        tensors = [*[v for v in given if isinstance(v, Tensor)], *map(placed, places)]
+        backend = max([t.backend for t in tensors], key=_height)
+
+        def moved(parameter: Any) -> Any:
+            if type(parameter) is BatchedArray:
+                return lifted(wrap(parameter, parameter.backend), backend)._array
+            if type(parameter) in (tuple, list):
+                return type(parameter)([moved(part) for part in parameter])
+            return parameter
+
+        given = [lifted(v, backend) if isinstance(v, Tensor) else v for v in given]
+        args, kwargs = [moved(p) for p in args], {name: moved(p) for name, p in kwargs.items()}
+        if self.takes_dtype:  # it is in the backend's terms by now
+            place = self.parameters.places.get("dtype")
+            if kwargs.get("dtype") is not None:
+                kwargs["dtype"] = backend.dtype(kwargs["dtype"])
+            elif place is not None and len(args) > place and args[place] is not None:
+                args[place] = backend.dtype(args[place])
+        return self.function(given, *args, **kwargs) if self.sequence else self.function(*given, *args, **kwargs)
+
+
+def described(value: Any) -> str:
+    """A parameter of an op for messages: arrays by dtype and shape, whatever they are inside of."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        parts = ", ".join([described(part) for part in value])
+        return f"[{parts}]" if kind is list else f"({parts}{',' * (len(value) == 1)})"
+    if isinstance(value, type) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return repr(value)
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def _told(error: Any, whole: str | None = None) -> Any:
+    """An error in the user's terms, marked as one, since its class may be one of an array library.
+
+    It is not a variable where it is raised: its traceback has that frame, so they would keep each other alive.
+    """
+    error._tape_told = True
+    if whole is not None:
+        error._tape_whole = whole
+    return error
+
+
+_OF_USERS = (ValueError, IndexError, TypeError, AxisError)
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [one for value in values for one in (_flat(value) if type(value) in (tuple, list) else [value])]
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return function.__module__.startswith("tape_core.")
+
+
+def with_numbers_as_tensors(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Values with Tensors in place of Python scalars, which are weak: they take the dtype of the others."""
+    kinds = [type(v) for v in values if type(v) in SCALARS]
+    if not kinds:
+        return values
+    from tape_core.ops.creation import asarray
+
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    highest = max(kinds, key=_rank)
+    dtype = default_beside(highest, [v.dtype for v in tensors])
+    backend = tensors[0].backend.root if tensors else None
+    return tuple([asarray(v, dtype=dtype, backend=backend) if type(v) in SCALARS else v for v in values])
+
+
+def _rank(kind: type) -> int:
+    return RANKS[default_for(kind).kind]
+
+
+def _height(backend: Backend) -> int:
+    return backend.height
+
+
+def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    return tuple(kernel(*args, **kwargs))
+
+
+class Plans(dict[int, "Plan | None"]):
+    """The plans of an op on a backend, by the set of watched inputs as bits; made when first needed."""
+
+    def __init__(self, op: Op, rules: dict[int, Rule], keeping: Callable[..., Any] | None, backend: Backend) -> None:
+        self.op = op
+        self.backend = backend
+        self.rules = rules
+        self.keeping = keeping
+        """The kernel that runs where an input is watched, and leaves rules something."""
+
+    def __missing__(self, watched: int) -> Plan | None:
+        rules = [rule for k, rule in self.rules.items() if watched >> k & 1]
+        plan = self[watched] = Plan(self.op, rules, self.backend) if rules else None
+        return plan
+
+
+class UnknownOpError(KeyError):
+    """There is no op of this name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(name)
+        self._known = known
+
+    def __str__(self) -> str:
+        name = self.args[0]
+        return f"no op {name!r} is declared{meant(name, self._known)}"
+
+    def __reduce__(self) -> Any:
+        return KeyError, (str(self),)
+
+
+class Registry(Mapping[str, Op]):
+    """Every op by name. Registering checks everything first, then commits."""
+
+    def __init__(self) -> None:
+        self._ops: dict[str, Op] = {}
+
+    def __getitem__(self, name: str) -> Op:
+        try:
+            return self._ops[name]
+        except KeyError:
+            raise UnknownOpError(name, self._ops) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ops
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ops)
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def register(self, op: Op) -> None:
+        """Add an op.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        if op.name in self._ops:
+            raise ValueError(f"op {op.name!r} is registered already, as {self._ops[op.name]!r}")
+        if op.kernel is not None:
+            DEFAULT_KERNELS[op.name] = op.kernel
+        if op.keeping is not None:
+            DEFAULT_KERNELS[f"{op.name}_keeping"] = op.keeping
+        if op.extension is not None:
+            EXTENSIONS[op.name] = op.extension
+        self._ops[op.name] = op
+
+    def override(self, name: str, backend: Backend, **rules: RuleSpec) -> None:
+        """Replace rules of an op on one backend; what is not named keeps the op's own rule.
+
+        Raises:
+            KeyError: there is no such op.
+            TypeError: a rule does not fit the op.
+        """
+        op = self[name]
+        op.compiled_for(backend, {**backend.rules.get(name, {}), **rules})
+        backend.rules.setdefault(name, {}).update(rules)
+        op.bindings.pop(backend, None)
+        op.bindings.pop(backend.traced, None)
+
+
+registry = Registry()
+
+
+def unknown_names(backend: Backend) -> dict[str, str]:
+    """What is said of each name in a backend's kernels and rules that no op has."""
+    known = {*registry, *[f"{name}_keeping" for name in registry]}
+    kernels = [name for name in backend.kernels if name not in known and not hasattr(backend.namespace, name)]
+    return {
+        name: f"backend {backend.name!r} has {what} for {name!r}, and there is no such op"
+        + meant(name, known, cutoff=0.8)
+        for what, names in (("a kernel", kernels), ("rules", [name for name in backend.rules if name not in registry]))
+        for name in names
+    }
+
+
+def refuse_names(backend: Backend) -> None:
+    """Refuse kernels and rules under names that look like misspelled ones of ops, or of inputs of ops.
+
+    It is asked when the backend is made, or for that of a plugin when this has declared its ops. A name that is like no
+    op's is left alone: the op may be declared later, by another package. The conformance suite complains of those, too.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for text in unknown_names(backend).values():
+        if text.endswith("?"):
+            raise ValueError(f"{text} An op of another package must be declared before: import that")
+    for name, rules in backend.rules.items():
+        inputs = registry[name].inputs if name in registry else tuple(rules)
+        if unknown := [given for given in rules if given not in inputs]:
+            raise ValueError(
+                f"backend {backend.name!r} has a rule for the input {unknown[0]!r} of op {name!r}, whose inputs are "
+                f"{', '.join(inputs)}{meant(unknown[0], inputs)}"
+            )
+
+
+def check_names(backend: Backend) -> None:
+    """Warn, once, of names that :func:`refuse_names` refuses, and that came to the backend in another way.
+
+    It is asked when the backend runs its first op.
+    """
+    backend.is_checked = True
+    for text in unknown_names(backend).values():
+        if text.endswith("?"):
+            warn_user(f"{text} It is not used, unless another package declares such an op: import that before")
+
+
+def _declare(**options: Any) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        declared = Op(function, **options)
+        registry.register(declared)
+        return declared.function  # type: ignore[return-value]
+
+    return decorate
+
+
+def refuses(*arguments: str) -> Callable[[F], F]:
+    """A decorator above that of an op whose kernel refuses some values of these arguments, on any backend.
+
+    A label out of range, a singular matrix, a division of integers by 0: compiled functions keep such a call though
+    nothing needs its result, for it may raise. Elementwise ops refuse integers only. Of an op that is declared outside
+    of Tape it is taken to be so for all inputs; `@refuses()` says that its kernel takes any values.
+
+    Raises:
+        TypeError: the op has no argument of that name.
+    """
+
+    def decorate(function: F) -> F:
+        declared: Op = function.op  # type: ignore[attr-defined]
+        if unknown := [name for name in arguments if name not in declared.signature.parameters]:
+            raise TypeError(f"op {declared.name!r} has no argument {unknown[0]!r}: {declared.spelled}")
+        declared.refuses = arguments
+        return function
+
+    return decorate
+
+
+def elementwise(
+    *,
+    samples: Samples | None = None,
+    kernel: Callable[..., Any] | None = None,
+    masks: bool = False,
+    reason: str | None = None,
+    batch: BatchRule | None = None,
+    **rules: RuleSpec,
+) -> Callable[[F], F]:
+    """Declare an elementwise op: `elementwise(x1=lambda xp, x2: x2, x2=lambda xp, x1: x1)`.
+
+    Args:
+        samples: a generator function of :class:`~tape_core.engine.samples.Sample`.
+        kernel: for an op outside the standard, `kernel(xp, ...)` on raw arrays with the standard's functions.
+        masks: the op leaves inputs out (`where`): a zero cotangent then stays zero, whatever the derivative.
+        reason: for an op through which nothing flows, why.
+        rules: per input, in order: the partial derivative as a function or number, a `vjp`, NONDIFF or TODO.
+    """
+    return _declare(
+        form="elementwise", rules=rules, samples=samples, kernel=kernel, masks=masks, reason=reason, batch=batch
+    )
+
+
+def linear(
+    *,
+    samples: Samples | None = None,
+    kernel: Callable[..., Any] | None = None,
+    sequence: bool = False,
+    masks: bool = False,
+    sparse: bool = False,
+    extension: str | None = None,
+    batch: BatchRule | None = None,
+    **rules: RuleSpec,
+) -> Callable[[F], F]:
+    """Declare an op linear in its differentiable inputs: `linear(x=transpose(lambda xp, g, x_spec: ...))`.
+
+    With `sequence=True` the first argument is a sequence of arrays, and its rule returns as many cotangents.
+    With `masks=True` it leaves elements out, as for elementwise ops.
+    With `sparse=True` a rule may return :class:`~tape_core.IndexedSlices`. `extension` names the extension of the
+    standard that has the op: `"linalg"` or `"fft"`.
+    """
+    return _declare(
+        form="linear",
+        rules=rules,
+        samples=samples,
+        kernel=kernel,
+        sequence=sequence,
+        masks=masks,
+        sparse=sparse,
+        extension=extension,
+        batch=batch,
+    )
+
+
+def op(
+    *,
+    samples: Samples | None = None,
+    kernel: Callable[..., Any] | None = None,
+    sequence: bool = False,
+    reason: str | None = None,
+    extension: str | None = None,
+    result: Callable[..., Any] | None = None,
+    materialize: bool = True,
+    common: Callable[..., Any] | None = None,
+    keeping: Callable[..., Any] | None = None,
+    batch: BatchRule | None = None,
+    multilinear: bool = False,
+    sparsity: SparsityRule | None = None,
+    **rules: RuleSpec,
+) -> Callable[[F], F]:
+    """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two.
+
+    `result` makes what users get of several results, such as a named tuple. The rule of an op of several results gets a
+    tuple of cotangents; for results that nothing used they are zeros, or with `materialize=False` None.
+
+    `common`, a function of `xp`, `g` and what it names, computes what several rules need; they name it `common`, and it
+    runs once for all of them. `keeping` is a kernel that runs where an input is watched: it gives the result, and a
+    tuple of arrays that rules get as `kept`. That is empty where the backward pass is itself recorded.
+
+    A `multilinear` op is linear in each of its differentiable inputs: forward mode calls it once for each tangent.
+
+    `sparsity` is for an op of which :func:`~tape_core.sparse_jacobian` would find too many entries, since neither its
+    batch rule nor what it is made of tells them apart: a function of an `IndexSets` for each input that gives that of
+    the result (`tape_core.sparsity`).
+    """
+    return _declare(
+        form="op",
+        rules=rules,
+        samples=samples,
+        kernel=kernel,
+        sequence=sequence,
+        reason=reason,
+        extension=extension,
+        result=result,
+        materialize=materialize,
+        common=common,
+        keeping=keeping,
+        batch=batch,
+        multilinear=multilinear,
+        sparsity=sparsity,
+    )

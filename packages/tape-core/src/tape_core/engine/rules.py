@@ -1,0 +1,308 @@
+"""Derivative rules: how they are spelled, checked, and compiled once, when an op is declared.
+
+A rule is a plain function on arrays. Its first parameter is the namespace it computes with (`xp`); `vjp` and
+`transpose` rules take the cotangent `g` next. The other parameters are named after what the rule needs, and
+what it names is kept until the backward pass:
+
+====================  =========================================================
+`x1`                  that input of the op
+`out`                 the op's result
+`x1_spec`             shape and dtype of that input (a :class:`Spec`): keeps nothing
+`x1_watched`          whether its cotangent may be wanted; of an input that is a sequence: for each array
+`axis`, `keepdims`    a parameter of the op
+`common`              what `op(common=...)` computes for several rules
+`kept`                what the kernel of `op(keeping=...)` left for them
+====================  =========================================================
+
+A rule does not conjugate: it maps `g` by the plain transpose of the derivative, as JAX's do. A sweep conjugates
+complex cotangents once where it begins and once where it ends, which gives the gradient of TensorFlow and PyTorch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any, Final, Literal, NamedTuple
+
+from tape_core.engine.tensor import SCALARS
+
+
+class Spec(NamedTuple):
+    """Shape and dtype of an input, in the terms of the namespace the rule computes with. Its device is that of `g`."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Marker:
+    """NONDIFF or TODO."""
+
+    def __init__(self, name: str, doc: str) -> None:
+        self.name = name
+        self.__doc__ = doc
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+NONDIFF: Final = Marker("NONDIFF", "The derivative is zero, or there is none, on purpose: nothing flows through.")
+TODO: Final = Marker("TODO", "A derivative exists and nobody wrote it: an error that names the op, never a None.")
+
+
+class vjp:
+    """A rule that maps the cotangent of the output to that of the input: `vjp(lambda xp, g, out: ...)`.
+
+    For an input that is a sequence of arrays the rule returns a sequence of cotangents; for an op with several
+    outputs `g` is a tuple of cotangents.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+
+class transpose(vjp):
+    """The transpose of a linear op, `transpose(lambda xp, g, x_spec, axis: ...)`: it cannot name `x` or `out`."""
+
+
+class fused(vjp):
+    """A rule for one backend that computes with its library's own functions: `fused(lambda xp, g, out: ...)`.
+
+    It is a `vjp` that gets raw arrays always. Where a sweep is recorded, the op's own rule runs in its place, and so a
+    record keeps what either names.
+
+    Args:
+        fn: the rule.
+        common: a function of `xp`, `g` and what it names, for what several of these rules need; they name it `common`.
+    """
+
+    def __init__(self, fn: Callable[..., Any], *, common: Callable[..., Any] | None = None) -> None:
+        super().__init__(fn)
+        self.common = common
+
+
+RuleSpec = Callable[..., Any] | vjp | int | float | Marker
+"""What is written at an input: a partial derivative (elementwise ops), `vjp`, `transpose`, a constant, a marker."""
+
+Form = Literal["elementwise", "linear", "op"]
+"""How an op was declared; it decides what its rules may be."""
+
+PARTIAL: Final = 0  # fn(xp, *arguments): d out / d x
+VJP: Final = 1  # fn(xp, g, *arguments)
+ONE: Final = 2  # the cotangent itself
+CONSTANT: Final = 3  # the cotangent times a number
+UNWRITTEN: Final = 4  # TODO
+
+# A record is a flat tuple:
+#   (plan, specs, slot, array, slots of the array, <the same three for each further input>, out, slots of out,
+#    positional parameters, keyword parameters, what the kernel kept)
+# An array that no rule names is None. The last three are there where the op has parameters, and a kernel that keeps.
+FIRST_INPUT: Final = 2
+
+
+def slot_at(k: int) -> int:
+    """Where a record has the slot of input k; its array and the array's own slots follow."""
+    return FIRST_INPUT + 3 * k
+
+
+class Rule:
+    """A checked rule of one op for one of its inputs."""
+
+    __slots__ = (
+        "arguments",
+        "fn",
+        "input",
+        "k",
+        "keeps",
+        "keeps_kept",
+        "keeps_out",
+        "kind",
+        "lifted",
+        "recorded",
+        "shared",
+        "where",
+    )
+
+    def __init__(
+        self, op: str, parameters: Parameters, k: int, rules: Mapping[str, RuleSpec], own: Mapping[str, RuleSpec] | None
+    ) -> None:
+        self.k = k
+        spec = rules[parameters.inputs[k]]
+        self.input = parameters.inputs[k]
+        self.keeps: frozenset[int] = frozenset()
+        self.keeps_out = False
+        self.keeps_kept = False
+        self.shared: Shared | None = None
+        # What runs in place of a fused rule where the sweep is recorded.
+        self.recorded: Rule | None = None
+        # Python expressions for what the rule is given, after `xp` (and `g`): raw arrays, or lifted ones.
+        self.arguments: tuple[str, ...] = ()
+        self.lifted: tuple[str, ...] = ()
+        self.fn: Any = spec
+        self.where = f"the rule of {op!r} for {self.input!r}"
+        if spec is TODO:
+            self.kind = UNWRITTEN
+            return
+        if isinstance(spec, int | float):
+            self.kind = ONE if spec == 1 else CONSTANT
+            return
+        takes_g = isinstance(spec, vjp)
+        fn: Any = spec.fn if isinstance(spec, vjp) else spec
+        if not callable(fn):
+            raise TypeError(f"{self.where} must be a function, vjp(...), transpose(...), a number, NONDIFF or TODO")
+        self.fn = fn
+        code = getattr(fn, "__code__", None)
+        if code is not None:
+            self.where += f" ({code.co_filename}:{code.co_firstlineno})"
+        names = parameter_names(fn)
+        expected = ["xp", "g"] if takes_g else ["xp"]
+        if names[: len(expected)] != expected:
+            raise TypeError(f"{self.where} must take {', '.join(expected)} first; it takes {', '.join(names)}")
+        names = names[len(expected) :]
+        flowing = [n for n in parameters.inputs if rules[n] is not NONDIFF]
+        if isinstance(spec, transpose) and (kept := [n for n in names if n in flowing or n == "out"]):
+            raise TypeError(f"{self.where} is a transpose and cannot depend on {', '.join(kept)}; use vjp(...)")
+        common = spec.common if isinstance(spec, fused) else parameters.common
+        if "common" in names and common is not None:
+            if not takes_g:
+                raise TypeError(f"{self.where} asks for 'common' and must be vjp(...)")
+            before = parameter_names(common)[2:]
+            self.shared = Shared(common, len(before), fn, names.index("common"))
+            self.fn = self.shared.apart
+            names = [*before, *(name for name in names if name != "common")]
+        self.arguments = tuple(parameters.expression(name, self.where) for name in names)
+        self.lifted = tuple(parameters.expression(name, self.where, lifted=True) for name in names)
+        self.keeps = frozenset(parameters.inputs.index(n) for n in names if n in parameters.inputs)
+        self.keeps_out = "out" in names
+        self.keeps_kept = "kept" in names
+        self.kind = VJP if takes_g else PARTIAL
+        if isinstance(spec, fused):
+            if own is None or own[self.input] is NONDIFF:
+                raise TypeError(f"{self.where} is fused: it must stand in for a rule of the op, on one backend")
+            self.recorded = Rule(op, parameters, k, own, None)
+            self.keeps |= self.recorded.keeps
+            self.keeps_out |= self.recorded.keeps_out
+            self.keeps_kept |= self.recorded.keeps_kept
+
+
+class Shared:
+    """A rule that names `common`: `apart` is the rule with it computed on the spot, from the first `n` arguments."""
+
+    __slots__ = ("common", "n", "place", "rule")
+
+    def __init__(self, common: Callable[..., Any], n: int, rule: Callable[..., Any], place: int) -> None:
+        self.common = common
+        self.n = n
+        self.rule = rule
+        self.place = place
+
+    def apart(self, xp: Any, g: Any, *arguments: Any) -> Any:
+        """The cotangent."""
+        return self.once({}, xp, g, arguments)
+
+    def once(self, commons: dict[Any, Any], xp: Any, g: Any, arguments: tuple[Any, ...]) -> Any:
+        """The cotangent; what is common to several rules is looked up in `commons`, or put there."""
+        if self.common not in commons:
+            commons[self.common] = self.common(xp, g, *arguments[: self.n])
+        own = list(arguments[self.n :])
+        own.insert(self.place, commons[self.common])
+        return self.rule(xp, g, *own)
+
+
+def parameter_names(fn: Callable[..., Any]) -> list[str]:
+    """What a function's parameters are called; of a plain function without `inspect`, which is slow."""
+    fn = getattr(fn, "__wrapped__", fn)
+    if not isinstance(fn, FunctionType):
+        return list(inspect.signature(fn).parameters)
+    code = fn.__code__
+    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return list(inspect.signature(fn).parameters)
+    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+
+class Parameters:
+    """The inputs and parameters of an op's signature, and how a record answers for each name."""
+
+    def __init__(
+        self,
+        op: str,
+        signature: inspect.Signature,
+        inputs: Sequence[str],
+        sequence: bool,
+        common: Callable[..., Any] | None = None,
+        keeping: bool = False,
+    ) -> None:
+        names = list(signature.parameters)
+        self.common = common
+        self.keeping = keeping  # whether rules may name `kept`
+        if unknown := [name for name in inputs if name not in names]:
+            raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its signature is {op}{signature}")
+        if not inputs:
+            raise TypeError(f"op {op!r} needs a rule, NONDIFF or TODO for each input of {op}{signature}")
+        self.inputs = tuple(inputs)
+        if names[: len(inputs)] != list(inputs):
+            raise TypeError(f"op {op!r}: rules must name the first parameters of {op}{signature} in their order")
+        self.sequence = sequence
+        positional = [
+            p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        self.positional_only = [
+            p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_ONLY and p.name not in inputs
+        ]
+        self.defaults = {p.name: p.default for p in signature.parameters.values() if p.name not in inputs}
+        self.places = {name: positional.index(name) - len(inputs) for name in self.defaults if name in positional}
+
+    def expression(self, name: str, where: str, *, lifted: bool = False) -> str:
+        """What `name` stands for in a rule: a Python expression over a record `rec`, for generated code.
+
+        With `lifted` an array comes as a Tensor, by the function `lift` of an array and its slots.
+        """
+        if name in self.inputs or name == "out":
+            at = slot_at(len(self.inputs)) if name == "out" else slot_at(self.inputs.index(name)) + 1
+            if not lifted:
+                return f"rec[{at}]"
+            if self.sequence and name != "out":
+                return f"[*map(lift, rec[{at}], rec[{at + 1}])]"
+            return f"lift(rec[{at}], rec[{at + 1}])"
+        if name.endswith("_spec") and (base := name.removesuffix("_spec")) in self.inputs:
+            spec = f"rec[1][{self.inputs.index(base)}]"
+            return f"[Spec(*spec) for spec in {spec}]" if self.sequence else f"new_tuple(Spec, {spec})"
+        if name.endswith("_watched") and (base := name.removesuffix("_watched")) in self.inputs:
+            slot = f"rec[{slot_at(self.inputs.index(base))}]"
+            return f"[i is not None for i in {slot}]" if self.sequence else f"({slot} is not None)"
+        if name in self.defaults:
+            at, place = slot_at(len(self.inputs)) + 2, self.places.get(name)
+            by_name = f"rec[{at + 1}].get({name!r}, defaults[{name!r}])"
+            return by_name if place is None else f"(rec[{at}][{place}] if len(rec[{at}]) > {place} else {by_name})"
+        if name == "kept" and self.keeping:
+            at = slot_at(len(self.inputs)) + (4 if self.defaults else 2)
+            return f"lift(rec[{at}], ())" if lifted else f"rec[{at}]"  # constants: none, where a sweep is recorded
+        known = [*self.inputs, "out", *(f"{i}_spec" for i in self.inputs), *self.defaults]
+        raise TypeError(f"{where} asks for {name!r}; it can have {', '.join(known)}")
+
+
+def compile_rules(
+    op: str,
+    form: Form,
+    parameters: Parameters,
+    rules: Mapping[str, RuleSpec],
+    own: Mapping[str, RuleSpec] | None = None,
+) -> dict[int, Rule]:
+    """Check the rules of an op, all of them, and compile those that let something flow.
+
+    For a backend that replaces rules, `own` are the op's own.
+    """
+    if unknown := [name for name in rules if name not in parameters.inputs]:
+        raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its inputs are {', '.join(parameters.inputs)}")
+    for name, rule in rules.items():
+        if form == "linear" and not (isinstance(rule, transpose | fused) or rule is NONDIFF):
+            raise TypeError(f"linear: the rule of {op!r} for {name!r} must be transpose(...) or NONDIFF")
+        if form == "op" and not isinstance(rule, vjp | Marker):
+            raise TypeError(f"op: the rule of {op!r} for {name!r} must be vjp(...), NONDIFF or TODO")
+    flowing = [k for k, name in enumerate(parameters.inputs) if rules[name] is not NONDIFF]
+    return {k: Rule(op, parameters, k, rules, own) for k in flowing}
+
+
+def spec_of(value: Any) -> tuple[Any, Any]:
+    """What a `Spec` is made of."""
+    return ((), None) if type(value) in SCALARS else (value.shape, value.dtype)

@@ -1,0 +1,571 @@
+"""GradientTape: records what is computed from watched values, and differentiates it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tape_core.base import pytree
+from tape_core.base.contexts import contextmanager
+from tape_core.base.mistakes import flag
+from tape_core.base.user_code import warn_user
+from tape_core.engine import recording
+from tape_core.engine.arguments import check_tensors, check_unconnected, cotangents_for
+from tape_core.engine.backward import gradients
+from tape_core.engine.cuts import differentiated
+from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.recording import ACTIVE, LIVE, met, new_key
+from tape_core.engine.tensor import Tensor, own_slots, wrap
+from tape_core.engine.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.debugging import Drawing, Explanation, Summary
+    from tape_core.debugging.journal import Trace
+    from tape_core.engine.cuts import Cuts
+    from tape_core.engine.op import Op
+
+_PURGE_ABOVE = 8  # slots of tapes that are gone are dropped when a value has more than this many
+
+
+class WatchError(TypeError, ValueError):
+    """Something that is not a Tensor was to be watched. (A ValueError too, as TensorFlow raises.)"""
+
+
+class GradientTape(recording.InBlock):
+    """Records the operations on watched values, to differentiate them.
+
+    Trainable Variables are watched when they are read inside the context, other values when
+    :meth:`watch` names them.
+
+    >>> import tape_core as tc
+    >>> x = tc.asarray(3.0)
+    >>> with tc.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = x * x
+    >>> tape.gradient(y, x)
+    Tensor(6.0, shape=(), dtype=float32, backend=numpy)
+
+    Tapes nest, to any order:
+
+    >>> with tc.GradientTape() as outer:
+    ...     outer.watch(x)
+    ...     with tc.GradientTape() as inner:
+    ...         inner.watch(x)
+    ...         y = x * x * x
+    ...     first = inner.gradient(y, x)
+    >>> outer.gradient(first, x)
+    Tensor(18.0, shape=(), dtype=float32, backend=numpy)
+
+    Args:
+        persistent: keep the records after the first gradient, so that more can be asked for.
+        watch_accessed_variables: watch trainable Variables when they are read; with False only what
+            :meth:`watch` names is watched.
+        debug: also note what is not recorded, the lines of your code, times and bytes, for :meth:`explain`,
+            :meth:`summary` and :meth:`draw`, and raise a RuntimeError in a backward pass where an array of yours was
+            written to after it was recorded. It slows recording down several times.
+        check_numerics: raise :class:`~tape_core.debugging.NumericsError` at the first op, forward or backward, that
+            makes a NaN or an infinity. It includes `debug`.
+    """
+
+    # _key: names this tape in the slots of tensors; a new one after reset() and release.
+    # _variables: by id, those watched, each with its slots: one for each value that was read.
+    # _past, _old_key: the variables and the key of the records that a gradient has used up, or reset() dropped.
+    # _records: see tape_core.engine.rules; None for a leaf. A value's slot is its place in this list. That of a debugging tape
+    #   is no plain list, see tape_core.debugging.journal.
+    __slots__ = (
+        "__weakref__",
+        "_cuts",
+        "_entered",
+        "_key",
+        "_leaves",
+        "_masked",
+        "_met",
+        "_old_key",
+        "_past",
+        "_persistent",
+        "_records",
+        "_sparse",
+        "_used",
+        "_variables",
+        "_warned",
+        "_watch_accessed",
+    )
+
+    _forward = False  # whether tangents are pushed forward at once
+    _on_twin = None
+
+    def __init__(
+        self,
+        persistent: bool = False,
+        watch_accessed_variables: bool = True,
+        debug: bool = False,
+        check_numerics: bool = False,
+    ) -> None:
+        # Most are the defaults, for which no function is called: a small tape takes a few microseconds.
+        self._persistent = persistent is not False and flag("GradientTape", "persistent", persistent)
+        self._watch_accessed = watch_accessed_variables is True or flag(
+            "GradientTape", "watch_accessed_variables", watch_accessed_variables
+        )
+        self._used = self._open = self._entered = False
+        self._guard: Any = None
+        self._warned = False
+        self._cuts: Cuts | None = None
+        self._variables: dict[int, tuple[Variable, tuple[int, ...]]] = {}
+        self._past = self._variables
+        self._begin()
+        check_numerics = check_numerics is not False and flag("GradientTape", "check_numerics", check_numerics)
+        if (debug is not False and flag("GradientTape", "debug", debug)) or check_numerics:
+            from tape_core.debugging.journal import Trace
+
+            self._note_in(Trace(check_numerics=check_numerics))
+
+    def __del__(self) -> None:
+        try:  # noqa: SIM105 - `suppress` takes longer
+            LIVE.discard(self._key)
+        except AttributeError:  # it was not made
+            pass
+
+    def __reduce__(self) -> Any:
+        """Refuse to be copied or pickled: the values that it knows know it by its key.
+
+        Raises:
+            TypeError: always.
+        """
+        raise recording.not_copied(self)
+
+    def __copy__(self) -> Any:
+        raise recording.not_copied(self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise recording.not_copied(self)
+
+    def _begin(self) -> None:
+        self._key = new_key()
+        self._records: list[Any] = []
+        self._leaves: list[int] = []
+        # What the records met that the fast backward pass does not handle.
+        self._masked = self._sparse = False
+        self._met = 0
+
+    def _clear(self) -> None:
+        """Start afresh, under a new key, so that slots given out before mean nothing any more."""
+        LIVE.discard(self._key)
+        self._old_key = self._key
+        self._past, self._variables = self._variables, {}
+        trace = self._trace
+        self._begin()
+        if trace is not None:
+            self._note_in(trace)
+
+    def _note_in(self, trace: Trace) -> None:
+        self._records = trace.begin(self._key)
+
+    @property
+    def _trace(self) -> Trace | None:
+        """What a debugging tape notes besides the records."""
+        return None if type(self._records) is list else self._records.trace  # type: ignore[attr-defined]
+
+    # -- recording
+
+    def __enter__(self) -> GradientTape:
+        """Start to record, or go on.
+
+        Raises:
+            RuntimeError: the tape is recording already.
+        """
+        if self._open and recording.is_active(self):
+            raise recording.RecordingError(
+                "Tape is still recording, This can happen if you try to re-enter an already-active tape."
+            )
+        self._start()
+        return self
+
+    def _start(self) -> None:
+        if self._used and not self._persistent:
+            # As in TensorFlow: re-entered after its gradient, it is a fresh tape. What was watched since stays.
+            self._used = False
+            self._past = {}
+        self._open = self._entered = True
+        if type(self._records) is not list:
+            self._records.trace.start()  # type: ignore[attr-defined]
+        recording.activate(self)
+
+    def _stopped(self) -> None:
+        if type(self._records) is not list:
+            self._records.trace.stop()  # type: ignore[attr-defined]
+
+    def reset(self) -> None:
+        """Forget the records, the watches and the variables, and go on recording.
+
+        Raises:
+            RuntimeError: the tape is not recording.
+        """
+        if not recording.is_active(self):
+            raise recording.RecordingError("Tape is not recording.")
+        self._clear()
+        self._past = {}
+
+    @contextmanager
+    def stop_recording(self) -> Iterator[None]:
+        """Record nothing inside the block: `with tape.stop_recording(): ...`.
+
+        Raises:
+            RuntimeError: the tape is not recording.
+        """
+        if not recording.is_active(self):
+            raise recording.RecordingError("Trying to stop recording a tape which is not recording.")
+        try:
+            recording.deactivate(self)
+            yield
+        finally:
+            if not recording.is_active(self):
+                self._start()
+
+    def watch(self, tensor: Any) -> None:
+        """Record what is computed from `tensor` from now on: a Tensor, a Variable or any pytree of them.
+
+        Of :class:`IndexedSlices` it is the values that are watched.
+
+        Raises:
+            TypeError: a leaf is something else; then nothing is watched.
+        """
+        leaves, structure = pytree.flatten(tensor)
+        for k, leaf in enumerate(leaves):
+            if not isinstance(leaf, Tensor):
+                if isinstance(leaf, IndexedSlices):
+                    leaves[k] = leaf.values
+                    continue
+                raise WatchError(
+                    f"Passed in object {leaf!r}{pytree.path(structure, k)} of type {type(leaf).__name__!r}, not a "
+                    f"Tensor or Variable; make a Tensor of it first: x = tape_core.asarray(...), tape.watch(x), and "
+                    f"compute with x"
+                )
+        for leaf in leaves:
+            if not leaf.dtype.inexact:
+                self._warn_of_dtype("watch", leaf)
+            elif isinstance(leaf, Variable):
+                self._watch_variable(leaf)
+            elif self._key not in leaf._slots:
+                self._watch_leaf(own_slots(leaf), met(leaf.backend, leaf.dtype))
+
+    def watched_variables(self) -> tuple[Variable, ...]:
+        """The Variables watched so far, in the order they were constructed."""
+        variables = [entry[0] for entry in (self._past | self._variables).values()]
+        return tuple(sorted(variables, key=lambda variable: variable._serial))
+
+    def _watch_variable(self, variable: Variable) -> None:
+        """Know a variable from now on."""
+        self._variables.setdefault(id(variable), (variable, ()))
+        if self._key not in variable._slots:
+            self._on_read(variable)
+
+    def _watches(self, variable: Variable) -> bool:
+        """Whether a variable would have a gradient if it were read now."""
+        watched = (self._watch_accessed and variable.trainable) or id(variable) in self._variables
+        return watched and variable._inexact
+
+    def _on_read(self, variable: Variable) -> int | None:
+        """A variable was read, whose value this tape does not know, while it records: its slot, if it has one now."""
+        name = id(variable)
+        entry = self._variables.get(name)
+        if self._cuts is not None:
+            self._cuts.read.add(name)
+        if entry is None and not (self._watch_accessed and variable.trainable):
+            return None
+        if variable._inexact:
+            slot = self._watch_leaf(variable._slots, variable._met)
+            # A new value of the variable is one more leaf: its gradient is the sum over them.
+            self._variables[name] = (variable, (slot,) if entry is None else (*entry[1], slot))
+            return slot
+        if entry is None:
+            self._variables[name] = (variable, ())
+        return None
+
+    def _watch_leaf(self, slots: dict[int, int], what: int) -> int:
+        """Give a value that has none a slot."""
+        if len(slots) > _PURGE_ABOVE:
+            for key in list(slots):  # a copy: other threads may write to it or do this too
+                if key not in LIVE:
+                    slots.pop(key, None)
+        records = self._records
+        slots[self._key] = slot = len(records)
+        records.append(None)
+        self._leaves.append(slot)
+        if what:
+            self._met |= what
+        return slot
+
+    def _meet(self, op: Op, backend: Backend, out: Any) -> None:
+        """Note what a record brings that the fast backward pass does not handle."""
+        if op.masks:
+            self._masked = True
+        dtype = backend.dtype(out.dtype)
+        if dtype.special:
+            self._met |= met(backend, dtype)
+
+    # -- derivatives
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: str = "none",
+    ) -> Any:
+        """The gradient of the sum of `target` with respect to each of `sources`.
+
+        Args:
+            target: a Tensor, or any pytree of them, whose elements are all added up.
+            sources: a Tensor or Variable, or any pytree of them: leaves or intermediate results.
+            output_gradients: the cotangent of each leaf of `target`, of its shape; ones by default.
+            unconnected_gradients: what to return for a source that `target` does not depend on: `"none"` (None),
+                `"zero"` (zeros of the source's shape and dtype) or `"error"` (raise).
+
+        Returns:
+            The structure of `sources`; at each leaf a Tensor of the source's shape and dtype, or
+            :class:`IndexedSlices` for a source that was only gathered from, or that is one: its values are those with
+            respect to the values of the source, its indices the same. For a holomorphic f of a complex
+            source it is conj(f'(z)), as in TensorFlow and PyTorch.
+
+        Raises:
+            RuntimeError: a second call on a tape that is not persistent.
+            TypeError: a leaf of `target` or `sources` is not a Tensor.
+            ValueError: `output_gradients` do not fit, or a source is unconnected and that is an error.
+        """
+        check_unconnected(unconnected_gradients)
+        targets, target_structure = pytree.flatten(target)
+        leaves, structure = pytree.flatten(sources)
+        slices: Sequence[tuple[int, IndexedSlices]] = ()
+        if structure is not None and structure is not list and structure is not tuple:
+            slices = [(k, leaf) for k, leaf in enumerate(leaves) if isinstance(leaf, IndexedSlices)]
+            for k, leaf in slices:
+                leaves[k] = leaf.values
+        check_tensors("gradient", "target", targets, target_structure)
+        check_tensors("gradient", "sources", leaves, structure)
+        cotangents = None
+        if output_gradients is not None:
+            cotangents = cotangents_for(targets, target_structure, output_gradients)
+        self._begin_use("gradient")
+        try:
+            # What is to be explained must still be there.
+            release = not self._persistent and unconnected_gradients != "error"
+            results = gradients(self, targets, leaves, cotangents, release=release)
+            if ACTIVE.get():
+                differentiated(targets, results)
+            for k, result in enumerate(results):
+                if result is None:
+                    path = pytree.path(structure, k)
+                    results[k] = self._unconnected("gradient", target, leaves[k], path, unconnected_gradients)
+        finally:
+            self._end_use()
+        for k, source in slices:
+            if results[k] is not None:  # of the values
+                results[k] = IndexedSlices(dense(results[k]), source.indices, source.dense_shape)
+        return pytree.unflatten(structure, results)
+
+    def jacobian(
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: str = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """The derivative of each element of `target` with respect to each element of `sources`.
+
+        All rows at once: the backward pass runs on a batch of cotangents, as under :func:`~tape_core.vmap`.
+
+        >>> import tape_core as tc
+        >>> x = tc.asarray([1.0, 2.0])
+        >>> with tc.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x[::-1]
+        >>> tape.jacobian(y, x).tolist()
+        [[2.0, 1.0], [2.0, 1.0]]
+
+        Args:
+            target: a Tensor, or any pytree of them.
+            sources: a Tensor or Variable, or any pytree of them.
+            unconnected_gradients: as for :meth:`gradient`.
+            parallel_iterations: at most so many elements of the target at once, to use less memory; by default all.
+            experimental_use_pfor: with False, one element after the other.
+
+        Returns:
+            The structure of `target`; at each leaf the structure of `sources`, with Tensors of shape
+            `target.shape + source.shape`.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: as :meth:`gradient`.
+        """
+        from tape_core.modes.jacobians import jacobian
+
+        chunk = parallel_iterations if experimental_use_pfor else 1
+        return jacobian(self, target, sources, unconnected_gradients, chunk, loop=not experimental_use_pfor)
+
+    def batch_jacobian(
+        self,
+        target: Any,
+        source: Any,
+        unconnected_gradients: str = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """The Jacobian of each example: row k of `target` depends on row k of `source` only.
+
+        >>> import tape_core as tc
+        >>> x = tc.asarray([[1.0, 2.0], [3.0, 4.0]])
+        >>> with tc.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> tape.batch_jacobian(y, x).tolist()
+        [[[2.0, 0.0], [0.0, 4.0]], [[6.0, 0.0], [0.0, 8.0]]]
+
+        Args:
+            target: a Tensor of shape `(b, *m)`.
+            source: a Tensor of shape `(b, *n)`.
+            unconnected_gradients, parallel_iterations, experimental_use_pfor: as for :meth:`jacobian`.
+
+        Returns:
+            A Tensor of shape `(b, *m, *n)`.
+
+        Raises:
+            ValueError: the numbers of examples differ, or there are no elements beside them.
+            RuntimeError, TypeError: as :meth:`gradient`.
+        """
+        from tape_core.modes.jacobians import batch_jacobian
+
+        chunk = parallel_iterations if experimental_use_pfor else 1
+        return batch_jacobian(self, target, source, unconnected_gradients, chunk, loop=not experimental_use_pfor)
+
+    # -- what it tells of itself
+
+    def explain(self, target: Any, source: Any) -> Explanation:
+        """Why the gradient of `target` with respect to `source` is None, or by which ops one depends on the other.
+
+        >>> import tape_core as tc
+        >>> x = tc.asarray(3.0)
+        >>> with tc.GradientTape() as tape:
+        ...     y = x * x
+        >>> tape.explain(y, x)
+        the target does not depend on Tensor of shape (), dtype float32: it was not watched (tape.watch(x) inside ...
+
+        A tape made with `debug=True` names the line where the path is cut, by what, and answers after its gradient was
+        computed, too. Without it the answer is what the records tell. It is no use of the tape: ask as often as needed.
+
+        Args:
+            target, source: Tensors or Variables, or pytrees of them: then each pair is explained.
+        """
+        from tape_core.debugging.explain import explain
+
+        return explain(self, target, source)
+
+    def summary(self) -> Summary:
+        """A table of what was recorded: for each op how often, the bytes its records keep, and with `debug=True` times.
+
+        >>> import tape_core as tc
+        >>> x = tc.Variable([1.0, 2.0])
+        >>> with tc.GradientTape() as tape:
+        ...     y = tc.sum(tc.exp(x * x))
+        >>> tape.summary().rows[0].op, tape.summary().total.count
+        ('multiply', 3)
+        """
+        from tape_core.debugging.summary import summary
+
+        return summary(self)
+
+    def draw(
+        self,
+        path: Any = None,
+        *,
+        collapse: bool | Iterable[str] = False,
+        max_nodes: int = 400,
+        engine: str | None = None,
+    ) -> Drawing:
+        """The recorded graph as a picture: shown by notebooks, written to `path` if it is given.
+
+        Each node says op, shape, dtype, and with `debug=True` time and bytes, as far as they are known.
+
+        Args:
+            path: a file to write, of suffix `.svg`, or `.dot` for Graphviz.
+            collapse: draw each call of these functions of yours as one node: their names, or True for those that the
+                tape's block calls itself. It needs `debug=True`.
+            max_nodes: of a larger graph the beginning and the end are drawn, and one node for what is between.
+            engine: `"graphviz"` to have its program `dot` lay out the picture, `"plain"` to do without; by default
+                Graphviz where it is installed.
+
+        Raises:
+            ValueError: there is no such suffix or engine, or the tape does not know functions.
+            RuntimeError: Graphviz is asked for and not installed.
+        """
+        from tape_core.debugging.drawing.drawing import draw
+
+        return draw(self, path, collapse, max_nodes, engine)
+
+    def __repr__(self) -> str:
+        from tape_core.debugging.drawing.page import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        from tape_core.debugging.drawing.page import html
+
+        return html(self)
+
+    def _begin_use(self, method: str) -> None:
+        """Before the records are used for a derivative."""
+        if self._used and not self._persistent:
+            raise RuntimeError(
+                "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
+            )
+        if not self._entered:
+            raise RuntimeError(
+                f"GradientTape.{method}: the tape has recorded nothing: compute inside its block, `with tape: y = f(x)`"
+            )
+        if recording.is_active(self):
+            if self._persistent:
+                warn_user(
+                    f"GradientTape.{method}: called inside the context of a persistent tape, which records it; this "
+                    f"is needed for higher-order derivatives only, and costs time and memory: call it after the block"
+                )
+            else:
+                recording.deactivate(self)
+
+    def _end_use(self) -> None:
+        """After it, also where it failed."""
+        if not self._persistent:
+            self._used = True
+            self._clear()
+
+    def _unconnected(
+        self,
+        method: str,
+        target: Any,
+        source: Any,
+        path: str,
+        unconnected_gradients: str,
+        shape: tuple[int, ...] | None = None,
+    ) -> Any:
+        """What stands for a derivative, of this shape, with respect to a source that the target does not depend on."""
+        if unconnected_gradients == "error":
+            from tape_core.debugging.explain import unconnected
+
+            raise unconnected(self, method, target, source, path)
+        if not source.dtype.inexact:
+            self._warn_of_dtype(method, source)
+        if unconnected_gradients == "none":
+            return None
+        array = source._array
+        if shape is None:
+            return wrap(source.backend.xp.zeros_like(array), source.backend)
+        return wrap(source.backend.xp.zeros_beside(array, shape, dtype=array.dtype), source.backend)
+
+    def _warn_of_dtype(self, method: str, tensor: Tensor) -> None:
+        """Warn, once a tape, of a tensor that has no gradient."""
+        if not self._warned:
+            self._warned = True
+            what = "Variable" if isinstance(tensor, Variable) else "asarray"
+            warn_user(
+                f"GradientTape.{method}: a tensor of dtype {tensor.dtype} has no derivative, its gradient is None; "
+                f"make it with tape_core.{what}(..., dtype=tape_core.float32)"
+            )

@@ -1,0 +1,482 @@
+"""Tensor: a handle on one backend array, and where the tapes that know it keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from tape_core.base.forking import Lock
+from tape_core.engine import cuts
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.recording import ACTIVE, LISTENERS
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from tape_core.backends.protocol import Backend
+    from tape_core.base.dtypes import DType
+
+ArrayLike: TypeAlias = Any
+"""A Tensor, a Variable, a raw array of an installed backend, or a Python scalar."""
+
+SCALARS: Final = frozenset({bool, int, float, complex})
+"""Python scalars stay what they are until the kernel: weak promotion, no conversion cost."""
+
+Number = TypeVar("Number", int, float, complex)
+
+NO_SLOTS: Final[dict[int, int]] = {}
+"""The slots of a Tensor no tape has met; shared, so never written to (see `own_slots`)."""
+
+
+def _number(convert: type[Number], array: Any) -> Number:
+    """The one value of an array as a Python number."""
+    try:
+        return convert(array)
+    except Exception as error:
+        if type(error) not in (TypeError, ValueError, RuntimeError) or array.shape == ():
+            raise
+        raise TypeError(
+            f"{convert.__name__}() needs a tensor without dimensions; this one has shape {tuple(array.shape)}"
+        ) from error
+
+
+class Tensor:
+    """A handle on one array of a backend.
+
+    Made by :func:`tape_core.asarray` and by every op; not by calling the class. It has the operators, the
+    attributes and the methods of an array of the Array API standard.
+
+    >>> import tape_core as tc
+    >>> tc.asarray([1.0, 2.0]) * 3
+    Tensor([3. 6.], shape=(2,), dtype=float32, backend=numpy)
+    """
+
+    # _slots: for each tape that knows this value, by the tape's key, its position there. Integers only: a Tensor
+    # never references a tape. A record that saves this value holds the same dict, so it sees later watches.
+    __slots__ = ("__weakref__", "_array", "_slots", "backend")
+
+    _array: Any
+    _slots: dict[int, int]
+    backend: Backend
+    _raw: Any
+    _home: Backend
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("Tensor is not made by calling it; use tape_core.asarray(values, dtype=...)")
+
+    # -- the value
+
+    @property
+    def array(self) -> Any:
+        """The backend's own array. Records share it: treat it as read-only."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "array")
+        if self._slots:
+            cuts.left(self, "array")
+        return self.backend.public(self._array)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions."""
+        return tuple(self._array.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The data type."""
+        return self.backend.dtype(self._array.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._array.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for length in self._array.shape:
+            size *= int(length)
+        return size
+
+    @property
+    def device(self) -> str:
+        """The device the array lives on."""
+        return self.backend.device(self._array)
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
+        """This tensor on another device; the gradient travels back."""
+        from tape_core.ops.data_types import to_device
+
+        return to_device(self, device)
+
+    def numpy(self) -> Any:
+        """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "numpy()")
+        if self._slots:
+            cuts.left(self, "numpy()")
+        if ACTIVE.get():
+            _warn_of_library(self, "numpy()")
+        return self.backend.numpy(self.array).copy()
+
+    def item(self) -> Any:
+        """The value of a tensor of one element, as a Python scalar. Cuts the path."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "item()")
+        if self._slots:
+            cuts.left(self, "item()")
+        if ACTIVE.get():
+            _warn_of_library(self, "item()")
+        if self.size != 1:
+            raise ValueError(f"item() needs a tensor of one element; this one has shape {self.shape}")
+        kind = self.dtype.kind
+        convert: Any = {"bool": bool, "real floating": float, "complex floating": complex}.get(kind, int)
+        value = self._array if self._array.shape == () else self.backend.xp.reshape(self._array, ())
+        result: bool | int | float | complex = convert(value)
+        return result
+
+    def tolist(self) -> Any:
+        """The values as nested Python lists of scalars. Cuts the path."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "tolist()")
+        if self._slots:
+            cuts.left(self, "tolist()")
+        if ACTIVE.get():
+            _warn_of_library(self, "tolist()")
+        return self.backend.numpy(self.array).tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if LISTENERS:
+            LISTENERS[0].left(self, "__array__")
+        if self._slots:
+            cuts.left(self, "__array__")
+        if ACTIVE.get():
+            _warn_of_cut(self, "a NumPy array is made")
+        values = self.backend.numpy(self.array)
+        return values.astype(dtype) if dtype is not None and dtype != values.dtype else values.copy()
+
+    # NumPy's own functions, also where an array or a NumPy scalar is on the left of an operator. What answers them is
+    # imported at the first call and takes the place of these two.
+
+    def __array_ufunc__(self, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+        from tape_core.interop import numpy_protocol
+
+        return numpy_protocol.ufunc(self, ufunc, method, *inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from tape_core.interop import numpy_protocol
+
+        return numpy_protocol.function(self, func, types, args, kwargs)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        import tape_core
+
+        return tape_core
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The values for another library: DLPack does not carry the path, so it is cut."""
+        if LISTENERS:
+            LISTENERS[0].left(self, "__dlpack__")
+        if self._slots:
+            cuts.left(self, "__dlpack__")
+        if ACTIVE.get():
+            from tape_core.base.user_code import calling_library
+
+            _warn_of_cut(self, f"{calling_library(1) or 'another library'} takes the values, by __dlpack__,")
+        given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        """The device in DLPack's terms."""
+        device: tuple[Any, int] = self.array.__dlpack_device__()
+        return device
+
+    def __bool__(self) -> bool:
+        if ACTIVE.get():
+            cuts.asked()
+        try:
+            return bool(self._array)
+        except (TypeError, ValueError, RuntimeError) as error:
+            if self.size == 1:
+                raise
+            raise ValueError(
+                f"the truth value of a tensor of shape {self.shape} is ambiguous; use tape_core.any or tape_core.all"
+            ) from error
+
+    def __int__(self) -> int:
+        if LISTENERS:
+            LISTENERS[0].left(self, "int()")
+        if self._slots:
+            cuts.left(self, "int()")
+        return _number(int, self._array)
+
+    def __float__(self) -> float:
+        if LISTENERS:
+            LISTENERS[0].left(self, "float()")
+        if self._slots:
+            cuts.left(self, "float()")
+        if ACTIVE.get():
+            _warn_of_library(self, "float()")
+        return _number(float, self._array)
+
+    def __complex__(self) -> complex:
+        if LISTENERS:
+            LISTENERS[0].left(self, "complex()")
+        if self._slots:
+            cuts.left(self, "complex()")
+        if ACTIVE.get():
+            _warn_of_library(self, "complex()")
+        return _number(complex, self._array)
+
+    def __index__(self) -> int:
+        if LISTENERS:
+            LISTENERS[0].left(self, "__index__")
+        if self._slots:
+            cuts.left(self, "__index__")
+        return self.backend.public(self._array).__index__()  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        if self._array.shape == ():
+            raise TypeError("len() of a 0-d tensor")
+        return int(self._array.shape[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._array.shape == ():
+            raise TypeError("a 0-d tensor cannot be iterated over")
+        return (self[i] for i in range(len(self)))
+
+    __hash__ = object.__hash__
+
+    def _rebind(self, result: Tensor) -> Tensor:
+        """Stand for another value from now on: what assignment and in-place operators do.
+
+        Arrays are never written to, so what was recorded or computed before keeps the old value.
+        """
+        self._array = result._array
+        self._slots = result._slots
+        self.backend = result.backend  # another one where a constant becomes an example, or is traced
+        return self
+
+    def __copy__(self) -> Tensor:
+        return wrap(self._array, self.backend, twin_slots(self))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        memo[id(self)] = twin = self.__copy__()
+        return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.backend.numpy(self.array), self.backend.name, self.device, self.dtype)
+
+    # -- printing
+
+    def _describe(self) -> str:
+        text = self.backend.format(self.array)
+        return f"{text}, shape={self.shape}, dtype={self.dtype}, backend={self.backend.name}"
+
+    def __repr__(self) -> str:
+        return f"Tensor({self._describe()})"
+
+    def __str__(self) -> str:
+        self.backend.tell(self._array)
+        return repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    # The operators are attached by `tape_core.ops.operators`, where the ops are.
+    if TYPE_CHECKING:
+        T: Tensor
+        mT: Tensor
+
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: ArrayLike) -> None: ...
+        def __add__(self, other: ArrayLike) -> Tensor: ...
+        def __radd__(self, other: ArrayLike) -> Tensor: ...
+        def __sub__(self, other: ArrayLike) -> Tensor: ...
+        def __rsub__(self, other: ArrayLike) -> Tensor: ...
+        def __mul__(self, other: ArrayLike) -> Tensor: ...
+        def __rmul__(self, other: ArrayLike) -> Tensor: ...
+        def __truediv__(self, other: ArrayLike) -> Tensor: ...
+        def __rtruediv__(self, other: ArrayLike) -> Tensor: ...
+        def __floordiv__(self, other: ArrayLike) -> Tensor: ...
+        def __rfloordiv__(self, other: ArrayLike) -> Tensor: ...
+        def __mod__(self, other: ArrayLike) -> Tensor: ...
+        def __rmod__(self, other: ArrayLike) -> Tensor: ...
+        def __pow__(self, other: ArrayLike) -> Tensor: ...
+        def __rpow__(self, other: ArrayLike) -> Tensor: ...
+        def __matmul__(self, other: ArrayLike) -> Tensor: ...
+        def __rmatmul__(self, other: ArrayLike) -> Tensor: ...
+        def __and__(self, other: ArrayLike) -> Tensor: ...
+        def __rand__(self, other: ArrayLike) -> Tensor: ...
+        def __or__(self, other: ArrayLike) -> Tensor: ...
+        def __ror__(self, other: ArrayLike) -> Tensor: ...
+        def __xor__(self, other: ArrayLike) -> Tensor: ...
+        def __rxor__(self, other: ArrayLike) -> Tensor: ...
+        def __lshift__(self, other: ArrayLike) -> Tensor: ...
+        def __rlshift__(self, other: ArrayLike) -> Tensor: ...
+        def __rshift__(self, other: ArrayLike) -> Tensor: ...
+        def __rrshift__(self, other: ArrayLike) -> Tensor: ...
+        def __lt__(self, other: ArrayLike) -> Tensor: ...
+        def __le__(self, other: ArrayLike) -> Tensor: ...
+        def __gt__(self, other: ArrayLike) -> Tensor: ...
+        def __ge__(self, other: ArrayLike) -> Tensor: ...
+        def __eq__(self, other: ArrayLike) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: ArrayLike) -> Tensor: ...  # type: ignore[override]
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+
+        # Attached in tape_core.ops.methods.
+        def all(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def any(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def max(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def mean(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def min(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
+        def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor: ...
+        def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor: ...
+        def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
+        def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
+        def astype(self, dtype: Any, copy: bool = True) -> Tensor: ...
+        def clip(self, min: Any = None, max: Any = None) -> Tensor: ...
+        def conj(self) -> Tensor: ...
+        def conjugate(self) -> Tensor: ...
+        def copy(self) -> Tensor: ...
+        def cumsum(self, axis: int | None = None) -> Tensor: ...
+        def flatten(self) -> Tensor: ...
+        def ravel(self) -> Tensor: ...
+        def reshape(self, *shape: Any) -> Tensor: ...
+        def round(self) -> Tensor: ...
+        def squeeze(self, axis: Any = None) -> Tensor: ...
+        def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
+        def transpose(self, *axes: Any) -> Tensor: ...
+        def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
+
+
+def _unpickled(values: Any, backend: str, device: str, dtype: DType | None = None) -> Tensor:
+    """What a pickled Tensor becomes: its values, where they were. Tapes are not pickled, nor what they know of it."""
+    from tape_core.ops.creation import asarray
+
+    return asarray(values, dtype=dtype, backend=backend, device=device)
+
+
+def _warn_of_cut(tensor: Tensor, what: str) -> None:
+    """Somebody took the values of what a tape is recording: numpy() says that it is meant, an array's protocol not."""
+    if any([_knows(tape, tensor) for tape in ACTIVE.get()]):
+        from tape_core.base.user_code import warn_user
+
+        kind = "Tensor" if type(tensor) is Tensor else type(tensor).__name__
+        warn_user(
+            f"{what} of a {kind} of shape {tensor.shape} that a tape is recording: no gradient comes back from what is "
+            f"computed with it; where that is meant, use its numpy(), or tape_core.stop_gradient"
+        )
+
+
+# What the slots have themselves, also in a Variable, whose attributes of the other names ask the trace that runs.
+Tensor._raw = Tensor.__dict__["_array"]
+Tensor._home = Tensor.__dict__["backend"]
+
+
+def _warn_of_library(tensor: Tensor, method: str) -> None:
+    """As above, where the method was called by another library's code. Where the user's own calls it, it is meant."""
+    from tape_core.base.user_code import calling_library
+
+    library = calling_library(2)
+    if library is not None:
+        _warn_of_cut(tensor, f"{library} takes the values, by {method},")
+
+
+def _knows(tape: Any, tensor: Tensor) -> bool:
+    """Whether a tape has recorded a value, or would if it were read: a Variable may not have been, so far."""
+    if tape._key in tensor._slots:
+        return True
+    return type(tensor) is not Tensor and tape._watches(tensor)
+
+
+_new = object.__new__
+
+
+def wrap(array: Any, backend: Backend, slots: dict[int, int] = NO_SLOTS) -> Tensor:
+    """A Tensor of a raw array."""
+    tensor: Tensor = _new(Tensor)
+    tensor._array = array
+    tensor._slots = slots
+    tensor.backend = backend
+    return tensor
+
+
+_first_slots = Lock()  # two threads that watch one new tensor must not make two
+
+
+def own_slots(tensor: Tensor) -> dict[int, int]:
+    """The tensor's slots, its own from now on: to write to, or to keep in a record."""
+    slots = tensor._slots
+    if slots is NO_SLOTS:
+        with _first_slots.now:
+            slots = tensor._slots
+            if slots is NO_SLOTS:
+                slots = tensor._slots = {}
+    return slots
+
+
+def twin_slots(tensor: Tensor) -> dict[int, int]:
+    """Slots for a Tensor of the same value, its own: what knows the Tensor now knows the twin, later watches do not.
+
+    Every twin is made here, so a function that is looked at, to be run again for its derivative, is seen to read a
+    Tensor also where it hands it to a transformation only, which computes with a twin.
+    """
+    if not tensor._slots:
+        return NO_SLOTS
+    slots = dict(tensor._slots)
+    for recorder in ACTIVE.get():
+        if recorder._on_twin is not None and recorder._key in slots:
+            recorder._on_twin(tensor)
+            del slots[recorder._key]
+    return slots
+
+
+def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
+    """`value` as `read` gives it, a number as an array without dimensions."""
+    found = read(value, where)
+    if isinstance(found, Tensor):
+        return found
+    from tape_core.ops.creation import asarray
+
+    return asarray(found)
+
+
+def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
+    """`value` as an operand: a plain Tensor or a Python scalar.
+
+    A Variable is read (and so watched), a raw array of an installed backend becomes a constant, IndexedSlices dense.
+    Any other object may say what it stands for: its type has `__tape_tensor__(self)`, which returns a Tensor.
+
+    Raises:
+        TypeError: for anything else, naming it and `where` it was given.
+    """
+    kind = type(value)
+    if kind is Tensor or kind in SCALARS:
+        return value
+    if isinstance(value, Tensor):
+        return value._read()  # type: ignore[attr-defined]
+    if kind is IndexedSlices:
+        return value.densify()
+    from tape_core.backends.discovery import backend_of_type
+
+    backend = backend_of_type(kind)
+    if backend is None:
+        if hasattr(kind, "__tape_tensor__"):
+            return read(value.__tape_tensor__(), where)
+        label = where if isinstance(where, str) else where()
+        raise TypeError(
+            f"{label} must be a Tensor, a Variable, an array of an installed backend or a Python scalar; got "
+            f"{value!r} of type {kind.__name__!r}; tape_core.asarray makes a Tensor of lists and other arrays"
+        )
+    return wrap(backend.asarray(value), backend)

@@ -1,0 +1,302 @@
+"""Variable: a Tensor whose value can be replaced. Reading one while a tape records watches it."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from tape_core.base.mistakes import flag
+from tape_core.base.row_updates import rows_added
+from tape_core.engine import cuts
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.recording import ACTIVE, ASSIGNING, LISTENERS, TRACE, met
+from tape_core.engine.tensor import ArrayLike, Tensor, wrap
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+
+_serial = count()
+
+
+class Variable(Tensor):
+    """A mutable Tensor: a parameter.
+
+    A tape records the value that was read, so a later assignment never changes a gradient.
+
+    >>> import tape_core as tc
+    >>> v = tc.Variable(2.0)
+    >>> with tc.GradientTape() as tape:
+    ...     y = v * v
+    >>> v.assign_add(1.0)
+    Variable(3.0, shape=(), dtype=float32, backend=numpy)
+    >>> tape.gradient(y, v)
+    Tensor(4.0, shape=(), dtype=float32, backend=numpy)
+
+    Args:
+        initial_value: a Tensor, a raw array, or a (nested list of) Python scalars; copied.
+        dtype: as in :func:`~tape_core.asarray`; by default the value's own.
+        trainable: whether tapes watch it of themselves when it is read.
+        name: shown when it is printed and in messages.
+        backend, device: where it lives; as in :func:`~tape_core.asarray`.
+    """
+
+    __slots__ = ("_inexact", "_met", "_serial", "name", "trainable")
+
+    name: str | None
+    trainable: bool
+    _held_as: ClassVar[str] = "_raw"
+
+    def __init__(
+        self,
+        initial_value: ArrayLike,
+        *,
+        dtype: Any = None,
+        trainable: bool = True,
+        name: str | None = None,
+        backend: str | Backend | None = None,
+        device: str | None = None,
+    ) -> None:
+        from tape_core.ops.creation import asarray
+
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"Variable: name must be a str or None; got {name!r} of type {type(name).__name__}")
+        trainable = flag("Variable", "trainable", trainable)
+        value = asarray(initial_value, dtype=dtype, backend=backend, device=device, copy=True)
+        self._array = value._array
+        self.backend = value.backend
+        self._slots = {}
+        self._inexact = value.dtype.inexact
+        self._met = met(value.backend, value.dtype)
+        self.trainable = trainable
+        self.name = name
+        self._serial = next(_serial)
+
+    @property
+    def _holder(self) -> Any:
+        """Where its value is, in the attribute `_held_as`; see `tape_core.base.commit`."""
+        return self
+
+    # While a compiled function runs for the first time, Variables hold in its context what that has assigned to them.
+
+    @property
+    def _array(self) -> Any:
+        """The raw array."""
+        trace = TRACE.get()
+        return self._raw if trace is None else trace.read(self)
+
+    @_array.setter
+    def _array(self, array: Any) -> None:
+        trace = TRACE.get()
+        if trace is None:
+            self._raw = array
+        else:
+            trace.write(self, array)
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the array."""
+        return self._home if TRACE.get() is None else self._home.traced
+
+    @backend.setter
+    def backend(self, backend: Backend) -> None:
+        self._home = backend if TRACE.get() is None else backend.library  # type: ignore[misc]  # the slot itself
+
+    def _read(self) -> Tensor:
+        """The value as a plain Tensor; tapes that watch what is accessed learn of it here."""
+        active = ACTIVE.get()
+        if active:
+            for tape in active:
+                if tape._key not in self._slots:
+                    tape._on_read(self)
+        return wrap(self._array, self.backend, self._slots)
+
+    @property
+    def value(self) -> Tensor:
+        """The value as a plain Tensor, which later assignments leave alone; reading it is an access.
+
+        Each reading is a Tensor of its own: a gradient with respect to one is of what was computed from that one, and
+        that with respect to the Variable is the sum over all.
+
+        >>> import tape_core as tc
+        >>> v = tc.Variable(3.0)
+        >>> with tc.GradientTape() as tape:
+        ...     a, b = v.value, v.value
+        ...     y = a * a * b
+        >>> [g.item() for g in tape.gradient(y, [a, b, v])]
+        [18.0, 9.0, 27.0]
+        """
+        if not ACTIVE.get():
+            return wrap(self._array, self.backend)
+        from tape_core.ops.reading import read_value
+
+        tensor: Tensor = read_value(self)
+        return tensor
+
+    def assign(self, value: ArrayLike) -> Variable:
+        """Replace the value. Shape and dtype must be the variable's; nothing flows through an assignment.
+
+        Python numbers, and lists of them, become the variable's dtype where nothing is lost by it: integers become
+        floats, floats do not become integers.
+
+        Raises:
+            TypeError: a dtype that does not fit, or something that is no array, such as None.
+            ValueError: another shape.
+        """
+        self._replace(self._assignable(value), "assign", value)
+        return self
+
+    def _assignable(self, value: ArrayLike) -> Any:
+        """A value as a raw array that this Variable can have now."""
+        operand = self._operand(value, "assign")
+        check_assignable(self)
+        return operand
+
+    def assign_add(self, delta: ArrayLike | IndexedSlices) -> Variable:
+        """Add to the value; :class:`IndexedSlices` add to their rows, duplicates added up."""
+        return self._update(delta, "assign_add", 1)
+
+    def assign_sub(self, delta: ArrayLike | IndexedSlices) -> Variable:
+        """Subtract from the value; :class:`IndexedSlices` subtract from their rows, duplicates added up."""
+        return self._update(delta, "assign_sub", -1)
+
+    def _update(self, delta: Any, method: str, sign: int) -> Variable:
+        check_assignable(self)
+        # Never in place: another thread may be reading the old value, and so may a signal handler.
+        array = self._array
+        if isinstance(delta, IndexedSlices):
+            values, indices = delta.values._array, delta.indices._array
+            cuts.assigned(delta.values, method)
+            if delta.values.backend.library is not self.backend.library:
+                raise TypeError(self._complaint(method, f"slices on backend {delta.values.backend.name!r}"))
+            if delta.dtype is not self.dtype:
+                raise TypeError(self._complaint(method, f"slices of dtype {delta.dtype}"))
+            if delta.dense_shape != self.shape:
+                raise ValueError(self._complaint(method, f"shape {delta.dense_shape}"))
+            rows = values if sign == 1 else -values
+            self._replace(rows_added(self.backend, array, indices, rows), method, delta.values)
+            return self
+        operand = self._operand(delta, method)
+        self._replace(array + operand if sign == 1 else array - operand, method, delta)
+        return self
+
+    def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
+        if LISTENERS:
+            LISTENERS[0].assigned(self, array, method, given)
+        # A new value is a new leaf: what was read before keeps its own slots.
+        slots: dict[int, int] = {}
+        self._array = array
+        self._slots = slots
+
+    def _operand(self, value: Any, method: str) -> Any:
+        """`value` as a raw array of exactly this variable's shape and dtype."""
+        backend, current = self.backend, self._array
+        if isinstance(value, Tensor):
+            given = value.backend
+            if given is not backend and (given.library is not backend.library or given.height > backend.height):
+                raise TypeError(
+                    self._complaint(method, f"a value on backend {given.name!r}")
+                    + f"; convert it with tape_core.asarray(value, backend={backend.name!r})"
+                )
+            raw = value._array
+            if value._slots:
+                cuts.assigned(value, method)
+        else:
+            from tape_core.ops.creation import asarray
+
+            # Python values take the variable's dtype; arrays must have it.
+            python = not hasattr(value, "dtype")
+            if python:
+                self._check_python(value, method)
+            own = self.dtype if python else None
+            fresh = asarray(value, dtype=own, backend=backend, device=self.device, copy=True)
+            raw = fresh._array
+            if fresh._slots:
+                cuts.assigned(fresh, method)
+        if (shape := tuple(raw.shape)) != tuple(current.shape):
+            raise ValueError(self._complaint(method, f"shape {shape}"))
+        if raw.dtype is not current.dtype and (dtype := backend.dtype(raw.dtype)) is not self.dtype:
+            raise TypeError(self._complaint(method, f"dtype {dtype}") + "; convert it with tape_core.astype")
+        return raw
+
+    def _check_python(self, value: Any, method: str) -> None:
+        """Whether Python values become the variable's dtype without a loss: `dtype=` would truncate."""
+        from tape_core.ops.creation import asarray
+
+        kind = _KINDS.get(type(value))
+        if kind is None:
+            try:
+                found = asarray(value, backend=self.backend)
+            except TypeError as error:
+                raise TypeError(self._complaint(method, repr(value)) + f": {error}") from None
+            if not found.size:
+                return
+            kind = found.dtype.kind
+        if not _fits(kind, self.dtype.kind):
+            raise TypeError(
+                self._complaint(method, f"{value!r}, which {_CALLED[kind]},")
+                + "; convert it with tape_core.asarray(..., "
+                "dtype=...)"
+            )
+
+    def _complaint(self, method: str, what: str) -> str:
+        label = f" {self.name!r}" if self.name else ""
+        return (
+            f"Variable.{method}: cannot take {what} into variable{label} of shape {self.shape}, dtype {self.dtype} "
+            f"on backend {self.backend.name!r}"
+        )
+
+    def __repr__(self) -> str:
+        label = f"{self.name!r}, " if self.name else ""
+        return f"Variable({label}{self._describe()})"
+
+    def __copy__(self) -> Variable:
+        return Variable(wrap(self._array, self.backend), trainable=self.trainable, name=self.name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        memo[id(self)] = twin = self.__copy__()
+        return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (wrap(self._array, self.backend), self.trainable, self.name)
+
+    def _refuse(self, other: Any) -> NoReturn:
+        raise RuntimeError(
+            "`variable += value` and the like would replace the Variable by a Tensor; use variable.assign_add(value), "
+            "assign_sub or assign to change its value, and `result = variable + value` for a new Tensor"
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = __ipow__ = __imatmul__ = _refuse
+    __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = _refuse
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise RuntimeError(
+            "`variable[key] = value` is not an assignment that tapes see; make the new value and assign it: "
+            "new = variable.value; new[key] = value; variable.assign(new)"
+        )
+
+
+_KINDS = {bool: "bool", int: "signed integer", float: "real floating", complex: "complex floating"}
+_CALLED = {
+    "bool": "is bool",
+    "signed integer": "is of integers",
+    "unsigned integer": "is of integers",
+    "real floating": "is of floats",
+    "complex floating": "is complex",
+}
+
+
+def _fits(kind: str, own: str) -> bool:
+    """Whether Python values of a kind become another without a loss."""
+    if kind == "bool" or own == "bool":
+        return kind == own
+    return kind.endswith("integer") or own == "complex floating" or kind == own
+
+
+def check_assignable(variable: Variable) -> None:
+    """Before an assignment: raises where it must not be."""
+    if (check := ASSIGNING.get()) is not None:
+        check(variable)
+
+
+def _unpickled(value: Tensor, trainable: bool, name: str | None) -> Variable:
+    return Variable(value, trainable=trainable, name=name)

@@ -1,0 +1,1 @@
+"""Other libraries' protocols on Tensors: NumPy's functions and einops."""

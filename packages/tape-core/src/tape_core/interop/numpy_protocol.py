@@ -1,0 +1,408 @@
+"""NumPy's functions on Tensors: `np.sin(t)`, `np.linalg.solve(a, t)`, `array * t`.
+
+NumPy hands a call to the Tensor among its arguments, by `__array_ufunc__` (NEP 13) or `__array_function__` (NEP 18).
+This module is imported with the first such call, for NumPy is there by then. What NumPy's function becomes is written
+in tables, by its name:
+
+- `UFUNCS`, `FUNCTIONS`: a function of tape_core, whose parameters are found by their names, or one of
+  `tape_core.interop.numpy_functions`, `numpy_editing` and `numpy_statistics`, which spell it with several.
+- `VALUES`: NumPy's own function of the values, which gives no array.
+- `CONSTANTS`: NumPy's own function of the values, whose result has no derivative.
+- `CREATION`: what `like=t` makes.
+
+What is in none of them, and any argument that has no counterpart, is a TypeError that names it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+import tape_core
+from tape_core.base.dtypes import DType
+from tape_core.engine.call_paths import accepts
+from tape_core.engine.op import registry
+from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core.engine.variable import Variable
+from tape_core.interop import numpy_editing, numpy_functions, numpy_statistics
+from tape_core.ops.creation import asarray
+from tape_core.ops.data_types import astype
+from tape_core.ops.special import composed
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+
+Function = Callable[..., Any]
+
+# -- the tables. On the left is NumPy's name, on the right that of tape_core; `words` are called the same.
+
+
+def _words(words: str) -> dict[str, str]:
+    return {word: word for word in words.split()}
+
+
+UFUNCS = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "conjugate": "conj",
+    "degrees": "rad2deg",
+    "expit": "sigmoid",
+    "invert": "bitwise_invert",
+    "left_shift": "bitwise_left_shift",
+    "power": "pow",
+    "psi": "digamma",
+    "radians": "deg2rad",
+    "right_shift": "bitwise_right_shift",
+}
+"""Ufuncs of NumPy and SciPy that are called otherwise here; all others are the op of the same name, if there is one."""
+
+REDUCTIONS = {
+    "add": "sum",
+    "logical_and": "all",
+    "logical_or": "any",
+    "maximum": "max",
+    "minimum": "min",
+    "multiply": "prod",
+}
+ACCUMULATIONS = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
+
+FUNCTIONS = {
+    **_words(
+        "all any argmax argmin argsort astype broadcast_arrays broadcast_to count_nonzero cumulative_prod "
+        "cumulative_sum einsum empty_like flip full_like i0 matrix_transpose max mean meshgrid min moveaxis "
+        "nonzero ones_like permute_dims prod real repeat reshape roll searchsorted sort stack std sum take "
+        "take_along_axis tril triu unique_all unique_counts unique_inverse unique_values unstack var zeros_like "
+        "linalg.cholesky linalg.cross linalg.det linalg.diagonal linalg.eig linalg.eigh linalg.eigvals "
+        "linalg.eigvalsh linalg.inv linalg.matmul linalg.matrix_norm linalg.matrix_power linalg.matrix_rank "
+        "linalg.matrix_transpose linalg.multi_dot linalg.outer linalg.pinv linalg.qr linalg.slogdet linalg.solve "
+        "linalg.svdvals linalg.tensordot linalg.trace linalg.vecdot linalg.vector_norm "
+        "fft.fft fft.fftn fft.fftshift fft.hfft fft.ifft fft.ifftn fft.ifftshift fft.ihfft fft.irfft fft.irfftn "
+        "fft.rfft fft.rfftn"
+    ),
+    "amax": "max",
+    "amin": "min",
+    "concatenate": "concat",
+    "cross": "linalg.cross",
+    "cumprod": "cumulative_prod",
+    "cumsum": "cumulative_sum",
+}
+
+VALUES = _words(
+    "allclose array2string array_equal array_equiv array_repr array_str can_cast common_type einsum_path iscomplexobj "
+    "isrealobj may_share_memory min_scalar_type ndim result_type save savetxt savez savez_compressed shape "
+    "shares_memory size"
+)
+
+CONSTANTS = _words(
+    "argpartition argwhere diag_indices_from digitize flatnonzero isclose iscomplex isin isneginf isposinf isreal "
+    "lexsort nanargmax nanargmin ravel_multi_index tril_indices_from triu_indices_from unravel_index"
+)
+
+CREATION = _words(
+    "arange array asanyarray asarray ascontiguousarray empty eye frombuffer fromfile fromfunction fromiter full "
+    "genfromtxt identity loadtxt ones require tri zeros"
+)
+
+RENAMED = {"ddof": "correction", "rcond": "rtol"}
+"""Parameters that are called otherwise here."""
+
+ARRAYS = frozenset(
+    {
+        *("a_max", "a_min", "append", "aweights", "base", "fweights", "max", "min", "prepend", "q", "sorter"),
+        *("to_begin", "to_end", "weights", "x", "y"),
+    }
+)
+"""Parameters that are arrays."""
+
+PARAMETERS = frozenset({"axes", "destination", "dtype", "reps", "shape", "shift", "source"})
+"""Parameters that are no arrays, though they may be positional-only here."""
+
+IGNORED = frozenset({"casting", "kind", "optimize", "subok"})
+"""Parameters that ask for one of several right answers, or for another class."""
+
+SPELLED = {
+    name: f
+    for module in (composed, numpy_functions, numpy_editing, numpy_statistics)
+    for name, f in vars(module).items()
+    if getattr(f, "__module__", "") == module.__name__ and not name.startswith("_")
+}
+SPELLED["yn"] = tape_core.special.yv
+"""Functions that are spelled with several of tape_core, in which `linalg.norm` is `linalg_norm`."""
+
+AS_GIVEN = frozenset({"block", "einsum"})
+"""Functions that are given lists as they are."""
+
+PLACES = frozenset({"obj", "condlist", "funclist", "kth", "new_shape"})
+"""Parameters that are what they are, arrays or not."""
+
+FLATTENED = frozenset({"argsort", "cumprod", "cumsum", "sort", "take", "take_along_axis"})
+"""Functions that flatten the array where `axis` is None."""
+
+
+# -- ufuncs
+
+_PLAIN = frozenset({Tensor, Variable, np.ndarray, *SCALARS, *(np.dtype(code).type for code in "?bhilBHILefdFD")})
+_calls: dict[Any, Function] = {}  # what a call of a ufunc becomes
+_UNSET = {"casting": "same_kind", "dtype": None, "order": "K", "subok": True, "where": True}
+
+
+def ufunc(self: Tensor, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+    """`Tensor.__array_ufunc__`."""
+    for x in inputs:
+        if type(x) not in _PLAIN:
+            inputs = tuple([_operand(x, self.backend) for x in inputs])
+            if foreign([type(x) for x in inputs]):
+                return NotImplemented
+            break
+    if method == "__call__" and not kwargs:
+        try:
+            function = _calls[ufunc]
+        except KeyError:
+            function = _calls[ufunc] = _counterpart(ufunc)
+        return function(*inputs)
+    return _unusual(self, ufunc, method, inputs, kwargs)
+
+
+def _counterpart(ufunc: Any) -> Function:
+    name = ufunc.__name__
+    if ufunc not in (getattr(np, name, None), getattr(sys.modules.get("scipy.special"), name, None)):
+        refuse(_label(ufunc))  # a stranger's, of whatever name
+    name = UFUNCS.get(name, name)
+    if name not in SPELLED and name not in registry:
+        refuse(_label(ufunc))
+    return SPELLED.get(name) or registry[name].function
+
+
+def _unusual(self: Tensor, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call with arguments by keyword, or of a ufunc's method."""
+    label = _label(ufunc)
+    if kwargs.get("out") is not None:
+        raise TypeError(
+            f"{label}: out=, and so `array += t`, writes into an array, which no tape sees; write "
+            f"`array = array + t` for a Tensor, or use t.numpy() where no gradient is needed"
+        )
+    given = {k: v for k, v in kwargs.items() if k not in _UNSET or v is not _UNSET[k]}
+    if method == "__call__":
+        function = _counterpart(ufunc)
+    elif method == "outer" and ufunc.nin == 2 and ufunc.signature is None:
+        x1, x2 = (x if isinstance(x, Tensor) else asarray(x) for x in inputs)
+        inputs = tape_core.reshape(x1, x1.shape + (1,) * x2.ndim), x2
+        function = _counterpart(ufunc)
+    else:
+        name = {"reduce": REDUCTIONS, "accumulate": ACCUMULATIONS}.get(method, {}).get(ufunc.__name__)
+        if name is None:
+            refuse(f"{label}.{method}")
+        label += f".{method}"
+        function = getattr(tape_core, name)
+        given.setdefault("axis", 0)
+    takes = inspect.signature(function).parameters
+    for name in given:
+        if name not in takes:
+            refuse(label, name)
+    return function(*inputs, **{name: _parameter(name, value, self.backend) for name, value in given.items()})
+
+
+# -- other functions
+
+
+def function(self: Tensor, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`Tensor.__array_function__`."""
+    if foreign(types):
+        return NotImplemented
+    name = _name(func)
+    if name in VALUES:
+        return func(*_values(args), **_values(kwargs))
+    if name in CONSTANTS:
+        return _wrapped(func(*_values(args), **_values(kwargs)), self)
+    if name in CREATION:
+        return _created(func, self, *args, **kwargs)
+    call = _call(func, name)
+    if call is None:
+        refuse(f"numpy.{name}")
+    return call(self.backend, args, kwargs)
+
+
+def _name(func: Any) -> str:
+    path = f"{func.__module__}.{func.__name__}"
+    return path.removeprefix("numpy.")
+
+
+@cache
+def _call(func: Any, name: str) -> Call | None:
+    target = SPELLED.get(name.replace(".", "_"))
+    if target is None and name in FUNCTIONS:
+        try:
+            target = attrgetter(FUNCTIONS[name])(tape_core)
+        except AttributeError:  # not yet
+            return None
+    return None if target is None else Call(func, name, target)
+
+
+class Call:
+    """What a function of NumPy becomes: the arguments by NumPy's signature, then by their names in that of `target`."""
+
+    def __init__(self, func: Any, name: str, target: Function) -> None:
+        self.name = name
+        self.target = target
+        takes = inspect.signature(target)
+        try:
+            self.signature = inspect.signature(func)
+        except ValueError:  # written in C
+            self.signature = takes
+        self.takes = frozenset(takes.parameters)
+        kinds = [p.kind for p in takes.parameters.values()]
+        self.inputs = kinds.count(inspect.Parameter.POSITIONAL_ONLY)
+        self.sequence = next(iter(takes.parameters)) in ("arrays", "tup")
+
+    def __call__(self, backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            given = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"numpy.{self.name}: {error}") from None
+        inputs: list[Any] = []
+        options: dict[Any, Any] = {}
+        cast: Any = None
+        for k, (name, value) in enumerate(given.items()):
+            parameter = self.signature.parameters[name]
+            if self.name in AS_GIVEN and k == 0:
+                inputs += value if parameter.kind is parameter.VAR_POSITIONAL else [value]
+            elif name in PLACES and k < self.inputs:
+                inputs.append(value)
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                inputs += [_item(x, backend) for x in value]
+            elif k == 0 and self.sequence:
+                inputs.append([_item(x, backend) for x in value])
+            elif k < self.inputs:
+                inputs.append((_parameter if name in PARAMETERS else _array)(name, value, backend))
+            else:
+                more = value.items() if parameter.kind is parameter.VAR_KEYWORD else [(name, value)]
+                for option, setting in more:
+                    own = option if option in self.takes else RENAMED.get(option)
+                    if setting is parameter.default or option in IGNORED:
+                        pass  # left to ours
+                    elif own in self.takes:
+                        options[own] = _parameter(option, setting, backend)
+                    elif option == "dtype":
+                        cast = _parameter(option, setting, backend)
+                    else:
+                        refuse(f"numpy.{self.name}", option)
+        if cast is not None:
+            first = inputs[0]
+            inputs[0] = [astype(x, cast) for x in first] if self.sequence else astype(first, cast)
+        if self.name in ("cumsum", "cumprod") and isinstance(given.get("axis"), tuple | list):
+            raise TypeError(f"numpy.{self.name}: axis must be one integer, got {given['axis']!r}")
+        if self.name in FLATTENED and given.get("axis", self.signature.parameters["axis"].default) is None:
+            inputs[0] = tape_core.reshape(inputs[0], (-1,))
+            options["axis"] = 0
+        return self.target(*inputs, **options)
+
+
+def _created(func: Any, like: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """What `like=t` makes, on the backend of t. Of Tensors, `np.array([t, u], like=t)`, it is recorded."""
+    if func.__name__ in ("array", "asarray", "asanyarray") and args and set(kwargs) <= {"copy", "dtype"}:
+        obj, *rest = args
+        dtype = rest[0] if rest else kwargs.get("dtype")
+        if len(rest) <= 1 and _holds_tensor(obj):
+            return asarray(obj, dtype=_parameter("dtype", dtype, like.backend), copy=kwargs.get("copy"))
+    return asarray(func(*_values(args), **_values(kwargs)), backend=like.backend, device=like.device)
+
+
+# -- arguments
+
+
+def foreign(types: Any) -> bool:
+    """Whether there are arrays of a library that is to have its turn."""
+    return any(
+        (getattr(t, "__array_ufunc__", None) is not None or hasattr(t, "__array_function__"))
+        and not issubclass(t, Tensor | np.ndarray | np.generic)
+        for t in types
+    )
+
+
+def _operand(value: Any, backend: Backend) -> Any:
+    """An array argument: lists and the like become what NumPy makes of them."""
+    if value is None or accepts(value):
+        return value
+    if _holds_tensor(value):
+        return asarray(value)
+    return asarray(np.asarray(value), backend=backend) if isinstance(value, list | tuple) else value
+
+
+def _item(value: Any, backend: Backend) -> Any:
+    """One of several array arguments: a number is an array, too."""
+    return asarray(np.asarray(value), backend=backend) if type(value) in SCALARS else _operand(value, backend)
+
+
+def _holds_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) or (isinstance(value, list | tuple) and any([_holds_tensor(v) for v in value]))
+
+
+def _array(name: str, value: Any, backend: Backend) -> Any:
+    return _operand(value, backend)
+
+
+def _parameter(name: str, value: Any, backend: Backend) -> Any:
+    """An argument that is no array, with Python's own numbers and tuples."""
+    if name == "dtype":
+        return value if value is None or isinstance(value, DType) else np.dtype(value).name
+    if name in ARRAYS:
+        return _operand(value, backend)
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+        return tuple(value) if isinstance(value, list) else value
+    return (value,) if name in ("reps", "shape") and isinstance(value, int) else value
+
+
+def _values(value: Any) -> Any:
+    """NumPy arrays in place of Tensors."""
+    if isinstance(value, Tensor):
+        return value.backend.numpy(value.array)
+    if type(value) in (list, tuple):
+        return type(value)([_values(v) for v in value])
+    if type(value) is dict:
+        return {k: _values(v) for k, v in value.items()}
+    return value
+
+
+def _wrapped(value: Any, like: Tensor) -> Any:
+    """Tensors in place of NumPy arrays."""
+    if type(value) is tuple:
+        return tuple([_wrapped(v, like) for v in value])
+    if isinstance(value, np.ndarray | np.generic):
+        return asarray(value, backend=like.backend, device=like.device)
+    return value
+
+
+# -- what there is not
+
+
+def _label(ufunc: Any) -> str:
+    name = ufunc.__name__
+    return f"numpy.{name}" if getattr(np, name, None) is ufunc else f"ufunc {name}"
+
+
+def refuse(label: str, argument: str | None = None) -> NoReturn:
+    """Raise the TypeError for a function, or an argument of one, that has no counterpart."""
+    what = label if argument is None else f"{label} with {argument}="
+    raise TypeError(
+        f"{what} has no counterpart for Tensors, and no gradient would flow through NumPy's own: give it t.numpy() "
+        f"where none is needed, or use functions of tape_core"
+    )
+
+
+Tensor.__array_ufunc__ = ufunc  # type: ignore[method-assign]
+Tensor.__array_function__ = function  # type: ignore[method-assign]

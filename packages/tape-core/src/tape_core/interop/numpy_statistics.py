@@ -1,0 +1,261 @@
+"""NumPy's statistical functions; see `tape_core.interop.numpy_functions`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import tape_core as tc
+from tape_core.modes.batching import normal_axis
+from tape_core.ops.statistical import normal_axes
+
+
+def _floating(a: Any) -> Any:
+    """In NumPy a mean of integers is float64."""
+    a = tc.asarray(a)
+    return a if a.dtype.inexact else tc.astype(a, "float64")
+
+
+def _lines(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
+    """The axes of a reduction as one, the last; and the shape of the result with `keepdims`."""
+    for k in () if axis is None else axis if isinstance(axis, tuple) else (axis,):
+        normal_axis(k, a.ndim)
+    axes = normal_axes(axis, a.ndim)
+    kept = tuple(k for k in range(a.ndim) if k not in axes)
+    moved = tc.permute_dims(a, kept + axes)
+    length = math.prod(a.shape[k] for k in axes)
+    shape = tuple(1 if k in axes else n for k, n in enumerate(a.shape))
+    return tc.reshape(moved, (*(a.shape[k] for k in kept), length)), shape
+
+
+def _real(a: Any, label: str) -> Any:
+    if a.dtype.kind == "complex floating":
+        raise TypeError(f"numpy.{label}: complex numbers have no order")
+    return a
+
+
+# -- in order
+
+_CONTINUOUS = {
+    "interpolated_inverted_cdf": (0.0, 1.0),
+    "hazen": (0.5, 0.5),
+    "weibull": (0.0, 0.0),
+    "linear": (1.0, 1.0),
+    "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8),
+}
+"""The parameters alpha and beta of Hyndman and Fan, "Sample quantiles in statistical packages", 1996."""
+
+_ROUNDED = frozenset({"lower", "higher", "midpoint", "nearest"})
+
+
+def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, label: str, ignoring: bool) -> Any:
+    if method not in _CONTINUOUS and method not in _ROUNDED:
+        known = ", ".join([*_CONTINUOUS, *sorted(_ROUNDED)])
+        raise ValueError(f"numpy.{label}: method must be one of {known}; got {method!r}")
+    a = _real(_floating(a), label)
+    if not isinstance(q, tc.Tensor) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
+        raise ValueError(f"numpy.{label}: quantiles must be in [0, 1], and percentiles in [0, 100]")
+    if isinstance(q, int | float):
+        q = tc.asarray(float(q), dtype=a.dtype, backend=a.backend.root)
+    else:
+        q = q if isinstance(q, tc.Tensor) else tc.asarray(np.asarray(q, dtype=float), backend=a.backend.root)
+    if q.ndim > 1 or 0 in a.shape:
+        raise ValueError(f"numpy.{label}: q must have at most one dimension, and the array an element")
+    lines, shape = _lines(a, axis)
+    lines = tc.sort(lines, axis=-1)  # NaN last
+    missing = tc.isnan(lines)
+    share = tc.reshape(q, (-1,))
+    number: Any = lines.shape[-1]
+    if ignoring:
+        number = tc.astype(tc.count_nonzero(~missing, axis=-1, keepdims=True), share.dtype)
+    alpha, beta = _CONTINUOUS.get(method, (1.0, 1.0))
+    place = share * (number + (1 - alpha - beta)) + (alpha - 1)
+    place = tc.clip(tc.broadcast_to(place, (*lines.shape[:-1], *place.shape[-1:])), 0, number - 1)
+    low = tc.stop_gradient(tc.maximum(tc.floor(place), 0))
+    high = tc.minimum(low + 1, number - 1)
+    part = place - low
+    if method in _ROUNDED:
+        if method == "nearest":
+            part = tc.round(place) - low
+        else:
+            between = tc.astype(part > 0, part.dtype)
+            part = between * {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}[method]
+    ends = [tc.take_along_axis(lines, tc.astype(tc.maximum(k, 0), "int64"), axis=-1) for k in (low, high)]
+    found = ends[0] + (ends[1] - ends[0]) * part
+    if not ignoring:
+        found = tc.where(missing[..., -1:], lines[..., -1:], found)
+    found = tc.moveaxis(found, -1, 0)
+    return tc.reshape(found, (*q.shape, *(shape if keepdims else lines.shape[:-1])))
+
+
+def quantile(a: Any, /, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
+    return _quantile(a, q, axis, method, keepdims, "quantile", False)
+
+
+def nanquantile(a: Any, /, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
+    return _quantile(a, q, axis, method, keepdims, "nanquantile", True)
+
+
+def _hundredth(q: Any) -> Any:
+    return q / 100 if isinstance(q, tc.Tensor | int | float) else np.asarray(q) / 100
+
+
+def percentile(a: Any, /, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
+    return _quantile(a, _hundredth(q), axis, method, keepdims, "percentile", False)
+
+
+def nanpercentile(a: Any, /, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
+    return _quantile(a, _hundredth(q), axis, method, keepdims, "nanpercentile", True)
+
+
+def median(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    return _quantile(a, 0.5, axis, "linear", keepdims, "median", False)
+
+
+def nanmedian(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    return _quantile(a, 0.5, axis, "linear", keepdims, "nanmedian", True)
+
+
+# -- without NaN
+
+
+def _present(a: Any, axis: Any, keepdims: bool, dtype: Any) -> Any:
+    return tc.astype(tc.count_nonzero(~tc.isnan(a), axis=axis, keepdims=keepdims), dtype)
+
+
+def _nan_extremum(a: Any, reduce: Any, worst: float, axis: Any, keepdims: bool) -> Any:
+    if not a.dtype.inexact:
+        return reduce(a, axis=axis, keepdims=keepdims)
+    missing = tc.isnan(a)
+    found = reduce(tc.where(missing, worst, a), axis=axis, keepdims=keepdims)
+    return tc.where(tc.all(missing, axis=axis, keepdims=keepdims), math.nan, found)
+
+
+def nanmax(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    return _nan_extremum(a, tc.max, -math.inf, axis, keepdims)
+
+
+def nanmin(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    return _nan_extremum(a, tc.min, math.inf, axis, keepdims)
+
+
+def nansum(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    return tc.sum(tc.where(tc.isnan(a), 0, a), axis=axis, keepdims=keepdims)
+
+
+def nanprod(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    return tc.prod(tc.where(tc.isnan(a), 1, a), axis=axis, keepdims=keepdims)
+
+
+def nancumsum(a: Any, /, axis: Any = None) -> Any:
+    return _accumulated(tc.cumulative_sum, a, 0, axis)
+
+
+def nancumprod(a: Any, /, axis: Any = None) -> Any:
+    return _accumulated(tc.cumulative_prod, a, 1, axis)
+
+
+def _accumulated(function: Any, a: Any, neutral: int, axis: Any) -> Any:
+    a = tc.where(tc.isnan(a), neutral, a) if a.dtype.inexact else a
+    return function(tc.reshape(a, (-1,)) if axis is None else a, axis=0 if axis is None else axis)
+
+
+def _cast(name: str, a: Any, dtype: Any) -> Any:
+    """In the floating dtype that is asked for, or that NumPy computes in."""
+    if dtype is None:
+        return _floating(a)
+    found = tc.zeros(0, dtype=dtype).dtype
+    if not found.inexact or (a.dtype.kind == "complex floating" != found.kind):
+        raise TypeError(f"numpy.{name}: dtype must be floating for Tensors, and complex for complex ones; got {dtype}")
+    return tc.astype(a, dtype)
+
+
+def nanmean(a: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    a = _cast("nanmean", a, dtype)
+    return nansum(a, axis=axis, keepdims=keepdims) / _present(a, axis, keepdims, a.dtype)
+
+
+def nanvar(
+    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+) -> Any:
+    a = _cast("nanvar", a, dtype)
+    missing = tc.isnan(a)
+    centred = tc.where(missing, 0, a - nanmean(a, axis=axis, keepdims=True))
+    squares = tc.abs(centred) ** 2 if a.dtype.kind == "complex floating" else centred * centred
+    total = tc.sum(squares, axis=axis, keepdims=keepdims)
+    left = _present(a, axis, keepdims, total.dtype) - (ddof if correction is None else correction)
+    return total / tc.where(left > 0, left, math.nan)
+
+
+def nanstd(
+    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+) -> Any:
+    found = nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, correction=correction)
+    return tc.where(found == 0, 0, tc.sqrt(found))
+
+
+# -- together
+
+
+def _observations(x: Any, rowvar: bool, label: str) -> Any:
+    if x.ndim > 2:
+        raise ValueError(f"numpy.{label}: an array of at most two dimensions is needed, got shape {x.shape}")
+    x = tc.reshape(x, (1, -1)) if x.ndim < 2 else x
+    return x if rowvar or x.shape[0] == 1 else x.mT
+
+
+def _double(x: Any) -> Any:
+    return tc.astype(x, tc.complex128 if x.dtype.kind == "complex floating" else tc.float64)
+
+
+def cov(
+    m: Any,
+    /,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    x = _observations(_double(m), rowvar, "cov")
+    if y is not None:
+        x = tc.concat([x, _observations(_double(y), rowvar, "cov")])
+    x = x if dtype is None else tc.astype(x, dtype)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    weights = None
+    for given in (fweights, aweights):
+        if given is not None:
+            given = tc.astype(tc.asarray(given), tc.float64)
+            weights = given if weights is None else weights * given
+    if weights is None:
+        total: Any = x.shape[1]
+        centred = weighted = x - tc.mean(x, axis=1, keepdims=True)
+        factor: Any = max(total - ddof, 0)  # of too few observations it is NaN
+    else:
+        total = tc.sum(weights)
+        centred = x - tc.sum(x * weights, axis=1, keepdims=True) / total
+        weighted = centred * weights
+        factor = total if ddof == 0 else total - ddof
+        if ddof and aweights is not None:
+            squares = weights * tc.astype(tc.asarray(aweights), tc.float64)
+            factor = total - ddof * tc.sum(squares) / total
+    conjugate = tc.conj(weighted) if weighted.dtype.kind == "complex floating" else weighted
+    found = tc.matmul(centred, conjugate.mT) / factor
+    return tc.reshape(found, tuple(n for n in found.shape if n != 1))
+
+
+def corrcoef(x: Any, /, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    found = cov(x, y, rowvar, dtype=dtype)
+    if found.ndim == 0:
+        return found / found
+    size = tc.sqrt(tc.real(tc.linalg.diagonal(found)))
+    found = found / size[:, None] / size
+    if found.dtype.kind == "complex floating":
+        return found
+    return tc.clip(found, -1, 1)

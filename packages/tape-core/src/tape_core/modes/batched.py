@@ -1,0 +1,457 @@
+"""The batching backend: arrays of another backend that carry a hidden leading axis.
+
+`tape_core.vmap` calls a function with Tensors on it. To the function each is one example; an op on them is one call of
+the op on all examples, by the op's batch rule (see `tape_core.modes.batching`). Their values are Tensors of the backend
+below, so whatever records there sees ops as always: tapes, accumulators and further batches compose by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tape_core.backends.errors import BatchError
+from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
+from tape_core.backends.protocol import Backend
+from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
+
+if TYPE_CHECKING:
+    from tape_core.engine.op import Op
+
+
+class Axis:
+    """The hidden axis of one vmap: every array that is batched in it names it.
+
+    Attributes:
+        size: the number of examples.
+        open: whether the vmap is still running; what it made is of no use afterwards.
+    """
+
+    __slots__ = ("open", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.open = True
+
+
+OPEN: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.open_axes", default=())
+"""The hidden axes of the vmaps that run in this context, outermost first."""
+
+
+class BatchedArray:
+    """What a Tensor inside vmap holds: all examples, or one value that they share.
+
+    Attributes:
+        value: a Tensor of the backend below; with an axis, its dimension 0 is that.
+        axis: the hidden axis; None for a value that is the same for all examples.
+    """
+
+    __slots__ = ("axis", "backend", "value")
+    __array_ufunc__ = None
+
+    def __init__(self, value: Tensor, backend: Batched, axis: Axis | None) -> None:
+        self.value = value
+        self.backend = backend
+        self.axis = axis
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example."""
+        shape = self.value.shape
+        return shape if self.axis is None else shape[1:]
+
+    @property
+    def ndim(self) -> int:
+        """Of one example."""
+        return len(self.value._array.shape) - (self.axis is not None)
+
+    @property
+    def dtype(self) -> Any:
+        """In the terms of the array library."""
+        return self.value._array.dtype
+
+    @property
+    def device(self) -> Any:
+        """In the terms of the array library."""
+        return self.value._array.device
+
+    @property
+    def mT(self) -> BatchedArray:
+        """Each matrix transposed."""
+        return self.backend.xp.matrix_transpose(self)  # type: ignore[no-any-return]
+
+    @property
+    def T(self) -> BatchedArray:
+        """A matrix transposed."""
+        return self.mT
+
+    def __repr__(self) -> str:
+        return f"BatchedArray({self.value!r}, axis={None if self.axis is None else self.axis.size})"
+
+    def _only(self, what: str) -> Any:
+        """The value, where it is the same for all examples."""
+        if self.axis is not None:
+            raise BatchError(
+                f"inside vmap {what} is not known: each of the {self.axis.size} examples has its own. "
+                f"A decision that depends on values is tape_core.where; a loop needs a fixed number of steps"
+            )
+        return self.value
+
+    def __bool__(self) -> bool:
+        return bool(self._only("whether a value is true"))
+
+    def __int__(self) -> int:
+        return int(self._only("a value as an int"))
+
+    def __index__(self) -> int:
+        return self._only("a value as an int").__index__()  # type: ignore[no-any-return]
+
+    def __float__(self) -> float:
+        return float(self._only("a value as a float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._only("a value as a complex"))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._only("what a Tensor holds").__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._only("what a Tensor holds").__dlpack_device__()
+
+    def __getitem__(self, key: Any) -> BatchedArray:
+        return self.backend.xp.getitem(self, key)  # type: ignore[no-any-return]
+
+    __hash__ = object.__hash__
+
+
+def _attach() -> None:
+    for name, op in {**OPERATORS, **COMPARISONS}.items():
+        setattr(BatchedArray, f"__{name}__", lambda x, y, op=op: getattr(x.backend.xp, op)(x, y))
+    for name, op in OPERATORS.items():
+        setattr(BatchedArray, f"__r{name}__", lambda x, y, op=op: getattr(x.backend.xp, op)(y, x))
+    for name, op in SIGNS.items():
+        setattr(BatchedArray, f"__{name}__", lambda x, op=op: getattr(x.backend.xp, op)(x))
+
+
+_attach()
+
+
+class Batched(Backend):
+    """A backend whose arrays are those of `base` with a hidden leading axis; there is one on each (`batched`)."""
+
+    base: Backend
+
+    def __init__(self, base: Backend) -> None:
+        super().__init__(f"vmap of {base.name}", base.namespace, version=base.version)
+        self.base = base
+        self.root = base.root
+        self.library = base.library
+        self.narrow = base.narrow
+        self.level = base.level + 1
+        self.height = base.height + 1
+        self.keeps = False
+        self.xp = BatchedKernels(self)
+
+    def __repr__(self) -> str:
+        return f"<batches of {self.base!r}>"
+
+    def raw_dtype(self, dtype: Any) -> Any:
+        """As in the array library."""
+        return self.base.raw_dtype(dtype)
+
+    def dtype(self, raw: Any) -> Any:
+        """As in the array library."""
+        return self.base.dtype(raw)
+
+    def device(self, array: Any) -> str:
+        """Where the examples are."""
+        return self.base.device(array.value._array)
+
+    def raw_device(self, device: str | None) -> Any:
+        """As in the array library."""
+        return self.base.raw_device(device)
+
+    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+        """One value for all examples."""
+        if isinstance(obj, BatchedArray):
+            return obj
+        return self.shared(wrap(self.base.asarray(obj, dtype=dtype, device=device, copy=copy), self.base))
+
+    def numpy(self, array: Any) -> Any:
+        """Of a value that is the same for all examples; other values are not to be had inside vmap."""
+        value = array._only("what a Tensor holds")
+        return self.base.numpy(value._array)
+
+    def tell(self, array: Any) -> None:
+        """As below."""
+        self.base.tell(array.value._array)
+
+    def format(self, array: Any) -> str:
+        """All examples."""
+        text = self.base.format(array.value._array)
+        return text if array.axis is None else f"<{array.axis.size} examples>\n{text}\n"
+
+    def user_error(self, error: Exception) -> None:
+        """As the op on all examples says it."""
+        return
+
+    def nbytes(self, array: Any) -> int:
+        """Of all examples."""
+        return self.base.nbytes(array.value._array)
+
+    def memory(self, array: Any) -> tuple[Any, int]:
+        """Of all examples."""
+        return self.base.memory(array.value._array)
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """As the array library."""
+        return self.base.quiet()
+
+    def sweeping(self) -> AbstractContextManager[Any]:
+        """As the backend below."""
+        return self.base.sweeping()
+
+    # -- ops
+
+    def shared(self, value: Tensor) -> BatchedArray:
+        """A value of the backend below, the same for all examples."""
+        return BatchedArray(value, self, None)
+
+    def lift(self, value: Any) -> Any:
+        """An operand as an array of this backend; None, scalars and arrays of it as they are."""
+        if value is None or type(value) in SCALARS:
+            return value
+        if type(value) is BatchedArray:
+            if value.backend is self:
+                return value
+            return self.shared(lifted(wrap(value, value.backend), self.base))
+        return self.shared(lifted(wrap(self.root.asarray(value), self.root), self.base))
+
+    def apply(self, op: Op, *args: Any, **kwargs: Any) -> Any:
+        """An op on arrays of this backend."""
+        from tape_core.modes.batching import Call, batch_rule
+
+        n = len(op.inputs)
+        if len(args) < n or (kwargs and not op.has_parameters):
+            args, kwargs = op.normalise(args, kwargs)
+        values = [self.lift(v) for v in (args[0] if op.sequence else args[:n])]
+        call = Call(op, args[n:], kwargs)
+        keyed = "key" in call.params
+        if keyed:
+            call.params["key"] = self._lifted_key(call.params["key"])
+        given = values if not keyed else [*values, *_parts(call.params["key"])]
+        axis: Axis | None = None
+        axes = OPEN.get()
+        for v in given:
+            if type(v) is BatchedArray:
+                own = v.axis
+                if not (axes and own is axes[-1] and v.backend.level == len(axes)) and not is_in_place(v):
+                    raise misplaced(op.name, v)
+                axis = axis or own
+        if axis is None:
+            if keyed:
+                call.params["key"] = tuple([_value(part) for part in _parts(call.params["key"])])
+            return self._results(call(*map(_value, values)), None)
+        return self._results(batch_rule(op)(call, *values), axis)
+
+    def _lifted_key(self, key: Any) -> Any:
+        parts = [self.lift(part) if hasattr(part, "dtype") else part for part in _parts(key)]
+        return tuple(parts) if isinstance(key, tuple) else parts[0]
+
+    def _results(self, out: Any, axis: Axis | None) -> Any:
+        if isinstance(out, tuple | list):
+            return tuple([self._results(o, axis) for o in out])
+        return BatchedArray(out, self, axis) if isinstance(out, Tensor) else out
+
+    def other(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A function of the array library that is no op: it makes arrays, or asks for what a dtype is."""
+        if name.endswith("_like"):
+            x = args[0]
+            # A cotangent of an outer vmap may be on a backend above that of the values it belongs to.
+            below = x.value.backend
+            made = getattr(below.xp, name)(x.value._array, *args[1:], **kwargs)
+            return BatchedArray(wrap(made, below), self, x.axis)
+        if name == "result_type":
+            return function(*[x.value._array if type(x) is BatchedArray else x for x in args])
+        if any(type(x) is BatchedArray for x in args):
+            import tape_core
+
+            given = [wrap(x, self) if type(x) is BatchedArray else x for x in args]
+            found = getattr(tape_core, name)(*given, **kwargs)
+            return tuple([x._array for x in found]) if isinstance(found, tuple | list) else found._array
+        made = function(*args, **kwargs)
+        return self.shared(wrap(made, self.base)) if hasattr(made, "shape") and hasattr(made, "dtype") else made
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _value(x: Any) -> Any:
+    return x.value if type(x) is BatchedArray else x
+
+
+class BatchedKernels(Kernels):
+    """Every op by name on batched arrays, and what else a rule may ask the array library for."""
+
+    _backend: Batched
+
+    def _resolve(self, name: str) -> Any:
+        from tape_core.engine.op import registry
+
+        backend = self._backend
+        if name in registry:
+            return partial(backend.apply, registry[name])
+        found = getattr(backend.base.xp, name)
+        return partial(backend.other, name, found) if callable(found) and not isinstance(found, type) else found
+
+
+def holds(condition: Any) -> bool:
+    """Whether a condition holds, inside vmap for all examples: for a rule that has a shorter way then.
+
+    That it does is not known of Tensors in a compiled function; of raw arrays there the rule asks, and is not traced.
+    """
+    from tape_compile.tracer.traced_array import TracedArray
+
+    array = condition._array if isinstance(condition, Tensor) else condition
+    if type(array) is TracedArray and isinstance(condition, Tensor):
+        return False
+    if type(array) is not BatchedArray:
+        return bool(condition)
+    from tape_core.ops.searching import all as all_of
+
+    return holds(all_of(array.value))
+
+
+def is_known_to_hold(condition: Any) -> bool:
+    """Whether a condition holds, for a check that what follows makes again: of Tensors in compiled functions not."""
+    inner = condition._array if isinstance(condition, Tensor) else condition
+    while type(inner) is BatchedArray and inner.axis is None:
+        inner = inner.value._array
+        if _is_unknown(inner):
+            return False
+    return False if isinstance(condition, Tensor) and _is_unknown(inner) else bool(condition)
+
+
+# What stands for them in exported files, which have raw arrays only.
+holds.of_raw_arrays = is_known_to_hold.of_raw_arrays = bool  # type: ignore[attr-defined]
+
+
+def _is_unknown(array: Any) -> bool:
+    from tape_compile.tracer.traced_array import TracedArray
+
+    return type(array) is TracedArray and array.id not in array.made_in.known
+
+
+def one_of(xp: Any, condition: Any, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
+    """What `first` gives where a condition holds, inside vmap for all examples, else what `second` does.
+
+    Of Tensors in a compiled function both are computed, and each call takes one of them: so it takes the one, and has
+    the bits, that it has where nothing is compiled.
+    """
+    from tape_core.ops.searching import all as all_of
+
+    tensor, lifts = condition, []
+    while type(array := tensor._array if isinstance(tensor, Tensor) else tensor) is BatchedArray:
+        lifts.append(array.backend)
+        tensor = all_of(array.value)
+    if not isinstance(tensor, Tensor) or not _is_unknown(tensor._array):
+        return first() if bool(tensor) else second()
+    if isinstance(condition, Tensor):
+        return xp.where(tensor, first(), second())
+    return xp.where(lifts[0].shared(lifted(tensor, lifts[0].base)), first(), second())
+
+
+def detached(array: Any) -> Any:
+    """An array that no tape knows: not one outside a vmap, which knows the value of all examples, either."""
+    if type(array) is not BatchedArray:
+        return array
+    value = array.value
+    return BatchedArray(wrap(detached(value._array), value.backend), array.backend, array.axis)
+
+
+# -- places
+#
+# The level of a hidden axis is its place among those that are open. That is not always the same: a function whose
+# derivative is asked for inside another vmap, as the backward pass of a Jacobian, runs again with its own axes above
+# that one's. What it finds around it is then as it was in the first run. So an array's axes say which level it belongs
+# to, its backend says where it was made, and what meets other Tensors is put in its place first.
+
+
+class MisplacedError(BatchError):
+    """An array is not on the level on which its hidden axis is now."""
+
+
+def is_in_place(array: BatchedArray) -> bool:
+    """Whether the hidden axes are on the levels where they are open now.
+
+    It is the uppermost that says so: what moves it up or down moves those below it no further.
+    """
+    while array.axis is None:
+        below = array.value._array
+        if type(below) is not BatchedArray:
+            return True
+        array = below
+    axes, level = OPEN.get(), array.backend.level
+    if len(axes) >= level and axes[level - 1] is array.axis:
+        return True
+    return array.axis.open and array.axis not in axes  # in a thread of the vmap's
+
+
+def misplaced(name: str, array: BatchedArray) -> BatchError:
+    """What an op raises that meets an array that is not in its place."""
+    while array.axis is None:
+        array = array.value._array
+    if array.axis in OPEN.get():
+        return MisplacedError(f"{name}: a Tensor is on another level than its vmap")
+    return BatchError(
+        f"{name}: a Tensor from inside vmap is used where that vmap has ended; return it from the function"
+    )
+
+
+def placed(tensor: Tensor) -> Tensor:
+    """A Tensor on the level on which its hidden axes are now; as it is, where one of them is not open any more.
+
+    Tapes know it as they did.
+    """
+    array = tensor._array
+    if type(array) is not BatchedArray or is_in_place(array):
+        return tensor
+    axes = OPEN.get()
+    value = placed(array.value)
+    if array.axis is not None:
+        if array.axis not in axes:
+            return tensor
+        backend = value.backend
+        for _ in range(backend.level, axes.index(array.axis)):
+            backend = backend.batched
+        value = lifted(value, backend)
+    above: Any = value.backend.batched
+    return wrap(BatchedArray(value, above, array.axis), above, own_slots(tensor))
+
+
+def lifted(tensor: Tensor, backend: Backend) -> Tensor:
+    """A Tensor of a backend below as one of `backend`: the same for all examples, a constant of a trace.
+
+    One of a backend above is what all examples there share. Tapes know it as they did.
+
+    Raises:
+        TypeError: its backend is none of those.
+    """
+    if type(tensor._array) is BatchedArray:
+        tensor = placed(tensor)
+    while tensor.backend.level > backend.level and tensor._array.axis is None:
+        tensor = tensor._array.value
+    above: list[Any] = []
+    while backend is not tensor.backend:
+        if backend.base is None:
+            raise TypeError(f"one operand is on backend {tensor.backend.name!r}, another on {backend.name!r}")
+        above.append(backend)
+        backend = backend.base
+    slots = own_slots(tensor) if above else NO_SLOTS
+    for one in reversed(above):
+        tensor = wrap(one.shared(tensor), one, slots)
+    return tensor

@@ -1,0 +1,260 @@
+"""Batch rules: how one call of an op does the work for all examples of a vmap.
+
+A rule is a function of the call and the op's inputs: `rule(call, x1, x2)`. An input is a
+:class:`~tape_core.modes.batched.BatchedArray`, a Python scalar or None; at least one of them has a hidden axis.
+`call(value, axis=...)` calls the op on Tensors of the backend below, with other parameters where they are named. What
+the rule returns has the hidden axis first; a BatchedArray says for itself.
+
+Which rule an op has follows from its declaration: elementwise ops broadcast, any other says `batch=`. Without that an
+op runs its default kernel, which is made of other ops, or else once for each example: right, but slow.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from tape_core.backends.errors import AxisError, BatchError
+from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.engine.tensor import Tensor
+from tape_core.modes.batched import Batched, BatchedArray
+
+if TYPE_CHECKING:
+    from tape_core.engine.op import Op
+
+BatchRule = Callable[..., Any]
+
+
+class Call:
+    """A call of an op, without its inputs.
+
+    Attributes:
+        op: the op.
+        params: its parameters by name, defaults among them.
+    """
+
+    __slots__ = ("op", "params")
+
+    def __init__(self, op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self.op = op
+        parameters = op.parameters
+        self.params = dict(parameters.defaults)
+        for name, place in parameters.places.items():
+            if place < len(args):
+                self.params[name] = args[place]
+        self.params.update(kwargs)
+
+    def __call__(self, *inputs: Any, **changes: Any) -> Any:
+        """The op's result for Tensors."""
+        params = {**self.params, **changes}
+        positional = [params.pop(name) for name in self.op.parameters.positional_only]
+        given = (list(inputs),) if self.op.sequence else inputs
+        return self.op.function(*given, *positional, **params)
+
+
+def batch_rule(op: Op) -> BatchRule:
+    """The rule of an op: its own, or what follows from its declaration."""
+    if op.batch is not None:
+        return op.batch
+    if op.elementwise:
+        return elementwise
+    return composed if op.name in DEFAULT_KERNELS else one_by_one
+
+
+def way_of(op: Op) -> str:
+    """How an op is batched, for the support matrix: `"rule"`, `"composed"` or `"loop"`."""
+    rule = batch_rule(op)
+    return "loop" if rule is one_by_one else "composed" if rule is composed else "rule"
+
+
+# -- what rules are made of
+
+
+def is_batched(x: Any) -> bool:
+    """Whether an input has the hidden axis."""
+    return type(x) is BatchedArray and x.axis is not None
+
+
+def front(x: Any, ndim: int) -> Any:
+    """An input as a Tensor: the hidden axis first, then as many dimensions as `ndim` says; broadcastable."""
+    if type(x) is not BatchedArray:
+        return x
+    if x.axis is None or x.ndim == ndim:
+        return x.value
+    from tape_core.ops.manipulation import reshape
+
+    return reshape(x.value, (x.axis.size, *[1] * (ndim - x.ndim), *x.shape))
+
+
+def aligned(x: Any, ndim: int) -> Any:
+    """As `front`, with a 1 in front of what all examples share."""
+    if type(x) is not BatchedArray or x.axis is not None:
+        return front(x, ndim)
+    from tape_core.ops.manipulation import reshape
+
+    return reshape(x.value, ((1,) * (1 + ndim - x.ndim) + x.shape))
+
+
+def spread(x: Any, size: int) -> Tensor:
+    """An input as a Tensor with the hidden axis, also where it is the same for all examples."""
+    if is_batched(x):
+        return x.value  # type: ignore[no-any-return]
+    from tape_core.ops.manipulation import broadcast_to
+
+    return broadcast_to(x.value, (size, *x.shape))
+
+
+def size_of(xs: Sequence[Any]) -> int:
+    """The number of examples."""
+    return next(int(x.axis.size) for x in xs if is_batched(x))
+
+
+def normal_axis(axis: Any, ndim: int) -> int:
+    """An axis of one example, non-negative.
+
+    Raises:
+        AxisError: there is no such axis.
+        TypeError: it is no integer.
+    """
+    place: int = index(axis)
+    if not -ndim <= place < ndim:
+        raise AxisError(f"axis {place} is out of bounds for an array of {ndim} dimensions")
+    return place % ndim
+
+
+def from_end(axis: Any, ndim: int) -> Any:
+    """An axis, or several, counted from the end: there the hidden axis moves nothing. None is all of them."""
+    if axis is None:
+        return tuple(range(-ndim, 0))
+    if isinstance(axis, tuple | list):
+        return tuple([normal_axis(a, ndim) - ndim for a in axis])
+    return normal_axis(axis, ndim) - ndim
+
+
+def dimensions(xs: Sequence[Any]) -> int:
+    """The most dimensions that an input has."""
+    return max([int(x.ndim) for x in xs if type(x) is BatchedArray])
+
+
+# -- rules
+
+
+def elementwise(call: Call, *xs: Any) -> Any:
+    """Inputs that broadcast against each other, or one of which the op asks no dimensions."""
+    ndim = dimensions(xs)
+    return call(*[front(x, ndim) for x in xs])
+
+
+def stacks(*cores: int) -> BatchRule:
+    """Ops on the last dimensions of each input, so many, and on stacks of them that broadcast."""
+
+    def rule(call: Call, *xs: Any) -> Any:
+        pairs = list(zip(xs, cores * len(xs) if call.op.sequence else cores, strict=False))
+        for x, core in pairs:
+            if type(x) is BatchedArray and x.ndim < core:
+                raise ValueError(f"{call.op.name} needs arrays of at least {core} dimensions, got shape {x.shape}")
+        leading = max([x.ndim - core for x, core in pairs if type(x) is BatchedArray])
+        return call(*[aligned(x, leading + core) for x, core in pairs])
+
+    rule.cores = cores  # type: ignore[attr-defined]
+    return rule
+
+
+def along(call: Call, *xs: Any) -> Any:
+    """Ops along an `axis`, or along `axes`, of inputs that broadcast; None is all of them."""
+    ndim = dimensions(xs)
+    name = "axes" if "axes" in call.params else "axis"
+    axis = call.params[name]
+    if axis is None and call.params.get("s") is not None:
+        axis = tuple(range(-len(call.params["s"]), 0))
+    return call(*[aligned(x, ndim) for x in xs], **{name: from_end(axis, ndim)})
+
+
+def apart(call: Call, *xs: Any) -> Any:
+    """Ops on stacks that do not broadcast, along an `axis` of the first input if they have one."""
+    size = size_of(xs)
+    axis = {"axis": from_end(call.params["axis"], xs[0].ndim)} if "axis" in call.params else {}
+    return call(*[spread(x, size) if type(x) is BatchedArray else x for x in xs], **axis)
+
+
+def along_one(call: Call, x: Any) -> Any:
+    """Ops along one axis; without one, of all elements in order."""
+    if call.params["axis"] is not None:
+        return along(call, x)
+    from tape_core.ops.manipulation import reshape
+
+    size = x.axis.size
+    out = call(reshape(x.value, (size, math.prod(x.shape))), axis=-1)
+    return reshape(out, (size, *[1] * x.ndim)) if call.params.get("keepdims") else out
+
+
+def running(call: Call, x: Any) -> Any:
+    """Ops along one axis, which only an array of one dimension may leave out."""
+    if call.params["axis"] is None and x.ndim != 1:
+        raise ValueError(f"{call.op.name}: axis must be given for an array of {x.ndim} dimensions")
+    return along_one(call, x)
+
+
+def merged(call: Call, *xs: Any) -> Any:
+    """Ops whose inputs have examples of their own along their first dimension: more of them."""
+    from tape_core.ops.manipulation import reshape
+
+    size = size_of(xs)
+    own = next(x.shape[0] for x in xs if type(x) is BatchedArray and x.ndim)
+    out = call(*[reshape(spread(x, size), (size * own, *x.shape[1:])) for x in xs])
+    return reshape(out, (size, own, *out.shape[1:]))
+
+
+def with_one_kernel(call: Call, x: Any, w: Any) -> Any:
+    """Convolutions: examples of examples with one kernel, else what the default kernel is made of."""
+    if is_batched(w):
+        return composed(call, x, w)
+    from tape_core.ops.manipulation import reshape
+
+    size, own = x.axis.size, x.shape[0]
+    out = call(reshape(x.value, (size * own, *x.shape[1:])), w.value)
+    return reshape(out, (size, own, *out.shape[1:]))
+
+
+def with_shared(call: Call, x: Any, *shared: Any) -> Any:
+    """Ops along `axis` with further inputs that all examples share; else what the default kernel is made of."""
+    if any([is_batched(other) for other in shared]):
+        return composed(call, x, *shared)
+    return call(x.value, *[front(other, 0) for other in shared], axis=from_end(call.params["axis"], x.ndim))
+
+
+def beside(call: Call, x: Any) -> Any:
+    """Ops that ask of an array only where it is."""
+    return x.backend.shared(call(x.value))
+
+
+def composed(call: Call, *xs: Any) -> Any:
+    """By the default kernel, which is made of other ops; where that decides by values, one by one."""
+    backend: Batched = next(x.backend for x in xs if type(x) is BatchedArray)
+    params = {k: v for k, v in call.params.items() if v is not inspect.Parameter.empty}
+    positional = [params.pop(name) for name in call.op.parameters.positional_only]
+    given = (list(xs),) if call.op.sequence else xs
+    try:
+        return DEFAULT_KERNELS[call.op.name](backend.xp, *given, *positional, **params)
+    except BatchError:
+        return one_by_one(call, *xs)
+
+
+def one_by_one(call: Call, *xs: Any) -> Any:
+    """A loop over the examples."""
+    from tape_core.ops.manipulation import stack, unstack
+
+    size = size_of(xs)
+    if size == 0:
+        raise BatchError(f"vmap over 0 examples: {call.op.name} has no batch rule, and no example shows its result")
+    examples = [unstack(x.value) if is_batched(x) else [getattr(x, "value", x)] * size for x in xs]
+    found = [call(*inputs) for inputs in zip(*examples, strict=True)]
+    several = isinstance(found[0], tuple | list)
+    columns = list(zip(*found, strict=True)) if several else [found]
+    if any([len({part.shape for part in column}) > 1 for column in columns]):
+        raise BatchError(f"{call.op.name} inside vmap: the shape of its result depends on values, and examples differ")
+    stacked = [stack(list(column)) for column in columns]
+    return tuple(stacked) if several else stacked[0]

@@ -1,0 +1,490 @@
+"""ForwardAccumulator: Jacobian-vector products, computed while the function runs.
+
+It listens where tapes do: what a tape keeps as a record, it turns at once into the tangent of the result, and lets go.
+No op declares a JVP. That of a linear op is the op itself, that of an elementwise op follows from its partial
+derivatives, and any other is the transpose of its VJP: the VJP is linear in the cotangent, so its own gradient with
+respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tape_core.base import pytree
+from tape_core.base.user_code import warn_user
+from tape_core.engine import recording
+from tape_core.engine.arguments import check_tensors, check_unconnected
+from tape_core.engine.backward import gradients, lifting
+from tape_core.engine.cotangents import widening
+from tape_core.engine.cuts import Cuts, differentiated
+from tape_core.engine.indexed_slices import dense
+from tape_core.engine.plan import Part, Plan
+from tape_core.engine.recording import COMPLEX, LIVE, new_key
+from tape_core.engine.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP, slot_at
+from tape_core.engine.tape import WatchError
+from tape_core.engine.tensor import Tensor, own_slots, read, wrap
+from tape_core.engine.variable import Variable
+from tape_core.modes.replay import paused as replay_paused
+from tape_core.modes.replay import resumed as replay_resumed
+
+if TYPE_CHECKING:
+    from tape_core.engine.op import Op
+
+
+class ForwardAccumulator(recording.InBlock):
+    """Carries tangents along while a function runs: forward-mode differentiation.
+
+    >>> import tape_core as tc
+    >>> x = tc.asarray([1.0, 2.0])
+    >>> with tc.ForwardAccumulator(x, tc.asarray([1.0, 0.0])) as acc:
+    ...     y = tc.sum(x * x) * x
+    >>> acc.jvp(y)
+    Tensor([7. 4.], shape=(2,), dtype=float32, backend=numpy)
+
+    It nests with itself and with tapes, in either order. A gradient inside it, called before it ends, makes a
+    Hessian-vector product:
+
+    >>> with tc.ForwardAccumulator(x, tc.asarray([1.0, 0.0])) as acc:
+    ...     with tc.GradientTape() as tape:
+    ...         tape.watch(x)
+    ...         y = tc.sum(x * x * x)
+    ...     gradient = tape.gradient(y, x)
+    >>> acc.jvp(gradient).tolist()
+    [6.0, 0.0]
+
+    Args:
+        primals: a Tensor or Variable, or any pytree of them. The tangent of a Variable stays when it is assigned to.
+        tangents: the same structure: for each primal a Tensor of its shape.
+
+    Raises:
+        TypeError: a primal is no Tensor.
+        ValueError: the structures differ, a tangent has another shape than its primal, a primal is given twice.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_cuts",
+        "_given",
+        "_key",
+        "_masked",
+        "_pushed_parts",
+        "_sparse",
+        "_variables",
+    )
+
+    _forward = True
+    _on_twin = None
+    _met = COMPLEX  # its records say what shapes and dtypes were
+
+    def __init__(self, primals: Any, tangents: Any) -> None:
+        leaves, structure = pytree.flatten(primals)
+        given, tangent_structure = pytree.flatten(tangents)
+        check_tensors("ForwardAccumulator", "primals", leaves, structure)
+        if len(given) != len(leaves) or not pytree.same(structure, tangent_structure, len(leaves)):
+            raise ValueError(
+                "ForwardAccumulator: tangents must have the structure of primals; "
+                + pytree.difference("tangents", tangent_structure, len(given), "primals", structure, len(leaves))
+            )
+        if len({id(leaf) for leaf in leaves}) < len(leaves):
+            raise ValueError("ForwardAccumulator: a primal is given twice; add up its tangents")
+        self._key = new_key()
+        self._masked = self._sparse = False
+        self._open = False
+        self._guard: Any = None
+        self._cuts: Cuts | None = None
+        self._variables: dict[int, tuple[Variable, Tensor]] = {}
+        self._given: list[Tensor] = []
+        self._pushed_parts: tuple[Any, Any] = ((), ())
+        checked = [
+            _tangent(t, x, pytree.path(structure, k)) for k, (t, x) in enumerate(zip(given, leaves, strict=True))
+        ]
+        for primal, tangent in zip(leaves, checked, strict=True):
+            if not primal.dtype.inexact:
+                warn_user(
+                    f"ForwardAccumulator: a primal of dtype {primal.dtype} has no derivative, nor has what is computed "
+                    f"from it"
+                )
+                continue
+            if isinstance(primal, Variable):
+                self._variables[id(primal)] = (primal, tangent)
+            self._given.append(primal)
+            own_slots(primal)[self._key] = tangent  # type: ignore[assignment]
+
+    _kind = "Accumulator"
+
+    def __del__(self) -> None:
+        key = getattr(self, "_key", None)
+        if key is not None:
+            LIVE.discard(key)
+            for primal in getattr(self, "_given", ()):
+                primal._slots.pop(key, None)
+
+    def __enter__(self) -> ForwardAccumulator:
+        """Carry tangents along from here on, or go on.
+
+        Raises:
+            RuntimeError: it does so already. (A ValueError too, as TensorFlow raises.)
+        """
+        if recording.is_active(self):
+            raise recording.RecordingError("Accumulator is already recording.")
+        self._open = True
+        recording.activate(self)
+        return self
+
+    def __reduce__(self) -> Any:
+        """Refuse to be copied or pickled: the values that it knows know it by its key.
+
+        Raises:
+            TypeError: always.
+        """
+        raise recording.not_copied(self)
+
+    def __copy__(self) -> Any:
+        raise recording.not_copied(self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise recording.not_copied(self)
+
+    def jvp(self, primals: Any, unconnected_gradients: str = "none") -> Any:
+        """The tangent of each of `primals`: what was given to the accumulator, or computed from it inside the context.
+
+        Args:
+            primals: a Tensor or Variable, or any pytree of them.
+            unconnected_gradients: for what does not depend on the accumulator's primals: `"none"` (None), `"zero"`
+                (zeros of its shape and dtype) or `"error"` (raise).
+
+        Returns:
+            The structure of `primals`; at each leaf a Tensor of its shape and dtype.
+        """
+        check_unconnected(unconnected_gradients)
+        leaves, structure = pytree.flatten(primals)
+        check_tensors("jvp", "primals", leaves, structure)
+        found: list[Any] = []
+        for k, leaf in enumerate(leaves):
+            tangent = leaf._slots.get(self._key)
+            if tangent is None and id(leaf) in self._variables:
+                tangent = self._variables[id(leaf)][1]
+            if tangent is None and unconnected_gradients == "error":
+                raise ValueError(
+                    f"jvp: primals{pytree.path(structure, k)} of shape {leaf.shape} does not depend on the primals "
+                    f"of the accumulator, or was not computed inside its context"
+                )
+            found.append(tangent)
+        if recording.ACTIVE.get():
+            differentiated(leaves, found)
+        if unconnected_gradients == "zero":
+            found = [
+                wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend) if tangent is None else tangent
+                for leaf, tangent in zip(leaves, found, strict=True)
+            ]
+        return pytree.unflatten(structure, found)
+
+    # -- what the hot path asks of a recorder
+
+    @property
+    def _records(self) -> _Listener:
+        return _Listener(self)  # not kept, else the two would refer to each other
+
+    def _watches(self, variable: Variable) -> bool:
+        return id(variable) in self._variables
+
+    def _on_read(self, variable: Variable) -> Any:
+        entry = self._variables.get(id(variable))
+        if self._cuts is not None:
+            self._cuts.read.add(id(variable))
+        if entry is None:
+            return None
+        own_slots(variable)[self._key] = entry[1]  # type: ignore[assignment]
+        return entry[1]
+
+    def _meet(self, op: Op, backend: Any, out: Any) -> None:
+        """Nothing to note: every rule runs on Tensors."""
+
+
+class _Listener:
+    """Stands where a tape has its list of records. A value's slot is its tangent."""
+
+    __slots__ = ("accumulator",)
+
+    def __init__(self, accumulator: ForwardAccumulator) -> None:
+        self.accumulator = accumulator
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, slot: Any) -> None:
+        """What recorded a slot: nothing that is kept."""
+
+    def append(self, rec: tuple[Any, ...]) -> None:
+        """Push tangents through one op."""
+        accumulator = self.accumulator
+        key, plan = accumulator._key, rec[0]
+        if type(plan) is Part:
+            tangents, parts = accumulator._pushed_parts
+            _put(parts[plan.k], key, tangents[plan.k])
+            return
+        active = recording.ACTIVE.get()
+        replay = replay_paused()
+        try:
+            recording.ACTIVE.set(recording.without(accumulator))
+            with plan.backend.quiet():
+                tangent = push(plan, rec)
+        finally:
+            recording.ACTIVE.set(active)
+            replay_resumed(replay)
+        slots = rec[slot_at(plan.n) + 1]
+        if type(slots) is list:  # several results, whose parts follow
+            accumulator._pushed_parts = tangent, slots
+        else:
+            _put(slots, key, tangent)
+
+
+def _put(slots: dict[int, Any], key: int, tangent: Any) -> None:
+    if tangent is None:
+        slots.pop(key, None)
+    else:
+        slots[key] = tangent
+
+
+def _tangent(given: Any, primal: Any, path: str) -> Tensor:
+    from tape_core.ops.creation import asarray
+    from tape_core.ops.data_types import astype
+
+    if isinstance(given, Tensor) or hasattr(given, "dtype"):
+        tangent = read(given, f"ForwardAccumulator: tangents{path}")
+    else:
+        try:
+            tangent = asarray(given, dtype=primal.dtype, backend=primal.backend.root)
+        except TypeError as error:
+            raise WatchError(f"ForwardAccumulator: tangents{path}: {error}") from None
+    if tangent.shape != primal.shape:
+        raise ValueError(
+            f"ForwardAccumulator: tangents{path} has shape {tangent.shape}, its primal has shape {primal.shape}"
+        )
+    if tangent.backend.library is not primal.backend.library:
+        raise TypeError(
+            f"ForwardAccumulator: tangents{path} is on backend {tangent.backend.name!r}, its primal on "
+            f"{primal.backend.name!r}"
+        )
+    if tangent.dtype is not primal.dtype and primal.dtype.inexact:
+        if tangent.dtype.kind == "complex floating" and primal.dtype.kind != "complex floating":
+            raise TypeError(
+                f"ForwardAccumulator: tangents{path} has dtype {tangent.dtype}, its primal is real: {primal.dtype}; "
+                f"make the primal complex, or give the real and the imaginary part one after the other"
+            )
+        tangent = astype(tangent, primal.dtype)
+    return tangent  # type: ignore[no-any-return]
+
+
+# -- one op
+
+
+def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
+    """The tangent of an op's result, or a tuple of them, for a record whose slots are tangents.
+
+    A result that has no derivative has None.
+    """
+    if plan.op.push is not None and (found := plan.op.push(plan, rec)) is not NotImplemented:
+        return found
+    plan = plan.recorded
+    out = rec[slot_at(plan.n)]
+    if any([rule.kind == UNWRITTEN for rule in plan.rules]) or type(out) in (tuple, list):
+        return _transposed(plan, rec, out)
+    if not plan.backend.dtype(out.dtype).inexact:
+        return None
+    if plan.op.form == "linear":
+        found = _applied(plan, rec)
+    elif plan.op.multilinear:
+        found = _in_turn(plan, rec)
+    elif plan.op.elementwise and not _needs_transpose(plan, rec, out):
+        found = _elementwise(plan, rec)
+    else:
+        return _transposed(plan, rec, out)
+    return _transposed(plan, rec, out) if found is None else _like(found, out, plan)
+
+
+def _like(tangent: Tensor, out: Any, plan: Plan) -> Tensor:
+    """A tangent in the result's shape and dtype."""
+    from tape_core.ops.data_types import astype
+    from tape_core.ops.manipulation import broadcast_to
+
+    dtype, shape = plan.backend.dtype(out.dtype), tuple(out.shape)
+    if tangent.dtype is not dtype:
+        tangent = astype(tangent, dtype)
+    return tangent if tangent.shape == shape else broadcast_to(tangent, shape)
+
+
+def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
+    """A linear op of the tangents; None where the record does not have what that takes."""
+    op = plan.op
+    xp, lift = lifting(plan.backend)
+    inputs: list[Any]
+    if op.sequence:
+        inputs = []
+        specs, tangents = rec[1][0], rec[slot_at(0)]
+        one = next(t for t in tangents if t is not None)
+        for (shape, dtype), tangent in zip(specs, tangents, strict=True):
+            if dtype is None:
+                return None
+            inputs.append(xp.zeros_beside(one, tuple(shape), dtype=dtype) if tangent is None else tangent)
+        inputs = [inputs]
+    else:
+        flowing = {rule.k for rule in plan.rules}
+        inputs = []
+        for k, name in enumerate(op.inputs):
+            array = rec[slot_at(k) + 1]
+            if k in flowing:
+                inputs.append(rec[slot_at(k)])
+            elif op.rules[name] is NONDIFF and array is not None:
+                inputs.append(lift(array, rec[slot_at(k) + 2]))
+            else:
+                return None
+    return _called(plan, rec, inputs)
+
+
+def _called(plan: Plan, rec: tuple[Any, ...], inputs: list[Any]) -> Any:
+    """The op of other inputs, with the parameters of the record."""
+    at = slot_at(plan.n) + 2
+    params, kwargs = (rec[at], rec[at + 1]) if plan.op.has_parameters else ((), {})
+    return plan.op.function(*inputs, *params, **kwargs)
+
+
+def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
+    """The sum of a multilinear op's values, each with a tangent in place of its input; None as above."""
+    _, lift = lifting(plan.backend)
+    sequence = plan.op.sequence
+    if sequence:
+        tangents, arrays, slots = (rec[slot_at(0) + j] for j in range(3))
+    else:
+        flowing = {rule.k for rule in plan.rules}
+        tangents = [rec[slot_at(k)] if k in flowing else None for k in range(plan.n)]
+        arrays, slots = ([rec[slot_at(k) + j] for k in range(plan.n)] for j in (1, 2))
+    total: Any = None
+    for k, tangent in enumerate(tangents):
+        if tangent is None:
+            continue
+        if any([array is None for j, array in enumerate(arrays) if j != k]):
+            return None
+        inputs = [tangent if j == k else lift(array, slots[j]) for j, array in enumerate(arrays)]
+        term = _called(plan, rec, [inputs] if sequence else inputs)
+        total = term if total is None else total + term
+    return total
+
+
+def _needs_transpose(plan: Plan, rec: tuple[Any, ...], out: Any) -> bool:
+    """Whether a rule may not be its own transpose: the op is not linear over the complex numbers, as `real`."""
+    dtypes = [rec[slot_at(rule.k)].dtype for rule in plan.rules]
+    if not any([dtype.kind == "complex floating" for dtype in dtypes]):
+        return False
+    return any([rule.kind == VJP for rule in plan.rules]) or plan.backend.dtype(out.dtype).kind != "complex floating"
+
+
+def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
+    from tape_core.ops.manipulation import broadcast_to
+
+    xp, lift = lifting(plan.backend)
+    out = rec[slot_at(plan.n)]
+    shape = tuple(out.shape)
+    wide = _widening(plan, xp, out)
+    if wide is not None:
+        lift = plan.widely(rec, xp, lift, wide)
+    total: Any = None
+    for rule, lifted in zip(plan.rules, plan.lifted, strict=True):
+        t = rec[slot_at(rule.k)] if wide is None else wide(rec[slot_at(rule.k)])
+        if rule.kind == VJP:
+            # A diagonal map is its own transpose; it expects what has the result's shape.
+            t = rule.fn(xp, t if t.shape == shape else broadcast_to(t, shape), *lifted(rec, lift))
+        elif rule.kind == PARTIAL:
+            t = rule.fn(xp, *lifted(rec, lift)) * t
+        elif rule.kind != ONE:
+            t = t * rule.fn
+        total = t if total is None else total + t
+    return total
+
+
+def _widening(plan: Plan, xp: Any, out: Any) -> Any:
+    """What gives float32 for what is narrow, where the result is."""
+    narrow = plan.backend.narrow
+    return widening(plan.backend, xp) if narrow and plan.op.widens and plan.backend.dtype(out.dtype) in narrow else None
+
+
+def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
+    """By the transpose of the VJP, found by a tape on its cotangent."""
+    from tape_core.engine.cotangents import conj
+    from tape_core.engine.tape import GradientTape
+
+    xp, lift = lifting(plan.backend)
+    several = type(out) in (tuple, list)
+    outs = [lift(o, {}) for o in out] if several else [lift(out, {})]
+    flowing = [o.dtype.inexact for o in outs]
+    wide = _widening(plan, xp, out[0] if several else out)
+    # The rule is linear in the cotangent, so at any one; a library's own derivative of its rule may need one beside 0.
+    seeds = [(xp.ones_like if plan.op.foreign else xp.zeros_like)(o) for o in outs]
+    watched = [seed for seed, flows in zip(seeds, flowing, strict=True) if flows]
+    sequence = plan.op.sequence
+    tangents = list(rec[slot_at(0)]) if sequence else [rec[slot_at(rule.k)] for rule in plan.rules]
+    numbered = list(rec)
+    if sequence:
+        numbered[slot_at(0)] = tuple([None if t is None else k for k, t in enumerate(tangents)])
+    else:
+        for j, rule in enumerate(plan.rules):
+            numbered[slot_at(rule.k)] = j
+
+    def pulled(seeds: list[Any]) -> list[Any]:
+        grads: list[Any] = [None] * len(tangents)
+        plan.backward_careful(tuple(seeds) if several else seeds[0], tuple(numbered), grads, xp, lift, False, wide)
+        return [dense(g) for g in grads]
+
+    tape = GradientTape(watch_accessed_variables=False)
+    if plan.op.of_functions:
+        tape._cuts = Cuts()
+    with tape:
+        tape.watch(watched)
+        grads = pulled(seeds)
+    if tape._cuts is not None and tape._cuts.taken_out:
+        results = by_elements(pulled, seeds, flowing, tangents)
+        return tuple(results) if several else results[0]
+    pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None]
+    if not pairs:  # the rules lead to nothing that has a tangent
+        return (None,) * len(outs) if several else None
+    found: list[Any] = [None] * len(watched)
+    if watched:
+        # The tape conjugates what is complex, a tangent is carried along as it is.
+        found = gradients(tape, [g for g, _ in pairs], watched, [conj(t) for _, t in pairs], release=True)
+    each = iter([xp.zeros_like(seed) if t is None else conj(t) for t, seed in zip(found, watched, strict=True)])
+    results = [next(each) if flows else None for flows in flowing]
+    return tuple(results) if several else results[0]
+
+
+def by_elements(pulled: Any, seeds: list[Any], flowing: list[bool], tangents: list[Any]) -> list[Any]:
+    """The transpose of a function of cotangents that no tape can follow, as it computes with NumPy: from its values.
+
+    It is linear over the real numbers: each element of the result has as its tangent what the function makes of a
+    cotangent of 1 for it, times the tangents; for an imaginary part, of one of i.
+    """
+    from tape_core.ops.creation import arange
+    from tape_core.ops.data_types import astype
+    from tape_core.ops.elementwise import real
+    from tape_core.ops.manipulation import reshape, stack
+    from tape_core.ops.statistical import sum as total
+
+    def paired(k: int, seed: Any) -> Any:
+        found = pulled([seed if j == k else other for j, other in enumerate(seeds)])
+        terms = [total(g * t) for g, t in zip(found, tangents, strict=True) if g is not None and t is not None]
+        value = sum(terms[1:], terms[0]) if terms else total(seed) * 0
+        return real(value) if value.dtype.kind == "complex floating" else value
+
+    results: list[Any] = []
+    for k, (seed, flows) in enumerate(zip(seeds, flowing, strict=True)):
+        if not flows:
+            results.append(None)
+            continue
+        is_complex = seed.dtype.kind == "complex floating"
+        elements = []
+        for i in range(seed.size):
+            place = arange(seed.size, backend=seed.backend.root, device=seed.device) == i
+            one = astype(reshape(place, seed.shape), seed.dtype)
+            element = paired(k, one)
+            elements.append(element - 1j * paired(k, one * 1j) if is_complex else element)
+        results.append(reshape(astype(stack(elements), seed.dtype), seed.shape) if elements else seed)
+    return results

@@ -1,0 +1,442 @@
+"""A function as one op: what it gave is recorded with a rule of its own, which is a function as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from tape_core.backends.errors import BatchError
+from tape_core.backends.protocol import Backend
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine.backward import lifting
+from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.op import Op, Plans, vjp
+from tape_core.engine.plan import Plan
+from tape_core.engine.rules import slot_at
+from tape_core.engine.tensor import Tensor, wrap
+from tape_core.modes.batched import OPEN, Axis, Batched, BatchedArray, lifted, placed
+from tape_core.modes.batching import spread
+
+Pull = Callable[[list[Any], list[bool], list[Tensor]], Sequence[Any]]
+Push = Callable[[list[Any], list[Tensor]], Sequence[Any]]
+
+
+Axes = tuple[Axis, ...]
+
+_inner: ContextVar[Axes] = ContextVar("tape_core.axes_above_derivative", default=())
+
+
+@contextmanager
+def asked_below(inner: Axes) -> Iterator[None]:
+    """A context of a derivative that is asked for below these hidden axes, of vmaps that the function is in."""
+    with setting(_inner, inner):
+        yield
+
+
+def axes_inside() -> Axes:
+    """The hidden axes, outermost first, of the vmaps that the function is in, and what asks for its derivative is not.
+
+    A derivative is of all examples of these. They say where it is asked for by themselves, and not by their level: a
+    derivative is a function as well, which runs again for the next one, and then other axes may be open below them.
+    """
+    return _inner.get()
+
+
+def _level_below(inner: Axes) -> int:
+    """The level right below hidden axes; without them the uppermost."""
+    axes = OPEN.get()
+    return axes.index(inner[0]) if inner else len(axes)
+
+
+def below(tensor: Tensor, inner: Axes) -> Tensor:
+    """A Tensor as it is below hidden axes: there it is of all examples."""
+    level = _level_below(inner)
+    tensor = placed(tensor)
+    while tensor.backend.level > level:
+        tensor = tensor._array.value
+    return tensor
+
+
+def lowered(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
+    """A result and its cotangent, as they are below hidden axes."""
+    out, axes = placed(out), OPEN.get()
+    for k in range(len(axes), _level_below(inner), -1):
+        own = lifted(g, _backend_in(axes[k - 1], g))._array
+        shared = out.backend.level < k or out._array.axis is None  # by all examples
+        if shared and own.axis is None and axes[k - 1] not in inner:
+            g = own.value  # of a vmap that is there again for what the function reads: the cotangent is from outside
+        else:
+            g = spread(own, axes[k - 1].size)
+            g = _total(g) if shared else g
+        if out.backend.level == k:
+            out = out._array.value
+    return out, g if g.backend.height > out.backend.height else lifted(g, out.backend)
+
+
+def everywhere(tensor: Tensor, inner: Axes) -> Tensor:
+    """A Tensor with all these hidden axes.
+
+    What a derivative is taken at has them, so that its cotangent is one for each example, as those of results are: the
+    cotangent of one step is that of the result of the step before.
+    """
+    tensor = placed(tensor)
+    for axis in inner:
+        tensor = _with_axis(lifted(tensor, _backend_in(inner[-1], tensor)), axis)
+    return tensor
+
+
+def _with_axis(tensor: Tensor, axis: Axis) -> Tensor:
+    array = tensor._array
+    if array.axis is axis:
+        return tensor
+    if OPEN.get()[tensor.backend.level - 1] is axis:
+        value = spread(array, axis.size)
+        return wrap(BatchedArray(value, array.backend, axis), tensor.backend)
+    return wrap(BatchedArray(_with_axis(array.value, axis), array.backend, array.axis), tensor.backend)
+
+
+def lowered_tangent(x: Tensor, t: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
+    """A value that is in its place and its tangent, as they are below hidden axes."""
+    level = _level_below(inner)
+    while x.backend.level > level:
+        array, axis = x._array, OPEN.get()[x.backend.level - 1]
+        x, t = array.value, _shared(t, axis) if array.axis is None else _shown(t, axis)
+    return x, _lower(t, level)
+
+
+def raised(derivative: Any, x: Tensor, inner: Axes) -> Any:
+    """A derivative that is as :func:`below` gives a value, as one of the value, which is in its place."""
+    if derivative is None or x.backend.level <= _level_below(inner):
+        return derivative
+    found = raised(derivative, x._array.value, inner)
+    if x._array.axis is not None:
+        return _above(found, x._array.axis)
+    return found if found.backend.level > x.backend.level else lifted(found, x.backend)
+
+
+class FunctionCall:
+    """What a call gave, and the functions that map cotangents of it to those of its inputs, and tangents forward.
+
+    Attributes:
+        inner: the hidden axes of the vmaps between this call and the function, outermost first.
+    """
+
+    __slots__ = ("backend", "inner", "name", "outs", "pull", "push")
+
+    def __init__(
+        self,
+        outs: Sequence[Tensor],
+        backend: Backend,
+        pull: Pull,
+        push: Push | None,
+        name: str,
+        inner: Axes,
+    ) -> None:
+        self.name = name
+        self.outs = tuple([o._array for o in outs])
+        self.backend = backend
+        self.inner = inner
+        self.pull = pull
+        self.push = push
+
+    def cotangents(self, g: Any, out: Any, watched: list[bool]) -> list[Any]:
+        """Those of the inputs that are watched, raw where `g` is."""
+        if isinstance(g, IndexedSlices):
+            return self._of_slices(g, out, watched)
+        gs, outs = _listed(g), _listed(out)
+        with asked_below(self.inner):
+            if any([isinstance(one, Tensor) for one in gs]):
+                return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
+            outs = [wrap(one, self.backend) for one in outs]
+            found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
+        return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
+
+    def _of_slices(self, g: IndexedSlices, out: Any, watched: list[bool]) -> list[Any]:
+        """The same for the cotangent of a gather, which stays one where the function takes it."""
+        recorded = isinstance(g.values, Tensor)
+        values = g.values._array if recorded else g.values
+        if not getattr(self.pull, "takes_slices", False) or type(values) is BatchedArray or self.inner:
+            return self.cotangents(g.densify(), out, watched)
+        outs = _listed(out)
+        if not recorded:
+            outs = [wrap(one, self.backend) for one in outs]
+            g = IndexedSlices(wrap(g.values, self.backend), wrap(g.indices, self.backend), g.dense_shape)
+        found = [d if w else None for d, w in zip(self.pull([g], watched, outs), watched, strict=True)]
+        return found if recorded else [_raw(d) for d in found]
+
+
+def _raw(d: Any) -> Any:
+    if isinstance(d, IndexedSlices):
+        return IndexedSlices(d.values._array, d.indices._array, d.dense_shape, _xp=d.values.backend.xp)
+    return None if d is None else d._array
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(values) if type(values) in (tuple, list) else [values]
+
+
+class _FunctionOp(Op):
+    """An op that no registry has: what it computes is different in each call."""
+
+    takes_slices = True
+    of_functions = True
+    widens = False  # its rule is a user's function, which gets cotangents in the dtype of its results
+
+    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
+        """One kernel for all: the values are there."""
+        kernel = _values_of_examples if isinstance(backend, Batched) else _values
+        return self.bound(backend, kernel, Plans(self, self.compiled, None, backend))
+
+    def push(self, plan: Plan, rec: tuple[Any, ...]) -> Any:
+        """By the call's own function, where it has one."""
+        at = slot_at(plan.n)
+        call: FunctionCall = rec[at + 3]["call"]
+        if call.push is None:
+            return NotImplemented
+        _, lift = lifting(plan.backend)
+        outs = _listed(lift(rec[at], tuple(rec[at + 1]) if type(rec[at + 1]) is list else rec[at + 1]))
+        with asked_below(call.inner):
+            found = tuple(call.push(list(rec[slot_at(0)]), outs))
+        return found if len(outs) > 1 else found[0]
+
+
+def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
+    """Inside vmap: the tapes outside see all examples as one call."""
+    backend = call.backend
+    assert isinstance(backend, Batched)
+    axis = OPEN.get()[backend.level - 1]
+
+    def above(values: Sequence[Any], like: Sequence[BatchedArray]) -> list[Any]:
+        """Values of below as they are in the vmap: those with the hidden axis where the array has it."""
+        return [None if v is None else _above(v, a.axis) for v, a in zip(values, like, strict=True)]
+
+    def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
+        with _again(axis):
+            each = [
+                None if g is None else _of_one_example(g, axis) if o.axis is None else _above(g, o.axis)
+                for g, o in zip(gs, call.outs, strict=True)
+            ]
+            found = call.pull(each, watched, above(outs, call.outs))
+            pairs = zip(found, arrays, strict=True)
+            return [None if d is None else _below(d, axis, shared=a.axis is None) for d, a in pairs]
+
+    def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
+        assert call.push is not None
+        if any([t is not None and _varies(t, axis) for t in ts]):
+            # Of an accumulator in the vmap, which has no use for a derivative of all examples: it asks for that above.
+            return [None] * len(call.outs)
+        with _again(axis):
+            found = zip(call.push(above(ts, arrays), above(outs, call.outs)), call.outs, strict=True)
+            return [
+                None if t is None else _shared(t, axis) if out.axis is None else _shown(t, axis) for t, out in found
+            ]
+
+    inputs, values = [a.value for a in arrays], [o.value for o in call.outs]
+    if all([a.axis is None for a in (*arrays, *call.outs)]):
+        found = _recorded(inputs, values, *_outside(axis, call.pull, call.push), call.name, call.inner)
+    else:
+        forward = push if call.push else None
+        found = _recorded(inputs, values, pull, forward, call.name, (axis, *call.inner))
+    results = tuple([BatchedArray(o, backend, out.axis) for o, out in zip(found, call.outs, strict=True)])
+    return results if len(results) > 1 else results[0]
+
+
+def _outside(axis: Axis, pull: Pull, push: Push | None) -> tuple[Pull, Push | None]:
+    """The derivatives of a function of what all examples of a vmap share: one outside, for what asks in that vmap.
+
+    Where the vmap has ended, the hidden axis is there again: the function may read examples, not for what it gives.
+    """
+
+    def pulled(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> Sequence[Any]:
+        if axis in OPEN.get():
+            return pull(gs, watched, outs)
+        with _again(axis):
+            return [None if d is None else _below(d, axis, shared=True) for d in pull(gs, watched, outs)]
+
+    def pushed(ts: list[Any], outs: list[Tensor]) -> Sequence[Any]:
+        assert push is not None
+        if axis in OPEN.get():
+            return push(ts, outs)
+        with _again(axis):
+            return [None if t is None else lifted(t, _backend_in(axis, t).base) for t in push(ts, outs)]
+
+    return pulled, pushed if push else None
+
+
+def _backend_in(axis: Axis, beside: Tensor) -> Backend:
+    """The backend of what has a hidden axis that is open, on that of another Tensor."""
+    backend = beside.backend
+    while backend.level:
+        backend = backend.base
+    for _ in range(OPEN.get().index(axis) + 1):
+        backend = backend.batched
+    return backend
+
+
+# A derivative may vary over vmaps above the one whose examples are hidden or shown: a tangent in one that is opened in
+# there. What is done with a dimension of the examples is done below those then, where it is the dimension after theirs.
+
+
+def _above(value: Tensor, axis: Axis | None) -> Tensor:
+    """A Tensor as it is in a vmap, of whose examples it has one along dimension 0, or the same for all."""
+    if axis is None:
+        return value
+    level, value = OPEN.get().index(axis) + 1, placed(value)
+    if value.backend.level == level:
+        value = value._array.value
+    if value.backend.level > level:
+        array = value._array
+        below = array.value if array.axis is None else _moved(array.value, 1, 0)
+        return wrap(BatchedArray(_above(below, axis), array.backend, array.axis), value.backend)
+    backend = _backend_in(axis, value)
+    assert isinstance(backend, Batched)
+    return wrap(BatchedArray(lifted(value, backend.base), backend, axis), backend)
+
+
+def _shown(value: Tensor, axis: Axis) -> Tensor:
+    """A Tensor in a vmap as it is below that: with the examples along dimension 0."""
+    level, value = OPEN.get().index(axis) + 1, placed(value)
+    if value.backend.level <= level:
+        return spread(lifted(value, _backend_in(axis, value))._array, axis.size)
+    array = value._array
+    below = _shown(array.value, axis)
+    below = below if array.axis is None else _moved(below, 0, 1)
+    return wrap(BatchedArray(lifted(below, array.backend.base), array.backend, array.axis), value.backend)
+
+
+def _varies(value: Tensor, axis: Axis) -> bool:
+    """Whether a Tensor has a hidden axis."""
+    array = value._array
+    while type(array) is BatchedArray:
+        if array.axis is axis:
+            return True
+        array = array.value._array
+    return False
+
+
+def _shared(value: Tensor, axis: Axis) -> Tensor:
+    """A Tensor in a vmap that is the same for all its examples, as it is below that.
+
+    Raises:
+        BatchError: it is another one for each.
+    """
+    level, value = OPEN.get().index(axis) + 1, placed(value)
+    if value.backend.level < level:
+        return value
+    array = value._array
+    if value.backend.level > level:
+        below = lifted(_shared(array.value, axis), array.backend.base)
+        return wrap(BatchedArray(below, array.backend, array.axis), value.backend)
+    if array.axis is not None:
+        raise BatchError("the tangent of a result is not the same for all examples, but the result is")
+    return array.value  # type: ignore[no-any-return]
+
+
+def _moved(value: Tensor, source: int, destination: int) -> Tensor:
+    """With a dimension at another place."""
+    from tape_core.ops.manipulation import moveaxis
+
+    return moveaxis(value, source, destination)
+
+
+def _total(value: Tensor) -> Tensor:
+    from tape_core.ops.statistical import sum as total
+
+    return total(value, axis=0)
+
+
+def _of_one_example(g: Tensor, axis: Axis) -> Tensor:
+    """The cotangent of what all examples share as one for each of them, of which the first has it all."""
+    from tape_core.ops.creation import zeros_like
+    from tape_core.ops.manipulation import concat
+
+    if axis.size == 0:
+        return g
+    none = zeros_like(wrap(g._array, g.backend))[None]
+    return _above(concat([g[None], *[none] * (axis.size - 1)]), axis)
+
+
+def _below(d: Any, axis: Axis, *, shared: bool) -> Tensor:
+    """A cotangent of what is below a vmap, for one of what it is in there: summed over examples that share it."""
+    d = placed(dense(d))
+    backend = _backend_in(axis, d)
+    own = lifted(d, backend)._array
+    if not shared:
+        return spread(own, axis.size)
+    return own.value if own.axis is None else _total(own.value)
+
+
+def _lower(tensor: Tensor, level: int) -> Tensor:
+    """A Tensor that all examples of the vmaps above a level share, as it is there."""
+    while tensor.backend.level > level and tensor._array.axis is None:
+        tensor = tensor._array.value
+    return tensor
+
+
+@contextmanager
+def _again(axis: Axis) -> Iterator[None]:
+    """A context in which a hidden axis is there again, also when its vmap has ended: for what a function has kept."""
+    if axis in OPEN.get():
+        yield
+        return
+    with setting(OPEN, (*OPEN.get(), axis)):
+        try:
+            axis.open = True
+            yield
+        finally:
+            axis.open = False
+
+
+def _values(arrays: Any, /, *, call: FunctionCall) -> Any:
+    return call.outs if len(call.outs) > 1 else call.outs[0]
+
+
+def function_call(arrays: Any, /, *, call: FunctionCall) -> Any:
+    """The results of a function."""
+
+
+FUNCTION_CALL = _FunctionOp(
+    function_call,
+    {"arrays": vjp(lambda xp, g, out, arrays_watched, call: call.cotangents(g, out, arrays_watched))},
+    form="op",
+    sequence=True,
+    materialize=False,
+)
+
+
+def recorded_as_one(
+    inputs: Sequence[Tensor],
+    outs: Sequence[Tensor],
+    pull: Pull,
+    push: Push | None = None,
+    name: str = "function_call",
+) -> list[Tensor]:
+    """`outs` as new Tensors that depend on `inputs`, and on nothing else.
+
+    Args:
+        inputs: Tensors, at least one.
+        outs: Tensors, at least one.
+        pull: maps cotangents of `outs`, Tensors or None where nothing flows, for each input whether its cotangent is
+            wanted, and the results as the tapes around know them, to those cotangents, None where it is not. They are
+            plain transposes: they do not conjugate.
+        push: maps tangents of `inputs`, None where there is none, and the results to tangents of those. Without it
+            forward mode goes by the transpose of `pull`.
+        name: what debugging tapes call it.
+    """
+    inputs, outs = list(map(placed, inputs)), list(map(placed, outs))
+    level = max([t.backend.level for t in (*inputs, *outs)])
+    for axis in reversed(OPEN.get()[level:]):
+        pull, push = _outside(axis, pull, push)
+    return _recorded(inputs, outs, pull, push, name, ())
+
+
+def _recorded(
+    inputs: Sequence[Tensor], outs: Sequence[Tensor], pull: Pull, push: Push | None, name: str, inner: Axes
+) -> list[Tensor]:
+    """As :func:`recorded_as_one`, of Tensors in their places, which are all examples of the vmaps of these axes."""
+    backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.height)
+    given = [lifted(t, backend) for t in inputs]
+    call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, push, name, inner)
+    found = FUNCTION_CALL.function(given, call=call)
+    return list(found) if isinstance(found, tuple | list) else [found]

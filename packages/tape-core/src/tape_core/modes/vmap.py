@@ -1,0 +1,208 @@
+"""vmap: a function of one example becomes one of many, without a loop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any
+
+from tape_core.backends.errors import BatchError
+from tape_core.backends.protocol import Backend
+from tape_core.base import pytree
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.base.mistakes import check_callable
+from tape_core.engine.recording import TRACE
+from tape_core.engine.tensor import Tensor, read, wrap
+from tape_core.modes.batched import OPEN, Axis, Batched, BatchedArray, lifted
+
+Axes = Any
+
+
+def vmap(
+    f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, *, chunk_size: int | None = None
+) -> Callable[..., Any]:
+    """The function that calls `f` on each example at once: in the body a Tensor is one example.
+
+    >>> import tape_core as tc
+    >>> w = tc.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> tc.vmap(lambda row: tc.max(row) * row)(w).tolist()
+    [[2.0, 4.0], [12.0, 16.0], [30.0, 36.0]]
+
+    It nests, and composes with tapes inside the function and outside: a gradient in the body is one for each example.
+
+    >>> def loss(w, x):
+    ...     with tc.GradientTape() as tape:
+    ...         tape.watch(w)
+    ...         y = tc.sum(tc.tanh(w * x))
+    ...     return tape.gradient(y, w)
+    >>> tc.vmap(loss, in_axes=(None, 0))(tc.ones(2), w).shape
+    (3, 2)
+
+    Args:
+        f: a function of pytrees of Tensors that returns one.
+        in_axes: for each positional argument the axis of its examples, or None where all of them share it; an int for
+            all arguments, or a tuple or list with an entry for each: an int, None or a pytree of them as far down as
+            they differ. Keyword arguments have their examples along axis 0.
+        out_axes: likewise, where the results have their examples; None for a result that is the same for all.
+        chunk_size: at most so many examples at once, to use less memory; all of them by default.
+
+    Raises:
+        ValueError: the arguments have different numbers of examples, or none has any, or an axis is not there.
+        TypeError: a leaf with examples is no array; inside `f`, a decision depends on a value, random numbers are
+            drawn, or a value is taken out of a Tensor.
+    """
+    check_callable("vmap", "f", f)
+    if chunk_size is not None and (type(chunk_size) is not int or chunk_size < 1):
+        raise ValueError(f"vmap: chunk_size must be a positive int or None, got {chunk_size!r}")
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+
+    @wraps(f)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                f"vmap: in_axes has {len(in_axes)} entries, the function is called with {len(args)} positional "
+                f"arguments"
+            )
+        leaves, structure = pytree.flatten((args, kwargs))
+        axes = pytree.prefix((in_axes, 0), (args, kwargs), "vmap: in_axes", "arguments")
+        moved = [
+            leaf if axis is None else _examples_first(leaf, axis, lambda k=k: _argument(structure, k))  # type: ignore[misc]
+            for k, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
+        ]
+        size = _common_size(moved, axes, structure)
+
+        def run(start: int, stop: int) -> Any:
+            whole = stop - start == size
+            part = [leaf if whole or axis is None else leaf[start:stop] for leaf, axis in zip(moved, axes, strict=True)]
+            return _run(f, part, axes, structure, stop - start, out_axes)
+
+        if chunk_size is None or size <= chunk_size:
+            return run(0, size)
+        parts = [run(k, min(k + chunk_size, size)) for k in range(0, size, chunk_size)]
+        return _concatenated(parts, out_axes)
+
+    return mapped
+
+
+def _run(
+    f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[Any], structure: Any, size: int, out_axes: Axes
+) -> Any:
+    with new_axis(size) as axis:
+        given = [leaf if a is None else batch(leaf, axis) for leaf, a in zip(leaves, axes, strict=True)]
+        args, kwargs = pytree.unflatten(structure, given)
+        out = f(*args, **kwargs)
+        results, out_structure = pytree.flatten(out)
+        places = pytree.prefix(out_axes, out, "vmap: out_axes", "results")
+        found = [
+            unbatch(result, axis, place, lambda k=k: f"result {_path(out_structure, k)}")  # type: ignore[misc]
+            for k, (result, place) in enumerate(zip(results, places, strict=True))
+        ]
+    return pytree.unflatten(out_structure, found)
+
+
+# -- the hidden axis
+
+
+@contextmanager
+def new_axis(size: int) -> Iterator[Axis]:
+    """A context in which Tensors may carry one more hidden axis."""
+    axis = Axis(size)
+    with setting(OPEN, (*OPEN.get(), axis)):
+        try:
+            yield axis
+        finally:
+            axis.open = False
+
+
+def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
+    """The backend of Tensors with this hidden axis and those around it."""
+    backend = tensor.backend.root if TRACE.get() is None else tensor.backend.library.traced
+    for _ in range(OPEN.get().index(axis) + 1):
+        backend = backend.batched
+    return backend
+
+
+def batch(tensor: Tensor, axis: Axis) -> Tensor:
+    """A Tensor of all examples, along dimension 0, as one example."""
+    backend = _backend_for(tensor, axis)
+    assert isinstance(backend, Batched)
+    return wrap(BatchedArray(lifted(tensor, backend.base), backend, axis), backend)
+
+
+def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]) -> Any:
+    """All examples of a result, along dimension `place`."""
+    from tape_core.modes.batching import normal_axis, spread
+    from tape_core.ops.creation import asarray
+    from tape_core.ops.manipulation import moveaxis
+
+    if result is None:
+        return None
+    tensor = read(result, where)
+    if type(tensor) is not Tensor:
+        tensor = asarray(tensor)
+    backend = _backend_for(tensor, axis)
+    array = lifted(tensor, backend)._array
+    if place is None:
+        if array.axis is not None:
+            raise ValueError(f"vmap: {where()} has out_axes None, but is not the same for all examples")
+        return array.value
+    whole = spread(array, axis.size)
+    try:
+        place = normal_axis(place, len(whole.shape))
+    except ValueError as error:
+        raise ValueError(f"vmap: {where()} with its examples has shape {whole.shape}: {error}") from None
+    return whole if place == 0 else moveaxis(whole, 0, place)
+
+
+# -- arguments
+
+
+def _argument(structure: Any, k: int) -> str:
+    """What messages call a leaf of `(args, kwargs)`."""
+    name, rest = re.fullmatch(r"\[[01]\]\[(.*?)\](.*)", pytree.path(structure, k)).groups()  # type: ignore[union-attr]
+    return f"argument {name}{rest}"
+
+
+def _path(structure: Any, k: int) -> str:
+    return pytree.path(structure, k) or "of the function"
+
+
+def _examples_first(leaf: Any, axis: Any, where: Callable[[], str]) -> Tensor:
+    from tape_core.modes.batching import normal_axis
+    from tape_core.ops.manipulation import moveaxis
+
+    tensor = read(leaf, lambda: f"vmap: {where()}")
+    if type(tensor) is not Tensor:
+        raise BatchError(f"vmap: {where()} is {leaf!r}: it has no axis of examples; give it in_axes=None")
+    if type(axis) is not int:
+        raise ValueError(f"vmap: in_axes must be integers and None, got {axis!r} for {where()}")
+    try:
+        axis = normal_axis(axis, tensor.ndim)
+    except ValueError as error:
+        raise ValueError(f"vmap: {where()} of shape {tensor.shape}: {error}") from None
+    return tensor if axis == 0 else moveaxis(tensor, axis, 0)
+
+
+def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: Any) -> int:
+    sizes = {k: leaf.shape[0] for k, (leaf, axis) in enumerate(zip(moved, axes, strict=True)) if axis is not None}
+    if not sizes:
+        raise ValueError("vmap: no argument has examples: in_axes is None for all of them")
+    if len(set(sizes.values())) > 1:
+        found = ", ".join(f"{_argument(structure, k)}: {n}" for k, n in sizes.items())
+        raise ValueError(f"vmap: the arguments have different numbers of examples ({found})")
+    return int(next(iter(sizes.values())))
+
+
+def _concatenated(parts: Sequence[Any], out_axes: Axes) -> Any:
+    from tape_core.ops.manipulation import concat
+
+    structure = pytree.flatten(parts[0])[1]
+    places = pytree.prefix(out_axes, parts[0], "vmap: out_axes", "results")
+    columns = zip(*[pytree.flatten(part)[0] for part in parts], strict=True)
+    joined = [
+        column[0] if place is None or column[0] is None else concat(list(column), axis=place)
+        for column, place in zip(columns, places, strict=True)
+    ]
+    return pytree.unflatten(structure, joined)

@@ -1,0 +1,1 @@
+"""Indexing: reading, writing and adding at keys, segments and windows."""

@@ -1,0 +1,156 @@
+"""Indexing inside vmap: the key of one example as a key of all, the hidden axis first."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from tape_core.backends.errors import BatchError
+from tape_core.engine.tensor import Tensor
+from tape_core.modes.batched import BatchedArray
+from tape_core.modes.batching import Call, front, is_batched, size_of, spread
+from tape_core.ops.index import keys
+
+
+class StackedKey(NamedTuple):
+    """A key of all examples.
+
+    Attributes:
+        key: for an array whose dimension 0 is the hidden axis.
+        ndim: how many dimensions one example has behind the key.
+        order: the dimensions behind `key` in the order that has the hidden axis first; None: it is.
+    """
+
+    key: tuple[Any, ...]
+    ndim: int
+    order: tuple[int, ...] | None
+
+
+def stacked_key(key: Any, ndim: int, size: int) -> StackedKey:
+    """The key of all examples for one of an array of `ndim` dimensions."""
+    parts = list(keys.whole_key(key, ndim))
+    arrays = [part for part in parts if keys.is_array(part)]
+    kept = sum([_keeps(part) for part in parts])
+    if not arrays:
+        return StackedKey((slice(None), *parts), kept, None)
+    m, before, together = _places(parts, arrays)
+    ndim = m + kept
+    if not any([is_batched(part) for part in arrays]):
+        # Index arrays that stand apart have their dimensions in front.
+        order = None if together else (m, *range(m), *range(m + 1, ndim + 1))
+        return StackedKey((slice(None), *map(_unwrapped, parts)), ndim, order)
+    from tape_core.ops.manipulation import reshape
+    from tape_core.ops.searching import arange_beside
+
+    example = next(part for part in arrays if is_batched(part))
+    number = reshape(arange_beside(example.value, size), (size, *[1] * m))
+    order = None
+    if together and before:
+        # The hidden axis, the dimensions of the index arrays, then those that one example has in front of them.
+        order = (0, *range(1 + m, 1 + m + before), *range(1, 1 + m), *range(1 + m + before, ndim + 1))
+    return StackedKey((number, *[front(part, m) for part in parts]), ndim, order)
+
+
+def _keeps(part: Any) -> bool:
+    """Whether a part of a key leaves a dimension to the result."""
+    return part is None or isinstance(part, slice)
+
+
+def _places(parts: list[Any], arrays: list[Any]) -> tuple[int, int, bool]:
+    """How many dimensions index arrays have together, how many are in front of them, whether they are neighbours."""
+    if any([is_batched(part) and keys.is_mask(part) for part in arrays]):
+        raise BatchError(
+            "indexing with a mask inside vmap: the shape of the result depends on values, and examples differ; use "
+            "tape_core.where"
+        )
+    advanced = [k for k, part in enumerate(parts) if keys.is_array(part) or hasattr(part, "__index__")]
+    together = advanced[-1] - advanced[0] + 1 == len(advanced)
+    m = max([1 if keys.is_mask(part) else part.ndim for part in arrays])
+    return m, sum([_keeps(part) for part in parts[: advanced[0]]]), together
+
+
+def _unwrapped(part: Any) -> Any:
+    return part.value if type(part) is BatchedArray else part
+
+
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([order.index(k) for k in range(len(order))])
+
+
+def batch_getitem(call: Call, x: Any) -> Any:
+    """`x[key]` for all examples."""
+    from tape_core.ops.manipulation import moveaxis, permute_dims
+
+    key = call.params["key"]
+    if is_batched(x):
+        stacked = stacked_key(key, x.ndim, x.axis.size)
+        out = call(x.value, key=stacked.key)
+        return out if stacked.order is None else permute_dims(out, stacked.order)
+    # From one array each example takes elements of its own.
+    parts = list(keys.whole_key(key, x.ndim))
+    m, before, together = _places(parts, [part for part in parts if keys.is_array(part)])
+    out = call(x.value, key=tuple([front(part, m) for part in parts]))
+    return moveaxis(out, before, 0) if together and before else out
+
+
+def _size_of_key(key: Any) -> int:
+    return size_of(key if isinstance(key, tuple) else (key,))
+
+
+def batch_scatter(call: Call, values: Any) -> Any:
+    """`scatter(values, key, shape)` for all examples."""
+    key, shape = call.params["key"], tuple(call.params["shape"])
+    size = values.axis.size if values.axis is not None else _size_of_key(key)
+    stacked = stacked_key(key, len(shape), size)
+    return call(_placed(spread(values, size), stacked), key=stacked.key, shape=(size, *shape))
+
+
+def batch_update(call: Call, x: Any, values: Any) -> Any:
+    """An update of the elements at a key, for all examples."""
+    key = call.params["key"]
+    parts = key if isinstance(key, tuple) else (key,)
+    size = size_of((x, values, *parts))
+    only = parts[0] if len(parts) == 1 else None
+    if type(only) is BatchedArray and is_batched(only) and keys.is_mask(only) and not _has_elements(values):
+        # One number for all that the masks pick, however many that are in each example.
+        return call(spread(x, size), _unwrapped(values), key=only.value)
+    stacked = stacked_key(key, x.ndim, size)
+    if type(values) is BatchedArray:
+        extra = values.ndim - stacked.ndim
+        if any(n != 1 for n in values.shape[: max(extra, 0)]):
+            raise ValueError(f"values of shape {values.shape} do not fit what the key picks")
+        fitted = front(values, stacked.ndim)
+        if extra > 0:  # an assignment drops leading axes of length 1
+            from tape_core.ops.manipulation import reshape
+
+            fitted = reshape(fitted, (*fitted.shape[: is_batched(values)], *values.shape[extra:]))
+        values = _placed(fitted, stacked, batched=is_batched(values))
+    return call(spread(x, size), values, key=stacked.key)
+
+
+def batch_places(call: Call, x: Any) -> Any:
+    """The numbers of the rows that a key picks, which are the same for all examples if the key is."""
+    key = call.params["key"]
+    parts = key if isinstance(key, tuple) else (key,)
+    if not any([is_batched(part) for part in parts]):
+        example = x.value[0] if is_batched(x) else x.value
+        return BatchedArray(call(example, key=tuple(map(_unwrapped, parts))), x.backend, None)
+    stacked = stacked_key(key, x.ndim, size_of((x, *parts)))
+    numbers = call(spread(x, size_of((x, *parts))), key=stacked.key)
+    return numbers % math.prod(x.shape[: keys.leading(key, x.ndim)])
+
+
+def _has_elements(values: Any) -> bool:
+    """Whether an update sets more than one number: one for each example, or for each element that a key picks."""
+    return type(values) is BatchedArray and (is_batched(values) or values.ndim > 0)
+
+
+def _placed(values: Tensor, stacked: StackedKey, *, batched: bool = True) -> Tensor:
+    """Values in the order of dimensions that the key of all examples has."""
+    from tape_core.ops.manipulation import permute_dims, reshape
+
+    if not batched:
+        if stacked.order is None:
+            return values  # they broadcast
+        values = reshape(values, (*[1] * (stacked.ndim + 1 - len(values.shape)), *values.shape))
+    return values if stacked.order is None else permute_dims(values, _inverse(stacked.order))

@@ -1,0 +1,309 @@
+"""Indexing: reading parts of an array, and `scatter`, its transpose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from tape_core.base import dtypes
+from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.op import NONDIFF, linear, refuses, registry, transpose
+from tape_core.engine.samples import Draw, Refused, Sample, with_complex
+from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read, read_array
+from tape_core.modes import batching
+from tape_core.modes.batched import lifted, placed
+from tape_core.ops.index import keys
+from tape_core.ops.index.batched_keys import batch_getitem, batch_scatter, batch_update
+from tape_core.ops.index.keys import has_integer_arrays, is_array
+from tape_core.ops.manipulation import sum_to
+
+
+def key_samples(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Shapes and keys of each kind of indexing."""
+    yield (2, 3), 1
+    yield (2, 3), (slice(None, None, 2), -1)
+    yield (2, 3), (..., None, slice(1, None))
+    yield (4,), slice(None, None, -1)
+    yield (2, 3), draw(2, 3)._array > 0
+    yield (3, 2), draw.rng.integers(0, 3, (2, 2))._array
+    yield (3, 4), (draw.rng.integers(0, 3, (5,))._array, slice(1, 3))
+    yield (3, 4), (draw.rng.integers(0, 3, (5,))._array, draw.rng.integers(0, 4, (5,))._array)
+
+
+def _get_samples(draw: Draw) -> Iterator[Sample]:
+    for shape, key in key_samples(draw):
+        yield Sample(draw(*shape), key)
+    yield Refused(IndexError, "getitem", draw(2, 3), 2)
+
+
+def _scatter_samples(draw: Draw) -> Iterator[Sample]:
+    for shape, key in key_samples(draw):
+        yield Sample(draw(*shape)[key], key, shape)
+
+
+def _scatter_kernel(xp: Any, values: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    # Through a plain key no two values meet, and truth values could not be added.
+    combine = _later if keys.is_plain(key) else xp.add
+    return keys.update(xp, combine, 0, xp.zeros_beside(values, shape, dtype=values.dtype), values, key)
+
+
+def _later(earlier: Any, later: Any) -> Any:
+    return later
+
+
+@refuses("key")
+@linear(
+    x=transpose(lambda xp, g, x_spec, key: xp.scatter(g, key, x_spec.shape)),
+    kernel=keys.read,
+    samples=with_complex(_get_samples),
+    batch=batch_getitem,
+)
+def getitem(x: ArrayLike, /, key: Any) -> Tensor:
+    """`x[key]`: integers, slices, `...`, None, a boolean mask, integer arrays."""
+
+
+@refuses("key")
+@linear(
+    values=transpose(lambda xp, g, key: xp.getitem(g, key)),
+    kernel=_scatter_kernel,
+    samples=with_complex(_scatter_samples),
+    batch=batch_scatter,
+)
+def scatter(values: ArrayLike, /, key: Any, shape: tuple[int, ...]) -> Tensor:
+    """Zeros of `shape` with `values` added at `key`; elements named twice add up. The transpose of indexing."""
+
+
+def with_raw_key(x: Tensor, key: Any) -> tuple[Tensor, Any]:
+    """An array and its key with raw index arrays in place of Tensors; inside vmap both as each other's examples."""
+    if type(key) in _PARTS or (type(key) is tuple and _PARTS.issuperset(map(type, key))):
+        return x, key
+    deepest = max([placed(x), *map(placed, _tensors_in(key))], key=lambda tensor: tensor.backend.height).backend
+    if deepest.height and deepest.library is x.backend.library:
+        x = lifted(x, deepest)
+    return x, raw_key(key, x)
+
+
+_PARTS = frozenset({int, slice, type(None), type(...)})  # of keys without arrays
+
+
+def _tensors_in(key: Any) -> list[Tensor]:
+    return [part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, Tensor)]
+
+
+def raw_key(key: Any, tensor: Tensor) -> Any:
+    """A key with raw index arrays in place of Tensors."""
+    if isinstance(key, tuple):
+        return tuple([raw_key(part, tensor) for part in key])
+    if isinstance(key, Tensor):
+        if key.backend is not tensor.backend:
+            if key.backend.library is tensor.backend.library and key.backend.height < tensor.backend.height:
+                return lifted(key, tensor.backend)._array
+            raise TypeError(
+                f"getitem: the index is on backend {key.backend.name!r}, the array on {tensor.backend.name!r}; "
+                f"convert one with tape_core.asarray"
+            )
+        return key._array
+    if isinstance(key, list):
+        # As NumPy reads it; the standard has no lists.
+        found = tensor.backend.asarray(key)
+        xp = tensor.backend.xp
+        return xp.astype(found, xp.int64) if 0 in found.shape else found  # NumPy makes floating numbers of []
+    return key
+
+
+def _set_samples(draw: Draw) -> Iterator[Sample]:
+    for shape, key in key_samples(draw):
+        yield Sample(draw(*shape), draw(*draw(*shape)[key].shape), key)
+    yield Sample(draw(2, 3), draw(3), slice(None))
+    yield Sample(draw(2, 3), draw(), (0, 1))
+    yield Sample(draw(3), 2.0, 1)
+    yield Sample(draw(3), draw(4), draw.rng.integers(0, 2, (4,))._array)  # twice the same: the last one stays
+    yield Refused(IndexError, "setitem", draw(2, 3), draw(), 2)
+    yield Refused(ValueError, "setitem", draw(2, 3), draw(2), 1)
+
+
+def _set_kernel(xp: Any, x: Any, values: Any, key: Any) -> Any:
+    if is_array(values) and values.dtype != x.dtype:
+        values = xp.astype(values, x.dtype)
+    return keys.update(xp, _later, None, x, values, key)
+
+
+def _set_values_transpose(xp: Any, g: Any, values_spec: Any, key: Any) -> Any:
+    d = xp.getitem(g, key)
+    if has_integer_arrays(key):
+        # Of values for one element the last one stays: each leaves its number, and finds it or another's.
+        n = math.prod(d.shape)
+        numbers = xp.reshape(xp.arange_beside(d, n), tuple(d.shape))
+        left = xp.setitem(xp.zeros_beside(d, tuple(g.shape), dtype=numbers.dtype), numbers, key)
+        d = xp.where(xp.getitem(left, key) == numbers, d, 0)
+    return sum_to(xp, d, values_spec.shape)
+
+
+@refuses("key")
+@linear(
+    x=transpose(lambda xp, g, key: xp.setitem(g, 0, key)),
+    values=transpose(_set_values_transpose),
+    kernel=_set_kernel,
+    masks=True,
+    samples=with_complex(_set_samples),
+    batch=batch_update,
+)
+def setitem(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+    """A copy of `x` with `values` at `key`: what `x[key] = values` makes of `x`.
+
+    What is overwritten has no part in gradients, as the branch that `where` does not take: not even a NaN comes of it.
+    """
+
+
+# These take keys with Tensors in them, in rules as well: they are unwrapped before the op sees them.
+_getitem, _scatter, _setitem = getitem, scatter, setitem
+
+
+def getitem_with_key(x: Tensor, key: Any) -> Tensor:
+    """`x[key]` for a key that may hold Tensors."""
+    return _getitem(*with_raw_key(read_array(x, "getitem: x"), key))
+
+
+def scatter_with_key(values: Tensor, key: Any, shape: tuple[int, ...]) -> Tensor:
+    """`scatter` for a key that may hold Tensors."""
+    values, key = with_raw_key(read(values, "scatter: values"), key)
+    return _scatter(values, key, shape)
+
+
+def updated(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, Any]:
+    """The operands of an update of elements.
+
+    Raises:
+        TypeError: the values' kind of dtype is above that of `x`, as complex is above floating.
+    """
+    x, values = read(x, f"{name}: x"), read(values, f"{name}: values")
+    if type(x) in SCALARS:
+        raise TypeError(f"{name}: x must be an array; got {x!r}")
+    result = dtypes.default_for(type(values)) if type(values) in SCALARS else values.dtype
+    if dtypes.RANKS[result.kind] > dtypes.RANKS[x.dtype.kind]:
+        raise TypeError(
+            f"{name}: values of dtype {result} do not fit into elements of dtype {x.dtype}; convert one of them with "
+            f"tape_core.astype"
+        )
+    return x, values
+
+
+def setitem_with_key(x: Tensor, values: Any, key: Any) -> Tensor:
+    """`setitem` for a key that may hold Tensors."""
+    x, values = updated("setitem", x, values)
+    x, key = with_raw_key(x, key)
+    return _setitem(x, values, key)
+
+
+registry["setitem"].function = setitem_with_key
+registry["getitem"].function = getitem_with_key
+registry["scatter"].function = scatter_with_key
+
+
+def _take_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(3, 2), draw.rng.integers(0, 3, (4,)), axis=0)
+    yield Sample(draw(2, 3), draw.rng.integers(0, 3, (2,)), axis=-1)
+    yield Sample(draw(4), draw.rng.integers(0, 4, (2,)))
+    yield Refused(IndexError, "take", draw(2, 3), draw.rng.integers(5, 9, (2,)), axis=0)
+
+
+def _take_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) -> Any:
+    axis = 0 if axis is None else axis % len(x_spec.shape)
+    return xp.scatter(g, (slice(None),) * axis + (indices,), x_spec.shape)
+
+
+def _take_batch(call: Any, x: Any, indices: Any) -> Any:
+    axis = 0 if call.params["axis"] is None and x.ndim == 1 else call.params["axis"]
+    if axis is None:
+        raise ValueError(f"take: axis must be given for an array of {x.ndim} dimensions")
+    if not batching.is_batched(indices):
+        return call(x.value, indices.value, axis=batching.from_end(axis, x.ndim))
+    return x[(*[slice(None)] * batching.normal_axis(axis, x.ndim), indices)]
+
+
+@refuses("indices")
+@linear(x=transpose(_take_transpose), indices=NONDIFF, samples=with_complex(_take_samples), batch=_take_batch)
+def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
+    """The elements at `indices` along `axis`, which may be left out in one dimension."""
+
+
+def _along_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), draw.rng.integers(0, 3, (2, 2)), axis=1)
+    yield Sample(draw(3, 2), draw.rng.integers(0, 3, (1, 2)), axis=0)
+    yield Sample(draw(4), draw.rng.integers(0, 4, (3,)))
+
+
+def take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int) -> Any:
+    n = len(x_spec.shape)
+    grid = [
+        indices if k == axis % n else xp.reshape(xp.arange_beside(g, length), (1,) * k + (-1,) + (1,) * (n - k - 1))
+        for k, length in enumerate(x_spec.shape)
+    ]
+    return xp.scatter(g, tuple(grid), x_spec.shape)
+
+
+@refuses("indices")
+@linear(
+    x=transpose(take_along_axis_transpose), indices=NONDIFF, samples=with_complex(_along_samples), batch=batching.apart
+)
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """For each line along `axis` the elements at that line of `indices`."""
+
+
+def _gather_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(4, 2), draw.rng.integers(0, 4, (3,)))
+    yield Sample(draw(4), draw.rng.integers(0, 4, (2, 2)))
+    yield Sample(draw(3, 2, 2), draw.rng.integers(0, 3, (0,)))
+    yield Refused(IndexError, "gather", draw(2, 3), draw.rng.integers(5, 9, (2,)))
+
+
+def _gather_transpose(xp: Any, g: Any, params_spec: Any, indices: Any) -> IndexedSlices:
+    shape = params_spec.shape
+    rows = 1
+    for length in indices.shape:
+        rows *= length
+    return IndexedSlices(xp.reshape(g, (rows, *shape[1:])), xp.reshape(indices, (rows,)), shape, _xp=xp)
+
+
+def _gather_batch(call: Any, params: Any, indices: Any) -> Any:
+    return params[indices] if batching.is_batched(params) else call(params.value, indices.value)
+
+
+@refuses("indices")
+@linear(
+    params=transpose(_gather_transpose),
+    indices=NONDIFF,
+    kernel=lambda xp, params, indices: xp.reshape(
+        xp.take(params, xp.reshape(indices, (-1,)), axis=0), tuple(indices.shape) + tuple(params.shape[1:])
+    ),
+    sparse=True,
+    samples=with_complex(_gather_samples),
+    batch=_gather_batch,
+)
+def gather(params: ArrayLike, indices: ArrayLike, /) -> Tensor:
+    """The rows of `params` at `indices`: shape `indices.shape + params.shape[1:]`.
+
+    Its gradient is :class:`~tape_core.IndexedSlices`: only the rows in use. :func:`take` gives the same values
+    and a dense gradient.
+    """
+
+
+def _add_rows_kernel(xp: Any, x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
+    return x + xp.scatter(rows, indices, tuple(x.shape))
+
+
+def _add_rows_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(4, 2), draw.rng.integers(0, 4, (3,)), draw(3, 2))
+
+
+@refuses("indices")
+@linear(
+    x=transpose(lambda xp, g: g),
+    indices=NONDIFF,
+    rows=transpose(lambda xp, g, indices: xp.getitem(g, indices)),
+    kernel=_add_rows_kernel,
+    samples=_add_rows_samples,
+)
+def add_rows(x: ArrayLike, indices: ArrayLike, rows: ArrayLike, /, *, in_place: bool = False) -> Tensor:
+    """`x` with `rows` added at `indices`, duplicates added up. `in_place` lets a kernel overwrite `x`."""

@@ -1,0 +1,295 @@
+"""Updates of elements: what `x[key] += values` and its like make of `x`, duplicates included. `at` spells them.
+
+There is one op for each way to combine: `setitem` in `indexing`, and here `scatter_add`, `scatter_multiply`,
+`scatter_min` and `scatter_max`. The segments of `segments` are made of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+from tape_core.engine.op import NONDIFF, linear, op, refuses, registry, transpose, vjp
+from tape_core.engine.samples import Draw, Refused, Sample, Samples
+from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read_array, wrap
+from tape_core.ops import elementwise as ew
+from tape_core.ops.creation import ones_like
+from tape_core.ops.data_types import astype
+from tape_core.ops.index import keys
+from tape_core.ops.index.batched_keys import batch_places, batch_update
+from tape_core.ops.index.indexing import getitem_with_key, key_samples, setitem_with_key, updated, with_raw_key
+from tape_core.ops.manipulation import reshape, sum_to
+from tape_core.ops.statistical import nan_without
+
+
+def _samples(name: str, *, ordered: bool = False) -> Samples:
+    def samples(draw: Draw) -> Iterator[Sample]:
+        some = draw.distinct if ordered else draw
+        for shape, key in key_samples(draw):
+            picked = draw(*shape)[key].shape
+            size = math.prod(shape)
+            numbers = some(size + math.prod(picked))
+            yield Sample(reshape(numbers[:size], shape), reshape(numbers[size:], picked), key)
+        yield Sample(draw(2, 3), draw(3) + 5, slice(None))
+        yield Sample(draw(2, 3), draw() - 5, (0, 1))
+        yield Sample(draw(3), 2.5, draw.rng.integers(0, 3, (5,))._array)
+        yield Sample(draw(), draw() + 5, ())
+        yield Sample(draw(2, 2), draw(0, 2), draw.rng.integers(0, 1, (0,))._array)
+        if not ordered:
+            yield Sample(draw.complex(3), draw.complex(4), draw.rng.integers(0, 3, (4,))._array)
+        yield Refused(IndexError, name, draw(2, 3), draw(), 2)
+        yield Refused(IndexError, name, draw(2, 3), draw(3, 3), draw.rng.integers(2, 9, (3,))._array)
+        yield Refused(ValueError, name, draw(2, 3), draw(2), 1)
+        yield Refused(TypeError, "do not fit into elements of dtype", draw(3), draw.complex(), 1)
+        if ordered:
+            yield Refused(TypeError, "no order", draw.complex(3), draw(), 1)
+
+    return samples
+
+
+def _place_samples(draw: Draw) -> Iterator[Sample]:
+    for shape, key in key_samples(draw):
+        yield Sample(draw(*shape), key)
+    yield Refused(IndexError, "out of bounds", draw(2, 3), (0, 3))
+
+
+@refuses("key")
+@op(
+    x=NONDIFF,
+    kernel=lambda xp, x, key: keys.places(xp, x, key, tuple(x.shape))[0],
+    samples=_place_samples,
+    batch=batch_places,
+    reason="the result is the places of elements",
+)
+def places(x: ArrayLike, /, key: Any) -> Tensor:
+    """The numbers of the rows that `key` picks: what lies along the last dimensions, those that it takes whole."""
+
+
+@refuses("key")
+@linear(
+    x=transpose(lambda xp, g: g),
+    values=transpose(lambda xp, g, values_spec, key: sum_to(xp, xp.getitem(g, key), values_spec.shape)),
+    kernel=lambda xp, x, values, key: keys.update(xp, xp.add, 0, x, values, key),
+    samples=_samples("scatter_add"),
+    batch=batch_update,
+)
+def scatter_add(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+    """A copy of `x` with `values` added at `key`. Values for one element are all added."""
+
+
+def _multiply_x(xp: Any, g: Any, values: Any, x_spec: Any, key: Any) -> Any:
+    return g * xp.scatter_multiply(xp.zeros_beside(g, x_spec.shape, dtype=x_spec.dtype) + 1, values, key)
+
+
+def _multiply_values(xp: Any, g: Any, x: Any, values: Any, key: Any) -> Any:
+    d = xp.getitem(g * x, key)
+    if keys.has_integer_arrays(key):
+        # Not out / values, since values may be 0.
+        shape, wide = tuple(d.shape), len(x.shape) - keys.leading(key, len(x.shape))
+        rows = keys.as_rows(xp, xp.broadcast_to(values, shape), len(shape) - wide)
+        d = d * xp.reshape(keys.others(xp, rows, xp.reshape(xp.places(x, key), (-1,))), shape)
+    return sum_to(xp, d, tuple(values.shape))
+
+
+@refuses("key")
+@op(
+    x=vjp(_multiply_x),
+    values=vjp(_multiply_values),
+    kernel=lambda xp, x, values, key: keys.update(xp, xp.multiply, 1, x, values, key),
+    samples=_samples("scatter_multiply"),
+    batch=batch_update,
+)
+def scatter_multiply(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+    """A copy of `x` multiplied with `values` at `key`, with all that are for one element.
+
+    The derivative is exact where factors are 0.
+    """
+
+
+def _ties(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any, least: float) -> tuple[Any, Any, Any, Any]:
+    """An equal share of the cotangent for each value that is the extremum, and which of x and of values are.
+
+    First what the others have: 0, or NaN where the extremum is NaN, which nothing equals.
+    """
+    theirs = values == xp.getitem(out, key)
+    count = xp.scatter(xp.astype(theirs, g.dtype), key, tuple(out.shape))
+    # The neutral element is no rival: a segment that begins with it may hold it as a value, too.
+    own = xp.logical_and(x == out, xp.logical_or(x != least, count == 0))
+    count = count + xp.astype(own, g.dtype)
+    return nan_without(xp, g, count), g / count, own, theirs
+
+
+def _extremum_rules(least: float) -> dict[str, Any]:
+    def of_x(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any) -> Any:
+        rest, share, own, _ = _ties(xp, g, x, values, out, key, least)
+        return xp.where(own, share, rest)
+
+    def of_values(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any) -> Any:
+        rest, share, _, theirs = _ties(xp, g, x, values, out, key, least)
+        return sum_to(xp, xp.where(theirs, xp.getitem(share, key), xp.getitem(rest, key)), tuple(values.shape))
+
+    return {"x": vjp(of_x), "values": vjp(of_values)}
+
+
+@refuses("key")
+@op(
+    kernel=lambda xp, x, values, key: keys.update(xp, xp.minimum, None, x, values, key),
+    samples=_samples("scatter_min", ordered=True),
+    **_extremum_rules(math.inf),
+    batch=batch_update,
+)
+def scatter_min(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+    """A copy of `x` with the minimum of element and `values` at `key`. Those that tie share the gradient equally."""
+
+
+@refuses("key")
+@op(
+    kernel=lambda xp, x, values, key: keys.update(xp, xp.maximum, None, x, values, key),
+    samples=_samples("scatter_max", ordered=True),
+    **_extremum_rules(-math.inf),
+    batch=batch_update,
+)
+def scatter_max(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+    """A copy of `x` with the maximum of element and `values` at `key`. Those that tie share the gradient equally."""
+
+
+def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callable[..., Tensor]:
+    """The op for values of another dtype, and for a key that may hold Tensors."""
+    name = update.__name__
+
+    @wraps(update)
+    def function(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+        tensor, values = updated(name, x, values)
+        if tensor.dtype.kind == "bool" or (ordered and tensor.dtype.kind == "complex floating"):
+            lack = "no order" if ordered else "no arithmetic"
+            raise TypeError(f"{name}: x must hold numbers, for {tensor.dtype} has {lack}")
+        if type(values) not in SCALARS and values.dtype != tensor.dtype:
+            values = astype(values, tensor.dtype)
+        tensor, key = with_raw_key(tensor, key)
+        return update(tensor, values, key)
+
+    registry[name].function = function
+    return function
+
+
+def filled(x: Tensor, shape: tuple[int, ...], value: Any) -> Tensor:
+    """A number as a constant of a shape, on the backend and device and in the dtype of `x`."""
+    xp, array = x.backend.xp, x._array
+    return wrap(xp.zeros_beside(array, shape, dtype=array.dtype) + value, x.backend)
+
+
+def places_with_key(x: Tensor, key: Any) -> Tensor:
+    """`places` for a key that may hold Tensors."""
+    return places(*with_raw_key(x, key))
+
+
+registry["places"].function = places_with_key
+scatter_add_with_key = _with_key(scatter_add)
+scatter_multiply_with_key = _with_key(scatter_multiply)
+scatter_min_with_key = _with_key(scatter_min, ordered=True)
+scatter_max_with_key = _with_key(scatter_max, ordered=True)
+
+_UNSET: Any = object()
+
+
+class at:
+    """Elements of an array, to make a new array that has others there: `at(x)[key].set(values)`, or `at(x, key)`.
+
+    >>> import tape_core as tc
+    >>> x = tc.asarray([1.0, 2.0, 3.0])
+    >>> tc.at(x)[1:].set(0.0).tolist(), tc.at(x, 0).add(5.0).tolist(), x.tolist()
+    ([1.0, 0.0, 0.0], [6.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+
+    An array of integers may name an element more than once. Then all values count, as in JAX, where `x[key] += values`
+    counts one of them; for :meth:`set` it is the last one.
+
+    >>> i = tc.asarray([0, 0, 2])
+    >>> tc.at(x)[i].add(10.0).tolist(), tc.at(x)[i].max(tc.asarray([5.0, 4.0, 0.0])).tolist()
+    ([21.0, 2.0, 13.0], [5.0, 2.0, 3.0])
+
+    All are differentiable in `x` and in the values, which broadcast to the shape of `x[key]`.
+
+    Args:
+        x: an array. It is not changed.
+        key: what `x[key]` may have: integers, slices, `...`, None, a boolean mask, integer arrays.
+
+    Raises:
+        IndexError: by the methods, where the array has no such elements.
+        ValueError: by the methods, for values that do not broadcast to the shape of the elements.
+        TypeError: by the methods, for values whose kind of dtype is above that of `x`: the result has its dtype.
+    """
+
+    __slots__ = ("_key", "_x")
+
+    def __init__(self, x: ArrayLike, key: Any = _UNSET, /) -> None:
+        self._x = x
+        self._key = key
+
+    def __getitem__(self, key: Any) -> at:
+        if self._key is not _UNSET:
+            raise ValueError("at: the elements are named already; write at(x, key) or at(x)[key]")
+        return at(self._x, key)
+
+    def _named(self) -> tuple[Any, Any]:
+        if self._key is _UNSET:
+            raise ValueError("at: name the elements first: at(x)[key].set(values), or at(x, key).set(values)")
+        return self._x, self._key
+
+    def get(self) -> Tensor:
+        """`x[key]`."""
+        return getitem_with_key(*self._named())
+
+    def set(self, values: ArrayLike, /) -> Tensor:
+        """`values` in place of the elements. Of several for one element the last one stays and has the gradient."""
+        x, key = self._named()
+        return setitem_with_key(x, values, key)
+
+    def add(self, values: ArrayLike, /) -> Tensor:
+        """`values` added to the elements."""
+        x, key = self._named()
+        return scatter_add_with_key(x, values, key)
+
+    def subtract(self, values: ArrayLike, /) -> Tensor:
+        """`values` subtracted from the elements."""
+        x, key = self._named()
+        x, values = updated("at.subtract", x, values)
+        if type(values) in SCALARS:
+            values = filled(x, (), values)
+        values = astype(values, x.dtype)
+        if x.dtype.kind == "unsigned integer":
+            # In an array, since NumPy warns of a scalar that wraps around.
+            opposite = reshape(ew.negative(reshape(values, (-1,))), values.shape)
+        else:
+            opposite = ew.negative(values)
+        return scatter_add_with_key(x, opposite, key)
+
+    def multiply(self, values: ArrayLike, /) -> Tensor:
+        """The elements multiplied with `values`. The derivative is exact where factors are 0."""
+        x, key = self._named()
+        return scatter_multiply_with_key(x, values, key)
+
+    def divide(self, values: ArrayLike, /) -> Tensor:
+        """The elements divided by `values`: where there are several for one, by their product."""
+        x, key = self._named()
+        x, values = updated("at.divide", x, values)
+        if not x.dtype.inexact:
+            raise TypeError(f"at.divide: x must be floating, not {x.dtype}, in which quotients have no room")
+        return ew.divide(x, scatter_multiply_with_key(ones_like(x), values, key))
+
+    def power(self, values: ArrayLike, /) -> Tensor:
+        """The elements to the power of `values`: where there are several for one, of their product."""
+        x, key = self._named()
+        x = read_array(x, "at.power: x")
+        return ew.pow(x, scatter_multiply_with_key(ones_like(x), values, key))
+
+    def min(self, values: ArrayLike, /) -> Tensor:
+        """The minimum of the elements and `values`. Those that tie share the gradient equally."""
+        x, key = self._named()
+        return scatter_min_with_key(x, values, key)
+
+    def max(self, values: ArrayLike, /) -> Tensor:
+        """The maximum of the elements and `values`. Those that tie share the gradient equally."""
+        x, key = self._named()
+        return scatter_max_with_key(x, values, key)

@@ -1,0 +1,144 @@
+"""Reductions of segments, the rows of an array that have the same number: each updates an array of results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from tape_compile.tracer.traced_array import TracingError
+
+from tape_core.backends.errors import BatchError
+from tape_core.base import dtypes
+from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.ops import elementwise as ew
+from tape_core.ops.creation import ones_like
+from tape_core.ops.data_types import astype, iinfo
+from tape_core.ops.index.indexing import scatter_with_key
+from tape_core.ops.index.scatter import filled, scatter_max_with_key, scatter_min_with_key, scatter_multiply_with_key
+from tape_core.ops.manipulation import reshape
+from tape_core.ops.statistical import max as largest
+from tape_core.ops.statistical import min as smallest
+
+
+def _checked(name: str, x: ArrayLike, segment_ids: ArrayLike, num_segments: Any) -> tuple[Tensor, Tensor, Any]:
+    """The operands, and the shape of the result.
+
+    Raises:
+        TypeError: the ids are not integers.
+        ValueError: the ids do not number the rows of `x`, or one of them is out of range.
+    """
+    x, ids = read(x, f"{name}: x"), read(segment_ids, f"{name}: segment_ids")
+    if type(x) in SCALARS or type(ids) in SCALARS or not ids.shape:
+        raise ValueError(f"{name}: x and segment_ids must have one dimension or more")
+    if "integer" not in ids.dtype.kind:
+        raise TypeError(f"{name}: segment_ids must be integers, not {ids.dtype}")
+    if ids.shape != x.shape[: ids.ndim]:
+        raise ValueError(
+            f"{name}: segment_ids of shape {ids.shape} must have the shape of the first dimensions of x, which is of "
+            f"shape {x.shape}"
+        )
+    if num_segments is None:
+        num_segments = _counted(name, ids)
+    num_segments = int(num_segments)
+    _check()(name, ids, num_segments)
+    return x, ids, (num_segments, *x.shape[ids.ndim :])
+
+
+def _counted(name: str, ids: Tensor) -> int:
+    """How many segments there are by the largest id."""
+    try:
+        return int(largest(ids)) + 1 if ids.size else 0
+    except (BatchError, TracingError) as error:
+        raise type(error)(
+            f"{name}: in a compiled function, and inside vmap, the shape of the result cannot depend on the largest "
+            f"id: give num_segments"
+        ) from error
+
+
+@cache
+def _check() -> Callable[[str, Tensor, int], None]:
+    """The check of ids, which compiled code makes in each call."""
+    from tape_compile.effects import check_of_values
+
+    return check_of_values(_check_ids)
+
+
+def _check_ids(name: str, ids: Tensor, num_segments: int) -> None:
+    low, high = (int(smallest(ids)), int(largest(ids))) if ids.size else (0, -1)
+    if low < 0 or high >= num_segments:
+        raise ValueError(f"{name}: segment_ids must be in [0, {num_segments}), got {low} to {high}")
+
+
+def segment_sum(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
+    """The sum of the rows of each segment; that of none is 0.
+
+    >>> import tape_core as tc
+    >>> x, ids = tc.asarray([1.0, 2.0, 3.0, 4.0]), tc.asarray([0, 2, 0, 2])
+    >>> tc.segment_sum(x, ids).tolist(), tc.segment_mean(x, ids).tolist(), tc.segment_max(x, ids).tolist()
+    ([4.0, 0.0, 6.0], [2.0, 0.0, 3.0], [3.0, -inf, 4.0])
+
+    Args:
+        x: rows, along the dimensions of `segment_ids`.
+        segment_ids: the number of the segment of each row, in any order; an array of integers of the shape of the
+            first dimensions of `x`, mostly of one.
+        num_segments: how many segments there are; by default the largest id and 1. The result has the shape
+            `(num_segments, *x.shape[segment_ids.ndim:])`.
+
+    Raises:
+        ValueError: an id is not in `[0, num_segments)`, or the ids do not fit the shape of `x`.
+        TypeError: the ids are not integers.
+    """
+    x, ids, shape = _checked("segment_sum", x, segment_ids, num_segments)
+    return scatter_with_key(x, ids, shape)
+
+
+def segment_mean(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
+    """The mean of the rows of each segment; that of none is 0. Arguments and errors are those of :func:`segment_sum`.
+
+    Integers are averaged in the default dtype.
+    """
+    x, ids, shape = _checked("segment_mean", x, segment_ids, num_segments)
+    if not x.dtype.inexact:
+        x = astype(x, dtypes.get_default_dtype())
+    counts = astype(ew.maximum(scatter_with_key(ones_like(ids), ids, shape[:1]), 1), x.dtype)
+    return ew.divide(scatter_with_key(x, ids, shape), reshape(counts, (-1,) + (1,) * (len(shape) - 1)))
+
+
+def segment_prod(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
+    """The product of the rows of each segment; that of none is 1. Arguments and errors are those of
+    :func:`segment_sum`.
+
+    >>> import tape_core as tc
+    >>> tc.segment_prod(tc.asarray([2.0, 5.0, 3.0]), tc.asarray([1, 0, 1])).tolist()
+    [5.0, 6.0]
+
+    The derivative is exact where elements are 0.
+    """
+    x, ids, shape = _checked("segment_prod", x, segment_ids, num_segments)
+    return scatter_multiply_with_key(filled(x, shape, 1), x, ids)
+
+
+def segment_max(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
+    """The maximum of the rows of each segment. Arguments and errors are those of :func:`segment_sum`.
+
+    That of none is -inf, or the smallest integer of the dtype, as in JAX. Rows that tie share the gradient equally.
+    """
+    x, ids, shape = _checked("segment_max", x, segment_ids, num_segments)
+    return scatter_max_with_key(filled(x, shape, -math.inf if x.dtype.inexact else _limits(x).min), x, ids)
+
+
+def segment_min(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
+    """The minimum of the rows of each segment. Arguments and errors are those of :func:`segment_sum`.
+
+    That of none is inf, or the largest integer of the dtype, as in JAX. Rows that tie share the gradient equally.
+    """
+    x, ids, shape = _checked("segment_min", x, segment_ids, num_segments)
+    return scatter_min_with_key(filled(x, shape, math.inf if x.dtype.inexact else _limits(x).max), x, ids)
+
+
+def _limits(x: Tensor) -> Any:
+    if x.dtype.kind == "bool":
+        raise TypeError("segment_max and segment_min: x must hold numbers, not bool")
+    return iinfo(x.dtype)

@@ -1,0 +1,1 @@
+"""Linear algebra: products, norms, inverses, decompositions and functions of matrices."""

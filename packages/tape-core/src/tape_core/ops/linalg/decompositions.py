@@ -1,0 +1,371 @@
+"""Matrix decompositions: the second half of the `linalg` extension of the Array API standard.
+
+Cotangents here are those of the plain pairing, the real part of sum(g * dx) (see `tape_core.engine.rules`). The formulas of
+the literature are for its conjugate, hence `conj` at the beginning and at the end of the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from tape_core.engine.op import op, refuses, vjp
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.modes import batching
+from tape_core.modes.batched import holds
+from tape_core.ops.creation import eye
+from tape_core.ops.elementwise import conj as conjugate
+from tape_core.ops.linalg.norms_and_inverses import adjoint, on_diagonal, square_samples
+from tape_core.ops.linalg.products import conj
+
+
+class EighResult(NamedTuple):
+    """What :func:`eigh` gives."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class EigResult(NamedTuple):
+    """What :func:`eig` gives."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class QRResult(NamedTuple):
+    """What :func:`qr` gives."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class SVDResult(NamedTuple):
+    """What :func:`svd` gives."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+def _hermitian(x: Any) -> Any:
+    """The Hermitian part of a matrix of NumPy's: directions that samples stay Hermitian in."""
+    return (x + x.conj().mT) / 2
+
+
+def _over_gaps(xp: Any, numerators: Any, gaps: Any, cotangent: Any, values: Any) -> Any:
+    """`numerators / gaps` off the diagonal, where a gap of 0 makes NaN; `values`, or zeros for None, on it.
+
+    The diagonal of a complex numerator is what a change of phase does; NaN if that is more than rounding errors.
+    """
+    shape = tuple(gaps.shape)
+    diagonal = xp.arange_beside(gaps, shape[-2])[:, None] == xp.arange_beside(gaps, shape[-1])
+    values = 0 if values is None else values[..., None, :]
+    quotients = xp.where(diagonal, values, numerators / xp.where(diagonal, 1, gaps))
+    if 0 in shape or not xp.isdtype(numerators.dtype, "complex floating"):
+        return quotients
+    rounding = 1e-4 * xp.max(xp.abs(cotangent), axis=(-2, -1), keepdims=True)
+    return xp.where(on_diagonal(xp, xp.abs(numerators), shape) > rounding, math.nan, quotients)
+
+
+# -- Cholesky
+
+
+def _cholesky_samples(draw: Draw) -> Iterator[Sample]:
+    for shape, kwargs in (((3, 3), {}), ((2, 2, 2), {}), ((3, 3), {"upper": True}), ((1, 1), {})):
+        x = draw(*shape)
+        yield Sample(x @ x.mT + 2 * eye(shape[-1], dtype="float64"), **kwargs).along(_hermitian)
+    z = draw.complex(3, 3)
+    for upper in (False, True):
+        yield Sample(z @ conjugate(z.mT) + 2 * eye(3, dtype="float64"), upper=upper).along(_hermitian)
+    yield Refused(ValueError, "cholesky", -eye(2, dtype="float64"))
+
+
+def _cholesky_vjp(xp: Any, g: Any, out: Any, upper: bool) -> Any:
+    # Murray, "Differentiation of the Cholesky decomposition", arXiv:1602.07527, section 3.1.
+    lower, g = (adjoint(xp, out), g.mT) if upper else (out, conj(xp, g))
+    across = adjoint(xp, lower)
+    d = xp.solve_triangular(across, adjoint(xp, _halfway(xp, across, g)))
+    return conj(xp, d + adjoint(xp, d))
+
+
+def _halfway(xp: Any, upper: Any, g: Any) -> Any:
+    """`upper^-1 P^H`, where 4 P is the lower triangle of `upper @ g`, twice below the diagonal.
+
+    By halves, for the result is upper triangular and of `g` only the lower triangle counts.
+    """
+    n = upper.shape[-2]
+    if n < 200:
+        return xp.solve_triangular(upper, adjoint(xp, _quarter(xp, upper, g)))
+    k = n // 2
+    above = _quarter(xp, upper[..., :k, :], g[..., :k])
+    below = xp.matmul(upper[..., k:, k:], g[..., k:, :k]) * 0.5
+    corner = _halfway(xp, upper[..., k:, k:], g[..., k:, k:])
+    right = adjoint(xp, below) - xp.matmul(upper[..., :k, k:], corner)
+    top = xp.solve_triangular(upper[..., :k, :k], xp.concat([adjoint(xp, above), right], axis=-1))
+    zeros = xp.zeros_beside(below, tuple(below.shape), dtype=below.dtype)
+    return xp.concat([top, xp.concat([zeros, corner], axis=-1)], axis=-2)
+
+
+def _quarter(xp: Any, upper: Any, g: Any) -> Any:
+    product = xp.matmul(upper, g)
+    return (xp.tril(product) + xp.tril(product, k=-1)) * 0.25
+
+
+@refuses("x")
+@op(x=vjp(_cholesky_vjp), extension="linalg", samples=_cholesky_samples, batch=batching.stacks(2))
+def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
+    """The lower triangular L with `L @ conj(L.mT) == x` for a Hermitian positive definite x, or its adjoint.
+
+    The gradient is Hermitian: `x` is taken to stay so.
+    """
+
+
+# -- eigenvalues of Hermitian matrices
+
+
+def _eigh_samples(draw: Draw) -> Iterator[Sample]:
+    for shape in ((3, 3), (2, 2, 2), (1, 1)):
+        x = draw(*shape)
+        # The sign of an eigenvector is arbitrary.
+        yield Sample(x + x.mT).along(_hermitian).observe(lambda xp, w, v: (w, v * v))
+    z = draw.complex(3, 3)
+    yield Sample(z + conjugate(z.mT)).along(_hermitian).observe(lambda xp, w, v: (w, xp.abs(v)))
+    yield Refused(ValueError, "eigh", draw(2, 3))
+
+
+def _eigh_vjp(xp: Any, g: Any, out: Any) -> Any:
+    # Giles, "Collected matrix derivative results for forward and reverse mode AD", 2008, section 3.1; with the
+    # anti-Hermitian part of V^H gV only, for the rest is what a change of length does.
+    (w, v), (gw, gv) = out, g
+    if gv is None:
+        return xp.matmul(conj(xp, v) * gw[..., None, :], v.mT)
+    product = xp.matmul(adjoint(xp, v), conj(xp, gv))
+    w = 2 * w
+    inner = _over_gaps(xp, product - adjoint(xp, product), w[..., None, :] - w[..., :, None], gv, gw)
+    return conj(xp, xp.matmul(xp.matmul(v, inner), adjoint(xp, v)))
+
+
+@refuses("x")
+@op(
+    x=vjp(_eigh_vjp),
+    extension="linalg",
+    samples=_eigh_samples,
+    result=EighResult,
+    materialize=False,
+    batch=batching.stacks(2),
+)
+def eigh(x: ArrayLike, /) -> EighResult:
+    """The eigenvalues of a Hermitian matrix, in ascending order, and its eigenvectors, as columns.
+
+    The gradient is Hermitian. Where eigenvalues are equal their eigenvectors have no derivative: the gradient of what
+    is computed from eigenvectors is NaN there, that of the eigenvalues is exact. For a complex matrix it is NaN, too,
+    if the phase of an eigenvector, which is arbitrary, has an influence.
+    """
+
+
+def _eigvalsh_samples(draw: Draw) -> Iterator[Sample]:
+    for sample in _eigh_samples(draw):
+        if not isinstance(sample, Refused):
+            yield Sample(*sample.args).along(_hermitian)
+
+
+@refuses("x")
+@op(
+    x=vjp(lambda xp, g, x: _eigh_vjp(xp, (g, None), xp.eigh(x))),
+    extension="linalg",
+    samples=_eigvalsh_samples,
+    batch=batching.stacks(2),
+)
+def eigvalsh(x: ArrayLike, /) -> Tensor:
+    """The eigenvalues of a Hermitian matrix, in ascending order. The gradient is Hermitian."""
+
+
+# -- eigenvalues of any square matrix
+
+
+def _eig_samples(draw: Draw) -> Iterator[Sample]:
+    for x in (draw(3, 3), draw(2, 2, 2), draw.complex(3, 3)):
+        # The phase of an eigenvector is arbitrary; so is the order, but for small changes it stays.
+        yield Sample(x).observe(lambda xp, w, v: (w, xp.abs(v)))
+    yield Refused(ValueError, "eig", draw(2, 3))
+
+
+def _eig_vjp(xp: Any, g: Any, out: Any) -> Any:
+    # Boeddeker et al., "On the computation of complex-valued gradients with application to statistically optimum
+    # beamforming", arXiv:1701.00392, section 4.23, for eigenvectors of length 1.
+    (w, v), (gw, gv) = out, g
+    vh = adjoint(xp, v)
+    if gv is None:
+        return conj(xp, xp.solve(vh, conj(xp, gw)[..., :, None] * vh))
+    product = xp.matmul(vh, conj(xp, gv))
+    lengths = xp.sum(on_diagonal(xp, xp.real(product), product.shape), axis=-2, keepdims=True)
+    gaps = conj(xp, w[..., None, :] - w[..., :, None])
+    gw = None if gw is None else conj(xp, gw)
+    inner = _over_gaps(xp, product - xp.matmul(vh, v) * lengths, gaps, gv, gw)
+    return conj(xp, xp.solve(vh, xp.matmul(inner, vh)))
+
+
+@refuses("x")
+@op(
+    x=vjp(_eig_vjp),
+    extension="linalg",
+    samples=_eig_samples,
+    result=EigResult,
+    materialize=False,
+    batch=batching.stacks(2),
+)
+def eig(x: ArrayLike, /) -> EigResult:
+    """The eigenvalues of a square matrix and its eigenvectors, as columns of length 1: complex, in no order.
+
+    Where eigenvalues are equal there is no derivative. The gradient is NaN if the phase of an eigenvector, which is
+    arbitrary, has an influence.
+    """
+
+
+@refuses("x")
+@op(
+    x=vjp(lambda xp, g, x: _eig_vjp(xp, (g, None), xp.eig(x))),
+    extension="linalg",
+    samples=square_samples(),
+    batch=batching.stacks(2),
+)
+def eigvals(x: ArrayLike, /) -> Tensor:
+    """The eigenvalues of a square matrix: complex, in no order."""
+
+
+# -- QR
+
+
+def _qr_samples(draw: Draw) -> Iterator[Sample]:
+    for shape in ((3, 3), (4, 2), (2, 4), (2, 3, 2)):
+        yield Sample(draw(*shape))
+    for shape in ((3, 2), (2, 3)):
+        yield Sample(draw.complex(*shape)).observe(lambda xp, q, r: (xp.abs(q), xp.abs(r)))
+
+
+def _qr_vjp(xp: Any, g: Any, x: Any, out: Any, mode: str) -> Any:
+    # Roberts and Roberts, "QR and LQ decomposition matrix backpropagation algorithms for square, wide, and deep
+    # matrices", arXiv:2009.10071, equations 10 and 16.
+    (q, r), (gq, gr) = out, g
+    m, n = x.shape[-2:]
+    if mode == "complete" and m > n:
+        _refuse(xp, "qr", "Q", gq[..., n:], "mode='reduced'")
+        q, r, gq, gr = q[..., :n], r[..., :n, :], gq[..., :n], gr[..., :n, :]
+    gq, gr = conj(xp, gq), conj(xp, gr)
+    if m < n:
+        # x = [first | rest], R = [first R | Q^H rest]
+        rest, g_rest = x[..., m:], gr[..., m:]
+        gq = gq + xp.matmul(rest, adjoint(xp, g_rest))
+        first = _qr_square(xp, q, r[..., :m], gq, gr[..., :m])
+        return conj(xp, xp.concat([first, xp.matmul(q, g_rest)], axis=-1))
+    return conj(xp, _qr_square(xp, q, r, gq, gr))
+
+
+def _qr_square(xp: Any, q: Any, r: Any, gq: Any, gr: Any) -> Any:
+    product = xp.matmul(r, adjoint(xp, gr)) - xp.matmul(adjoint(xp, gq), q)
+    strict = xp.tril(product, k=-1)
+    symmetric = strict + adjoint(xp, strict) + on_diagonal(xp, xp.real(product), product.shape)
+    left = gq + xp.matmul(q, symmetric)
+    return adjoint(xp, xp.solve(r, adjoint(xp, left)))
+
+
+@refuses("x")
+@op(x=vjp(_qr_vjp), extension="linalg", samples=_qr_samples, result=QRResult, batch=batching.stacks(2))
+def qr(x: ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
+    """An orthonormal Q and an upper triangular R with `Q @ R == x`.
+
+    The derivative exists where the first columns of `x`, as many as it has rows or columns, are independent. The
+    columns of Q that `mode="complete"` adds have none.
+
+    Raises:
+        ValueError: in the backward pass, for a gradient of a function of those columns.
+    """
+
+
+def _refuse(xp: Any, name: str, result: str, g: Any, instead: str) -> None:
+    if not holds(xp.all(g == 0)):
+        raise ValueError(
+            f"{name}: a gradient flows into the columns of {result} that complete the basis; they have no derivative, "
+            f"for any other orthonormal ones would do; use {instead}"
+        )
+
+
+# -- singular values
+
+
+def _svd_samples(draw: Draw) -> Iterator[Sample]:
+    def squares(xp: Any, u: Any, s: Any, vh: Any) -> Any:
+        return xp.abs(u) ** 2, s, xp.abs(vh) ** 2, u[..., :, :1] * vh[..., :1, :]
+
+    for shape in ((3, 3), (4, 2), (2, 4), (2, 3, 2)):
+        yield Sample(draw(*shape), full_matrices=False).observe(squares)
+    for shape in ((2, 2), (3, 2), (2, 3)):
+        yield Sample(draw.complex(*shape), full_matrices=False).observe(squares)
+    yield Sample(draw(3, 2)).observe(lambda xp, u, s, vh: (s, vh * vh))
+
+
+def _svd_vjp(xp: Any, g: Any, x: Any, out: Any, full_matrices: bool) -> Any:
+    # Wan and Zhang, "Automatic differentiation for complex valued SVD", arXiv:1909.02659, with the quotients apart:
+    # (a s_j + s_i b) / (s_j^2 - s_i^2) = (a + b) / 2 / (s_j - s_i) + (a - b) / 2 / (s_j + s_i).
+    (u, s, vh), (gu, gs, gvh) = out, g
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    if full_matrices and m != n:
+        u, vh = u[..., :k], vh[..., :k, :]
+        if gu is not None:
+            _refuse(xp, "svd", "U", gu[..., k:], "full_matrices=False")
+            gu = gu[..., :k]
+        if gvh is not None:
+            _refuse(xp, "svd", "Vh", gvh[..., k:, :], "full_matrices=False")
+            gvh = gvh[..., :k, :]
+    if gu is None and gvh is None:
+        return xp.matmul(conj(xp, u) * gs[..., None, :], conj(xp, vh))
+    gu = xp.zeros_like(u) if gu is None else conj(xp, gu)
+    gvh = xp.zeros_like(vh) if gvh is None else conj(xp, gvh)
+    uh, v = adjoint(xp, u), adjoint(xp, vh)
+    a, b = xp.matmul(uh, gu), xp.matmul(vh, adjoint(xp, gvh))
+    a, b = a - adjoint(xp, a), b - adjoint(xp, b)
+    column, row = s[..., None, :], s[..., :, None]
+    inner = _over_gaps(xp, (a + b) / 2, column - row, gu, gs) + (a - b) / 2 / (column + row)
+    d = xp.matmul(xp.matmul(u, inner), vh)
+    if m > k:
+        d = d + xp.matmul((gu - xp.matmul(u, xp.matmul(uh, gu))) / column, vh)
+    if n > k:
+        d = d + xp.matmul(u, (gvh - xp.matmul(xp.matmul(gvh, v), vh)) / row)
+    return conj(xp, d)
+
+
+@refuses("x")
+@op(
+    x=vjp(_svd_vjp),
+    extension="linalg",
+    samples=_svd_samples,
+    result=SVDResult,
+    materialize=False,
+    batch=batching.stacks(2),
+)
+def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
+    """Orthonormal U and Vh and descending singular values S with `(U * S) @ Vh == x`, where `full_matrices` is False.
+
+    Where singular values are equal, or 0, their vectors have no derivative: the gradient of what is computed from
+    vectors is NaN or infinite there, that of the singular values is exact. The vectors that `full_matrices=True` adds
+    have no derivative anywhere. For a complex matrix the gradient is NaN if the common phase of a pair of vectors,
+    which is arbitrary, has an influence.
+
+    Raises:
+        ValueError: in the backward pass, for a gradient of a function of the vectors that were added.
+    """
+
+
+@refuses("x")
+@op(
+    x=vjp(lambda xp, g, x: _svd_vjp(xp, (None, g, None), x, xp.svd(x, full_matrices=False), False)),
+    extension="linalg",
+    samples=square_samples(rectangular=True),
+    batch=batching.stacks(2),
+)
+def svdvals(x: ArrayLike, /) -> Tensor:
+    """The singular values of a matrix, in descending order."""

@@ -1,0 +1,401 @@
+"""Sums of products in Einstein's notation: parsed once for each expression and shapes, computed pair by pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from string import ascii_letters, ascii_lowercase, ascii_uppercase
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from tape_core.engine.op import op, vjp
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor
+
+Shapes = tuple[tuple[int, ...], ...]
+Step = Callable[[Any, list[Any]], None]
+
+
+class Parsed(NamedTuple):
+    """An expression for operands of certain shapes: a letter for each dimension, those of `...` included."""
+
+    operands: tuple[str, ...]
+    output: str
+    sizes: dict[str, int]
+
+
+# -- reading an expression
+
+
+@lru_cache(maxsize=1024)
+def parse(expression: str, shapes: Shapes) -> Parsed:
+    """Letters in place of ellipses and of what is implied.
+
+    Raises:
+        ValueError: the expression means nothing, or does not fit the shapes.
+    """
+    text = expression.replace(" ", "")
+    left, arrow, output = text.partition("->")
+    terms = left.split(",")
+    if strange := sorted({c for c in text.replace("...", "") if c not in ascii_letters + ",->"}):
+        raise ValueError(f"{expression!r}: {strange[0]!r} is no subscript; they are letters, and '...'")
+    if "-" in left + output or ">" in left + output or "," in output:
+        raise ValueError(f"{expression!r}: there may be one '->', with one term after it")
+    if len(terms) != len(shapes):
+        raise ValueError(f"{expression!r} is of {len(terms)} operands, {len(shapes)} were given")
+    spare = [c for c in ascii_letters if c not in text]
+    widths = []
+    for k, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
+        named = len(term.replace("...", ""))
+        dots = term.count("...")
+        if dots > 1 or named > len(shape) or (dots == 0 and named < len(shape)):
+            raise ValueError(
+                f"{expression!r}: the subscripts {term!r} do not fit operand {k} of shape {shape}, which has "
+                f"{len(shape)} dimensions"
+            )
+        widths.append(len(shape) - named)
+    width = max(widths, default=0)
+    if width > len(spare):
+        raise ValueError(f"{expression!r}: more than {len(ascii_letters)} different subscripts")
+    hidden = "".join(spare[:width])
+    terms = [term.replace("...", hidden[width - w :]) for term, w in zip(terms, widths, strict=True)]
+    if arrow:
+        if output.count("...") > 1 or (width and "..." not in output):
+            raise ValueError(f"{expression!r}: the dimensions of '...' must be in the result, once")
+        output = output.replace("...", hidden)
+    else:
+        letters = "".join(terms)
+        output = hidden + "".join(sorted(c for c in set(letters) if letters.count(c) == 1 and c not in hidden))
+    for c in output:
+        if output.count(c) > 1:
+            raise ValueError(f"{expression!r}: {c!r} is in the result more than once")
+        if not any(c in term for term in terms):
+            raise ValueError(f"{expression!r}: {c!r} is in the result and in no operand")
+    return Parsed(tuple(terms), output, _sizes(expression, terms, shapes))
+
+
+def _sizes(expression: str, terms: Sequence[str], shapes: Shapes) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for k, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
+        own: dict[str, int] = {}
+        for c, length in zip(term, shape, strict=True):
+            if own.setdefault(c, length) != length:
+                raise ValueError(
+                    f"{expression!r}: {c!r} is twice in operand {k} of shape {shape}, with lengths {own[c]} and "
+                    f"{length}"
+                )
+        for c, length in own.items():
+            if sizes.get(c, 1) == 1:
+                sizes[c] = length
+            elif length not in (1, sizes[c]):
+                raise ValueError(
+                    f"{expression!r}: {_spelled(c, expression)} has length {length} in operand {k} of shape {shape}, "
+                    f"and {sizes[c]} in an operand before it"
+                )
+    return sizes
+
+
+def _spelled(c: str, expression: str) -> str:
+    return repr(c) if c in expression else "a dimension of '...'"
+
+
+# -- computing it
+
+
+@lru_cache(maxsize=1024)
+def plan(expression: str, shapes: Shapes) -> tuple[Step, ...]:
+    """What to do with a list of the operands; at the end the result is all that is in it."""
+    parsed = parse(expression, shapes)
+    steps: list[Step] = []
+    terms = []
+    for k, (term, shape) in enumerate(zip(parsed.operands, shapes, strict=True)):
+        # A length of 1 that is repeated elsewhere is of no importance here.
+        kept = "".join(c for c, n in zip(term, shape, strict=True) if n == parsed.sizes[c])
+        if kept != term:
+            steps.append(_reshaping(k, tuple(parsed.sizes[c] for c in kept)))
+        for c in kept:
+            while kept.count(c) > 1:
+                first, second = kept.index(c), kept.rindex(c)
+                steps.append(_diagonal(k, first, second))
+                kept = kept[:first] + kept[first + 1 : second] + kept[second + 1 :] + c
+        terms.append(kept)
+    for path in _path(terms, parsed):
+        # The operands of a step come off the list, and its result goes to the end.
+        chosen = sorted(path, reverse=True)
+        while len(chosen) > 1:
+            j, i = chosen[0], chosen[1]
+            others = "".join(term for k, term in enumerate(terms) if k not in (i, j)) + parsed.output
+            a, b = terms[i], terms[j]
+            steps.append(_product(i, j, a, b, others, parsed.sizes))
+            del terms[j], terms[i]
+            terms.append(_result(a, b, others))
+            chosen = sorted([len(terms) - 1, *chosen[2:]], reverse=True)
+    (term,) = terms
+    if summed := tuple(k for k, c in enumerate(term) if c not in parsed.output):
+        steps.append(_sum(0, summed))
+        term = "".join(c for c in term if c in parsed.output)
+    if term != parsed.output:
+        steps.append(_permuting(0, tuple(term.index(c) for c in parsed.output)))
+    return tuple(steps)
+
+
+def _path(terms: Sequence[str], parsed: Parsed) -> list[tuple[int, ...]]:
+    if len(terms) < 3:
+        return [tuple(range(len(terms)))]
+    from opt_einsum import contract_path
+
+    shapes = [tuple(parsed.sizes[c] for c in term) for term in terms]
+    path, _ = contract_path(f"{','.join(terms)}->{parsed.output}", *shapes, shapes=True)
+    return [tuple(step) for step in path]
+
+
+def _result(a: str, b: str, others: str) -> str:
+    """The subscripts of a product: what both operands have, what the first has, what the second has."""
+    both = [c for c in a if c in b and c in others]
+    return "".join(
+        [*both, *(c for c in a if c in others and c not in b), *(c for c in b if c in others and c not in a)]
+    )
+
+
+def _product(i: int, j: int, a: str, b: str, others: str, sizes: dict[str, int]) -> Step:
+    """The product of operands i and j, i < j, summed over the subscripts that `others` have not."""
+    alone_a = tuple(k for k, c in enumerate(a) if c not in b and c not in others)
+    alone_b = tuple(k for k, c in enumerate(b) if c not in a and c not in others)
+    a = "".join(c for c in a if c in b or c in others)
+    b = "".join(c for c in b if c in a or c in others)
+    both = [c for c in a if c in b and c in others]
+    inner = [c for c in a if c in b and c not in others]
+    free_a, free_b = [c for c in a if c not in b], [c for c in b if c not in a]
+    order_a = tuple(a.index(c) for c in (*both, *free_a, *inner))
+    order_b = tuple(b.index(c) for c in (*both, *inner, *free_b))
+    out = tuple(sizes[c] for c in (*both, *free_a, *free_b))
+
+    def length(letters: list[str]) -> int:
+        return math.prod(sizes[c] for c in letters)
+
+    batch = tuple(sizes[c] for c in both)
+    if not inner or (both and not free_a and not free_b):
+        shape_a = (*batch, *(sizes[c] for c in free_a), *(1 for _ in free_b), *(sizes[c] for c in inner))
+        order_b = tuple(b.index(c) for c in (*both, *free_b, *inner))
+        shape_b = (*batch, *(1 for _ in free_a), *(sizes[c] for c in free_b), *(sizes[c] for c in inner))
+        inside = tuple(range(len(out), len(out) + len(inner)))
+        by_matrices = False
+    else:
+        shape_a, shape_b = (*batch, length(free_a), length(inner)), (*batch, length(inner), length(free_b))
+        inside, by_matrices = (), True
+
+    def step(xp: Any, values: list[Any]) -> None:
+        y, x = values.pop(j), values.pop(i)
+        if alone_a:
+            x = xp.sum(x, axis=alone_a)
+        if alone_b:
+            y = xp.sum(y, axis=alone_b)
+        x, y = _laid_out(xp, x, order_a, shape_a), _laid_out(xp, y, order_b, shape_b)
+        z = xp.matmul(x, y) if by_matrices else x * y
+        if inside:
+            z = xp.sum(z, axis=inside)
+        values.append(z if type(z) in SCALARS or tuple(z.shape) == out else xp.reshape(z, out))
+
+    return step
+
+
+def _laid_out(xp: Any, x: Any, order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    if type(x) in SCALARS:
+        return x
+    if order != tuple(range(len(order))):
+        x = xp.permute_dims(x, order)
+    return x if tuple(x.shape) == shape else xp.reshape(x, shape)
+
+
+def _reshaping(k: int, shape: tuple[int, ...]) -> Step:
+    def step(xp: Any, values: list[Any]) -> None:
+        values[k] = xp.reshape(values[k], shape)
+
+    return step
+
+
+def _permuting(k: int, order: tuple[int, ...]) -> Step:
+    def step(xp: Any, values: list[Any]) -> None:
+        values[k] = xp.permute_dims(values[k], order)
+
+    return step
+
+
+def _sum(k: int, axis: tuple[int, ...]) -> Step:
+    def step(xp: Any, values: list[Any]) -> None:
+        values[k] = xp.sum(values[k], axis=axis)
+
+    return step
+
+
+def _diagonal(k: int, first: int, second: int) -> Step:
+    """Two dimensions of one length as one, the last."""
+
+    def step(xp: Any, values: list[Any]) -> None:
+        x = values[k]
+        order = [axis for axis in range(len(x.shape)) if axis not in (first, second)]
+        values[k] = xp.diagonal(xp.permute_dims(x, (*order, first, second)))
+
+    return step
+
+
+# -- the op
+
+
+def _einsum_kernel(xp: Any, arrays: Sequence[Any], expression: str) -> Any:
+    if not isinstance(expression, str):
+        raise TypeError(f"the expression must be a string, got {expression!r}")
+    values = list(arrays)
+    steps = plan(expression, tuple([() if type(x) in SCALARS else tuple(x.shape) for x in values]))
+    for step in steps:
+        step(xp, values)
+    return values[0]
+
+
+def _einsum_vjp(
+    xp: Any, g: Any, arrays: Any, arrays_spec: Any, arrays_watched: Sequence[bool], expression: str
+) -> list[Any]:
+    parsed = parse(expression, tuple([tuple(spec.shape) for spec in arrays_spec]))
+    return [
+        _cotangent(xp, g, k, arrays, tuple(arrays_spec[k].shape), parsed) if watched else None
+        for k, watched in enumerate(arrays_watched)
+    ]
+
+
+def _cotangent(xp: Any, g: Any, k: int, arrays: Any, shape: tuple[int, ...], parsed: Parsed) -> Any:
+    """The sum of products of the cotangent and the other operands, spread over what operand k alone has."""
+    term, sizes = parsed.operands[k], parsed.sizes
+    others = [other for j, other in enumerate(parsed.operands) if j != k]
+    known = "".join([parsed.output, *others])
+    firsts = [k for k, c in enumerate(term) if c not in term[:k] and shape[k] == sizes[c]]
+    target = "".join(term[k] for k in firsts if term[k] in known)
+    others_arrays = [array for j, array in enumerate(arrays) if j != k]
+    d = xp.einsum([g, *others_arrays], f"{','.join([parsed.output, *others])}->{target}")
+    lengths = dict(zip(target, d.shape, strict=True))
+    d = xp.reshape(d, tuple(lengths.get(c, 1) if k in firsts else 1 for k, c in enumerate(term)))
+    spread = tuple(shape[k] if k in firsts else 1 for k in range(len(term)))
+    d = d if tuple(d.shape) == spread else xp.broadcast_to(d, spread)
+    for k, c in enumerate(term):
+        if k not in firsts and shape[k] != 1:
+            # Only the diagonal was looked at.
+            numbers, n = xp.arange_beside(d, shape[k]), len(term)
+            first = xp.reshape(numbers, _line(term.index(c), shape[k], n))
+            d = xp.where(xp.reshape(numbers, _line(k, shape[k], n)) == first, d, 0)
+    return d
+
+
+def _line(axis: int, length: int, ndim: int) -> tuple[int, ...]:
+    return tuple(length if k == axis else 1 for k in range(ndim))
+
+
+def _einsum_samples(draw: Draw) -> Iterator[Sample]:
+    for expression, *shapes in (
+        ("ij,jk->ik", (2, 3), (3, 4)),
+        ("ij,jk", (2, 3), (3, 4)),
+        ("ba", (2, 3)),
+        ("ii", (3, 3)),
+        ("ii->i", (3, 3)),
+        ("iji,jk->ki", (2, 3, 2), (3, 2)),
+        ("iii->", (2, 2, 2)),
+        ("iijj->ij", (2, 2, 3, 3)),
+        ("ij->", (2, 3)),
+        ("ij->j", (2, 3)),
+        ("ij,k->k", (2, 3), (2,)),
+        ("i,j", (2,), (3,)),
+        ("i,i", (3,), (3,)),
+        ("bij,bjk->bik", (2, 2, 3), (2, 3, 2)),
+        ("bi,bi->b", (2, 3), (2, 3)),
+        ("...ij,...jk->...ik", (2, 1, 2, 3), (4, 3, 2)),
+        ("i...->...", (2, 3)),
+        ("b...a", (2, 3, 2)),
+        ("ij,ij->ij", (1, 3), (2, 3)),
+        ("ij,jk", (2, 1), (3, 4)),
+        ("i,i->", (1,), (3,)),
+        ("...,...", (), (2, 3)),
+        ("ij,jk,kl->il", (2, 3), (3, 2), (2, 4)),
+        ("i,ij,j,jk->k", (2,), (2, 3), (3,), (3, 2)),
+        ("ij,j->i", (0, 2), (2,)),
+        ("ij,jk->ik", (2, 0), (0, 3)),
+    ):
+        yield Sample([draw(*shape) for shape in shapes], expression)
+    yield Sample([draw.complex(2, 3), draw.complex(3, 2)], "ij,jk->ki")
+    yield Sample([draw(2, 3), draw.complex(3, 3), draw(3)], "ij,jj,j->i")
+    yield Sample([draw(2, 3), 2.0], "ij,->ji")
+    yield Refused(
+        ValueError, "'j' has length 2 in operand 1 of shape .2, 3., and 3 in", [draw(2, 3), draw(2, 3)], "ij,jk"
+    )
+    yield Refused(ValueError, "'ij->k': 'k' is in the result and in no operand", [draw(2, 3)], "ij->k")
+    yield Refused(ValueError, "'i' is in the result more than once", [draw(2, 3)], "ij->ii")
+    yield Refused(ValueError, "'ij,j': the subscripts 'j' do not fit operand 1", [draw(2, 3), draw(2, 3)], "ij,j")
+    yield Refused(ValueError, "'i' is twice in operand 0 of shape .2, 3., with lengths 2 and 3", [draw(2, 3)], "ii")
+    yield Refused(ValueError, "is of 2 operands, 1 were given", [draw(2, 3)], "ij,j")
+    yield Refused(ValueError, "'1' is no subscript", [draw(2)], "1")
+    yield Refused(ValueError, "the dimensions of '...' must be in the result", [draw(2, 3)], "...i->i")
+    yield Refused(ValueError, "there may be one '->'", [draw(2)], "i->i->i")
+    yield Refused(TypeError, "the expression must be a string", [draw(2)], 3)
+
+
+if TYPE_CHECKING:  # for users `einsum` has the types of the function below
+
+    def _einsum(arrays: Sequence[ArrayLike], /, expression: str) -> Tensor: ...
+
+else:
+
+    @op(arrays=vjp(_einsum_vjp), sequence=True, kernel=_einsum_kernel, samples=_einsum_samples, multilinear=True)
+    def einsum(arrays: Sequence[ArrayLike], /, expression: str) -> Tensor:
+        """The op behind `tape_core.einsum`: the operands come first."""
+
+    _einsum = einsum
+
+
+@overload
+def einsum(expression: str, /, *operands: ArrayLike) -> Tensor: ...
+@overload
+def einsum(operand: ArrayLike, subscripts: Sequence[Any], /, *others: Any) -> Tensor: ...
+def einsum(expression: Any, /, *operands: Any) -> Tensor:
+    """Sums of products, in Einstein's notation: `einsum("ij,jk->ik", a, b)` is the product of two matrices.
+
+    What NumPy's function takes, this takes: subscripts that are repeated in one operand (diagonals) or are in none but
+    one (sums), `...` for dimensions that broadcast, results that are implied, lengths of 1 that repeat, and the form
+    `einsum(a, [0, 1], b, [1, 2], [0, 2])`. Three operands or more are multiplied in the order that opt_einsum finds.
+
+    >>> import tape_core as tc
+    >>> a, b = tc.asarray([[1.0, 2.0], [3.0, 4.0]]), tc.asarray([1.0, 10.0])
+    >>> tc.einsum("ij,j->i", a, b).tolist(), tc.einsum("ii", a).item()
+    ([21.0, 43.0], 5.0)
+
+    Args:
+        expression: a term of letters for each operand, separated by commas; after `->` the term of the result. Without
+            it the result has the letters that occur once, in the order of the alphabet, after the dimensions of `...`.
+        operands: as many arrays; a Python scalar has the empty term.
+
+    Raises:
+        ValueError: the expression means nothing, or does not fit the shapes; the message names the operand.
+    """
+    if not isinstance(expression, str):
+        expression, operands = _from_lists((expression, *operands))
+    return _einsum(list(operands), expression)
+
+
+def _from_lists(arguments: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The expression and the operands of `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
+    pairs = len(arguments) // 2
+    lists = [*arguments[1 : 2 * pairs : 2], *arguments[2 * pairs :]]
+    terms = []
+    for subscripts in lists:
+        if not isinstance(subscripts, Sequence) or isinstance(subscripts, str):
+            raise TypeError(
+                f"einsum: the first argument must be a string of subscripts, or each operand be followed by a list of "
+                f"them; got {subscripts!r}"
+            )
+        letters = []
+        for number in subscripts:
+            if number is not Ellipsis and not (isinstance(number, int) and 0 <= number < len(_NUMBERED)):
+                raise ValueError(f"einsum: subscripts in lists are numbers below {len(_NUMBERED)}, got {number!r}")
+            letters.append("..." if number is Ellipsis else _NUMBERED[number])
+        terms.append("".join(letters))
+    expression = ",".join(terms[:pairs]) + (f"->{terms[pairs]}" if len(terms) > pairs else "")
+    return expression, arguments[: 2 * pairs : 2]
+
+
+_NUMBERED = ascii_uppercase + ascii_lowercase  # in the order that sorts an implied result by number

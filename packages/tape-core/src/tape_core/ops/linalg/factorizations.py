@@ -1,0 +1,376 @@
+"""Beyond the standard: triangular systems, and factors that serve several right-hand sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from tape_core.engine.cotangents import broadcast_shape
+from tape_core.engine.op import NONDIFF, op, refuses, vjp
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.modes import batching
+from tape_core.modes.batched import is_known_to_hold
+from tape_core.ops.creation import eye, tril
+from tape_core.ops.elementwise import conj as conjugate
+from tape_core.ops.linalg.norms_and_inverses import on_diagonal
+from tape_core.ops.manipulation import sum_to
+
+_SMALL = 32  # systems of so few unknowns are left to the library's solver
+
+
+def check_system(xp: Any, name: str, a: Any, b: Any) -> None:
+    """Refuse what is no system of linear equations.
+
+    Raises:
+        TypeError: an array is not of floating-point numbers.
+        ValueError: `a` is no stack of square matrices, or `b` has another number of rows.
+    """
+    for label, x in ((name, a), ("b", b)):
+        if not xp.isdtype(x.dtype, ("real floating", "complex floating")):
+            raise TypeError(f"{label} must be of floating-point numbers, got {x.dtype}")
+    if len(a.shape) < 2 or a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"{name} must be square matrices, got shape {tuple(a.shape)}")
+    if len(b.shape) == 0 or b.shape[-2 if len(b.shape) > 1 else -1] != a.shape[-1]:
+        raise ValueError(f"b must have {a.shape[-1]} rows, as {name} has; got shape {tuple(b.shape)}")
+
+
+# -- triangular systems
+
+
+def _triangular_samples(draw: Draw) -> Iterator[Sample]:
+    shapes = (((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 2, 2), (2,)), ((2, 2), (3, 2, 1)), ((2, 1, 2, 2), (3, 2, 2)))
+    for k, (a, b) in enumerate(shapes):
+        yield Sample(draw(*a) + 3 * eye(a[-1], dtype="float64"), draw(*b), lower=k % 2 == 0, unit_diagonal=k > 2)
+    z = draw.complex(3, 3) + 3 * eye(3, dtype="float64")
+    yield Sample(z, draw.complex(3, 2), lower=True)
+    yield Sample(z, draw.complex(3), unit_diagonal=True)
+    yield Sample(draw(0, 0), draw(0, 2))
+    yield Sample(draw(2, 2) + 3 * eye(2, dtype="float64"), draw(2, 0))
+    yield Sample(draw(0, 2, 2), draw(2, 1))
+    yield Refused(ValueError, "a must be square matrices", draw(2, 3), draw(3))
+    yield Refused(ValueError, "b must have 2 rows", draw(2, 2), draw(3, 2))
+    yield Refused(ValueError, "a is singular: its diagonal has a 0", tril(draw(2, 2), k=-1), draw(2), lower=True)
+    yield Refused(TypeError, "a must be of floating-point numbers", draw.rng.integers(1, 3, (2, 2)), draw(2))
+
+
+def _triangle(xp: Any, a: Any, lower: bool, unit_diagonal: bool) -> Any:
+    """The triangle that counts, zeros elsewhere."""
+    k = 1 if unit_diagonal else 0
+    a = xp.tril(a, k=-k) if lower else xp.triu(a, k=k)
+    return a + on_diagonal(xp, xp.ones_like(a), tuple(a.shape)) if unit_diagonal else a
+
+
+def _by_halves(xp: Any, a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
+    """The solution for matrices, nearly all of it matrix products."""
+    n = a.shape[-1]
+    if n <= _SMALL:
+        a = _triangle(xp, a, lower, unit_diagonal)
+        # Where there are many columns, they are cheaper to multiply by the inverse of so small a block.
+        return xp.solve(a, b) if b.shape[-1] <= n else xp.matmul(xp.inv(a), b)
+    first, second = slice(None, n // 2), slice(n // 2, None)
+    if not lower:
+        first, second = second, first
+    x = _by_halves(xp, a[..., first, first], b[..., first, :], lower, unit_diagonal)
+    rest = b[..., second, :] - xp.matmul(a[..., second, first], x)
+    y = _by_halves(xp, a[..., second, second], rest, lower, unit_diagonal)
+    return xp.concat([x, y] if lower else [y, x], axis=-2)
+
+
+def _solve_triangular_kernel(xp: Any, a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
+    check_system(xp, "a", a, b)
+    if not unit_diagonal and is_known_to_hold(xp.any(xp.diagonal(a) == 0)):  # else `solve` says so, and `inv`
+        raise ValueError("a is singular: its diagonal has a 0")
+    if len(b.shape) == 1:
+        return _by_halves(xp, a, b[:, None], lower, unit_diagonal)[..., 0]
+    return _by_halves(xp, a, b, lower, unit_diagonal)
+
+
+def _solve_triangular_common(xp: Any, g: Any, a: Any, b_spec: Any, lower: bool, unit_diagonal: bool) -> Any:
+    g = g[..., None] if len(b_spec.shape) == 1 else g
+    return xp.solve_triangular(a.mT, g, lower=not lower, unit_diagonal=unit_diagonal)
+
+
+def _solve_triangular_a(
+    xp: Any, g: Any, common: Any, a_spec: Any, b_spec: Any, out: Any, lower: bool, unit_diagonal: bool
+) -> Any:
+    out = out[..., None] if len(b_spec.shape) == 1 else out
+    d = sum_to(xp, -xp.matmul(common, out.mT), a_spec.shape)
+    k = 1 if unit_diagonal else 0
+    return xp.tril(d, k=-k) if lower else xp.triu(d, k=k)
+
+
+def _solve_b(xp: Any, common: Any, b_spec: Any) -> Any:
+    return sum_to(xp, common[..., 0] if len(b_spec.shape) == 1 else common, b_spec.shape)
+
+
+@refuses("a")
+@op(
+    a=vjp(_solve_triangular_a),
+    b=vjp(lambda xp, g, common, b_spec: _solve_b(xp, common, b_spec)),
+    common=_solve_triangular_common,
+    kernel=_solve_triangular_kernel,
+    samples=_triangular_samples,
+)
+def solve_triangular(a: ArrayLike, b: ArrayLike, /, *, lower: bool = False, unit_diagonal: bool = False) -> Tensor:
+    """The x with `a @ x == b` for triangular matrices `a`, of which the other triangle is not looked at.
+
+    For the transposed system pass `a.mT` and the other `lower`.
+
+    >>> import tape_core as tc
+    >>> a = tc.asarray([[2.0, 9.0], [3.0, 4.0]])
+    >>> tc.linalg.solve_triangular(a, tc.asarray([2.0, 11.0]), lower=True)
+    Tensor([1. 2.], shape=(2,), dtype=float32, backend=numpy)
+
+    Args:
+        a: square matrices, shape (..., n, n).
+        b: a vector, shape (n,), or matrices, shape (..., n, k), whose leading dimensions broadcast with those of `a`.
+        lower: whether the lower triangle counts; by default the upper one does.
+        unit_diagonal: the diagonal counts as ones and is not looked at, either.
+
+    Raises:
+        ValueError: shapes do not fit, or the diagonal has a 0.
+        TypeError: an array is not of floating-point numbers.
+    """
+
+
+def cho_solve(factor: ArrayLike, b: ArrayLike, /, *, upper: bool = False) -> Tensor:
+    """The x with `a @ x == b`, where `factor` is :func:`cholesky` of `a`, with the same `upper`.
+
+    >>> import tape_core as tc
+    >>> factor = tc.linalg.cholesky(tc.asarray([[4.0, 2.0], [2.0, 2.0]]))
+    >>> tc.linalg.cho_solve(factor, tc.asarray([2.0, 0.0]))
+    Tensor([ 1. -1.], shape=(2,), dtype=float32, backend=numpy)
+
+    Args:
+        factor: triangular matrices, shape (..., n, n); the other triangle is not looked at.
+        b: a vector, shape (n,), or matrices, shape (..., n, k), whose leading dimensions broadcast.
+        upper: whether `factor` is the upper triangular one.
+
+    Raises:
+        ValueError, TypeError: as :func:`solve_triangular`.
+    """
+    factor, b = read_array(factor, "cho_solve: factor"), read_array(b, "cho_solve: b")
+    if factor.ndim < 2:
+        raise ValueError(f"cho_solve: factor must be square matrices, got shape {factor.shape}")
+    across = (conjugate(factor) if factor.dtype.kind == "complex floating" else factor).mT
+    first, second = (across, factor) if upper else (factor, across)
+    vector = b.ndim == 1
+    x = solve_triangular(second, solve_triangular(first, b[:, None] if vector else b, lower=True))
+    return x[..., 0] if vector else x
+
+
+# -- LU
+
+
+class LUResult(NamedTuple):
+    """What :func:`lu_factor` gives."""
+
+    LU: Tensor
+    permutation: Tensor
+
+
+def rows(xp: Any, x: Any, permutation: Any) -> Any:
+    """The rows of matrices in another order: `x[..., permutation, :]`, stacks broadcast."""
+    if len(permutation.shape) == 1:
+        return xp.take(x, permutation, axis=-2)
+    shape = (*broadcast_shape(tuple(x.shape[:-2]), tuple(permutation.shape[:-1])), *x.shape[-2:])
+    permutation = xp.broadcast_to(permutation[..., None], shape)
+    return xp.take_along_axis(xp.broadcast_to(x, shape), permutation, axis=-2)
+
+
+def _lu_samples(draw: Draw) -> Iterator[Sample]:
+    def factors(xp: Any, lu: Any, permutation: Any) -> Any:
+        return lu
+
+    for shape in ((3, 3), (2, 2, 2), (1, 1), (4, 2), (2, 4), (2, 3, 2), (0, 0), (0, 3), (3, 0), (0, 2, 2)):
+        yield Sample(draw(*shape)).observe(factors)
+    yield Sample(draw.complex(3, 3)).observe(factors)
+    yield Sample(draw.complex(3, 2)).observe(factors)
+    yield Refused(ValueError, "x must have two dimensions or more", draw(3))
+    yield Refused(TypeError, "x must be of floating-point numbers", draw.rng.integers(0, 3, (2, 2)))
+
+
+def _lu_kernel(xp: Any, x: Any) -> Any:
+    if len(x.shape) < 2:
+        raise ValueError(f"x must have two dimensions or more, got shape {tuple(x.shape)}")
+    if not xp.isdtype(x.dtype, ("real floating", "complex floating")):
+        raise TypeError(f"x must be of floating-point numbers, got {x.dtype}")
+    if x.shape[-1] == 0 or x.shape[-2] == 0:
+        order = xp.arange_beside(x, x.shape[-2])
+        return xp.asarray(x, copy=True), xp.broadcast_to(order, (*x.shape[:-2], x.shape[-2]))
+    return _lu_by_halves(xp, x)
+
+
+def _lu_by_halves(xp: Any, x: Any) -> Any:
+    # Toledo, "Locality of reference in LU decomposition with partial pivoting", 1997: the left half of the columns,
+    # then what they leave of the right half.
+    m, n = x.shape[-2:]
+    if min(m, n) == 1:
+        return _lu_of_line(xp, x)
+    k = min(m, n) // 2
+    left, permutation = _lu_by_halves(xp, x[..., :k])
+    right = rows(xp, x[..., k:], permutation)
+    above = _by_halves(xp, left[..., :k, :], right[..., :k, :], True, True)
+    below = left[..., k:, :]
+    rest, order = _lu_by_halves(xp, right[..., k:, :] - xp.matmul(below, above))
+    below = rows(xp, below, order)
+    lu = xp.concat([xp.concat([left[..., :k, :], above], axis=-1), xp.concat([below, rest], axis=-1)], axis=-2)
+    moved = rows(xp, permutation[..., k:, None], order)[..., 0]
+    return lu, xp.concat([permutation[..., :k], moved], axis=-1)
+
+
+def _lu_of_line(xp: Any, x: Any) -> Any:
+    """The factors of one row, or of one column: its largest element comes first and divides the others."""
+    m = x.shape[-2]
+    numbers = xp.arange_beside(x, m)
+    if m == 1:
+        return x, xp.broadcast_to(numbers, (*x.shape[:-2], 1))
+    size = x[..., 0]
+    if xp.isdtype(x.dtype, "complex floating"):  # in LAPACK's way, which needs no root
+        size = xp.abs(xp.real(size)) + xp.abs(xp.imag(size))
+    pivot = xp.argmax(xp.abs(size), axis=-1, keepdims=True)
+    permutation = xp.where(numbers == 0, pivot, xp.where(numbers == pivot, 0, numbers))
+    x = rows(xp, x, permutation)
+    top = x[..., :1, :]
+    return xp.concat([top, x[..., 1:, :] / xp.where(top == 0, 1, top)], axis=-2), permutation
+
+
+def _lu_vjp(xp: Any, g: Any, out: Any) -> Any:
+    # From dL = L tril(L^-1 dA U^-1, -1) and dU = triu(L^-1 dA U^-1) U; what is below or right of the square part
+    # depends on it by L2 = A2 U^-1 and U2 = L^-1 A2.
+    (lu, permutation), (g, _) = out, g
+    m, n = lu.shape[-2:]
+    k = min(m, n)
+    square = lu[..., :k, :k]
+    options: Any = {"lower": False}, {"lower": True, "unit_diagonal": True}
+    across = square.mT
+    g_lower, g_upper = xp.tril(g[..., :k, :k], k=-1), xp.triu(g[..., :k, :k])
+    beside = None
+    if m > k:
+        l2 = lu[..., k:, :]
+        # L2 = A2 U^-1
+        beside = xp.solve_triangular(square, g[..., k:, :].mT, **options[0]).mT
+        g_upper = g_upper - xp.triu(xp.matmul(l2.mT, beside))
+    if n > k:
+        beside = xp.solve_triangular(across, g[..., k:], lower=False, unit_diagonal=True)
+        g_lower = g_lower - xp.tril(xp.matmul(beside, lu[..., k:].mT), k=-1)
+    unit = _triangle(xp, square, True, True)
+    upper = xp.triu(square)
+    inner = xp.tril(xp.matmul(unit.mT, g_lower), k=-1) + xp.triu(xp.matmul(g_upper, upper.mT))
+    d = xp.solve_triangular(across, inner, lower=False, unit_diagonal=True)
+    d = xp.solve_triangular(square, d.mT).mT
+    if beside is not None:
+        d = xp.concat([d, beside], axis=-2 if m > k else -1)
+    return rows(xp, d, xp.argsort(permutation, axis=-1))
+
+
+@refuses("x")
+@op(x=vjp(_lu_vjp), kernel=_lu_kernel, samples=_lu_samples, result=LUResult, batch=batching.stacks(2))
+def lu_factor(x: ArrayLike, /) -> LUResult:
+    """The factors of `x[permutation] == L @ U`, with partial pivoting: for :func:`lu_solve`.
+
+    L is unit lower triangular, of shape (..., m, k) with k the smaller of m and n, and U upper triangular, (..., k, n).
+
+    >>> import tape_core as tc
+    >>> lu, permutation = tc.linalg.lu_factor(tc.asarray([[1.0, 4.0], [2.0, 4.0]]))
+    >>> lu.tolist(), permutation.tolist()
+    ([[2.0, 4.0], [0.5, 2.0]], [1, 0])
+
+    Args:
+        x: matrices, shape (..., m, n). Singular ones have factors, too, but no gradient.
+
+    Returns:
+        A named tuple: `LU`, shape (..., m, n), is U in its upper triangle and L below it; `permutation`, integers of
+        shape (..., m), are the rows of `x` in their new order. (LAPACK's pivots are the swaps that lead there.)
+
+    Raises:
+        ValueError: `x` has less than two dimensions.
+        TypeError: `x` is not of floating-point numbers.
+    """
+
+
+def _lu_solve_samples(draw: Draw) -> Iterator[Sample]:
+    for a, b in (((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 2, 2), (2,)), ((2, 2), (3, 2, 1)), ((2, 1, 2, 2), (3, 2, 2))):
+        for transposed in (False, True):
+            factors = lu_factor(draw(*a))
+            yield Sample(*factors, draw(*b), transposed=transposed)
+    yield Sample(*lu_factor(draw.complex(3, 3)), draw.complex(3, 2), transposed=True)
+    yield Sample(*lu_factor(draw.complex(3, 3)), draw.complex(3))
+    yield Refused(ValueError, "b must have 2 rows", *lu_factor(draw(2, 2)), draw(3))
+
+
+def _lu_solve_kernel(xp: Any, lu: Any, permutation: Any, b: Any, *, transposed: bool = False) -> Any:
+    check_system(xp, "LU", lu, b)
+    if len(b.shape) == 1:
+        return _lu_solve_kernel(xp, lu, permutation, b[:, None], transposed=transposed)[..., 0]
+    if transposed:
+        x = xp.solve_triangular(lu.mT, b, lower=True)
+        x = xp.solve_triangular(lu.mT, x, unit_diagonal=True)
+        return rows(xp, x, xp.argsort(permutation, axis=-1))
+    x = xp.solve_triangular(lu, rows(xp, b, permutation), lower=True, unit_diagonal=True)
+    return xp.solve_triangular(lu, x)
+
+
+def _lu_solve_lu(
+    xp: Any, g: Any, common: Any, lu: Any, permutation: Any, b_spec: Any, out: Any, transposed: bool
+) -> Any:
+    x = out[..., None] if len(b_spec.shape) == 1 else out
+    upper, unit = xp.triu(lu), _triangle(xp, lu, True, True)
+    g = g[..., None] if len(b_spec.shape) == 1 else g
+    if transposed:  # U^T y = b, L^T z = y, x[permutation] = z
+        z = rows(xp, x, permutation)
+        y = xp.matmul(unit.mT, z)
+        d_y = xp.solve_triangular(lu, rows(xp, g, permutation), lower=True, unit_diagonal=True)
+        d = xp.tril(xp.matmul(z, d_y.mT), k=-1) + xp.triu(xp.matmul(y, common.mT))
+    else:  # L y = b[permutation], U x = y
+        y = xp.matmul(upper, x)
+        d_y = xp.solve_triangular(lu.mT, g, lower=True)
+        d = xp.triu(xp.matmul(d_y, x.mT)) + xp.tril(xp.matmul(rows(xp, common, permutation), y.mT), k=-1)
+    return sum_to(xp, -d, tuple(lu.shape))
+
+
+@refuses("lu", "permutation", "b")
+@op(
+    lu=vjp(_lu_solve_lu),
+    permutation=NONDIFF,
+    b=vjp(lambda xp, g, common, b_spec: _solve_b(xp, common, b_spec)),
+    common=lambda xp, g, lu, permutation, b_spec, transposed: xp.lu_solve(
+        lu, permutation, g[..., None] if len(b_spec.shape) == 1 else g, transposed=not transposed
+    ),
+    kernel=_lu_solve_kernel,
+    samples=_lu_solve_samples,
+)
+def lu_solve(lu: ArrayLike, permutation: ArrayLike, b: ArrayLike, /, *, transposed: bool = False) -> Tensor:
+    """The x with `a @ x == b`, or `a.mT @ x == b`, by what :func:`lu_factor` gives for `a`: an op for rules."""
+
+
+_lu_solve = lu_solve
+
+
+def lu_solve(  # type: ignore[no-redef] # the op, as users know it
+    factors: tuple[ArrayLike, ArrayLike], b: ArrayLike, /, *, trans: Literal[0, 1, 2] = 0
+) -> Tensor:
+    """The x with `a @ x == b`, where `factors` is :func:`lu_factor` of `a`.
+
+    >>> import tape_core as tc
+    >>> factors = tc.linalg.lu_factor(tc.asarray([[1.0, 4.0], [2.0, 4.0]]))
+    >>> tc.linalg.lu_solve(factors, tc.asarray([5.0, 6.0]))
+    Tensor([1. 1.], shape=(2,), dtype=float32, backend=numpy)
+
+    Args:
+        factors: `(LU, permutation)`, of square matrices, shapes (..., n, n) and (..., n).
+        b: a vector, shape (n,), or matrices, shape (..., n, k), whose leading dimensions broadcast.
+        trans: 1 solves `a.mT @ x == b`, 2 `conj(a.mT) @ x == b`.
+
+    Raises:
+        ValueError: shapes do not fit, `a` is singular, or `trans` is none of 0, 1 and 2.
+        TypeError: an array is not of floating-point numbers.
+    """
+    if trans not in (0, 1, 2):
+        raise ValueError(f"lu_solve: trans must be 0, 1 or 2, got {trans!r}")
+    lu, permutation = factors
+    if trans == 2:
+        lu = read(lu, "lu_solve: LU")
+        lu = conjugate(lu) if isinstance(lu, Tensor) and lu.dtype.kind == "complex floating" else lu
+    return _lu_solve(lu, permutation, b, transposed=trans != 0)

@@ -1,0 +1,1 @@
+"""Functions of neural networks: activations, convolution, pooling, normalization, attention."""

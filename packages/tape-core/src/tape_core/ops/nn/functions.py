@@ -1,0 +1,244 @@
+"""Functions of neural networks, beyond the standard, with kernels composed from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from tape_core.backends.checks import check_labels
+from tape_core.base import dtypes
+from tape_core.engine.op import NONDIFF, elementwise, op, refuses, vjp
+from tape_core.engine.samples import Draw, Refused, Sample, unary
+from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.modes import batching
+from tape_core.ops.statistical import Axis, expand, reductions
+
+
+@elementwise(
+    x=vjp(lambda xp, g, out: xp.where(out > 0, g, 0)),
+    kernel=lambda xp, x: xp.maximum(x, 0),
+    samples=unary(),
+)
+def relu(x: ArrayLike, /) -> Tensor:
+    """`max(x, 0)`. At 0 the derivative is 0."""
+
+
+def _sigmoid_kernel(xp: Any, x: Any) -> Any:
+    e = xp.exp(-xp.abs(x))
+    return xp.where(x >= 0, 1, e) / (1 + e)
+
+
+@elementwise(x=lambda xp, out: out * (1 - out), kernel=_sigmoid_kernel, samples=unary())
+def sigmoid(x: ArrayLike, /) -> Tensor:
+    """`1 / (1 + exp(-x))`, exact far out on both sides; also called `expit`."""
+
+
+@elementwise(
+    x=lambda xp, x: xp.sigmoid(x),
+    kernel=lambda xp, x: xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.abs(x))),
+    samples=unary(),
+)
+def softplus(x: ArrayLike, /) -> Tensor:
+    """`log(1 + exp(x))` without overflow."""
+
+
+def _silu_part(xp: Any, x: Any) -> Any:
+    s = xp.sigmoid(x)
+    return s + x * s * (1 - s)
+
+
+@elementwise(x=_silu_part, kernel=lambda xp, x: x * xp.sigmoid(x), samples=unary())
+def silu(x: ArrayLike, /) -> Tensor:
+    """`x * sigmoid(x)`, also called swish."""
+
+
+_TANH_SCALE = math.sqrt(2 / math.pi)
+
+
+def _gelu_kernel(xp: Any, x: Any, *, approximate: bool = False) -> Any:
+    if approximate:
+        return 0.5 * x * (1 + xp.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + xp.erf(x * math.sqrt(0.5)))
+
+
+def _gelu_part(xp: Any, x: Any, approximate: bool) -> Any:
+    if approximate:
+        t = xp.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x))
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (_TANH_SCALE * (1 + 3 * 0.044715 * x * x))
+    density = xp.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
+    return 0.5 * (1 + xp.erf(x * math.sqrt(0.5))) + x * density
+
+
+def _gelu_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3))
+    yield Sample(draw(2, 3), approximate=True)
+    yield Sample(draw())
+
+
+@elementwise(x=_gelu_part, kernel=_gelu_kernel, samples=_gelu_samples)
+def gelu(x: ArrayLike, /, *, approximate: bool = False) -> Tensor:
+    """x times the normal distribution function of x; `approximate` takes the tanh formula.
+
+    Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
+    """
+
+
+def _along(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3))
+    yield Sample(draw(2, 3, 2), axis=1)
+    yield Sample(draw(4))
+    yield Sample(draw(0, 3))
+    yield Refused(ValueError, "axis", draw(2, 3), axis=2)
+
+
+def _softmax_kernel(xp: Any, x: Any, *, axis: int = -1) -> Any:
+    e = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
+    return e / xp.sum(e, axis=axis, keepdims=True)
+
+
+def _softmax_vjp(xp: Any, g: Any, out: Any, axis: int) -> Any:
+    return out * (g - xp.sum(g * out, axis=axis, keepdims=True))
+
+
+@op(x=vjp(_softmax_vjp), kernel=_softmax_kernel, samples=_along, batch=batching.along)
+def softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """`exp(x)` divided by its sum along `axis`, without overflow."""
+
+
+def _log_softmax_kernel(xp: Any, x: Any, *, axis: int = -1) -> Any:
+    shifted = x - xp.max(x, axis=axis, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
+
+
+def _log_softmax_vjp(xp: Any, g: Any, out: Any, axis: int) -> Any:
+    return g - xp.exp(out) * xp.sum(g, axis=axis, keepdims=True)
+
+
+@op(x=vjp(_log_softmax_vjp), kernel=_log_softmax_kernel, samples=_along, batch=batching.along)
+def log_softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """`log(softmax(x))` without overflow."""
+
+
+def _logsumexp_kernel(xp: Any, x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    top = xp.max(x, axis=axis, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, 0)
+    total = xp.sum(xp.exp(x - top), axis=axis, keepdims=keepdims)
+    nothing = total == 0  # everything is -inf; no warning about log(0) then
+    result = xp.log(xp.where(nothing, 1, total)) + xp.reshape(top, tuple(total.shape))
+    return xp.where(nothing, -math.inf, result)
+
+
+def _logsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool) -> Any:
+    shape = tuple(x.shape)
+    # Where everything is -inf, so is out, and x - out would be NaN.
+    out = expand(xp, xp.where(out == -math.inf, 0, out), shape, axis, keepdims)
+    return expand(xp, g, shape, axis, keepdims) * xp.exp(x - out)
+
+
+@op(x=vjp(_logsumexp_vjp), kernel=_logsumexp_kernel, samples=reductions(empty=False), batch=batching.along)
+def logsumexp(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """`log(sum(exp(x)))` over `axis` (all axes by default), without overflow."""
+
+
+def _cross_entropy_kernel(xp: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+    check_labels(logits, labels, axis, xp.isdtype(labels.dtype, "integral"))
+    lines = xp.log_softmax(logits, axis=axis)
+    return -xp.squeeze(xp.take_along_axis(lines, xp.expand_dims(labels, axis=axis), axis=axis), axis=axis)
+
+
+def _cross_entropy_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(4, 3), draw.rng.integers(0, 3, (4,)))
+    yield Sample(draw(2, 3, 2), draw.rng.integers(0, 3, (2, 2)), axis=1)
+    yield Sample(draw(5), draw.rng.integers(0, 5, ()))
+    yield Sample(draw(0, 3), draw.rng.integers(0, 3, (0,)))
+    yield Refused(ValueError, "labels must have the shape", draw(4, 3), draw.rng.integers(0, 3, (3,)))
+    yield Refused(TypeError, "labels must be integers", draw(4, 3), draw(4))
+
+
+@refuses("labels")
+@op(
+    logits=vjp(lambda xp, g, logits, labels, axis: xp.cross_entropy_vjp(g, logits, labels, axis=axis)),
+    labels=NONDIFF,
+    kernel=_cross_entropy_kernel,
+    samples=_cross_entropy_samples,
+    batch=batching.apart,
+)
+def cross_entropy(logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """The cross-entropy of each example: `-log_softmax(logits)` at its label. Take its mean for a loss.
+
+    >>> import tape_core as tc
+    >>> tc.cross_entropy(tc.asarray([[0.0, 0.0], [9.0, 0.0]]), tc.asarray([1, 0])).shape
+    (2,)
+
+    Args:
+        logits: scores of the classes along `axis`, not normalised.
+        labels: class numbers, of the shape of `logits` without `axis`.
+    """
+
+
+def _cross_entropy_vjp_kernel(xp: Any, cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+    hot = xp.one_hot(labels, logits.shape[axis], dtype=logits.dtype, axis=axis)
+    return (xp.softmax(logits, axis=axis) - hot) * xp.expand_dims(cotangent, axis=axis)
+
+
+def _cross_entropy_vjp_g(xp: Any, g: Any, logits: Any, labels: Any, axis: int) -> Any:
+    hot = xp.one_hot(labels, logits.shape[axis], dtype=g.dtype, axis=axis)
+    return xp.sum(g * (xp.softmax(logits, axis=axis) - hot), axis=axis)
+
+
+def _cross_entropy_vjp_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(4), draw(4, 3), draw.rng.integers(0, 3, (4,)))
+    yield Sample(draw(2, 2), draw(2, 3, 2), draw.rng.integers(0, 3, (2, 2)), axis=1)
+
+
+def _cross_entropy_vjp_batch(call: Any, cotangent: Any, logits: Any, labels: Any) -> Any:
+    size = batching.size_of((cotangent, logits, labels))
+    axis = batching.from_end(call.params["axis"], logits.ndim)
+    return call(*[batching.spread(x, size) for x in (cotangent, logits, labels)], axis=axis)
+
+
+@op(
+    cotangent=vjp(_cross_entropy_vjp_g),
+    logits=vjp(
+        lambda xp, g, cotangent, logits, axis: _softmax_vjp(
+            xp, g * xp.expand_dims(cotangent, axis=axis), xp.softmax(logits, axis=axis), axis
+        )
+    ),
+    labels=NONDIFF,
+    kernel=_cross_entropy_vjp_kernel,
+    samples=_cross_entropy_vjp_samples,
+    batch=_cross_entropy_vjp_batch,
+)
+def cross_entropy_vjp(cotangent: ArrayLike, logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """The cotangent of the logits of :func:`cross_entropy`: an op, so that a backend can fuse it."""
+
+
+def _one_hot_kernel(xp: Any, labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+    classes = xp.arange_beside(labels, num_classes)
+    n = len(labels.shape) + 1
+    classes = xp.reshape(classes, tuple(num_classes if k == axis % n else 1 for k in range(n)))
+    if dtype is None:
+        dtype = getattr(xp, dtypes.get_default_dtype().name)
+    return xp.astype(xp.expand_dims(labels, axis=axis) == classes, dtype)
+
+
+def _one_hot_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw.rng.integers(0, 3, (4,)), 3)
+    yield Sample(draw.rng.integers(0, 3, (2, 2)), 4, axis=0, dtype="float64")
+    yield Sample(draw.rng.integers(0, 3, ()), 3)
+
+
+def _one_hot_batch(call: Any, labels: Any) -> Any:
+    return call(labels.value, axis=batching.from_end(call.params["axis"], labels.ndim + 1))
+
+
+@op(
+    labels=NONDIFF,
+    kernel=_one_hot_kernel,
+    samples=_one_hot_samples,
+    reason="the input is a class number",
+    batch=_one_hot_batch,
+)
+def one_hot(labels: ArrayLike, /, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Tensor:
+    """1 at each label and 0 elsewhere along a new `axis`; float32 by default. A label outside is all zeros."""

@@ -1,0 +1,398 @@
+"""Normalisation: over features, examples, groups and instances. Each rule is one formula, not a chain of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tape_core.backends.checks import check_inexact
+from tape_core.backends.windows import Layout
+from tape_core.engine.op import op, vjp
+from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read, read_array
+from tape_core.modes import batching
+from tape_core.ops.elementwise import sqrt
+from tape_core.ops.manipulation import reshape, sum_to
+from tape_core.ops.statistical import count, expand, normal_axes
+
+
+def _check(xp: Any, x: Any, **parameters: Any) -> None:
+    """Raise for dtypes that are not real, and for parameters that do not broadcast to `x`."""
+    check_inexact(xp, "x", x, real=True)
+    shape = tuple(x.shape)
+    for name, value in parameters.items():
+        if value is None or type(value) in SCALARS:
+            continue
+        own = tuple(value.shape)
+        if len(own) > len(shape) or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1], strict=False)):
+            raise ValueError(f"{name} must broadcast to the shape of x, {shape}; it has shape {own}")
+
+
+# -- the mean taken away, divided by the standard deviation
+
+
+def _normalize_keeping(
+    xp: Any, x: Any, scale: Any = None, offset: Any = None, *, axis: tuple[int, ...], epsilon: float
+) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
+    """The results, and once more the mean and the variance, with `axis` of length 1."""
+    _check(xp, x, scale=scale, offset=offset)
+    mean = xp.mean(x, axis=axis, keepdims=True)
+    out = x - mean
+    variance = xp.mean(out * out, axis=axis, keepdims=True)
+    out = out / xp.sqrt(variance + epsilon)
+    out = out if scale is None else out * scale
+    out = out if offset is None else out + offset
+    return (out, xp.squeeze(mean, axis=axis), xp.squeeze(variance, axis=axis)), (mean, variance)
+
+
+def _moments(xp: Any, x: Any, kept: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
+    """The mean and the variance: what the kernel left, or of `x`."""
+    if kept:
+        return kept[0], kept[1]
+    mean = xp.mean(x, axis=axis, keepdims=True)
+    centred = x - mean
+    return mean, xp.mean(centred * centred, axis=axis, keepdims=True)
+
+
+def _normalize_x(
+    xp: Any, g: Any, x: Any, scale: Any, x_spec: Any, kept: Any, axis: tuple[int, ...], epsilon: float
+) -> Any:
+    mean, variance = _moments(xp, x, kept, axis)
+    g_mean, g_variance = (None if d is None else expand(xp, d, x_spec.shape, axis, False) for d in g[1:])
+    n = count(x_spec.shape, axis)
+    # Ioffe and Szegedy, Batch Normalization, 2015, section 3, with the cotangents of mean and variance besides.
+    slope = 0 if g_variance is None else g_variance * (2 / n)
+    level = 0 if g_mean is None else g_mean / n
+    centred = x - mean
+    if g[0] is None:
+        return centred * slope + level
+    r = 1 / xp.sqrt(variance + epsilon)
+    d = g[0] if scale is None else g[0] * scale
+    slope = slope - r * r * r * xp.mean(d * centred, axis=axis, keepdims=True)
+    level = level - r * xp.mean(d, axis=axis, keepdims=True)
+    return d * r + (centred * slope + level)
+
+
+def _normalize_scale(
+    xp: Any, g: Any, x: Any, x_spec: Any, scale_spec: Any, kept: Any, axis: tuple[int, ...], epsilon: float
+) -> Any:
+    if g[0] is None:
+        return _no_cotangent(xp, g, scale_spec)
+    mean, variance = _moments(xp, x, kept, axis)
+    return sum_to(xp, g[0] * (x - mean) / xp.sqrt(variance + epsilon), scale_spec.shape)
+
+
+def _normalize_offset(xp: Any, g: Any, offset_spec: Any) -> Any:
+    return _no_cotangent(xp, g, offset_spec) if g[0] is None else sum_to(xp, g[0], offset_spec.shape)
+
+
+def _no_cotangent(xp: Any, g: Any, spec: Any) -> Any:
+    """Zeros for what only the first result depends on, which nothing used."""
+    one = next(d for d in g if d is not None)
+    return xp.zeros_beside(one, spec.shape, dtype=one.dtype)
+
+
+def _normalize_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(3, 4), axis=(1,), epsilon=0.01)
+    yield Sample(draw(3, 4), draw(4), axis=(1,), epsilon=0.01)
+    yield Sample(draw(2, 3, 4), draw(4), draw(3, 1), axis=(0, 2), epsilon=0.01)
+    yield Sample(draw(2, 3), None, draw(), axis=(0, 1), epsilon=0.01)
+    yield Sample(draw(0, 3), draw(3), axis=(1,), epsilon=0.01)
+    yield Refused(ValueError, "scale must broadcast", draw(2, 3), draw(2), axis=(1,), epsilon=0.01)
+    yield Refused(ValueError, "offset must broadcast", draw(2), None, draw(1, 2), axis=(0,), epsilon=0.01)
+    yield Refused(TypeError, "x must be of a real", draw.complex(2, 3), axis=(1,), epsilon=0.01)
+
+
+@op(
+    x=vjp(_normalize_x),
+    scale=vjp(_normalize_scale),
+    offset=vjp(_normalize_offset),
+    kernel=lambda xp, *arrays, **parameters: _normalize_keeping(xp, *arrays, **parameters)[0],
+    keeping=_normalize_keeping,
+    materialize=False,
+    samples=_normalize_samples,
+    batch=batching.with_shared,
+)
+def normalize(
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+    /,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`(x - mean) / sqrt(variance + epsilon) * scale + offset`, and the mean and the variance over `axis`."""
+
+
+def layer_norm(
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+    /,
+    *,
+    axis: int | tuple[int, ...] = -1,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """`x` less its mean, divided by its standard deviation, over `axis`; times `scale`, plus `offset`.
+
+    >>> import tape_core as tc
+    >>> tc.layer_norm(tc.asarray([[1.0, 3.0], [2.0, 8.0]]), epsilon=0.0).tolist()
+    [[-1.0, 1.0], [-1.0, 1.0]]
+    >>> tc.layer_norm(tc.asarray([1.0, 3.0]), 2.0, 10.0, epsilon=0.0).tolist()
+    [8.0, 12.0]
+
+    Args:
+        scale, offset: arrays that broadcast to the shape of `x`, or numbers.
+        axis: over which axes.
+        epsilon: is added to the variance.
+
+    Raises:
+        TypeError: `x` is of no real floating dtype.
+        ValueError: `scale` or `offset` does not broadcast to the shape of `x`.
+    """
+    x = read_array(x, "layer_norm: x")
+    return normalize(x, scale, offset, axis=_axes("layer_norm", x, axis), epsilon=epsilon)[0]
+
+
+def _axes(name: str, x: Any, axis: int | tuple[int, ...]) -> tuple[int, ...]:
+    ndim = len(getattr(x, "shape", ()))
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    if not axes or any(not -ndim <= a < ndim for a in axes):
+        raise ValueError(f"{name}: axis {axis} is out of bounds for {ndim} dimensions")
+    return normal_axes(axes, ndim)
+
+
+# -- by channels
+
+
+class BatchNormResult(NamedTuple):
+    """What :func:`batch_norm` gives."""
+
+    output: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+def _spatial(name: str, x: ArrayLike, layout: Layout, least: int) -> tuple[Any, tuple[int, ...]]:
+    """`x` as an array, and its axes but that of the examples and that of the channels."""
+    x = read(x, f"{name}: x")
+    ndim = len(getattr(x, "shape", ()))
+    if layout not in ("channels_last", "channels_first"):
+        raise ValueError(f"{name}: layout must be 'channels_last' or 'channels_first', got {layout!r}")
+    if ndim < least:
+        raise ValueError(f"{name}: x must have {least} dimensions or more, got shape {getattr(x, 'shape', ())}")
+    return x, tuple(range(1, ndim - 1) if layout == "channels_last" else range(2, ndim))
+
+
+def _by_channel(value: Any, name: str, channels: tuple[int, ...], spatial: int, layout: Layout) -> Any:
+    """An array with a number for each channel, in a shape that broadcasts."""
+    if value is None:
+        return None
+    value = read(value, name)
+    if type(value) in SCALARS:
+        return value
+    total = 1
+    for n in channels:
+        total *= n
+    if tuple(value.shape) != (total,):
+        raise ValueError(f"{name} must have shape ({total},), a number for each channel, got {tuple(value.shape)}")
+    shape = (*channels, *((1,) * spatial if layout == "channels_first" else ()))
+    return value if shape == tuple(value.shape) else reshape(value, shape)
+
+
+def batch_norm(
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    /,
+    *,
+    epsilon: float = 1e-5,
+    layout: Layout = "channels_last",
+) -> BatchNormResult:
+    """Each channel less its mean, divided by its standard deviation; times `scale`, plus `offset`.
+
+    In training leave `mean` and `variance` out: they are those of the batch, and returned for whoever keeps running
+    averages. Otherwise they are taken as they are given. All of it is differentiable.
+
+    >>> import tape_core as tc
+    >>> x = tc.asarray([[1.0, 4.0], [3.0, 8.0]])
+    >>> y, mean, variance = tc.batch_norm(x, epsilon=0.0)
+    >>> y.tolist(), mean.tolist(), variance.tolist()
+    ([[-1.0, -1.0], [1.0, 1.0]], [2.0, 6.0], [1.0, 4.0])
+    >>> tc.batch_norm(x, None, None, mean, variance, epsilon=0.0).output.tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
+
+    Args:
+        x: `(examples, ..., channels)`, or with channels first `(examples, channels, ...)`.
+        scale, offset: a number for each channel, or one for all.
+        mean, variance: a number for each channel. That of a batch is divided by the number of its elements, not by one
+            less.
+        epsilon: is added to the variance.
+
+    Raises:
+        TypeError: `x` is of no real floating dtype.
+        ValueError: only one of `mean` and `variance` is given, or a shape is not that of the channels.
+    """
+    x, spatial = _spatial("batch_norm", x, layout, 2)
+    channels = (x.shape[-1 if layout == "channels_last" else 1],)
+
+    def parameter(value: Any, name: str) -> Any:
+        return _by_channel(value, f"batch_norm: {name}", channels, len(spatial), layout)
+
+    scale, offset = parameter(scale, "scale"), parameter(offset, "offset")
+    if mean is None and variance is None:
+        return BatchNormResult(*normalize(x, scale, offset, axis=(0, *spatial), epsilon=epsilon))
+    if mean is None or variance is None:
+        raise ValueError("batch_norm: give both mean and variance, or neither")
+    check_inexact(x.backend.xp, "batch_norm: x", x._array, real=True)
+    factor = (1 if scale is None else scale) / sqrt(parameter(variance, "variance") + epsilon)
+    level = (0 if offset is None else offset) - parameter(mean, "mean") * factor
+    return BatchNormResult(x * factor + level, read(mean, "batch_norm: mean"), read(variance, "batch_norm: variance"))
+
+
+def group_norm(
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+    /,
+    *,
+    groups: int,
+    epsilon: float = 1e-5,
+    layout: Layout = "channels_last",
+) -> Tensor:
+    """Each group of channels of each example less its mean, divided by its standard deviation.
+
+    >>> import tape_core as tc
+    >>> tc.group_norm(tc.asarray([[1.0, 3.0, 10.0, 30.0]]), groups=2, epsilon=0.0).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
+
+    Args:
+        x: `(examples, ..., channels)`, or with channels first `(examples, channels, ...)`.
+        scale, offset: a number for each channel, or one for all.
+        groups: how many there are, of so many channels each that stand together.
+        epsilon: is added to the variance.
+
+    Raises:
+        TypeError: `x` is of no real floating dtype.
+        ValueError: `groups` does not divide the number of channels, or a shape is not that of the channels.
+    """
+    x, spatial = _spatial("group_norm", x, layout, 2)
+    shape = x.shape
+    last = layout == "channels_last"
+    n = shape[-1] if last else shape[1]
+    if type(groups) is not int or groups < 1 or n % groups:
+        raise ValueError(f"group_norm: groups must be a positive integer that divides the {n} channels, got {groups!r}")
+    channels = (groups, n // groups)
+    scale, offset = (
+        _by_channel(value, f"group_norm: {name}", channels, len(spatial), layout)
+        for name, value in (("scale", scale), ("offset", offset))
+    )
+    if last:
+        x, axes = reshape(x, (*shape[:-1], *channels)), (*spatial, len(shape))
+    else:
+        x, axes = reshape(x, (shape[0], *channels, *shape[2:])), (2, *(a + 1 for a in spatial))
+    return reshape(normalize(x, scale, offset, axis=axes, epsilon=epsilon)[0], shape)
+
+
+def instance_norm(
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+    /,
+    *,
+    epsilon: float = 1e-5,
+    layout: Layout = "channels_last",
+) -> Tensor:
+    """Each channel of each example less its mean, divided by its standard deviation.
+
+    >>> import tape_core as tc
+    >>> tc.instance_norm(tc.asarray([[[1.0, 4.0], [3.0, 8.0]]]), epsilon=0.0).tolist()
+    [[[-1.0, -1.0], [1.0, 1.0]]]
+
+    Args:
+        x: `(examples, *lengths, channels)`, or with channels first `(examples, channels, *lengths)`.
+        scale, offset: a number for each channel, or one for all.
+        epsilon: is added to the variance.
+
+    Raises:
+        TypeError: `x` is of no real floating dtype.
+        ValueError: there are less than three dimensions, or a shape is not that of the channels.
+    """
+    x, spatial = _spatial("instance_norm", x, layout, 3)
+    channels = (x.shape[-1 if layout == "channels_last" else 1],)
+    scale, offset = (
+        _by_channel(value, f"instance_norm: {name}", channels, len(spatial), layout)
+        for name, value in (("scale", scale), ("offset", offset))
+    )
+    return normalize(x, scale, offset, axis=spatial, epsilon=epsilon)[0]
+
+
+# -- divided by the root of the mean square
+
+
+def _inverse_root(xp: Any, x: Any, axis: Any, epsilon: float) -> Any:
+    return 1 / xp.sqrt(xp.mean(x * x, axis=axis, keepdims=True) + epsilon)
+
+
+def _rms_norm_kernel(
+    xp: Any, x: Any, scale: Any = None, *, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-6
+) -> Any:
+    _check(xp, x, scale=scale)
+    out = x * _inverse_root(xp, x, axis, epsilon)
+    return out if scale is None else out * scale
+
+
+def _rms_norm_x(xp: Any, g: Any, x: Any, scale: Any, axis: Any, epsilon: float) -> Any:
+    r = _inverse_root(xp, x, axis, epsilon)
+    d = g if scale is None else g * scale
+    return d * r - x * (r * r * r * xp.mean(d * x, axis=axis, keepdims=True))
+
+
+def _rms_norm_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(3, 4))
+    yield Sample(draw(3, 4), draw(4), epsilon=0.01)
+    yield Sample(draw(2, 3, 4), draw(3, 1), axis=(0, -1))
+    yield Sample(draw(4), 2.0)
+    yield Sample(draw(0, 3), draw(3))
+    yield Refused(ValueError, "scale must broadcast", draw(2, 3), draw(2))
+    yield Refused(ValueError, "axis", draw(2, 3), axis=2)
+    yield Refused(TypeError, "x must be of a real", draw.rng.integers(0, 9, (2, 3)))
+
+
+@op(
+    x=vjp(_rms_norm_x),
+    scale=vjp(
+        lambda xp, g, x, scale_spec, axis, epsilon: sum_to(
+            xp, g * x * _inverse_root(xp, x, axis, epsilon), scale_spec.shape
+        )
+    ),
+    kernel=_rms_norm_kernel,
+    samples=_rms_norm_samples,
+    batch=batching.with_shared,
+)
+def rms_norm(
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    /,
+    *,
+    axis: int | tuple[int, ...] = -1,
+    epsilon: float = 1e-6,
+) -> Tensor:
+    """`x` divided by `sqrt(mean(x**2) + epsilon)`, the mean over `axis`; times `scale`.
+
+    >>> import tape_core as tc
+    >>> tc.rms_norm(tc.asarray([3.0, 4.0, 0.0, 0.0]), 5.0, epsilon=0.0).tolist()
+    [6.0, 8.0, 0.0, 0.0]
+
+    Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
+
+    Args:
+        scale: an array that broadcasts to the shape of `x`, or a number.
+
+    Raises:
+        TypeError: `x` is of no real floating dtype.
+        ValueError: `scale` does not broadcast to the shape of `x`.
+    """

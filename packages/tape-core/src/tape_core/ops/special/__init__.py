@@ -1,0 +1,1 @@
+"""Special functions: error, gamma, beta, Bessel and incomplete functions."""

@@ -1,0 +1,169 @@
+"""Special functions that are made of other ops, and have their derivatives from them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.ops import elementwise as ew
+from tape_core.ops.creation import arange, asarray
+from tape_core.ops.data_types import result_type
+from tape_core.ops.elementwise import where
+from tape_core.ops.logic import logical_and
+from tape_core.ops.manipulation import expand_dims
+from tape_core.ops.special.gamma import betaln, gammaln
+from tape_core.ops.special.logarithms import rel_entr
+from tape_core.ops.statistical import sum as sum_of
+
+
+def _floating(x: ArrayLike) -> Tensor:
+    """A Tensor of floats."""
+    return together(x)[0]
+
+
+def together(*values: Any) -> list[Tensor]:
+    """Tensors of floats. Python's numbers come in the dtype of the other operands, and on their backend and device.
+
+    Raises:
+        TypeError: a value is no number and no array.
+    """
+    tensors = [v if isinstance(v, Tensor) or type(v) in SCALARS else asarray(v) for v in values]
+    given = [v if v.dtype.inexact else v * 1.0 for v in tensors if isinstance(v, Tensor)]
+    known = next((v for v in given), None)
+    dtype = result_type(*given) if given else None
+    rest = iter(given)
+    return [
+        next(rest)
+        if isinstance(v, Tensor)
+        else asarray(v) * 1.0
+        if known is None
+        else asarray(v, dtype=dtype, backend=known.backend.root, device=known.device)
+        for v in tensors
+    ]
+
+
+def _sign_of_gamma(x: Tensor) -> Tensor:
+    """1 or -1: between its poles below 0 the gamma function changes its sign."""
+    return where(x < 0, 1.0 - 2.0 * ew.remainder(ew.floor(x), 2.0), 1.0)
+
+
+def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
+    """The beta function, `gamma(a) * gamma(b) / gamma(a + b)`.
+
+    >>> import tape_core as tc
+    >>> print(f"{tc.special.beta(2.0, 3.0):.4f}")
+    0.0833
+    """
+    a, b = together(a, b)
+    sign = _sign_of_gamma(a) * _sign_of_gamma(b) * _sign_of_gamma(a + b)
+    return sign * ew.exp(betaln(a, b))
+
+
+def rgamma(x: ArrayLike, /) -> Tensor:
+    """`1 / gamma(x)`. At 0, -1, -2, ... it is 0, and its derivative there is NaN."""
+    x = _floating(x)
+    return _sign_of_gamma(x) * ew.exp(-gammaln(x))
+
+
+def loggamma(x: ArrayLike, /) -> Tensor:
+    """The logarithm of the gamma function for real numbers: NaN below 0, where it has another branch."""
+    x = _floating(x)
+    return where(x < 0, math.nan, gammaln(where(x < 0, 1.0, x)))
+
+
+def multigammaln(a: ArrayLike, d: Any) -> Tensor:
+    """The logarithm of the multivariate gamma function of `d` dimensions.
+
+    Raises:
+        ValueError: `d` is no positive integer.
+    """
+    if type(d) is not int or d < 1:
+        raise ValueError(f"multigammaln: d must be a positive integer; got {d!r}")
+    a = _floating(a)
+    steps = arange(d, dtype=a.dtype, backend=a.backend.root, device=a.device)
+    total = sum_of(gammaln(expand_dims(a, axis=-1) - 0.5 * steps), axis=-1)
+    result: Tensor = total + d * (d - 1) / 4 * math.log(math.pi)
+    return result
+
+
+def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """`x * log(x / y) - x + y` for positive numbers, `y` where `x` is 0, else inf."""
+    x, y = together(x, y)
+    result: Tensor = rel_entr(x, y) - x + y
+    return result
+
+
+def huber(delta: ArrayLike, r: ArrayLike, /) -> Tensor:
+    """`r**2 / 2` up to `delta` on both sides, and beyond a line with the slope there. inf for negative `delta`."""
+    delta, r = together(delta, r)
+    size = ew.abs(r)
+    return where(delta < 0, math.inf, where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta)))
+
+
+def pseudo_huber(delta: ArrayLike, r: ArrayLike, /) -> Tensor:
+    """`delta**2 * (sqrt(1 + (r / delta)**2) - 1)`, without cancellation. inf for negative `delta`, 0 at 0."""
+    delta, r = together(delta, r)
+    possible = delta > 0
+    ratio = r / where(possible, delta, 1.0)
+    value = where(possible, r * r / (1.0 + ew.sqrt(1.0 + ratio * ratio)), 0.0)
+    return where(delta < 0, math.inf, value)
+
+
+def exprel(x: ArrayLike, /) -> Tensor:
+    """`(exp(x) - 1) / x`, and 1 at 0."""
+    x = _floating(x)
+    near = ew.abs(x) < 0.5
+    small, other = where(near, x, 0.0), where(near, 1.0, x)
+    series: Any = 1.0 / math.factorial(18)
+    for k in range(17, 0, -1):
+        series = series * small + 1.0 / math.factorial(k)
+    # Beyond, inf is the limit, and -1 / x that on the other side.
+    return where(near, series, ew.expm1(other) / other)
+
+
+def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
+    """`(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0: the transformation of Box and Cox."""
+    x, lmbda = together(x, lmbda)
+    log = ew.log(x)
+    result: Tensor = log * exprel(lmbda * log)
+    return result
+
+
+def cbrt(x: ArrayLike, /) -> Tensor:
+    """The real cube root; at 0 its derivative is inf."""
+    x = _floating(x)
+    size = ew.abs(x)
+    inside = logical_and(size > 0, size < math.inf)
+    inner = where(inside, size, 1)
+    root = ew.exp(ew.log(inner) / 3)
+    root = root - (root - inner / (root * root)) / 3  # a step of Newton's, for the last digits
+    edge = ew.pow(where(x == 0, x, 0), 1 / 3)  # 0, with a derivative that is infinite
+    return where(inside, ew.copysign(root, x), where(x == 0, edge, x))
+
+
+def exp2(x: ArrayLike, /) -> Tensor:
+    """`2**x`."""
+    return ew.pow(2.0, _floating(x))
+
+
+def exp10(x: ArrayLike, /) -> Tensor:
+    """`10**x`."""
+    return ew.pow(10.0, _floating(x))
+
+
+def log_expit(x: ArrayLike, /) -> Tensor:
+    """The logarithm of :func:`expit`, exact where that is small."""
+    return -ew.logaddexp(0.0, -_floating(x))
+
+
+def sinc(x: ArrayLike, /) -> Tensor:
+    """`sin(pi * x) / (pi * x)`, and 1 at 0."""
+    y = math.pi * _floating(x)
+    near = ew.abs(y) < 0.5
+    small, other = where(near, y, 0.0), where(near, 1.0, y)
+    square = small * small
+    series: Any = 1.0 / math.factorial(17)
+    for k in range(15, 0, -2):  # so that all derivatives at 0 are there
+        series = 1.0 / math.factorial(k) - square * series
+    return where(near, series, ew.sin(other) / other)

@@ -1,0 +1,559 @@
+"""Derivatives of the incomplete gamma and beta functions by their parameters, with kernels composed from the standard.
+
+The derivative of a distribution function by a parameter is the integral of that of the density. It is taken over the
+tail that the argument cuts off, below or above, as a function of the logarithm of t for the gamma and of the logit of t
+for the beta distribution. There the integrand falls off from the argument on, like an exponential or faster, so that
+Gauss and Legendre's formula with a fixed number of points has it. The first derivative of the density has one sign in
+each tail, or nearly: nothing cancels.
+
+A parameter below 1 would make a tail with two scales. There it is increased by 1, by the recurrence relations (NIST's
+Digital Library of Mathematical Functions, 8.8.5 and 8.17.20).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any
+
+from tape_core.backends.kernels import WHOLE
+from tape_core.engine.op import elementwise
+from tape_core.engine.samples import Draw, Refused, Sample, Samples
+from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.ops.special.approximation import in_double, is_array
+from tape_core.ops.special.gamma import _digamma_difference, _digamma_series, _stirling
+
+_POINTS = 48
+_FALL = 45.0  # exp(-45) of the integrand at the argument is below its last bit, and what comes after it, too
+
+
+@lru_cache
+def _points() -> list[tuple[float, float]]:
+    """The points and weights of Gauss and Legendre's formula between 0 and 1."""
+    found = []
+    for k in range(_POINTS):
+        x = math.cos(math.pi * (k + 0.75) / (_POINTS + 0.5))
+        for _ in range(8):  # Newton's method; the first value has three digits
+            last, value = 1.0, x
+            for n in range(2, _POINTS + 1):
+                last, value = value, ((2 * n - 1) * x * value - (n - 1) * last) / n
+            slope = _POINTS * (x * value - last) / (x * x - 1)
+            x -= value / slope
+        found.append((0.5 * (1 + x), 1 / ((1 - x * x) * slope * slope)))
+    return found
+
+
+def _tail(xp: Any, reach: Any, fall: Callable[[Any], Any], factor: Callable[[Any], Any]) -> Any:
+    """The integral of `exp(-fall(v)) * factor(v)` for v from 0 to where `fall` is 45.
+
+    `reach` is a v where it is so much, or more. `fall` is convex, so that it is beyond, too.
+    """
+    for less in (*(0.5,) * 7, 0.7, 0.85):
+        nearer = less * reach
+        reach = xp.where(fall(nearer) >= _FALL, nearer, reach)
+    total = 0.0
+    for point, weight in _points():
+        v = point * reach
+        total = total + weight * xp.exp(-fall(v)) * factor(v)
+    return reach * total
+
+
+def _positive_root(xp: Any, square: Any, linear: Any) -> Any:
+    """The positive root of `square * v**2 + (2 * linear - c) * v - 2 * c` for c = 45."""
+    p = 2 * linear - _FALL
+    root = xp.hypot(p, xp.sqrt(8 * _FALL * square))
+    return xp.where(p > 0, 4 * _FALL / (xp.abs(p) + root), (root - p) / (2 * square))
+
+
+def _log_ratio(xp: Any, x: Any, a: Any) -> Any:
+    """`log(x / a)`, to the last bit where the two are close."""
+    near = xp.abs(x - a) < 0.5 * a
+    return xp.where(near, xp.log1p(xp.where(near, x - a, 0) / a), xp.log(x) - xp.log(a))
+
+
+def _exp_less(xp: Any, v: Any) -> Any:
+    """`exp(v) - 1 - v`, without cancellation."""
+    near = xp.abs(v) < 1e-3
+    u = xp.where(near, v, 0)
+    return xp.where(near, u * u * (0.5 + u * (1 / 6 + u * (1 / 24 + u / 120))), xp.expm1(v) - v)
+
+
+def _log_less(xp: Any, w: Any) -> Any:
+    """`log(1 + w) - w`, without cancellation."""
+    near = xp.abs(w) < 1e-3
+    u = xp.where(near, w, 0)
+    return xp.where(near, u * u * (-0.5 + u * (1 / 3 + u * (-0.25 + u * 0.2))), xp.log1p(w) - w)
+
+
+# -- the gamma distribution
+
+
+def _one_parameter(order: int, first: Any, higher: list[Any]) -> list[Any]:
+    """The derivatives of exp(f) over exp(f), from the 0th to the one of this order: Bell's polynomials.
+
+    Args:
+        first: the first derivative of f.
+        higher: the second, the third ..., which are asked for from order 2 on.
+    """
+    found: list[Any] = [1.0]
+    slopes = [first, *higher]
+    for n in range(order):
+        found.append(sum(math.comb(n, k) * found[n - k] * slopes[k] for k in range(n + 1)))
+    return found
+
+
+def _gamma_slopes(xp: Any, order: int, a: Any) -> list[Any]:
+    return [-xp.polygamma(k, a) for k in range(1, order)]
+
+
+def _arrays(xp: Any, *values: Any) -> list[Any]:
+    """Operands, of which some may be numbers, as arrays of one shape."""
+    zero = sum(xp.zeros_like(v) for v in values if is_array(v))
+    return [v + zero for v in values]
+
+
+def _gammainc_derivative(order: int, xp: Any, a: Any, x: Any) -> Any:
+    a, x = _arrays(xp, a, x)
+    inside = xp.logical_and(xp.logical_and(a >= 0, a < math.inf), xp.logical_and(x > 0, x < math.inf))
+    a_in, x_in = xp.where(inside, a, 1), xp.where(inside, x, 1)
+    shifted = xp.logical_and(a_in < 1, x_in < 1)
+    b = xp.where(shifted, a_in + 1, a_in)
+    below = x_in < b - 0.45  # about where the derivative of the density changes its sign
+    one = xp.ones_like(b)
+    side = xp.where(below, one, -one)
+    slope = side * (b - x_in)
+    # Bounds of the integrand: exp(-v) - 1 + v is at least v**2 / (2 + v), and exp(v) - 1 - v both v**2 / 2 and
+    # w**2 / (2 + 2 * w) for w = exp(v) - 1.
+    quotient = _FALL / x_in
+    above = xp.minimum(
+        2 * _FALL / (slope + xp.hypot(slope, xp.sqrt(2 * _FALL * x_in))),
+        xp.log1p(quotient + xp.sqrt(quotient * (quotient + 2))),
+    )
+    reach = xp.where(below, _positive_root(xp, xp.where(below, b, 1), xp.where(below, slope, 1)), above)
+    # The density is b * t**(b-1) * exp(-t) / gamma(b+1), whose derivatives have no pole at 0.
+    large = b >= 10
+    ratio = _log_ratio(xp, x_in, xp.where(large, b, 10.0))
+    b_large, b_small = xp.where(large, b, 10.0), xp.where(large, 1.0, b)
+    start = xp.where(
+        large,
+        ratio - (0.5 / b_large + _digamma_series(b_large)),
+        xp.log(x_in) - xp.digamma(b_small + 1),
+    )
+    higher = _gamma_slopes(xp, order, b + 1)
+    weight = xp.where(
+        large,
+        xp.exp(b_large * ratio - xp.where(large, x_in - b_large, 0) - _stirling(b_large))
+        / xp.sqrt(2 * math.pi * b_large),
+        xp.exp(b_small * xp.log(x_in) - x_in - xp.gammaln(b_small + 1)),
+    )
+
+    def factor(v: Any) -> Any:
+        bell = _one_parameter(order, start - side * v, higher)
+        return b * bell[order] + order * bell[order - 1]
+
+    result = side * weight * _tail(xp, reach, lambda v: slope * v + x_in * _exp_less(xp, -side * v), factor)
+    a_low, x_low = xp.where(shifted, a_in, 0.5), xp.where(shifted, x_in, 0.5)
+    log_x = xp.log(x_low)
+    low = xp.exp(a_low * log_x - x_low - xp.gammaln(a_low + 1))
+    bell = _one_parameter(order, log_x - xp.digamma(a_low + 1), _gamma_slopes(xp, order, a_low + 1))
+    result = result + xp.where(shifted, low * bell[order], 0)
+    ends = xp.logical_or(
+        xp.logical_and(x == 0, a > 0), xp.logical_and(x == math.inf, xp.logical_and(a >= 0, a < math.inf))
+    )
+    ends = xp.logical_or(ends, xp.logical_and(a == math.inf, xp.logical_and(x >= 0, x < math.inf)))
+    return xp.where(inside, result, xp.where(ends, xp.zeros_like(result), math.nan))
+
+
+def _betainc_derivative(orders: tuple[int, int], xp: Any, a: Any, b: Any, x: Any) -> Any:
+    m, n = orders
+    a, b, x = _arrays(xp, a, b, x)
+    parameters = xp.logical_and(xp.logical_and(a > 0, a < math.inf), xp.logical_and(b > 0, b < math.inf))
+    inside = xp.logical_and(parameters, xp.logical_and(x > 0, x < 1))
+    a_in, b_in, x_in = xp.where(inside, a, 1), xp.where(inside, b, 1), xp.where(inside, x, 0.5)
+    below = x_in * (a_in + b_in + 2) <= a_in + 1
+
+    def by_side(first: Any, second: Any) -> tuple[Any, Any]:
+        return xp.where(below, first, second), xp.where(below, second, first)
+
+    # The tail of z, which is t below and 1 - t above, with the parameters p and q.
+    p, q = by_side(a_in, b_in)
+    z, rest = by_side(x_in, 1 - x_in)
+    log_z, log_rest = by_side(xp.log(x_in), xp.log1p(-x_in))
+    shifted = p < 1
+    r = xp.where(shifted, p + 1, p)
+    nothing = xp.zeros_like(q)
+
+    def change(small: Any, first: Any, both: Any, by_p: Any, by_q: Any) -> Callable[[Any, Any], Any]:
+        """The derivative of the density over its size, as a function of what is added to these derivatives.
+
+        Where q is small, the density is q * exp(f), where f has no pole at 0, else exp(f): the gamma functions in f are
+        of `first`, `q + 1` or q, and of `both`. `by_p` and `by_q` are the derivatives of f.
+        """
+        scale, slope_of_scale = xp.where(small, q, 1), xp.where(small, xp.ones_like(q), 0)
+        higher = _beta_slopes(xp, m, n, *by_side(first, xp.where(small, q + 1, q)), both)
+
+        def changed(less_p: Any, less_q: Any) -> Any:
+            by_a, by_b = by_side(by_p - less_p, by_q - less_q)
+            bell = _two_parameters(m, n, {**higher, (1, 0): by_a, (0, 1): by_b})
+            less_a = m * bell[m - 1, n] + nothing if m else nothing
+            less_b = n * bell[m, n - 1] + nothing if n else nothing
+            return bell[m, n] + slope_of_scale / scale * xp.where(below, less_b, less_a)
+
+        return changed
+
+    total = r + q
+    slope = r * rest - q * z
+    small = q < 1
+    psi = _psi_difference(xp, xp.where(small, q + 1, q), xp.where(small, xp.where(shifted, p, p - 1), r))
+    changed = change(small, r, total, log_z - _psi_difference(xp, r, q), log_rest - psi)
+
+    def fall(v: Any) -> Any:
+        return slope * v + total * (z * _exp_less(xp, -v) + _log_less(xp, z * xp.expm1(-v)))
+
+    def factor(v: Any) -> Any:
+        common = xp.log1p(z * xp.expm1(-v))
+        return changed(v + common, common)
+
+    reach = _positive_root(xp, slope + total * z * rest, slope)
+    result = xp.exp(_log_beta_weight(xp, r, q, z, rest, log_z, log_rest)) * _tail(xp, reach, fall, factor)
+    # What the recurrence adds.
+    p_low = xp.where(shifted, p, 0.5)
+    both = p_low + q
+    small = q < p_low
+    psi = xp.where(small, xp.digamma(q + 1) - xp.digamma(both), _psi_difference(xp, q, p_low))
+    changed = change(small, p_low + 1, both, log_z - xp.digamma(p_low + 1) + xp.digamma(both), log_rest - psi)
+    low = xp.exp(p_low * log_z + q * log_rest - xp.betaln(p_low, q)) / p_low * changed(0.0, 0.0)
+    result = result + xp.where(shifted, low, 0)
+    result = xp.where(below, result, -result)
+    ends = xp.logical_and(parameters, xp.logical_or(x == 0, x == 1))
+    return xp.where(inside, result, xp.where(ends, xp.zeros_like(result), math.nan))
+
+
+def _two_parameters(m: int, n: int, slopes: dict[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
+    """As :func:`_one_parameter`, for derivatives by two parameters up to the orders m and n."""
+    found: dict[tuple[int, int], Any] = {(0, 0): 1.0}
+    for j in range(n):
+        found[0, j + 1] = sum(math.comb(j, h) * found[0, j - h] * slopes[0, h + 1] for h in range(j + 1))
+    for i in range(m):
+        for j in range(n + 1):
+            found[i + 1, j] = sum(
+                math.comb(i, k) * math.comb(j, h) * found[i - k, j - h] * slopes[k + 1, h]
+                for k in range(i + 1)
+                for h in range(j + 1)
+            )
+    return found
+
+
+def _beta_slopes(xp: Any, m: int, n: int, a: Any, b: Any, both: Any) -> dict[tuple[int, int], Any]:
+    """The derivatives of `gammaln(both) - gammaln(a) - gammaln(b)` by a and b, from order 2 on, up to m and n."""
+    found = {}
+    for i in range(m + 1):
+        for j in range(max(0, 2 - i), n + 1):
+            found[i, j] = xp.polygamma(i + j - 1, both)
+            if j == 0:
+                found[i, j] = found[i, j] - xp.polygamma(i - 1, a)
+            if i == 0:
+                found[i, j] = found[i, j] - xp.polygamma(j - 1, b)
+    return found
+
+
+def _psi_difference(xp: Any, a: Any, b: Any) -> Any:
+    """`digamma(a) - digamma(a + b)` for positive a and a + b, without cancellation where b is small or a large."""
+    difference = 0.0
+    low = a < 10
+    start = xp.where(low, a, 1.0)
+    for k in range(10):
+        difference = difference + b / (start + k) / (start + b + k)
+    start = xp.where(low, a + 10, a)
+    y = start + b
+    # Stirling's series of the two; the quotient is never near -1, since it is above 10 / (10 + a)
+    beyond = _digamma_series(start) - _digamma_series(y) - b / start / (2 * y) - xp.log1p(b / start)
+    return beyond - xp.where(low, difference, 0)
+
+
+def _log_beta_weight(xp: Any, p: Any, q: Any, z: Any, rest: Any, log_z: Any, log_rest: Any) -> Any:
+    """`log(z**p * rest**q / beta(p, q))` for z + rest = 1, without cancellation where p and q are large."""
+    large = xp.logical_and(p >= 8, q >= 8)
+    p_in, q_in = xp.where(large, p, 8.0), xp.where(large, q, 8.0)
+    total = p_in + q_in
+    gap = q_in * z - p_in * rest
+    near = xp.logical_and(xp.abs(gap) < 0.5 * p_in, xp.abs(gap) < 0.5 * q_in)
+    gap = xp.where(near, gap, 0)
+    by_p = xp.where(near, xp.log1p(gap / p_in), log_z - xp.log(p_in / total))
+    by_q = xp.where(near, xp.log1p(-gap / q_in), log_rest - xp.log(q_in / total))
+    far = (
+        p_in * by_p
+        + q_in * by_q
+        + 0.5 * xp.log(p_in * (q_in / total) / (2 * math.pi))
+        + (_stirling(total) - _stirling(p_in) - _stirling(q_in))
+    )
+    return xp.where(large, far, p * log_z + q * log_rest - xp.betaln(p, q))
+
+
+# -- Student's distribution
+
+
+def _t_weights(xp: Any, order: int, df: Any) -> tuple[Any, list[Any]]:
+    """What the gamma functions of the density have for :func:`_t_slopes`: it is the same at all points."""
+    half = 0.5 * df
+    far = xp.where(half < 10, 10.0, half)
+    gamma = _digamma_series(far + 0.5) - _digamma_series(far) + 0.25 / far / (far + 0.5) + _log_less(xp, 0.5 / far)
+    gamma = xp.where(half < 10, -_psi_difference(xp, half, 0.5) - 1 / df, gamma)
+    return gamma, [xp.polygamma(k - 1, half + 0.5) - xp.polygamma(k - 1, half) for k in range(2, order + 1)]
+
+
+def _t_slopes(xp: Any, weights: tuple[Any, list[Any]], df: Any, ratio: Any, log: Any, part: Any) -> list[Any]:
+    """The derivatives of the logarithm of the density at t by df, up to this order.
+
+    Args:
+        weights: see :func:`_t_weights`.
+        ratio: t**2 / df, where it is small.
+        log: the logarithm of (df + t**2) / df.
+        part: df / (df + t**2).
+    """
+    # The terms are of the order 1 / df where t is small, their sum is of the order 1 / df**2.
+    small = ratio < 1e-3
+    low = xp.where(small, ratio, 0)
+    by_t = xp.where(small, _log_less(xp, low) + low * (1 - part), log - (1 - part)) - (1 - part) / df
+    gamma, gains = weights
+    found = [0.5 * (gamma - by_t)]
+    before = (part - 1) / df  # the derivative of order k - 1 of the logarithm of (df + t**2) / df
+    for k, gain in enumerate(gains, 2):
+        power = -((-1.0) ** k) * math.factorial(k - 1) * df**-k
+        following = power * (part**k - 1)
+        found.append(0.5**k * gain - 0.5 * (power + (df + 1) * following + k * before))
+        before = following
+    return found
+
+
+def _stdtr_derivative(order: int, xp: Any, df: Any, t: Any) -> Any:
+    df, t = _arrays(xp, df, t)
+    possible = xp.logical_and(df >= _LEAST, xp.abs(t) < math.inf)
+    inside = xp.logical_and(xp.logical_and(possible, df <= _NORMAL), t != 0)
+    n = xp.where(inside, df, 1)
+    root = xp.where(inside, xp.abs(t), 1) / xp.sqrt(n)
+    # By v from 0 to t = sqrt(df) * sinh(v), or from t on, times exp(v). Where df is small, what is beyond t is nearly
+    # all, and its derivative a small difference.
+    near = root < xp.where(n < 0.01, 1e10, xp.where(n < 1, 1e4, 1 / xp.sqrt(n)))
+    square = xp.minimum(root, 1e150) ** 2
+    share = 1 / (1 + square)
+    start = xp.where(root < 1e10, xp.log1p(square), 2 * xp.log(root))
+    weights = _t_weights(xp, order, n)
+
+    def log(v: Any) -> Any:
+        """The logarithm of (df + t**2) / df."""
+        inner = xp.sinh(xp.where(near, v, 0))
+        outer = start + 2 * v + xp.log1p(share * xp.expm1(-2 * v))
+        return xp.where(near, xp.log1p(inner * inner), outer)
+
+    def fall(v: Any) -> Any:
+        return xp.where(near, 0.5 * n * log(v), n * v + 0.5 * (n + 1) * xp.log1p(share * xp.expm1(-2 * v)))
+
+    def factor(v: Any) -> Any:
+        # The ratio is asked for where it is small.
+        u = xp.where(near, xp.sinh(xp.where(near, v, 0)), xp.minimum(root, 1e3) * xp.exp(xp.minimum(v, 9.0)))
+        value = log(v)
+        slopes = _t_slopes(xp, weights, n, u * u, value, xp.exp(-value))
+        return _one_parameter(order, slopes[0], slopes[1:])[order]
+
+    reach = (_FALL + 0.5 * (n + 1) * xp.log1p(1 / square)) / n
+    reach = xp.where(near, xp.asinh(xp.where(near, root, 0)), reach)
+    constant = xp.betaln(0.5 * n, 0.5 + 0 * n)
+    weight = xp.where(near, xp.exp(-constant), -xp.exp(xp.log(root) - 0.5 * (n + 1) * start - constant))
+    result = xp.sign(t) * weight * _tail(xp, reach, fall, factor)
+    # Nearly normal: the next term of the series in 1 / df.
+    large = xp.logical_and(possible, df > _NORMAL)
+    u = xp.where(xp.logical_and(large, xp.abs(t) < 50), t, 0)
+    normal = xp.exp(-0.5 * u * u) * (u + u * u * u) / (4 * math.sqrt(2 * math.pi))
+    top = xp.where(large, df, 1)
+    series = -((-1.0) ** order) * math.factorial(order) * normal / top / top**order
+    ends = xp.logical_and(df >= _LEAST, t == t)
+    return xp.where(inside, result, xp.where(large, series, xp.where(ends, xp.zeros_like(result), math.nan)))
+
+
+_LEAST = 1e-6
+_NORMAL = 1e8
+
+
+# -- the densities, as rules have them
+
+
+def as_array(xp: Any, value: Any, like: Any) -> Any:
+    """A parameter as an array, which ops of one operand want."""
+    return value if is_array(value) else value + xp.zeros_like(like)
+
+
+def gamma_density(xp: Any, a: Any, x: Any) -> Any:
+    """The derivative of `gammainc(a, x)` by x."""
+    a = as_array(xp, a, x)
+    far = x == math.inf
+    x = xp.where(far, 1, x)
+    return xp.where(far, 0, xp.exp(xp.xlogy(a - 1, x) - x - xp.gammaln(a)))
+
+
+def beta_density(xp: Any, a: Any, b: Any, x: Any) -> Any:
+    """The derivative of `betainc(a, b, x)` by x."""
+    a, b = as_array(xp, a, x), as_array(xp, b, x)
+    return xp.exp(xp.xlogy(a - 1, x) + xp.xlog1py(b - 1, -x) - xp.betaln(a, b))
+
+
+def t_density(xp: Any, df: Any, t: Any) -> Any:
+    """The derivative of `stdtr(df, t)` by t."""
+    df = as_array(xp, df, t)
+    return xp.exp(-0.5 * (df + 1) * xp.log1p(t * t / df) - xp.betaln(0.5 * df, xp.full_like(df, 0.5))) / xp.sqrt(df)
+
+
+def _times(xp: Any, density: Any, change: Any) -> Any:
+    """The derivative of a density by parameters, where the logarithm in its quotient is infinite at the ends."""
+    return density * xp.where(density == 0, 0, change)
+
+
+def _gamma_density_change(xp: Any, a: Any, x: Any, order: int) -> Any:
+    a = as_array(xp, a, x)
+    bell = _one_parameter(order, xp.log(x) - xp.digamma(a), _gamma_slopes(xp, order, a))
+    return _times(xp, gamma_density(xp, a, x), bell[order])
+
+
+def _beta_density_change(xp: Any, a: Any, b: Any, x: Any, orders: tuple[int, int]) -> Any:
+    m, n = orders
+    a, b = as_array(xp, a, x), as_array(xp, b, x)
+    slopes = {
+        **_beta_slopes(xp, m, n, a, b, a + b),
+        (1, 0): xp.log(x) - _digamma_difference(xp, a, b),
+        (0, 1): xp.log1p(-x) - _digamma_difference(xp, b, a),
+    }
+    return _times(xp, beta_density(xp, a, b, x), _two_parameters(m, n, slopes)[m, n])
+
+
+def _t_density_change(xp: Any, df: Any, t: Any, order: int) -> Any:
+    df = as_array(xp, df, t)
+    ratio = t * t / df
+    slopes = _t_slopes(xp, _t_weights(xp, order, df), df, ratio, xp.log1p(ratio), 1 / (1 + ratio))
+    return _times(xp, t_density(xp, df, t), _one_parameter(order, slopes[0], slopes[1:])[order])
+
+
+# -- the ops
+
+_MOST = 20
+
+
+def _one_order(order: Any) -> int:
+    if type(order) is not int:
+        raise TypeError(f"order must be an integer, got {order!r}")
+    if not 1 <= order <= _MOST:
+        raise ValueError(f"order must be between 1 and {_MOST}, got {order}")
+    return order
+
+
+def _two_orders(orders: Any) -> tuple[int, int]:
+    if not isinstance(orders, tuple | list) or [type(n) for n in orders] != [int, int]:
+        raise TypeError(f"orders must be two integers, got {orders!r}")
+    m, n = orders
+    if min(m, n) < 0 or not 1 <= m + n <= _MOST:
+        raise ValueError(f"orders must be from 0 on, with a sum between 1 and {_MOST}, got {(m, n)}")
+    return m, n
+
+
+def _gamma_kernel(xp: Any, a: Any, x: Any, order: int = 1) -> Any:
+    return in_double(partial(_gammainc_derivative, _one_order(order)))(xp, a, x)
+
+
+def _beta_kernel(xp: Any, a: Any, b: Any, x: Any, orders: tuple[int, int] = (1, 0)) -> Any:
+    return in_double(partial(_betainc_derivative, _two_orders(orders)))(xp, a, b, x)
+
+
+def _t_kernel(xp: Any, df: Any, t: Any, order: int = 1) -> Any:
+    return in_double(partial(_stdtr_derivative, _one_order(order)))(xp, df, t)
+
+
+WHOLE.update((_gamma_kernel, _beta_kernel, _t_kernel))
+
+
+def _samples(low: float, high: float, low2: float, high2: float) -> Samples:
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(draw(2, 3, low=low, high=high), draw(2, 3, low=low2, high=high2))
+        yield Sample(draw(2, 1, low=low, high=high), draw(3, low=low2, high=high2), order=2)
+        yield Sample(0.8, draw(3, low=low2, high=high2))
+        yield Sample(draw(3, low=low, high=high), 1.5)
+        yield Sample(draw(low=low, high=high), draw(low=low2, high=high2))
+        yield Sample(draw(0, 2), draw(2))
+        yield Refused(ValueError, "order must be between 1 and 20, got 0", draw(2), draw(2), order=0)
+        yield Refused(TypeError, "order must be an integer", draw(2), draw(2), order=1.5)
+        yield Refused(TypeError, "real numbers", draw(2), draw.complex(2))
+
+    return samples
+
+
+def _beta_samples(draw: Draw) -> Iterator[Sample]:
+    def triple(*shape: int) -> list[Tensor]:
+        return [draw(*shape, low=0.4, high=5), draw(*shape, low=0.4, high=5), draw(*shape, low=0.05, high=0.95)]
+
+    yield Sample(*triple(2, 3))
+    yield Sample(*triple(2, 3), orders=(0, 1))
+    yield Sample(*triple(3), orders=(1, 1))
+    yield Sample(*triple(), orders=(2, 0))
+    yield Sample(2.5, draw(2, 1, low=0.4, high=5), draw(3, low=0.05, high=0.95))
+    yield Sample(draw(0, 2), draw(2), draw(0, 2))
+    yield Refused(ValueError, "a sum between 1 and 20", *triple(2), orders=(0, 0))
+    yield Refused(TypeError, "two integers", *triple(2), orders=1)
+
+
+@elementwise(
+    a=lambda xp, a, x, order: xp.gammainc_derivative(a, x, order=order + 1),
+    x=_gamma_density_change,
+    kernel=_gamma_kernel,
+    samples=_samples(0.3, 8, 0.3, 8),
+)
+def gammainc_derivative(a: ArrayLike, x: ArrayLike, /, order: int = 1) -> Tensor:
+    """The derivative of :func:`gammainc` by `a`; with `order` the second, third and so on.
+
+    >>> import tape_core as tc
+    >>> print(f"{tc.special.gammainc_derivative(2.0, 3.0):.4f}")
+    -0.1974
+
+    Raises:
+        TypeError: `order` is not an integer.
+        ValueError: `order` is not between 1 and 20.
+    """
+
+
+@elementwise(
+    a=lambda xp, a, b, x, orders: xp.betainc_derivative(a, b, x, orders=(orders[0] + 1, orders[1])),
+    b=lambda xp, a, b, x, orders: xp.betainc_derivative(a, b, x, orders=(orders[0], orders[1] + 1)),
+    x=_beta_density_change,
+    kernel=_beta_kernel,
+    samples=_beta_samples,
+)
+def betainc_derivative(a: ArrayLike, b: ArrayLike, x: ArrayLike, /, orders: tuple[int, int] = (1, 0)) -> Tensor:
+    """The derivative of :func:`betainc` by `a` and `b`, of the `orders` by each.
+
+    >>> import tape_core as tc
+    >>> print(f"{tc.special.betainc_derivative(2.0, 3.0, 0.5, orders=(0, 1)):.4f}")
+    0.1541
+
+    Raises:
+        TypeError: `orders` are not two integers.
+        ValueError: one of `orders` is negative, or their sum not between 1 and 20.
+    """
+
+
+@elementwise(
+    df=lambda xp, df, t, order: xp.stdtr_derivative(df, t, order=order + 1),
+    t=_t_density_change,
+    kernel=_t_kernel,
+    samples=_samples(0.8, 6, -4, 4),
+)
+def stdtr_derivative(df: ArrayLike, t: ArrayLike, /, order: int = 1) -> Tensor:
+    """The derivative of :func:`stdtr` by `df`; with `order` the second, third and so on.
+
+    >>> import tape_core as tc
+    >>> print(f"{tc.special.stdtr_derivative(2.0, 1.0):.4f}")
+    0.0225
+
+    From 1e8 degrees of freedom on it is the first term of the series in 1 / df, below 1e-6 it is NaN.
+
+    Raises:
+        TypeError: `order` is not an integer.
+        ValueError: `order` is not between 1 and 20.
+    """

@@ -1,0 +1,414 @@
+"""Sparse Jacobians and Hessians: the pattern, colours for it, and one product for each colour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tape_core.backends.errors import BatchError
+from tape_core.base import pytree
+from tape_core.base.contexts import contextmanager, setting
+from tape_core.base.dtypes import finfo
+from tape_core.base.mistakes import check_callable
+from tape_core.engine import recording
+from tape_core.engine.tensor import Tensor, read
+from tape_core.modes.vmap import vmap
+from tape_core.ops.creation import asarray
+from tape_core.transforms.derivatives import grad, jvp, vjp
+
+Function = Callable[..., Any]
+
+
+class Sparsity:
+    """The entries of a Jacobian that may differ from 0, with colours that are found once and used again.
+
+    :func:`jacobian_sparsity` and :func:`hessian_sparsity` find it; made from a matrix it is what the caller knows.
+
+    >>> import tape_core as tc
+    >>> sparsity = tc.jacobian_sparsity(lambda x: x[1:] - x[:-1] ** 2, tc.zeros(4))
+    >>> sparsity
+    Sparsity(3 by 4, 6 entries)
+    >>> sparsity.pattern.toarray().astype(int).tolist()
+    [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+
+    Args:
+        pattern: a sparse matrix of SciPy, of which every element that is stored is an entry, or a NumPy array.
+
+    Attributes:
+        pattern: a scipy.sparse.csr_array of booleans.
+        shape, nnz: its shape, and the number of entries.
+
+    Raises:
+        TypeError: the pattern is neither.
+        ValueError: it does not have two dimensions.
+        ImportError: SciPy is not installed.
+    """
+
+    __slots__ = ("_colorings", "_symmetric", "pattern")
+
+    def __init__(self, pattern: Any) -> None:
+        np, sparse = _scipy("Sparsity")
+        if sparse.issparse(pattern):
+            stored = sparse.csr_array(pattern, copy=True)
+        elif isinstance(pattern, np.ndarray):
+            if pattern.ndim != 2:
+                raise ValueError(f"Sparsity: pattern must have 2 dimensions, got shape {pattern.shape}")
+            stored = sparse.csr_array(pattern != 0)
+        else:
+            raise TypeError(
+                f"Sparsity: pattern must be a sparse matrix of SciPy or a NumPy array, got {type(pattern).__name__!r}"
+            )
+        stored.data = np.ones(len(stored.data), bool)
+        stored.sum_duplicates()
+        self.pattern = stored
+        self._colorings: dict[str, tuple[Any, int]] = {}
+        self._symmetric: Sparsity | None = None
+
+    def __repr__(self) -> str:
+        return f"Sparsity({self.shape[0]} by {self.shape[1]}, {self.nnz} entries)"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the Jacobian."""
+        return self.pattern.shape  # type: ignore[no-any-return]
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries."""
+        return int(self.pattern.nnz)
+
+    def colors(self, of: str) -> tuple[Any, int]:
+        """A colour for each column (`of="columns"`), row (`"rows"`) or both (`"star"`), and how many there are.
+
+        Columns of one colour share no row, rows no column. For a symmetric pattern `"star"` asks less: of each entry
+        and its mirror image one is alone with its colour.
+
+        >>> import tape_core as tc
+        >>> import numpy as np
+        >>> arrow = tc.Sparsity(np.asarray([[1, 1, 1], [1, 1, 0], [1, 0, 1]]))
+        >>> arrow.colors("columns")[1], arrow.colors("star")[1]
+        (3, 2)
+
+        Returns:
+            An int64 array, and the number of products that give all entries.
+        """
+        if of not in ("columns", "rows", "star"):
+            raise ValueError(f"Sparsity.colors: of must be 'columns', 'rows' or 'star', got {of!r}")
+        if of not in self._colorings:
+            from tape_core.sparsity import coloring
+
+            if of == "star":
+                if (self.pattern != self.pattern.T).nnz:
+                    raise ValueError("Sparsity.colors: the pattern is not symmetric, and has no star colouring")
+                self._colorings[of] = coloring.star(self.pattern)
+            else:
+                pattern = self.pattern if of == "columns" else self.pattern.T.tocsr()
+                self._colorings[of] = coloring.columns(pattern)
+        return self._colorings[of]
+
+    @property
+    def symmetric(self) -> Sparsity:
+        """With the mirror image of each entry."""
+        if self._symmetric is None:
+            self._symmetric = Sparsity(self.pattern + self.pattern.T)
+            self._symmetric._symmetric = self._symmetric
+        return self._symmetric
+
+
+def jacobian_sparsity(f: Function, x: Any) -> Sparsity:
+    """Which elements of `f(x)` may depend on which of `x`: the pattern of the Jacobian, from one call of `f`.
+
+    It is found by carrying along, for each element of each intermediate result, the elements of `x` that it may depend
+    on. Values play no role: what is 0 at this `x` is an entry nevertheless, and the pattern holds wherever `f` takes
+    the same path. A Python `if` on a value, and indices that are computed from values, count as they are here. Where
+    an op's structure is not known, all is taken to depend on all: there may be too many entries, never too few.
+
+    Args:
+        f: a function of one array that returns one array.
+        x: a real floating array.
+
+    Returns:
+        A :class:`Sparsity` of `f(x).size` rows and `x.size` columns, in row-major order of the elements.
+
+    Raises:
+        TypeError, ValueError, ImportError: as :func:`sparse_jacobian`.
+    """
+    check_callable("jacobian_sparsity", "f", f)
+    return _detected("jacobian_sparsity", f, _checked_x("jacobian_sparsity", x))
+
+
+def hessian_sparsity(f: Function, x: Any) -> Sparsity:
+    """As :func:`jacobian_sparsity`, of the second derivatives of a function of one number: the pattern is symmetric.
+
+    >>> import tape_core as tc
+    >>> tc.hessian_sparsity(lambda x: tc.sum(x[1:] * x[:-1]), tc.ones(3)).pattern.toarray().astype(int).tolist()
+    [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    """
+    check_callable("hessian_sparsity", "f", f)
+    return _detected("hessian_sparsity", grad(f), _checked_x("hessian_sparsity", x)).symmetric
+
+
+def sparse_jacobian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: int | None = None) -> Any:
+    """The Jacobian of `f` at `x` as a sparse matrix, by as few products as its entries allow.
+
+    Columns that share no row are computed together, by one product forward; or rows that share no column, by one
+    product backward, where these are fewer.
+
+    >>> import tape_core as tc
+    >>> x = tc.asarray([1.0, 2.0, 3.0, 4.0])
+    >>> jacobian = tc.sparse_jacobian(lambda x: x[1:] - x[:-1] ** 2, x)
+    >>> jacobian.toarray().tolist()
+    [[-2.0, 1.0, 0.0, 0.0], [0.0, -4.0, 1.0, 0.0], [0.0, 0.0, -6.0, 1.0]]
+
+    Pattern and colours may be found once, for many `x`:
+
+    >>> f = lambda x: x[1:] - x[:-1] ** 2
+    >>> sparsity = tc.jacobian_sparsity(f, x)
+    >>> tc.sparse_jacobian(f, x + 1.0, sparsity).toarray()[0].tolist()
+    [-4.0, 1.0, 0.0, 0.0]
+
+    Args:
+        f: a function of one array that returns one array. What it does must be differentiable by :func:`vmap` of
+            :func:`jvp` or :func:`vjp`.
+        x: a real floating array of any shape; its elements count in row-major order.
+        sparsity: a :class:`Sparsity`, a sparse matrix of SciPy or a NumPy array: which entries may differ from 0. By
+            default :func:`jacobian_sparsity` finds it. A pattern that is given is checked, with a random vector.
+        chunk_size: at most so many products at once, to use less memory.
+
+    Returns:
+        A scipy.sparse.csr_array of shape `(f(x).size, x.size)`, in the dtype of `f(x)`, or float32 if that has
+        16 bits, on the host whatever the backend. Each entry of the pattern is stored, also where it is 0. Nothing
+        flows through it.
+
+    Raises:
+        TypeError: `x` is no real floating array, or `f` does not return one floating array.
+        ValueError: the pattern has another shape than the Jacobian, or lacks an entry that is not 0.
+        ImportError: SciPy is not installed.
+        BatchError: inside :func:`vmap`.
+    """
+    name = "sparse_jacobian"
+    check_callable(name, "f", f)
+    x = _checked_x(name, x)
+    given = sparsity is not None
+    found = _given(name, sparsity, x) if given else _detected(name, f, x)
+    by_columns, by_rows = found.colors("columns"), found.colors("rows")
+    if by_rows[1] < by_columns[1]:
+        return _by_rows(name, f, x, found, by_rows, given, chunk_size)
+    return _by_columns(name, f, x, found, by_columns, given, chunk_size)
+
+
+def sparse_hessian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: int | None = None) -> Any:
+    """The second derivatives of `f` at `x`, as a sparse matrix, by products of the Hessian with few vectors.
+
+    >>> import tape_core as tc
+    >>> def rosenbrock(x):
+    ...     return tc.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+    >>> tc.sparse_hessian(rosenbrock, tc.ones(3)).toarray().tolist()
+    [[802.0, -400.0, 0.0], [-400.0, 1002.0, -400.0], [0.0, -400.0, 200.0]]
+
+    Args:
+        f: a function of one array that returns one number.
+        x, chunk_size: as for :func:`sparse_jacobian`.
+        sparsity: likewise; :func:`hessian_sparsity` finds it. The mirror image of an entry is one, too.
+
+    Returns:
+        A scipy.sparse.csr_array of shape `(x.size, x.size)`, as :func:`sparse_jacobian`.
+
+    Raises:
+        TypeError, ValueError, ImportError, BatchError: as :func:`sparse_jacobian`.
+    """
+    name = "sparse_hessian"
+    check_callable(name, "f", f)
+    x = _checked_x(name, x)
+    gradient, given = grad(f), sparsity is not None
+    found = _given(name, sparsity, x) if given else _detected(name, gradient, x)
+    if found.shape[0] != found.shape[1]:
+        raise ValueError(f"{name}: sparsity must have shape {(found.shape[1],) * 2}, got {found.shape}")
+    found = found.symmetric
+    colors = found.colors("columns")
+    # With two colours only it may be a star or some; not worth the search.
+    if colors[1] > 3 and found.colors("star")[1] < colors[1]:
+        colors = found.colors("star")
+    return _by_rows(name, gradient, x, found, colors, given, chunk_size, symmetric=True)
+
+
+# -- the pattern
+
+
+def _detected(name: str, f: Function, x: Tensor) -> Sparsity:
+    _scipy(name)
+    from tape_core.sparsity.detection import detect
+
+    with _alone():
+        _, sets = detect(lambda x: _result(name, f(x)), x)
+    return Sparsity(sets.matrix())
+
+
+def _given(name: str, sparsity: Any, x: Tensor) -> Sparsity:
+    found = sparsity if isinstance(sparsity, Sparsity) else Sparsity(sparsity)
+    size = math.prod(x.shape)
+    if found.shape[1] != size:
+        raise ValueError(f"{name}: sparsity has shape {found.shape}, x has {size} elements: one for each column")
+    return found
+
+
+# -- the products
+
+
+def _by_columns(
+    name: str, f: Function, x: Tensor, sparsity: Sparsity, colors: tuple[Any, int], check: bool, chunk: int | None
+) -> Any:
+    np, _ = _scipy(name)
+    color, count = colors
+    pattern = sparsity.pattern
+    seeds = _seeds(np, color, count, check)
+    dtypes = []
+
+    def product(v: Any) -> Any:
+        y, tangent = jvp(lambda x: _result(name, f(x)), (x,), (v,))
+        dtypes.append(y.dtype)
+        return tangent
+
+    with _alone():
+        products = vmap(product, chunk_size=chunk)(_like(seeds.reshape(seeds.shape[0], *x.shape), x))
+    found = _host(np, products)
+    _check_rows(name, sparsity, found.shape[1])
+    rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+    matrix = _filled(pattern, found[color[pattern.indices], rows])
+    if check:
+        _check_product(np, name, sparsity, found[-1], matrix, seeds[-1], finfo(products.dtype).eps)
+    return matrix
+
+
+def _by_rows(
+    name: str,
+    f: Function,
+    x: Tensor,
+    sparsity: Sparsity,
+    colors: tuple[Any, int],
+    check: bool,
+    chunk: int | None,
+    *,
+    symmetric: bool = False,
+) -> Any:
+    np, _ = _scipy(name)
+    color, count = colors
+    pattern = sparsity.pattern
+    seeds = _seeds(np, color, count, check)
+    with _alone():
+        y, pull = vjp(lambda x: _result(name, f(x)), x)
+        _check_rows(name, sparsity, math.prod(y.shape))
+        if y.dtype.kind == "complex floating":
+            return _by_columns(name, f, x, sparsity, sparsity.colors("columns"), check, chunk)
+        given = _like(seeds.reshape(seeds.shape[0], *y.shape), y)
+        products = vmap(lambda g: pull(g)[0], chunk_size=chunk)(given)
+    found = _host(np, products)
+    rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+    columns = pattern.indices
+    if symmetric:
+        # Where the entry is not alone with its colour in its column, its mirror image is.
+        places = color[rows] * pattern.shape[1] + columns
+        alone = np.bincount(places, minlength=count * pattern.shape[1])[places] == 1
+        rows, columns = np.where(alone, rows, columns), np.where(alone, columns, rows)
+    matrix = _filled(pattern, found[color[rows], columns])
+    if check:
+        _check_product(np, name, sparsity, found[-1], matrix.T, seeds[-1], finfo(products.dtype).eps)
+    return matrix
+
+
+def _seeds(np: Any, color: Any, count: int, check: bool) -> Any:
+    """A vector for each colour, ones at what has it; and one of random numbers to check the pattern with."""
+    seeds = np.zeros((max(count, 1) + check, len(color)))
+    seeds[color, np.arange(len(color))] = 1
+    if check:
+        seeds[-1] = np.random.default_rng(0).uniform(0.5, 1.5, len(color))
+    return seeds
+
+
+def _check_rows(name: str, sparsity: Sparsity, size: int) -> None:
+    if sparsity.shape[0] != size:
+        raise ValueError(f"{name}: sparsity has shape {sparsity.shape}, f(x) has {size} elements: one for each row")
+
+
+def _check_product(np: Any, name: str, sparsity: Sparsity, product: Any, matrix: Any, vector: Any, eps: float) -> None:
+    """Raise where the matrix times the vector is not the product, but for rounding."""
+    with np.errstate(all="ignore"):
+        scale = abs(matrix) @ abs(vector)
+        error = abs(matrix @ vector - product)
+        finite = np.isfinite(scale) & np.isfinite(product)
+        floor = min(100 * eps, eps**0.5) * scale[finite].max(initial=0)
+        wrong = finite & (error > eps**0.5 * (scale + abs(product)) + floor)
+    if wrong.any():
+        raise ValueError(
+            f"{name}: sparsity lacks entries of the Jacobian that are not 0 at this x: a product with it differs in "
+            f"{wrong.sum()} of {len(wrong)} elements, first at {int(np.argmax(wrong))}; leave sparsity out, or find it "
+            f"again where f takes another path"
+        )
+
+
+def _filled(pattern: Any, data: Any) -> Any:
+    from scipy import sparse
+
+    return sparse.csr_array((data, pattern.indices.copy(), pattern.indptr.copy()), shape=pattern.shape)
+
+
+def _like(array: Any, x: Tensor) -> Tensor:
+    return asarray(array, dtype=x.dtype, device=x.device, backend=x.backend)
+
+
+def _host(np: Any, products: Tensor) -> Any:
+    """One row for each vector; SciPy has no floats of 16 bits."""
+    array = np.asarray(products.numpy())
+    array = array.astype(np.float32) if array.dtype.itemsize < 4 else array
+    return array.reshape(len(array), math.prod(array.shape[1:]))
+
+
+# -- arguments and results
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """A context in which no tape records: the matrix is a constant to all of them."""
+    with setting(recording.ACTIVE, ()):
+        yield
+
+
+def _checked_x(name: str, x: Any) -> Tensor:
+    leaves, _ = pytree.flatten(x)
+    if len(leaves) != 1 or leaves[0] is not x:
+        raise TypeError(
+            f"{name}: x must be one array, got a {type(x).__name__} of {len(leaves)}; let f take one vector, and take "
+            f"it apart there: x = tc.concat([tc.reshape(a, (-1,)) for a in arrays])"
+        )
+    x = read(x, f"{name}: x")
+    tensor: Tensor = x if type(x) is Tensor else asarray(x)
+    if tensor.backend.level:
+        raise BatchError(f"{name} inside vmap: it makes a matrix of SciPy, which holds numbers; call it outside")
+    if tensor.dtype.kind != "real floating":
+        why = "has no derivative" if not tensor.dtype.inexact else "has no one Jacobian; take real and imaginary parts"
+        raise TypeError(f"{name}: x must be a real floating array; dtype {tensor.dtype} {why}")
+    return tensor.__copy__()
+
+
+def _result(name: str, out: Any) -> Tensor:
+    leaves, _ = pytree.flatten(out)
+    if len(leaves) != 1 or leaves[0] is not out:
+        raise TypeError(
+            f"{name}: f must return one array, got a {type(out).__name__} of {len(leaves)}; join them: "
+            f"tc.concat([tc.reshape(a, (-1,)) for a in results])"
+        )
+    value = read(out, f"{name}: the result of f")
+    tensor: Tensor = value if type(value) is Tensor else asarray(value)
+    if not tensor.dtype.inexact:
+        raise TypeError(f"{name}: the result of f has dtype {tensor.dtype}, which has no derivative")
+    return tensor
+
+
+def _scipy(name: str) -> tuple[Any, Any]:
+    try:
+        import numpy
+        from scipy import sparse
+    except ImportError as error:
+        raise ImportError(f"{name} needs SciPy; install it with: pip install tape-core[sparse]") from error
+    return numpy, sparse

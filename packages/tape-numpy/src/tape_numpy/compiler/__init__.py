@@ -1,0 +1,1 @@
+"""NumPy's part of compiled functions: fused blocks, calls with `out=`, lowered kernels."""

@@ -1,0 +1,246 @@
+"""A run of elementwise calls as the source of a function of one block."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tape_compile.program import Ref
+from tape_core.base.generated import identifier
+
+from tape_numpy.compiler.calls import step_of
+from tape_numpy.compiler.tiles import Tiling
+from tape_numpy.kernels import KERNELS, has_line_sums, line_sums
+
+_OWN = re.compile(r"[tw]*[xobrk]\d+|[ijk]|places|inputs|outputs|buffers|line|block|dtype\d+")  # names in the source
+_SUM, _MAX, _MIN = (KERNELS[name] for name in ("sum", "max", "min"))
+
+
+class BlockCode:
+    """`block(places, i, j, k, inputs, outputs, buffers)`: block k, which is from i to j on the axis that is cut.
+
+    Args:
+        group: the run.
+        tiling: its axes.
+        dead, spare: the numbers of inputs that results may be written over; temporaries have the memory of spare ones.
+
+    Attributes:
+        buffers: the dtypes of temporaries.
+        names: what the source refers to.
+        over: for results the inputs that they are written over.
+        repeated: the numbers of inputs that are given a second time, at the end, as `Tiling.repeated` makes them.
+    """
+
+    def __init__(self, group: Any, tiling: Tiling, dead: Sequence[int], spare: Sequence[int]) -> None:
+        self.group = group
+        self.tiling = tiling
+        self.repeated: list[int] = []
+        self._wide: dict[str, None] = {}  # blocks that are needed with several lines as one
+        self.buffers: list[Any] = []
+        self.names: dict[str, Any] = {
+            "__name__": __name__, "copyto": np.copyto, "where": np.where, "line_sums": line_sums,
+            "add_reduce": np.add.reduce, "maximum_reduce": np.maximum.reduce, "minimum_reduce": np.minimum.reduce,
+        }  # fmt: skip
+        self._outs = {number: n for n, number in enumerate(group.outputs)}
+        self._large = [k for k in group.outputs if k not in group.sums and k not in group.lines]
+        self._place: dict[int, str] = {k: f"x{k}" for k in group.inputs}
+        self._body: list[str] = []
+        self._last = {k: at for at, instruction in enumerate(group.instructions) for k in instruction.inputs}
+        self.over: dict[int, int] = self._overwritten([*dead, *spare])
+        self._spare = {k for k in spare if k not in self.over.values() and group.specs[k].shape == group.shape}
+        self._write()
+
+    def _overwritten(self, free: list[int]) -> dict[int, int]:
+        """Results that are there when an input of their shape and dtype is needed no more."""
+        specs, found = self.group.specs, {}
+        for at, instruction in enumerate(self.group.instructions):
+            step = step_of(instruction)
+            if instruction.out in self._large and step is not None and not _in_two(instruction):
+                alike = [k for k in free if specs[k] == specs[instruction.out] and self._last[k] <= at]
+                if alike:
+                    found[instruction.out] = alike[0]
+                    free.remove(alike[0])
+        return found
+
+    def _write(self) -> None:
+        group, specs = self.group, self.group.specs
+        last = self._last
+        # The block of a result serves temporaries until the result is there: the last may be its own operands.
+        until = {f"o{i.out}": at - _in_two(i) for at, i in enumerate(group.instructions) if i.out in self._large}
+        free: dict[Any, list[str]] = {}
+        for number in [k for k in self._large if k not in self.over]:
+            free.setdefault(specs[number].dtype, []).append(f"o{number}")
+        for at, instruction in enumerate(group.instructions):
+            number, role = instruction.out, group.roles[instruction.out]
+            done = [
+                k
+                for k in dict.fromkeys(instruction.inputs)
+                if last[k] == at and k in group.made and k not in self._outs and self._place[k][0] in "bo"
+                if k not in group.spread and k not in group.lines
+            ]
+            done += [k for k in dict.fromkeys(instruction.inputs) if last[k] == at and k in self._spare]
+            step = step_of(instruction)
+            at_once = not _in_two(instruction)
+            done += [k for k, given in self.over.items() if last[given] == at and k != number]
+            if at_once:
+                self._give_back(done, free)
+            if role in ("sum", "line", "short", "view"):
+                self._short(instruction, role, step)
+            elif step is None:  # broadcast_to
+                self._place[number] = self._spelled(instruction.args[0])
+                if number in self._outs:
+                    self._body.append(f"o{number}[...] = {self._place[number]}")
+            else:
+                slots = free.setdefault(specs[number].dtype, [])
+                if number in self._outs:
+                    target = f"o{number}"
+                else:
+                    lasts = last.get(number, at)
+                    target = next((s for s in reversed(slots) if until.get(s, lasts) >= lasts), "")
+                    if not target:
+                        target = f"b{len(self.buffers)}"
+                        self.buffers.append(specs[number].dtype)
+                if target in slots:
+                    slots.remove(target)
+                given = self._repeated(step[2]) if role == "mixed" else None
+                if given is not None:
+                    self._elementwise(step, given, self._in_wide(target))
+                else:
+                    self._elementwise(step, [self._spelled(arg) for arg in step[2]], target)
+                self._place[number] = target
+            if not at_once:
+                self._give_back(done, free)
+
+    def _give_back(self, done: list[int], free: dict[Any, list[str]]) -> None:
+        """Let others have the blocks of results that are needed no more, or of those to come."""
+        for k in done:
+            free.setdefault(self.group.specs[k].dtype, []).append(self._place.get(k, f"o{k}"))
+
+    def _repeated(self, args: list[Any]) -> list[str] | None:
+        """Arguments with several lines as one, where smaller ones are short lines that several have in common."""
+        numbers = [arg.id for arg in args if type(arg) is Ref and self.group.specs[arg.id].shape != ()]
+        small = [k for k in numbers if self.group.specs[k].shape != self.group.shape]
+        if any([k in self.group.made or not self.tiling.is_repeated(self._seen(k)) for k in small]):
+            return None
+        if not self.group.spread.isdisjoint(numbers):
+            return None
+        self.repeated += [k for k in dict.fromkeys(small) if k not in self.repeated]
+        return [
+            f"t{arg.id}"
+            if type(arg) is Ref and arg.id in small
+            else self._in_wide(self._place[arg.id])
+            if type(arg) is Ref and arg.id in numbers
+            else self._spelled(arg)
+            for arg in args
+        ]
+
+    def _seen(self, k: int) -> tuple[int, ...]:
+        return self.tiling.seen(self.group.seen[k])
+
+    def _in_wide(self, name: str) -> str:
+        self._wide[name] = None
+        return f"w{name}"
+
+    def _elementwise(self, step: Any, given: list[str], target: str) -> None:
+        kind, function, _ = step
+        if kind == "copy":
+            self._body.append(f'copyto({target}, {given[0]}, casting="unsafe")')
+        elif kind == "where":
+            self._body.append(f"copyto({target}, {given[2]})")
+            self._body.append(f"copyto({target}, {given[1]}, where={given[0]})")
+        else:
+            self._body.append(f"{self._named(function)}({', '.join(given)}, out={target})")
+
+    def _named(self, function: Any) -> str:
+        """The name of a function: NumPy and SciPy have several of one name."""
+        wanted = identifier(function.__name__, "f")
+        name, n = f"{wanted}_" if _OWN.fullmatch(wanted) else wanted, 2
+        while self.names.setdefault(name, function) is not function:
+            name, n = f"{wanted}_{n}", n + 1
+        return name
+
+    def _short(self, instruction: Any, role: str, step: Any) -> None:
+        """What has one element for each line, or is one number."""
+        number = instruction.out
+        if role == "sum":
+            self._body.append(f"outputs[{self._outs[number]}][k] = add_reduce({self._spelled(instruction.args[0])})")
+            return
+        self._place[number] = name = f"r{number}"
+        if role == "view":
+            (k,) = set(instruction.inputs)
+            call = self._place[k]
+        elif role == "line":
+            x = self._spelled(instruction.args[0])
+            if instruction.fn is _SUM and has_line_sums(self.group.shape):
+                call = f"line_sums({x}.reshape(-1, {self.group.shape[-1]})).reshape(line)"
+            else:
+                function = {_SUM: "add", _MAX: "maximum", _MIN: "minimum"}[instruction.fn]
+                call = f"{function}_reduce({x}, axis=-1, keepdims=True)"
+        else:
+            kind, function, args = step
+            given = [self._spelled(arg) for arg in args]
+            if kind == "copy":
+                dtype = f"dtype{len(self.names)}"
+                self.names[dtype] = self.group.specs[number].dtype
+                call = f"{given[0]}.astype({dtype})"
+            else:
+                call = f"{self._named(function)}({', '.join(given)})"
+        self._body.append(f"{name} = {call}")
+        if number in self._outs:
+            self._body.append(f"o{number}[...] = {name}")
+
+    def _spelled(self, arg: Any) -> str:
+        if type(arg) is Ref:
+            return self._place[arg.id]
+        if type(arg) in (bool, int) or (type(arg) is float and math.isfinite(arg)):
+            return repr(arg)
+        name = f"k{len(self.names)}"
+        self.names[name] = arg
+        return name
+
+    def text(self) -> str:
+        """The source, for the blocks of the tiling."""
+        group, specs, tiling = self.group, self.group.specs, self.tiling
+        lines = ["def block(places, i, j, k, inputs, outputs, buffers):"]
+        for n, number in enumerate(group.inputs):
+            shape = specs[number].shape
+            cut = f"inputs[{n}]"
+            if shape == group.shape:  # an array of one number everywhere comes as that number
+                cut = f"{cut}{_key(tiling, tiling.lengths)} if {cut}.shape else {cut}"
+            elif shape:
+                cut += _key(tiling, self._seen(number))
+            lines.append(f"x{number} = {cut}")
+        for number, n in self._outs.items():
+            if number not in group.sums:
+                seen = (*tiling.lengths[:-1], 1) if number in group.lines else tiling.lengths
+                lines.append(f"o{number} = outputs[{n}]{_key(tiling, seen)}")
+        after = tiling.lengths[tiling.axis + 1 :]
+        shape = ", ".join(["j - i", *map(str, after)])
+        for n in range(len(self.buffers)):
+            cut = f"buffers[{n}][: j - i]"
+            if after:
+                cut = f"buffers[{n}][: (j - i) * {tiling.inner}].reshape({shape})"
+            lines.append(f"b{n} = {cut}")
+        for n, number in enumerate(self.repeated):
+            lines.append(f"t{number} = inputs[{len(group.inputs) + n}]{_key(tiling, self._seen(number))}")
+        lines += [f"w{name} = {name}.reshape({tiling.wide}) if {name}.shape else {name}" for name in self._wide]
+        if group.lines:
+            lines.append(f"line = ({', '.join(['j - i', *map(str, after[:-1])])}, 1)")
+        return "\n    ".join([*lines, *self._body]) + "\n"
+
+
+def _in_two(instruction: Any) -> bool:
+    """Whether the result is written before all operands are read."""
+    step = step_of(instruction)
+    return step is not None and step[0] == "where"
+
+
+def _key(tiling: Tiling, seen: tuple[int, ...]) -> str:
+    """The key of a block in an array of this shape, which may have length 1 for any other."""
+    axis = tiling.axis
+    parts = [f"places[{k}]" if seen[k] == tiling.lengths[k] else "0" for k in range(axis)]
+    parts.append("i:j" if seen[axis] == tiling.lengths[axis] else ":")
+    return f"[{', '.join(parts)}]"

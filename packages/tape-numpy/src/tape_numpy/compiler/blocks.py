@@ -1,0 +1,273 @@
+"""Runs of elementwise calls in compiled functions: evaluated block by block, so that temporaries stay in the cache.
+
+What smaller arrays are broadcast to is cut into blocks, too, and sums and maxima along the last axis, with what is
+computed with them, are part of a run. The results have the bits of the calls one by one: `tiles.py` says why for sums.
+Which thread takes which block changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tape_compile.codegen.source import Source
+from tape_compile.program import Program, Ref
+from tape_core.base.forking import forget_in_children
+from tape_core.base.generated import generated
+
+from tape_numpy.compiler.block_code import BlockCode
+from tape_numpy.compiler.calls import axes_in_rows, full, gives_new, into, scalar, step_of
+from tape_numpy.compiler.lowering import expansion
+from tape_numpy.compiler.tiles import Tiling, bounds, total
+from tape_numpy.indexing import joined, placed
+from tape_numpy.kernels import KERNELS, has_line_sums, lines_are_alike
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+__all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_DTYPES = frozenset({*_FLOATS, np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.int32)})
+_NUMBERS = (float, int)
+_BROADCAST, _SUM, _MAX, _MIN = (KERNELS[name] for name in ("broadcast_to", "sum", "max", "min"))
+
+SLICES_ARE_ALIKE = True
+"""An elementwise function gives an element of an array what it gives it in a slice: blocks rely on it, too."""
+
+_files = count()
+
+
+# -- what a run takes
+
+
+def role(instruction: Any, specs: Any, group: Any) -> str | None:
+    """What an instruction would be in a group, or in none; None for what is not known here.
+
+    `each`: elementwise, of arrays of the group's shape and numbers; `mixed`: with smaller arrays, too. `number`: one
+    that is broadcast to the group's shape, and `spread`: a smaller array. `sum`: of all elements of a result. `line`: a
+    reduction along the last axis, and `short`: elementwise with results of those; `view`: such a result with other axes
+    of length 1.
+    """
+    spec = specs[instruction.out]
+    if spec.kind is not np.ndarray and spec.shape != ():
+        return None
+    if instruction.fn is _SUM or instruction.fn is _MAX or instruction.fn is _MIN:
+        return _reduction(instruction, specs, group)
+    if group is not None and spec.shape != group.shape and not group.lines.isdisjoint(instruction.inputs):
+        return _short(instruction, specs, group)
+    if spec.dtype not in _DTYPES or (group is not None and spec.shape != group.shape):
+        return None
+    arrays = [specs[k] for k in instruction.inputs]
+    if any([a.dtype not in _DTYPES and a.kind not in _NUMBERS for a in arrays]):
+        return None
+    small = [k for k in instruction.inputs if specs[k].shape not in ((), spec.shape)]
+    if group is not None and any([not group.sees(k, specs[k].shape) for k in small]):
+        return None
+    if instruction.fn is _BROADCAST:
+        if instruction.kwargs or len(arrays) != 1 or arrays[0].shape == spec.shape:
+            return None
+        return "spread" if small else "number"
+    if step_of(instruction) is None:
+        return None
+    if not small:
+        return "each" if group is None or not _only_spread(instruction.inputs, group) else None
+    whole = [k for k in instruction.inputs if specs[k].shape == spec.shape]
+    return "mixed" if whole and (group is None or not _only_spread(whole, group)) else None
+
+
+def _only_spread(numbers: list[int], group: Any) -> bool:
+    """Whether all arrays are smaller ones in truth, so that the result lies as those do."""
+    return bool(numbers) and all([group.roles.get(k) == "spread" for k in numbers])
+
+
+def _reduction(instruction: Any, specs: Any, group: Any) -> str | None:
+    if len(instruction.args) != 1 or type(instruction.args[0]) is not Ref:
+        return None
+    x, kwargs = instruction.args[0].id, instruction.kwargs
+    shape = specs[x].shape
+    if specs[x].dtype not in _FLOATS or kwargs.keys() - {"axis", "keepdims"}:
+        return None
+    if group is not None and (shape != group.shape or x in group.lines or x in group.spread):
+        return None
+    axis, keepdims = kwargs.get("axis"), kwargs.get("keepdims", False)
+    if axis is None:
+        made = group is not None and x in group.made
+        return "sum" if made and instruction.fn is _SUM and not keepdims and _sums_are_pairwise() else None
+    n = len(shape)
+    if axis not in (-1, n - 1, (-1,), (n - 1,)) or n < 2 or shape[-1] == 1 or specs[x].kind is not np.ndarray:
+        return None
+    return "line" if instruction.fn is not _SUM or not has_line_sums(shape) or lines_are_alike() else None
+
+
+def _short(instruction: Any, specs: Any, group: Any) -> str | None:
+    """Of what is there for each line, with or without a last axis of length 1."""
+    spec = specs[instruction.out]
+    if spec.shape not in (group.shape[:-1], (*group.shape[:-1], 1)) or spec.dtype not in _DTYPES:
+        return None
+    tail = (1,) * (len(group.shape) - len(spec.shape))
+    if instruction.name in ("reshape", "getitem") and len(set(instruction.inputs)) == 1:
+        (k,) = set(instruction.inputs)
+        return "view" if k in group.lines and specs[k].size == spec.size and specs[k].dtype == spec.dtype else None
+    for k in instruction.inputs:
+        own = specs[k]
+        if k in group.lines:
+            if own.shape != spec.shape:
+                return None
+        elif k in group.made or own.dtype not in _DTYPES or (own.shape and not group.sees(k, own.shape + tail)):
+            return None
+    return "short" if step_of(instruction) is not None else None
+
+
+# -- a group as a function
+
+
+def fused(group: Any) -> Callable[..., Any] | None:
+    """A function of the group's inputs that gives its outputs."""
+    return _Blocks(group)
+
+
+class _Blocks:
+    """The instructions of a group on one block, as source; and the blocks.
+
+    Args:
+        group: the group.
+        dead, spare: the numbers of inputs that may be overwritten; those that are dead only as `out=` says.
+
+    Attributes:
+        own: the numbers of results that have memory of their own.
+        targets: by results the inputs that they may be written over.
+    """
+
+    def __init__(self, group: Any, dead: Sequence[int] = (), spare: Sequence[int] = ()) -> None:
+        self.__name__ = "fused"
+        self.group = group
+        specs = group.specs
+        self.inputs = [specs[k] for k in group.inputs]
+        self.tiling = Tiling(group.shape, list(group.seen.values()), in_lines=bool(group.lines))
+        code = BlockCode(group, self.tiling, dead, spare)
+        self.targets = code.over
+        self.own = [i.out for i in group.instructions if i.out in group.outputs and gives_new(i, specs)]
+        self.buffers = code.buffers
+        given = [s.dtype for s in self.inputs if s.shape == group.shape]
+        made = [specs[k].dtype for k in group.outputs if specs[k].shape == group.shape]
+        self.tiling.cut(sum([dtype.itemsize for dtype in given + made + self.buffers]))
+        self.reduced = [k in group.reduced for k in group.inputs]
+        self.seen = [
+            None if s.shape in ((), group.shape) else self.tiling.seen(group.seen[k])
+            for k, s in zip(group.inputs, self.inputs, strict=True)
+        ]
+        self.outs = [(specs[k], k in group.sums) for k in group.outputs]
+        self.repeated = [group.inputs.index(k) for k in code.repeated]
+        self.text = code.text()
+        self.on_block = generated(self.text, "block", f"<tape_numpy: fused, {next(_files)}>", code.names)
+
+    def over(self, dead: Sequence[int], spare: Sequence[int]) -> _Blocks:
+        """The same, with results in the memory of inputs."""
+        return _Blocks(self.group, dead, spare)
+
+    def __call__(self, *arrays: Any, out: Any = None) -> tuple[Any, ...]:
+        tiling = self.tiling
+        lengths = tiling.lengths
+        given = []
+        for array, spec, seen, reduced in zip(arrays, self.inputs, self.seen, self.reduced, strict=True):
+            if spec.shape == ():
+                given.append(array)
+            elif seen is not None:
+                given.append(array.reshape(seen))
+            elif array.flags.c_contiguous:
+                given.append(array.reshape(lengths))
+            elif not reduced and not any(array.strides):
+                given.append(array[(0,) * array.ndim])  # one number everywhere
+            else:
+                return self._one_by_one(list(arrays))  # its sums go along memory
+        given += [tiling.repeated(given[n]) for n in self.repeated]
+        cuts, shape = tiling.cuts, self.group.shape
+        whole = [
+            np.empty(len(cuts) if is_sum else spec.shape, spec.dtype) if target is None else target
+            for (spec, is_sum), target in zip(self.outs, out or [None] * len(self.outs), strict=True)
+        ]
+        results = [
+            array if is_sum else array.reshape(lengths if spec.shape == shape else (*lengths[:-1], 1))
+            for array, (spec, is_sum) in zip(whole, self.outs, strict=True)
+        ]
+        shares = min(_threads(), max(1, len(cuts) // 2))
+        if shares == 1:
+            self._run(given, results, 0, len(cuts))
+        else:
+            edges = [len(cuts) * k // shares for k in range(shares + 1)]
+            jobs = [
+                _pool(_threads()).submit(self._run_quietly, given, results, first, last)
+                for first, last in pairwise(edges[1:])
+            ]
+            self._run(given, results, 0, edges[1])
+            for job in jobs:
+                job.result()
+        return tuple(
+            [
+                total(tiling.tree, array) if is_sum else array
+                for array, (_, is_sum) in zip(whole, self.outs, strict=True)
+            ]
+        )
+
+    @cached_property
+    def _one_by_one(self) -> Callable[[list[Any]], tuple[Any, ...]]:
+        """The instructions as they are, as a function that empties the list of its arguments."""
+        group = self.group
+        return Source(Program(group.instructions, group.inputs, {}, group.outputs, group.specs), "one_by_one").run
+
+    def _run(self, given: list[Any], results: list[Any], first: int, last: int) -> None:
+        """Some of the blocks, on one thread."""
+        cuts, on_block = self.tiling.cuts, self.on_block
+        buffers = [np.empty(self.tiling.longest, dtype) for dtype in self.buffers]
+        for k in range(first, last):
+            places, i, j = cuts[k]
+            on_block(places, i, j, k, given, results, buffers)
+
+    def _run_quietly(self, given: list[Any], results: list[Any], first: int, last: int) -> None:
+        """As `_run`, on a thread that does not know that nobody wants to be warned."""
+        with np.errstate(all="ignore"):
+            self._run(given, results, first, last)
+
+
+@cache
+def _sums_are_pairwise() -> bool:
+    """Whether this NumPy sums as `tiles.py` says."""
+    x = np.random.default_rng(0).normal(size=70001)
+    for dtype in _FLOATS:
+        values = (x * 3).astype(dtype)
+        cuts, tree = bounds(len(values), 5000)
+        if total(tree, np.array([np.add.reduce(values[i:j]) for i, j in cuts])) != np.add.reduce(values):
+            return False
+        if np.add.reduce(values[:-1].reshape(100, -1), axis=None) != np.add.reduce(values[:-1]):
+            return False
+    return True
+
+
+# -- threads
+
+
+@cache
+def _threads() -> int:
+    """`TAPE_NUM_THREADS`, by default the cores that are available."""
+    given = os.environ.get("TAPE_NUM_THREADS", "").strip()
+    if given:
+        if not given.isdigit() or int(given) < 1:
+            raise ValueError(f"TAPE_NUM_THREADS must be a positive number, got {given!r}")
+        return int(given)
+    available = getattr(os, "sched_getaffinity", None)
+    return len(available(0)) if available else os.cpu_count() or 1
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # it takes a while, and one thread needs none
+
+    return ThreadPoolExecutor(threads - 1, thread_name_prefix="tape")
+
+
+forget_in_children(_pool.cache_clear)
