@@ -1,7 +1,7 @@
 """The types that signatures of this package name, in the manner of `numpy.typing` and `jax.typing`.
 
-TensorFlow's functions accept far more than tensors, so the `...Like` types are wide. Each is what one conversion accepts,
-and that conversion narrows it. Import this module for annotations only, under `TYPE_CHECKING` where that helps.
+TensorFlow's functions accept far more than tensors, so the `...Like` types are wide: each is what one conversion
+accepts, and that conversion narrows it. Nothing here has a meaning at run time.
 """
 
 from __future__ import annotations
