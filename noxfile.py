@@ -29,7 +29,7 @@ nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
 BACKENDS = ["torch", "numpy"]
-PACKAGES = ["tape-core", "tape-numpy", "tape-torch", "tape-nn", "tape-tf", "tape-conformance"]
+PACKAGES = ["tape-core", "tape-compile", "tape-numpy", "tape-torch", "tape-nn", "tape-tf", "tape-conformance"]
 # What brings torch, which is large, is installed only where it is asked for.
 WITHOUT_TORCH = [name for name in PACKAGES if name != "tape-torch"]
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
@@ -133,7 +133,7 @@ def wheels(session: nox.Session) -> None:
 @nox.session
 def exported(session: nox.Session) -> None:
     """Export compiled functions, and run the files in an environment that has NumPy alone."""
-    install(session, "virtualenv", packages=["tape-core", "tape-numpy", "tape-nn"])
+    install(session, "virtualenv", packages=["tape-core", "tape-compile", "tape-numpy", "tape-nn"])
     folder = Path(session.create_tmp()).resolve()
     alone, files = folder / "alone", folder / "files"
     session.run("python", ".ci/exported.py", "write", str(files), env=ONE_THREAD)
@@ -151,7 +151,7 @@ def exported(session: nox.Session) -> None:
 @nox.parametrize("backend", list(PLUGINS))
 def conformance(session: nox.Session, backend: str) -> None:
     """Run the conformance suite on one backend, alone in its environment, and write its support matrix for the docs."""
-    install(session, "pytest-xdist", packages=["tape-core", "tape-conformance", PLUGINS[backend]])
+    install(session, "pytest-xdist", packages=["tape-core", "tape-compile", "tape-conformance", PLUGINS[backend]])
     session.chdir(session.create_tmp())  # as a plugin's author runs it: from anywhere
     targets = {backend: backend}
     if backend == "torch":
@@ -254,7 +254,7 @@ def guides(session: nox.Session, backend: str) -> None:
 @nox.session(default=False)
 def demo(session: nox.Session) -> None:
     """Train a network on handwritten digits: docs/examples/digits.py."""
-    install(session, *EXAMPLES, packages=["tape-core", "tape-numpy", "tape-nn"])
+    install(session, *EXAMPLES, packages=["tape-core", "tape-compile", "tape-numpy", "tape-nn"])
     session.run("python", "docs/examples/digits.py", *session.posargs, env=ONE_THREAD)
 
 
@@ -270,7 +270,7 @@ def examples(session: nox.Session) -> None:
     if options and not options[0].startswith("-"):
         session.error(f"{options[0]!r} is no example; there are {', '.join(known)}")
     on_torch = ["tape-torch"] if (CHOSEN or "").startswith("torch") else []
-    install(session, *EXAMPLES, packages=["tape-core", "tape-numpy", "tape-nn", *on_torch])
+    install(session, *EXAMPLES, packages=["tape-core", "tape-compile", "tape-numpy", "tape-nn", *on_torch])
     for name in names or known:
         session.run("python", f"docs/examples/{name}.py", *options, env={**ONE_THREAD, "TAPE_BACKEND": CHOSEN})
 

@@ -482,7 +482,7 @@ def test_mixed_precision() -> None:
 
 
 def test_large_arrays_with_and_without_each_pass() -> None:
-    from tape_core.compiled.passes import ON_REQUEST, ORDER
+    from tape_compile.passes import ON_REQUEST, ORDER
 
     rng = tc.default_rng(0)
     x, w, wide = rng.normal((600, 512), dtype="bfloat16"), rng.normal((512,), dtype="bfloat16"), rng.normal((600, 512))

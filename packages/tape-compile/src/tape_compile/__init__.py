@@ -1,11 +1,12 @@
 """Compiled functions: what a Python function computes, noted once, and run again without Tensors, tapes and rules.
 
 `function.py` is what users call. Its first call with arguments of new shapes runs the Python function on real values,
-with Tensors of the tracing backend (`tape_compile.tracer.traced_array`). What is called underneath, kernels and operators on
-raw arrays, goes through `Trace.call` or, where nothing has to be looked up, `Trace.gave` (`trace.py`), and becomes a
-`Program` (`program.py`); `tracing.py` has the contexts for that. Later calls run its code (`running.py`):
+with Tensors of the tracing backend (`tracer/traced_array.py`). What is called underneath, kernels and operators on raw
+with Tensors of the tracing backend (`tracer/traced_array.py`). What is called underneath, kernels and operators on raw
+arrays, goes through `Trace.call` or, where nothing has to be looked up, `Trace.gave` (`tracer/trace.py`), and becomes
+a `Program` (`program.py`); `tracer/contexts.py` has the contexts for that. Later calls run its code
+(`codegen/executable.py`):
 
-- `Program.instructions` is a straight line. An `Instruction` calls a function of raw arrays, `fn(*args, **kwargs)`.
 - Values are numbers, each assigned once. In `args` and `kwargs`, also inside tuples and lists, `Ref(number)` stands for
   a value; all else is itself: Python scalars, axes, shapes, slices, dtypes.
 - `Instruction.out` is a number, or nested tuples of numbers and None, as `fn` returns them.

@@ -83,7 +83,7 @@ class Function:
             raise TypeError(f"function: compile must be the name of a compiler, False or None, got {compile!r}")
         self._options = dict(passes or {})
         if self._options:
-            from tape_core.compiled.passes import check
+            from tape_compile.passes import check
 
             check(self._options)
         self._donate = _names("donate", donate)

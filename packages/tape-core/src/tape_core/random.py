@@ -15,8 +15,7 @@ from tape_core.base import dtypes
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.mistakes import integer, shape_of
 from tape_core.engine.recording import TRACE
-
-Shape = int | tuple[int, ...]
+from tape_core.typing import Array, DeviceLike, DTypeLike, ShapeLike
 
 _global: Generator | None = None
 
@@ -69,7 +68,7 @@ class Generator:
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"set_state: not a state that get_state gave: {error}") from error
 
-    def _fractions(self, n: int, backend: Any, device: Any) -> Any:
+    def _fractions(self, n: int, backend: Any, device: DeviceLike) -> Any:
         """n float64 Tensors elements in [0, 1), multiples of 2**-31."""
         integers = self._drawn(lambda bits: memoryview(bits.randbytes(4 * n)).cast("i"), "int32", backend, device)
         # 31 bits after the sign is dropped: exact in float64, and the same in every byte order that matters.
@@ -77,7 +76,7 @@ class Generator:
 
         return astype(integers & 0x7FFFFFFF, "float64") * 2.0**-31
 
-    def _drawn(self, make: Callable[[stdlib.Random], Any], dtype: str, backend: Any, device: Any) -> Any:
+    def _drawn(self, make: Callable[[stdlib.Random], Any], dtype: str, backend: Any, device: DeviceLike) -> Any:
         """A Tensor of what `make` makes of the bits; in a compiled function, of those of each call."""
         from tape_core.ops.creation import asarray
 
@@ -92,11 +91,11 @@ class Generator:
 
     def uniform(
         self,
-        shape: Shape = (),
+        shape: ShapeLike = (),
         *,
         low: float = 0.0,
         high: float = 1.0,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         backend: Any = None,
         device: str | None = None,
     ) -> Any:
@@ -111,11 +110,11 @@ class Generator:
 
     def normal(
         self,
-        shape: Shape = (),
+        shape: ShapeLike = (),
         *,
         mean: float = 0.0,
         stddev: float = 1.0,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         backend: Any = None,
         device: str | None = None,
     ) -> Any:
@@ -132,7 +131,7 @@ class Generator:
         return astype(values, dtype)
 
     def integers(
-        self, low: int, high: int, shape: Shape = (), *, backend: Any = None, device: str | None = None
+        self, low: int, high: int, shape: ShapeLike = (), *, backend: Any = None, device: str | None = None
     ) -> Any:
         """Integers in [low, high), int64."""
         from tape_core.ops.manipulation import reshape
@@ -167,7 +166,7 @@ def _refuse_inside_vmap() -> None:
         )
 
 
-def _floating(what: str, dtype: Any, backend: Any) -> dtypes.DType:
+def _floating(what: str, dtype: DTypeLike, backend: Any) -> dtypes.DType:
     """The dtype that is asked for, which must be floating: of integers most would be 0, of complex numbers one part."""
     if dtype is None:
         return dtypes.get_default_dtype()
@@ -177,7 +176,7 @@ def _floating(what: str, dtype: Any, backend: Any) -> dtypes.DType:
     return found
 
 
-def _truncated(values: Any, dtype: dtypes.DType) -> Any:
+def _truncated(values: Array, dtype: dtypes.DType) -> Any:
     from tape_core.ops.elementwise import floor
 
     bits = {"float16": 11, "bfloat16": 8}.get(dtype.name, 24)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
 from tape_core.ops.creation import eye
 from tape_core.ops.elementwise import where
@@ -31,6 +31,7 @@ from tape_core.ops.special.error_functions import log_ndtr, ndtr
 from tape_core.ops.special.gamma import betaln, gammaln
 from tape_core.ops.special.logarithms import expit, xlog1py, xlogy
 from tape_core.ops.statistical import sum as _sum
+from tape_core.typing import Array, ArrayLike
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -66,7 +67,7 @@ class _Distribution:
         return f"<tape_core.stats.{self._name}>"
 
     def _standard(
-        self, what: str, x: Any, args: tuple[Any, ...], given: dict[str, Any]
+        self, what: str, x: Array, args: tuple[Any, ...], given: dict[str, Any]
     ) -> tuple[Tensor, list[Any], Tensor]:
         """The standardised value, the parameters, and the scale, NaN where a parameter is not possible."""
         names = (*self._shapes, "loc", "scale")

@@ -12,6 +12,7 @@ from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray
 from tape_core.ops.manipulation import reshape
 from tape_core.transforms.derivatives import jvp, vjp
+from tape_core.typing import PyTree
 
 __all__ = ["assert_close", "check_grads", "check_jvp", "check_vjp", "numerical_jacobian"]
 
@@ -160,7 +161,7 @@ class _Part(NamedTuple):
     is_complex: bool
 
 
-def _parts(tree: Any, name: str) -> list[_Part]:
+def _parts(tree: PyTree, name: str) -> list[_Part]:
     leaves, structure = pytree.flatten(tree)
     parts, start = [], 0
     for k, leaf in enumerate(leaves):
@@ -174,7 +175,7 @@ def _parts(tree: Any, name: str) -> list[_Part]:
     return parts
 
 
-def _leaves(tree: Any) -> list[Any]:
+def _leaves(tree: PyTree) -> list[Any]:
     return [dense(leaf) for leaf in pytree.flatten(tree)[0]]
 
 
@@ -190,7 +191,7 @@ def _numbers(leaves: Sequence[Any]) -> list[float]:
     return found
 
 
-def _with(parts: Sequence[_Part], numbers: Sequence[float], structure: Any) -> Any:
+def _with(parts: Sequence[_Part], numbers: Sequence[float], structure: object) -> Any:
     """The structure with other numbers."""
     leaves = []
     for part in parts:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # -- tensors
 
-Scalar: TypeAlias = "complex | np.generic"
-"""A Python number (for a type checker complex includes float, int and bool) or a NumPy scalar."""
+Scalar: TypeAlias = "int | float | complex | np.generic"  # spelled out, so that isinstance narrows it
+"""A Python number or a NumPy scalar."""
 
 NumPyArray: TypeAlias = "np.ndarray[Any, Any]"
 """A NumPy array of any shape and dtype."""
@@ -43,6 +43,9 @@ IntLike: TypeAlias = "int | Value | tc.Tensor | NumPyArray | np.integer[Any]"
 
 Axis: TypeAlias = "IntLike | Sequence[IntLike] | None"
 """One axis, or several; None stands for all of them."""
+
+IndexLike: TypeAlias = Any
+"""What `tensor[...]` accepts: an int, a slice, `...`, `tf.newaxis`, a boolean mask, or a tuple of them."""
 
 PyTree: TypeAlias = Any
 """A nested structure of tuples, lists, dicts and registered classes; the docstring says what its leaves are."""

@@ -10,8 +10,8 @@ import torch
 from tape_core import Tensor, Variable
 from tape_core.backends.discovery import backend_of_type
 from tape_core.engine.recording import LISTENERS, met
-from tape_core.engine.tensor import ArrayLike
 from tape_core.engine.variable import _serial, check_assignable
+from tape_core.typing import ArrayLike
 
 from tape_torch.inside import SIDE, refuse_inside
 

@@ -13,12 +13,10 @@ from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
 from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
+from tape_core.typing import Raw
 
 if TYPE_CHECKING:
     from tape_compile.program import Program
-
-Raw = Any
-"""An array of the wrapped library."""
 
 
 LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)

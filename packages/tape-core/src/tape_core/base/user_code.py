@@ -6,7 +6,7 @@ import sys
 import warnings
 from types import FrameType
 
-_OURS = frozenset({"tape_core", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "contextlib"})
+_OURS = frozenset({"tape_core", "tape_compile", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "contextlib"})
 _DECIDING = ("tape_core.ops.", "tape_core.modes.batching", "tape_numpy", "tape_torch")  # kernels and rules
 _ASKING = ("tape_core.backends.", "tape_compile.", "tape_core.engine.tensor", "tape_core.engine.variable")
 _LAYERS = "tape_nn"

@@ -30,9 +30,10 @@ from tape_core.debugging.notes import (
     slots_in,
 )
 from tape_core.debugging.numerics import check_backward, check_forward
-from tape_core.engine import recording
+from tape_core.engine import record, recording
 from tape_core.engine.op import BOUND
 from tape_core.engine.plan import Part
+from tape_core.engine.record import PLAN
 from tape_core.engine.recording import ACTIVE, LISTENERS
 from tape_core.engine.tensor import SCALARS, Tensor
 
@@ -152,16 +153,16 @@ class Trace:
             now.entries.append(entry := Entry(None, (), order))
             entry.place = self._where()[0]
             return rec
-        plan = rec[0]
+        plan = rec[PLAN]
         if type(plan) is Part:
-            base = now.entries[rec[2]]
-            now.entries.append(entry := Entry(base.call, (rec[2],), order))
+            slot = record.slot(rec, 0)
+            now.entries.append(entry := Entry(now.entries[slot].call, (slot,), order))
             entry.part = plan.k
             return rec
-        now.entries.append(entry := Entry(self.pending, slots_in(rec, plan.n), order))
+        now.entries.append(entry := Entry(self.pending, slots_in(rec), order))
         entry.kept = now.newly_kept(plan.backend, arrays_in(rec, plan))
         entry.shared = now.checksums(plan.backend, rec, plan)
-        return (NotedPlan(plan, entry, self), *rec[1:])
+        return record.with_plan(rec, NotedPlan(plan, entry, self))
 
     # -- the user's code
 

@@ -71,8 +71,8 @@ class GradientTape(recording.InBlock):
     # _key: names this tape in the slots of tensors; a new one after reset() and release.
     # _variables: by id, those watched, each with its slots: one for each value that was read.
     # _past, _old_key: the variables and the key of the records that a gradient has used up, or reset() dropped.
-    # _records: see tape_core.engine.rules; None for a leaf. A value's slot is its place in this list. That of a debugging tape
-    #   is no plain list, see tape_core.debugging.journal.
+    # _records: see tape_core.engine.rules; None for a leaf. A value's slot is its place in this list. A debugging
+    #   tape has another kind of list, see tape_core.debugging.journal.
     __slots__ = (
         "__weakref__",
         "_cuts",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tape_core.base.forking import Lock
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import ACTIVE, LISTENERS
+from tape_core.typing import ArrayLike, Slots
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -16,15 +17,12 @@ if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.base.dtypes import DType
 
-ArrayLike: TypeAlias = Any
-"""A Tensor, a Variable, a raw array of an installed backend, or a Python scalar."""
-
 SCALARS: Final = frozenset({bool, int, float, complex})
 """Python scalars stay what they are until the kernel: weak promotion, no conversion cost."""
 
 Number = TypeVar("Number", int, float, complex)
 
-NO_SLOTS: Final[dict[int, int]] = {}
+NO_SLOTS: Final[Slots] = {}
 """The slots of a Tensor no tape has met; shared, so never written to (see `own_slots`)."""
 
 
@@ -51,12 +49,14 @@ class Tensor:
     Tensor([3. 6.], shape=(2,), dtype=float32, backend=numpy)
     """
 
-    # _slots: for each tape that knows this value, by the tape's key, its position there. Integers only: a Tensor
-    # never references a tape. A record that saves this value holds the same dict, so it sees later watches.
+    # _slots: for each recorder that knows this value, by the recorder's key, where it keeps the value: on a tape an
+    # integer, the place in its list, so that a Tensor never references a tape. Forward mode has the tangent there, a
+    # Tensor, and the detector of sparsity an index set: those live as long as the value.
+    # A record that saves this value holds the same dict, so it sees later watches.
     __slots__ = ("__weakref__", "_array", "_slots", "backend")
 
     _array: Any
-    _slots: dict[int, int]
+    _slots: Slots
     backend: Backend
     _raw: Any
     _home: Backend
@@ -403,7 +403,7 @@ def _knows(tape: Any, tensor: Tensor) -> bool:
 _new = object.__new__
 
 
-def wrap(array: Any, backend: Backend, slots: dict[int, int] = NO_SLOTS) -> Tensor:
+def wrap(array: Any, backend: Backend, slots: Slots = NO_SLOTS) -> Tensor:
     """A Tensor of a raw array."""
     tensor: Tensor = _new(Tensor)
     tensor._array = array
@@ -415,7 +415,7 @@ def wrap(array: Any, backend: Backend, slots: dict[int, int] = NO_SLOTS) -> Tens
 _first_slots = Lock()  # two threads that watch one new tensor must not make two
 
 
-def own_slots(tensor: Tensor) -> dict[int, int]:
+def own_slots(tensor: Tensor) -> Slots:
     """The tensor's slots, its own from now on: to write to, or to keep in a record."""
     slots = tensor._slots
     if slots is NO_SLOTS:
@@ -426,7 +426,7 @@ def own_slots(tensor: Tensor) -> dict[int, int]:
     return slots
 
 
-def twin_slots(tensor: Tensor) -> dict[int, int]:
+def twin_slots(tensor: Tensor) -> Slots:
     """Slots for a Tensor of the same value, its own: what knows the Tensor now knows the twin, later watches do not.
 
     Every twin is made here, so a function that is looked at, to be run again for its derivative, is seen to read a

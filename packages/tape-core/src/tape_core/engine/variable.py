@@ -10,7 +10,8 @@ from tape_core.base.row_updates import rows_added
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import ACTIVE, ASSIGNING, LISTENERS, TRACE, met
-from tape_core.engine.tensor import ArrayLike, Tensor, wrap
+from tape_core.engine.tensor import Tensor, wrap
+from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend

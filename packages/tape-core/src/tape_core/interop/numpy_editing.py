@@ -1,4 +1,4 @@
-"""NumPy's functions that put arrays together, take them apart and fill them up; see `tape_core.interop.numpy_functions`."""
+"""NumPy's functions that put arrays together, take them apart and fill them up; see `numpy_functions`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Functions of NumPy that tape_core spells otherwise, under NumPy's names and with NumPy's parameters.
 
-What is positional-only here are the arrays. `tape_core.interop.numpy_protocol` hands the arguments on: arrays as Tensors, NumPy
-arrays or Python scalars; parameters as Python's numbers and tuples; what was left at its default not at all.
+Arrays are the positional-only parameters here. `tape_core.interop.numpy_protocol` hands on: arrays as
+Tensors, NumPy arrays or Python scalars; parameters as Python's numbers and tuples; what
+was left at its default not at all.
 """
 
 from __future__ import annotations

@@ -20,10 +20,11 @@ from tape_core.base.mistakes import real
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.op import with_numbers_as_tensors
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, twin_slots, wrap
+from tape_core.engine.tensor import SCALARS, Tensor, twin_slots, wrap
 from tape_core.ops.data_types import astype, neutral, to_device
 from tape_core.ops.elementwise import floor, where
 from tape_core.ops.manipulation import broadcast_to, concat, moveaxis, reshape, stack
+from tape_core.typing import Array, ArrayLike, DTypeLike
 
 BackendLike = str | Backend | None
 
@@ -32,7 +33,7 @@ def asarray(
     obj: Any,
     /,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     device: str | None = None,
     copy: bool | None = None,
     backend: BackendLike = None,
@@ -113,7 +114,7 @@ def _collect(obj: Any, leaves: list[Any], backend: BackendLike) -> None:
             leaves.append(part if type(part) in SCALARS else asarray(part, backend=backend))
 
 
-def _convert(backend: Backend, obj: Any, dtype: Any, device: str | None, copy: bool | None) -> Any:
+def _convert(backend: Backend, obj: Any, dtype: DTypeLike, device: str | None, copy: bool | None) -> Any:
     try:
         raw = backend.asarray(obj, dtype=dtype, device=device, copy=copy)
     except Exception as error:
@@ -135,7 +136,7 @@ def _convert(backend: Backend, obj: Any, dtype: Any, device: str | None, copy: b
     return raw
 
 
-def _from_tensor(x: Tensor, dtype: Any, device: str | None, copy: bool | None, backend: BackendLike) -> Tensor:
+def _from_tensor(x: Tensor, dtype: DTypeLike, device: str | None, copy: bool | None, backend: BackendLike) -> Tensor:
     if backend is not None and (target := selection.select(backend, device).backend).library is not x.backend.library:
         raw = x.backend.numpy(x.array)
         return wrap(target.asarray(raw, dtype=target.raw_dtype(dtype or x.dtype), device=device), target)
@@ -182,7 +183,7 @@ def _check_leaf(obj: Any, whole: Any, around: tuple[int, ...]) -> None:
         raise TypeError(f"asarray: cannot make an array of {whole!r}:{inside or ' it'} is no number{because}")
 
 
-def _check_numbers(backend: Backend, array: Any) -> None:
+def _check_numbers(backend: Backend, array: Array) -> None:
     """Whether an array that is to be converted has numbers in it.
 
     Raises:
@@ -202,7 +203,7 @@ def _first_leaf_has_dtype(obj: Any) -> bool:
     return hasattr(obj, "dtype")
 
 
-def _made(name: str, *args: Any, dtype: Any, device: str | None, backend: BackendLike, **kwargs: Any) -> Tensor:
+def _made(name: str, *args: Any, dtype: DTypeLike, device: str | None, backend: BackendLike, **kwargs: Any) -> Tensor:
     """The result of a creation function of the library, in the default float dtype unless told otherwise."""
     chosen = selection.select(backend, device)
     target = chosen.backend
@@ -251,21 +252,21 @@ def from_dlpack(
 
 
 def zeros(
-    shape: int | tuple[int, ...], *, dtype: Any = None, device: str | None = None, backend: BackendLike = None
+    shape: int | tuple[int, ...], *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:
     """Zeros, float32 by default."""
     return _made("zeros", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
 
 
 def ones(
-    shape: int | tuple[int, ...], *, dtype: Any = None, device: str | None = None, backend: BackendLike = None
+    shape: int | tuple[int, ...], *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:
     """Ones, float32 by default."""
     return _made("ones", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
 
 
 def empty(
-    shape: int | tuple[int, ...], *, dtype: Any = None, device: str | None = None, backend: BackendLike = None
+    shape: int | tuple[int, ...], *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:
     """An array whose values are whatever was there, float32 by default."""
     return _made("empty", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
@@ -275,7 +276,7 @@ def full(
     shape: int | tuple[int, ...],
     fill_value: complex | Tensor,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
@@ -301,7 +302,7 @@ def _check_fill(name: str, value: Any) -> None:
         raise TypeError(f"{name}: fill_value must be a number, got {value!r}{because}")
 
 
-def _filled(value: Tensor, shape: Any, dtype: Any, device: str | None, backend: BackendLike) -> Tensor:
+def _filled(value: Tensor, shape: Any, dtype: DTypeLike, device: str | None, backend: BackendLike) -> Tensor:
     if value.ndim:
         raise ValueError(f"full: fill_value must have no dimensions, got shape {value.shape}")
     value = asarray(value, dtype=dtype, device=device, backend=backend)
@@ -314,7 +315,7 @@ def eye(
     /,
     *,
     k: int = 0,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
@@ -329,7 +330,7 @@ def arange(
     stop: float | None = None,
     step: float = 1,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
@@ -358,7 +359,7 @@ def linspace(
     /,
     num: int,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     device: str | None = None,
     endpoint: bool = True,
     backend: BackendLike = None,
@@ -390,7 +391,7 @@ def linspace(
     return _made("linspace", start, stop, num=num, endpoint=endpoint, dtype=dtype, device=device, backend=backend)
 
 
-def _spaced(start: Any, stop: Any, num: int, dtype: Any, endpoint: bool, axis: int) -> Tensor:
+def _spaced(start: Array, stop: Array, num: int, dtype: DTypeLike, endpoint: bool, axis: int) -> Tensor:
     if num < 0:
         raise ValueError(f"linspace: num must not be negative, got {num}")
     wanted = None if dtype is None else neutral(dtype)
@@ -413,7 +414,7 @@ def _spaced(start: Any, stop: Any, num: int, dtype: Any, endpoint: bool, axis: i
     return found if axis == 0 else moveaxis(found, 0, axis)
 
 
-def _like(name: str, x: ArrayLike, *args: Any, dtype: Any, device: str | None) -> Tensor:
+def _like(name: str, x: ArrayLike, *args: Any, dtype: DTypeLike, device: str | None) -> Tensor:
     x = asarray(x)
     if x._slots:
         cuts.shaped(x)
@@ -425,22 +426,24 @@ def _like(name: str, x: ArrayLike, *args: Any, dtype: Any, device: str | None) -
     return wrap(raw, backend)
 
 
-def zeros_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def zeros_like(x: ArrayLike, /, *, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """Zeros of the shape, dtype and device of `x`."""
     return _like("zeros_like", x, dtype=dtype, device=device)
 
 
-def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def ones_like(x: ArrayLike, /, *, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """Ones of the shape, dtype and device of `x`."""
     return _like("ones_like", x, dtype=dtype, device=device)
 
 
-def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def empty_like(x: ArrayLike, /, *, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """Whatever was there, in the shape, dtype and device of `x`."""
     return _like("empty_like", x, dtype=dtype, device=device)
 
 
-def full_like(x: ArrayLike, /, fill_value: complex | Tensor, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def full_like(
+    x: ArrayLike, /, fill_value: complex | Tensor, *, dtype: DTypeLike = None, device: str | None = None
+) -> Tensor:
     """`fill_value` everywhere, in the shape, dtype and device of `x`."""
     if isinstance(fill_value, Tensor):
         x = asarray(x)

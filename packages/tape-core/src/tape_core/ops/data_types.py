@@ -12,8 +12,9 @@ from tape_core.engine import cuts
 from tape_core.engine.op import linear, transpose
 from tape_core.engine.recording import ACTIVE, LISTENERS
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.modes import batching
+from tape_core.typing import ArrayLike, DTypeLike
 
 
 def _astype_samples(draw: Draw) -> Iterator[Sample]:
@@ -24,7 +25,7 @@ def _astype_samples(draw: Draw) -> Iterator[Sample]:
 
 
 @linear(x=transpose(lambda xp, g: g), samples=_astype_samples, batch=batching.elementwise)
-def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
+def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True) -> Tensor:
     """`x` in another dtype."""
 
 
@@ -61,7 +62,7 @@ _astype = astype
 
 
 def astype(  # type: ignore[no-redef] # the op, and a device
-    x: ArrayLike, dtype: Any, /, *, copy: bool = True, device: str | None = None
+    x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None
 ) -> Tensor:
     """`x` in another dtype, and on another device. The gradient comes back in the dtype and on the device of `x`.
 
@@ -106,7 +107,7 @@ _KINDS = {
 }
 
 
-def isdtype(dtype: Any, kind: Any) -> bool:
+def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     """Whether a dtype is of a kind: a DType, a name of the standard (`"real floating"`), or a tuple of them.
 
     >>> import tape_core as tc
@@ -123,7 +124,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return found is neutral(kind)
 
 
-def neutral(dtype: Any) -> DType:
+def neutral(dtype: DTypeLike) -> DType:
     """The DType of a dtype, a library's own included: they all print their name."""
     found = dtypes.as_dtype(dtype)
     if found is None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from tape_core.engine.op import NONDIFF, elementwise, refuses, vjp
 from tape_core.engine.samples import Draw, Sample, binary, unary, with_complex
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 STEP = "piecewise constant: the derivative is zero wherever it exists"
 
@@ -40,7 +40,7 @@ def divide(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 / x2`."""
 
 
-def _power_base(xp: Any, x1: Any, x2: Any) -> Any:
+def _power_base(xp: Namespace, x1: Array, x2: Array) -> Array:
     if type(x2) in SCALARS:
         if x2 == 2:
             return 2 * x1
@@ -52,7 +52,7 @@ def _power_base(xp: Any, x1: Any, x2: Any) -> Any:
     return xp.where(zero, 0, xp.pow(x1, xp.where(zero, 1, x2 - 1)) * x2)
 
 
-def _power_exponent(xp: Any, x1: Any, out: Any) -> Any:
+def _power_exponent(xp: Namespace, x1: Array, out: Array) -> Array:
     # For a base <= 0 the power is no differentiable function of its exponent: 0 there, as in TensorFlow.
     if type(x1) in SCALARS:
         if isinstance(x1, complex):
@@ -101,7 +101,7 @@ def positive(x: ArrayLike, /) -> Tensor:
     """`+x`."""
 
 
-def _abs_vjp(xp: Any, g: Any, x: Any) -> Any:
+def _abs_vjp(xp: Namespace, g: Cotangent, x: Array) -> Cotangent:
     s = xp.sign(x)
     return g * (xp.conj(s) if xp.isdtype(s.dtype, "complex floating") else s)
 
@@ -111,7 +111,7 @@ def abs(x: ArrayLike, /) -> Tensor:
     """The absolute value. At 0 the derivative is 0; for complex z it is z / abs(z)."""
 
 
-def _sign_vjp(xp: Any, g: Any, x: Any) -> Any:
+def _sign_vjp(xp: Namespace, g: Cotangent, x: Array) -> Cotangent:
     if not xp.isdtype(x.dtype, "complex floating"):
         return g * 0
     s, size = xp.sign(x), xp.abs(x)
@@ -139,7 +139,7 @@ def reciprocal(x: ArrayLike, /) -> Tensor:
     """`1 / x`."""
 
 
-def _hypot_part(xp: Any, x: Any, out: Any) -> Any:
+def _hypot_part(xp: Namespace, x: Array, out: Array) -> Array:
     # At the origin 0, the subgradient of least norm.
     return x / xp.where(out == 0, 1, out)
 
@@ -196,7 +196,7 @@ def log10(x: ArrayLike, /) -> Tensor:
     """The logarithm to base 10."""
 
 
-def _logaddexp_part(xp: Any, x: Any, out: Any) -> Any:
+def _logaddexp_part(xp: Namespace, x: Array, out: Array) -> Array:
     # Where both inputs are -inf, so is out, and x - out would be NaN.
     return xp.exp(x - xp.where(out == -math.inf, 0, out))
 
@@ -243,7 +243,7 @@ def atan(x: ArrayLike, /) -> Tensor:
     """The inverse tangent, in radians."""
 
 
-def _angle_part(xp: Any, x: Any, x1: Any, x2: Any) -> Any:
+def _angle_part(xp: Namespace, x: Array, x1: Array, x2: Array) -> Array:
     """`x / (x1**2 + x2**2)`, where the squares may be too small or too large."""
     distance = xp.hypot(x1, x2)
     distance = xp.where(distance == 0, 1, distance)
@@ -334,20 +334,20 @@ def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The smaller of two values. On a tie the gradient goes to `x1`, as in TensorFlow."""
 
 
-def _clip_x(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
+def _clip_x(xp: Namespace, g: Cotangent, x: Array, min: Array, max: Array) -> Cotangent:
     # What is compared with NaN has the cotangent, here and below, for the result is NaN.
     if min is not None:
         g = xp.where(x < min, 0, g)
     return g if max is None else xp.where(x > max, 0, g)
 
 
-def _clip_min(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
+def _clip_min(xp: Namespace, g: Cotangent, x: Array, min: Array, max: Array) -> Cotangent:
     inside = x >= min
     # Where the bounds cross, the result is the upper one.
     return xp.where(inside if max is None else xp.logical_or(inside, min > max), 0, g)
 
 
-def _clip_max(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
+def _clip_max(xp: Namespace, g: Cotangent, x: Array, min: Array, max: Array) -> Cotangent:
     inside = x <= max
     return xp.where(inside if min is None else xp.logical_and(inside, min <= max), 0, g)
 

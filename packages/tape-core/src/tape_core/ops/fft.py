@@ -11,10 +11,12 @@ from typing import Any, Literal
 
 from tape_core.base import dtypes
 from tape_core.engine.op import linear, transpose
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.ops.creation import BackendLike, arange
+from tape_core.typing import Array, ArrayLike, Cotangent, DTypeLike, Namespace
 
 Norm = Literal["backward", "ortho", "forward"]
 
@@ -41,7 +43,7 @@ def _several_axes(make: Any) -> Samples:
     return samples
 
 
-def _resize(xp: Any, x: Any, length: int, axis: int) -> Any:
+def _resize(xp: Namespace, x: Array, length: int, axis: int) -> Array:
     """Cut, or extended by zeros, to a length along an axis."""
     given = x.shape[axis]
     if given == length:
@@ -53,14 +55,14 @@ def _resize(xp: Any, x: Any, length: int, axis: int) -> Any:
     return xp.concat([x, xp.zeros_beside(x, missing, dtype=x.dtype)], axis=axis)
 
 
-def _resize_all(xp: Any, x: Any, shape: tuple[int, ...], axes: Sequence[int]) -> Any:
+def _resize_all(xp: Namespace, x: Array, shape: tuple[int, ...], axes: Sequence[int]) -> Array:
     """Cut, or extended by zeros, to the lengths of `shape` along axes."""
     for axis in axes:
         x = _resize(xp, x, shape[axis], axis)
     return x
 
 
-def _weigh(xp: Any, x: Any, n: int, axis: int, weight: float) -> Any:
+def _weigh(xp: Namespace, x: Array, n: int, axis: int, weight: float) -> Array:
     """Half a spectrum, with `weight` at the frequencies that stand for two: all but 0 and, for even n, n / 2."""
     k = xp.arange_beside(x, x.shape[axis])
     single = xp.logical_or(k == 0, 2 * k == n)
@@ -70,7 +72,7 @@ def _weigh(xp: Any, x: Any, n: int, axis: int, weight: float) -> Any:
 
 
 def _fft_transpose(name: str) -> Any:
-    def rule(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+    def rule(xp: Namespace, g: Cotangent, x_spec: Spec, n: int | None, axis: int, norm: Norm) -> Cotangent:
         return _resize(xp, getattr(xp, name)(g, n=n, axis=axis, norm=norm), x_spec.shape[axis], axis)
 
     return transpose(rule)
@@ -94,7 +96,9 @@ def _axes(ndim: int, s: Sequence[int] | None, axes: Sequence[int] | None) -> tup
 
 
 def _fftn_transpose(name: str) -> Any:
-    def rule(xp: Any, g: Any, x_spec: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm) -> Any:
+    def rule(
+        xp: Namespace, g: Cotangent, x_spec: Spec, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
+    ) -> Cotangent:
         d = getattr(xp, name)(g, s=s, axes=axes, norm=norm)
         return _resize_all(xp, d, x_spec.shape, _axes(len(x_spec.shape), s, axes))
 
@@ -128,7 +132,7 @@ def ifftn(
 def _halving_transpose(inverse: str) -> Any:
     """The rule of a transform of a whole array to half a spectrum, by the one in the opposite direction."""
 
-    def rule(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+    def rule(xp: Namespace, g: Cotangent, x_spec: Spec, n: int | None, axis: int, norm: Norm) -> Cotangent:
         length = x_spec.shape[axis]
         n = length if n is None else n
         d = getattr(xp, inverse)(_weigh(xp, g, n, axis, 0.5), n=n, axis=axis, norm=norm)
@@ -140,7 +144,7 @@ def _halving_transpose(inverse: str) -> Any:
 def _doubling_transpose(inverse: str) -> Any:
     """The rule of a transform of half a spectrum to a whole array, by the one in the opposite direction."""
 
-    def rule(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Norm) -> Any:
+    def rule(xp: Namespace, g: Cotangent, x_spec: Spec, n: int | None, axis: int, norm: Norm) -> Cotangent:
         length = x_spec.shape[axis]
         n = 2 * (length - 1) if n is None else n
         d = getattr(xp, inverse)(g, n=n, axis=axis, norm=norm)
@@ -177,8 +181,8 @@ def ihfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm =
 
 
 def _rfftn_transpose(
-    xp: Any, g: Any, x_spec: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
-) -> Any:
+    xp: Namespace, g: Cotangent, x_spec: Spec, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
+) -> Cotangent:
     # A real transform along the last axis, then complex ones along the others; back in the opposite order.
     *others, last = _axes(len(x_spec.shape), s, axes)
     if others:
@@ -200,8 +204,8 @@ def rfftn(
 
 
 def _irfftn_transpose(
-    xp: Any, g: Any, x_spec: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
-) -> Any:
+    xp: Namespace, g: Cotangent, x_spec: Spec, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
+) -> Cotangent:
     *others, last = _axes(len(x_spec.shape), s, axes)
     g = _irfft_transpose(xp, g, x_spec, None if s is None else s[-1], last, norm)
     if others:
@@ -252,7 +256,7 @@ def fftfreq(
     /,
     *,
     d: float = 1.0,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
@@ -272,7 +276,7 @@ def rfftfreq(
     /,
     *,
     d: float = 1.0,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:

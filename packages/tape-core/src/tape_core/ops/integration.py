@@ -7,11 +7,13 @@ from typing import Any
 
 from tape_core.backends.errors import AxisError
 from tape_core.engine.op import op, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.sorting import sort
 from tape_core.ops.special.approximation import check_real, floats, is_array
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 # -- trapezoid
 
@@ -21,22 +23,22 @@ def _from(axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
     return (*[slice(None)] * axis, slice(start, stop), ...)
 
 
-def _differences(a: Any, axis: int) -> Any:
+def _differences(a: Array, axis: int) -> Any:
     return a[_from(axis, 1, None)] - a[_from(axis, None, -1)]
 
 
-def _sums(a: Any, axis: int) -> Any:
+def _sums(a: Array, axis: int) -> Any:
     return a[_from(axis, 1, None)] + a[_from(axis, None, -1)]
 
 
-def _normal_axis(y: Any, axis: int) -> int:
+def _normal_axis(y: Array, axis: int) -> int:
     ndim = len(y.shape)
     if not -ndim <= axis < ndim:
         raise AxisError(f"y has no axis {axis}: its shape is {tuple(y.shape)}")
     return axis % ndim
 
 
-def _points(xp: Any, x: Any, y: Any, axis: int) -> Any:
+def _points(xp: Namespace, x: Array, y: Array, axis: int) -> Array:
     """`x` with as many dimensions as `y`: a vector lies along the axis."""
     ndim = len(y.shape)
     if len(x.shape) == 1:
@@ -44,7 +46,7 @@ def _points(xp: Any, x: Any, y: Any, axis: int) -> Any:
     return xp.reshape(x, (*(1,) * (ndim - len(x.shape)), *x.shape))
 
 
-def _check_points(x: Any, y: Any, axis: int) -> None:
+def _check_points(x: Array, y: Array, axis: int) -> None:
     n, shape = y.shape[axis], tuple(x.shape)
     if len(shape) == 1:
         if shape[0] != n:
@@ -57,7 +59,7 @@ def _check_points(x: Any, y: Any, axis: int) -> None:
         raise ValueError(f"x must have the length of y along axis {axis}, {n}; got shape {shape}")
 
 
-def _trapezoid_kernel(xp: Any, y: Any, x: Any = None, *, dx: float = 1.0, axis: int = -1) -> Any:
+def _trapezoid_kernel(xp: Namespace, y: Array, x: Array = None, *, dx: float = 1.0, axis: int = -1) -> Array:
     axis = _normal_axis(y, axis)
     if x is None:
         (y,) = floats(xp, y)
@@ -71,13 +73,13 @@ def _trapezoid_kernel(xp: Any, y: Any, x: Any = None, *, dx: float = 1.0, axis: 
     return 0.5 * xp.sum(_differences(_points(xp, x, y, axis), axis) * _sums(y, axis), axis=axis)
 
 
-def _pad(xp: Any, a: Any, axis: int) -> tuple[Any, Any]:
+def _pad(xp: Namespace, a: Array, axis: int) -> tuple[Any, Any]:
     """`a` with a zero after it and before it."""
     zero = xp.zeros_beside(a, tuple(1 if k == axis else n for k, n in enumerate(a.shape)), dtype=a.dtype)
     return xp.concat([a, zero], axis=axis), xp.concat([zero, a], axis=axis)
 
 
-def _trapezoid_y(xp: Any, g: Any, x: Any, y_spec: Any, dx: float, axis: int) -> Any:
+def _trapezoid_y(xp: Namespace, g: Cotangent, x: Array, y_spec: Spec, dx: float, axis: int) -> Cotangent:
     axis = axis % len(y_spec.shape)
     shape = y_spec.shape
     if 0 in shape:
@@ -92,7 +94,7 @@ def _trapezoid_y(xp: Any, g: Any, x: Any, y_spec: Any, dx: float, axis: int) -> 
     return after + before
 
 
-def _trapezoid_x(xp: Any, g: Any, y: Any, x_spec: Any, axis: int) -> Any:
+def _trapezoid_x(xp: Namespace, g: Cotangent, y: Array, x_spec: Spec, axis: int) -> Cotangent:
     axis = axis % len(y.shape)
     if 0 in y.shape:
         return xp.zeros_beside(g, x_spec.shape, dtype=g.dtype)
@@ -142,7 +144,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, *, dx: float = 1.0, a
 # -- interp
 
 
-def _check_table(xs: Any, ys: Any) -> None:
+def _check_table(xs: Array, ys: Array) -> None:
     if not is_array(xs) or not is_array(ys) or len(xs.shape) != 1 or tuple(ys.shape) != tuple(xs.shape):
         shapes = [tuple(v.shape) if is_array(v) else () for v in (xs, ys)]
         raise ValueError(f"xs and ys must be vectors of one length, got shapes {shapes[0]} and {shapes[1]}")
@@ -150,12 +152,12 @@ def _check_table(xs: Any, ys: Any) -> None:
         raise ValueError("xs and ys are empty; there is nothing to interpolate")
 
 
-def _pick(xp: Any, a: Any, places: Any) -> Any:
+def _pick(xp: Namespace, a: Array, places: Array) -> Array:
     """`a[places]` of a vector, for places of any shape."""
     return xp.reshape(xp.take(a, xp.reshape(places, (-1,)), axis=0), tuple(places.shape))
 
 
-def _place(xp: Any, x: Any, xs: Any) -> tuple[Any, Any, Any, Any]:
+def _place(xp: Namespace, x: Array, xs: Array) -> tuple[Any, Any, Any, Any]:
     """The interval that holds each `x`, or is next to it: the places of its ends, its width, how far `x` is in it."""
     last = xs.shape[0] - 1
     before = x < xs[0]
@@ -171,13 +173,15 @@ def _place(xp: Any, x: Any, xs: Any) -> tuple[Any, Any, Any, Any]:
     return low, high, width, xp.where(xp.logical_and(flat, xp.logical_not(before)), inside + 1, inside)
 
 
-def _slope(xp: Any, low: Any, high: Any, width: Any, ys: Any) -> Any:
+def _slope(xp: Namespace, low: Any, high: Any, width: Any, ys: Array) -> Array:
     flat = width == 0
     rise = _pick(xp, ys, high) - _pick(xp, ys, low)
     return xp.where(flat, 0, rise / xp.where(flat, 1, width))
 
 
-def _interp_kernel(xp: Any, x: Any, xs: Any, ys: Any, left: float | None = None, right: float | None = None) -> Any:
+def _interp_kernel(
+    xp: Namespace, x: Array, xs: Array, ys: Array, left: float | None = None, right: float | None = None
+) -> Array:
     _check_table(xs, ys)
     check_real(xp, x, xs)
     x, xs, ys = _table(xp, x, xs, ys)
@@ -191,35 +195,35 @@ def _interp_kernel(xp: Any, x: Any, xs: Any, ys: Any, left: float | None = None,
     return value if right is None else xp.where(x > xs[-1], right, value)
 
 
-def _table(xp: Any, x: Any, xs: Any, ys: Any) -> list[Any]:
+def _table(xp: Namespace, x: Array, xs: Array, ys: Array) -> list[Any]:
     x, xs, ys = floats(xp, x, xs, ys)
     return [x if is_array(x) else xp.zeros_beside(xs, (), dtype=xs.dtype) + x, xs, ys]
 
 
-def _outside(xp: Any, x: Any, xs: Any) -> Any:
+def _outside(xp: Namespace, x: Array, xs: Array) -> Array:
     return xp.logical_or(x < xs[0], x > xs[-1])
 
 
-def _interp_x(xp: Any, g: Any, x: Any, xs: Any, ys: Any) -> Any:
+def _interp_x(xp: Namespace, g: Cotangent, x: Array, xs: Array, ys: Array) -> Cotangent:
     x, xs, ys = _table(xp, x, xs, ys)
     low, high, width, _ = _place(xp, x, xs)
     return xp.where(_outside(xp, x, xs), 0, g * _slope(xp, low, high, width, ys))
 
 
-def _spread(xp: Any, low: Any, high: Any, at_low: Any, at_high: Any, shape: tuple[int, ...]) -> Any:
+def _spread(xp: Namespace, low: Any, high: Any, at_low: Array, at_high: Array, shape: tuple[int, ...]) -> Array:
     """The transpose of picking at both ends."""
     low, high, at_low, at_high = (xp.reshape(v, (-1,)) for v in (low, high, at_low, at_high))
     return xp.scatter(at_low, (low,), shape) + xp.scatter(at_high, (high,), shape)
 
 
-def _interp_xs(xp: Any, g: Any, x: Any, xs: Any, ys: Any) -> Any:
+def _interp_xs(xp: Namespace, g: Cotangent, x: Array, xs: Array, ys: Array) -> Cotangent:
     x, xs, ys = _table(xp, x, xs, ys)
     low, high, width, t = _place(xp, x, xs)
     d = xp.where(_outside(xp, x, xs), 0, -g * _slope(xp, low, high, width, ys))
     return _spread(xp, low, high, d * (1 - t), d * t, tuple(xs.shape))
 
 
-def _interp_ys(xp: Any, g: Any, x: Any, xs: Any, ys_spec: Any, left: Any, right: Any) -> Any:
+def _interp_ys(xp: Namespace, g: Cotangent, x: Array, xs: Array, ys_spec: Spec, left: Array, right: Array) -> Cotangent:
     x, xs, g = _table(xp, x, xs, g)
     low, high, _, t = _place(xp, x, xs)
     if left is not None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from tape_core.engine.op import NONDIFF, elementwise
 from tape_core.engine.samples import Draw, Sample, binary, unary, with_complex
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
+from tape_core.typing import ArrayLike
 
 NOT_A_NUMBER = "the result is a truth value or a bit pattern, not a real number"
 

@@ -11,12 +11,13 @@ from typing import Any
 from tape_core.base.mistakes import integer, sequence
 from tape_core.engine.cotangents import broadcast_shape
 from tape_core.engine.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
-from tape_core.engine.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.engine.tensor import Tensor, read, read_array
 from tape_core.modes import batching
-from tape_core.modes.batching import normal_axis
-
-Shape = int | tuple[int, ...]
+from tape_core.modes.batched import BatchedArray
+from tape_core.modes.batching import Call, normal_axis
+from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, Namespace, ShapeLike
 
 
 def _reshape_samples(draw: Draw) -> Iterator[Sample]:
@@ -27,8 +28,8 @@ def _reshape_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "reshape", draw(2, 3), (4,))
 
 
-def _reshape_batch(call: Any, x: Any) -> Any:
-    shape, size = call.params["shape"], x.axis.size
+def _reshape_batch(call: Call, x: BatchedArray) -> Any:
+    shape, size = call.params["shape"], batching.size_of([x])
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if size == 0 and -1 in shape:  # the length that it stands for is not to be told from no elements
         rest = math.prod([n for n in shape if n != -1])
@@ -41,7 +42,7 @@ def _reshape_batch(call: Any, x: Any) -> Any:
     samples=with_complex(_reshape_samples),
     batch=_reshape_batch,
 )
-def reshape(x: ArrayLike, /, shape: Shape, *, copy: bool | None = None) -> Tensor:
+def reshape(x: ArrayLike, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
     """The same elements, in row-major order, in another shape; one length may be -1."""
 
 
@@ -56,7 +57,7 @@ def _squeeze_samples(draw: Draw) -> Iterator[Sample]:
     samples=with_complex(_squeeze_samples),
     batch=batching.along,
 )
-def squeeze(x: ArrayLike, /, axis: Shape) -> Tensor:
+def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...]) -> Tensor:
     """Without the dimensions of length 1 that `axis` names."""
 
 
@@ -70,7 +71,7 @@ def _expand_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "axis .* twice", draw(2), axis=(0, -3))
 
 
-def _expand_kernel(xp: Any, x: Any, axis: Shape = 0) -> Any:
+def _expand_kernel(xp: Namespace, x: Array, axis: int | tuple[int, ...] = 0) -> Array:
     axes = tuple([index(a) for a in axis]) if isinstance(axis, tuple) else (index(axis),)
     n = len(x.shape) + len(axes)
     for a in axes:
@@ -83,7 +84,7 @@ def _expand_kernel(xp: Any, x: Any, axis: Shape = 0) -> Any:
     return xp.reshape(x, tuple(1 if k in places else next(lengths) for k in range(n)))
 
 
-def _expand_batch(call: Any, x: Any) -> Any:
+def _expand_batch(call: Call, x: BatchedArray) -> Any:
     axis = call.params["axis"]
     added = 1 if isinstance(axis, int) else len(axis)
     return call(x.value, axis=batching.from_end(axis, x.ndim + added))
@@ -95,7 +96,7 @@ def _expand_batch(call: Any, x: Any) -> Any:
     samples=with_complex(_expand_samples),
     batch=_expand_batch,
 )
-def expand_dims(x: ArrayLike, /, axis: Shape = 0) -> Tensor:
+def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...] = 0) -> Tensor:
     """With a new dimension of length 1 at `axis`, or several: where they are in the result.
 
     >>> import tape_core as tc
@@ -110,12 +111,12 @@ def _permute_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "permute_dims", draw(2, 3), (0, 0))
 
 
-def _permute_transpose(xp: Any, g: Any, axes: tuple[int, ...]) -> Any:
+def _permute_transpose(xp: Namespace, g: Cotangent, axes: tuple[int, ...]) -> Cotangent:
     order = [a % len(axes) for a in axes]
     return xp.permute_dims(g, tuple(order.index(a) for a in range(len(axes))))
 
 
-def _permute_batch(call: Any, x: Any) -> Any:
+def _permute_batch(call: Call, x: BatchedArray) -> Any:
     axes = [batching.normal_axis(a, x.ndim) + 1 for a in call.params["axes"]]
     return call(x.value, axes=(0, *axes))
 
@@ -125,7 +126,7 @@ def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
     """The dimensions in another order."""
 
 
-def moveaxis(x: ArrayLike, source: Shape, destination: Shape, /) -> Tensor:
+def moveaxis(x: ArrayLike, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
     """The dimensions `source` moved to `destination`, the others in their order."""
     x = read_array(x, "moveaxis: x")
     n = len(x.shape)
@@ -139,7 +140,7 @@ def moveaxis(x: ArrayLike, source: Shape, destination: Shape, /) -> Tensor:
     return permute_dims(x, tuple(order))
 
 
-def sum_to(xp: Any, g: Any, shape: tuple[int, ...]) -> Any:
+def sum_to(xp: Namespace, g: Cotangent, shape: tuple[int, ...]) -> Cotangent:
     """The transpose of broadcasting to the shape of `g`, or of an assignment, which drops leading axes of length 1."""
     extra = len(g.shape) - len(shape)
     kept = shape[max(-extra, 0) :]
@@ -158,9 +159,9 @@ def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "broadcast", draw(3), (2,))
 
 
-def _broadcast_batch(call: Any, x: Any) -> Any:
+def _broadcast_batch(call: Call, x: BatchedArray) -> Any:
     shape = tuple(call.params["shape"])
-    return call(batching.front(x, max(len(shape), x.ndim)), shape=(x.axis.size, *shape))
+    return call(batching.front(x, max(len(shape), x.ndim)), shape=(batching.size_of([x]), *shape))
 
 
 @linear(
@@ -209,7 +210,7 @@ def _concat_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "concat", [draw(2, 3), draw(2, 2)])
 
 
-def _concat_transpose(xp: Any, g: Any, arrays_spec: Any, axis: int | None) -> list[Any]:
+def _concat_transpose(xp: Namespace, g: Cotangent, arrays_spec: Sequence[Spec], axis: int | None) -> list[Any]:
     if axis is None:
         sizes = [math.prod(spec.shape) for spec in arrays_spec]
         pieces = _pieces(g, sizes, 0)
@@ -218,7 +219,7 @@ def _concat_transpose(xp: Any, g: Any, arrays_spec: Any, axis: int | None) -> li
     return _pieces(g, [spec.shape[axis] for spec in arrays_spec], axis)
 
 
-def _pieces(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
+def _pieces(x: Array, sizes: Sequence[int], axis: int) -> list[Any]:
     """Consecutive pieces of these sizes along a non-negative axis."""
     pieces, start = [], 0
     for size in sizes:
@@ -227,7 +228,7 @@ def _pieces(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
     return pieces
 
 
-def _concat_batch(call: Any, *arrays: Any) -> Any:
+def _concat_batch(call: Call, *arrays: BatchInput) -> Any:
     size, axis = batching.size_of(arrays), call.params["axis"]
     whole = [batching.spread(x, size) for x in arrays]
     if axis is None:
@@ -247,7 +248,7 @@ def _stack_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "stack", [draw(2), draw(3)])
 
 
-def _stack_batch(call: Any, *arrays: Any) -> Any:
+def _stack_batch(call: Call, *arrays: BatchInput) -> Any:
     size = batching.size_of(arrays)
     axis = batching.from_end(call.params["axis"], batching.dimensions(arrays) + 1)
     return call(*[batching.spread(x, size) for x in arrays], axis=axis)
@@ -308,7 +309,7 @@ def _flip_samples(draw: Draw) -> Iterator[Sample]:
 @linear(
     x=transpose(lambda xp, g, axis: xp.flip(g, axis=axis)), samples=with_complex(_flip_samples), batch=batching.along
 )
-def flip(x: ArrayLike, /, *, axis: Shape | None = None) -> Tensor:
+def flip(x: ArrayLike, /, *, axis: Axis = None) -> Tensor:
     """In reverse order along `axis` (all axes by default)."""
 
 
@@ -318,19 +319,19 @@ def _roll_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3), (1, 2), axis=(0, 1))
 
 
-def _roll_transpose(xp: Any, g: Any, shift: Shape, axis: Shape | None) -> Any:
+def _roll_transpose(xp: Namespace, g: Cotangent, shift: int | tuple[int, ...], axis: Axis) -> Cotangent:
     return xp.roll(g, tuple(-s for s in shift) if isinstance(shift, tuple) else -shift, axis=axis)
 
 
-def _roll_batch(call: Any, x: Any) -> Any:
+def _roll_batch(call: Call, x: BatchedArray) -> Any:
     if call.params["axis"] is not None:
         return batching.along(call, x)
-    flat = call(reshape(x.value, (x.axis.size, math.prod(x.shape))), axis=1)
-    return reshape(flat, (x.axis.size, *x.shape))
+    flat = call(reshape(x.value, (batching.size_of([x]), math.prod(x.shape))), axis=1)
+    return reshape(flat, (batching.size_of([x]), *x.shape))
 
 
 @linear(x=transpose(_roll_transpose), samples=with_complex(_roll_samples), batch=_roll_batch)
-def roll(x: ArrayLike, /, shift: Shape, *, axis: Shape | None = None) -> Tensor:
+def roll(x: ArrayLike, /, shift: int | tuple[int, ...], *, axis: Axis = None) -> Tensor:
     """Shifted along `axis`, what leaves at one end coming in at the other; flattened first where it is None."""
 
 
@@ -340,7 +341,7 @@ def _tile_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 1, 2), (3,))
 
 
-def _tile_transpose(xp: Any, g: Any, x_spec: Any, repetitions: Any) -> Any:
+def _tile_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, repetitions: Any) -> Cotangent:
     repetitions = (repetitions,) if isinstance(repetitions, int) else repetitions  # which NumPy takes, too
     n = builtins.max(len(x_spec.shape), len(repetitions))
     shape = (1,) * (n - len(x_spec.shape)) + tuple(x_spec.shape)
@@ -349,7 +350,7 @@ def _tile_transpose(xp: Any, g: Any, x_spec: Any, repetitions: Any) -> Any:
     return xp.reshape(xp.sum(xp.reshape(g, pairs), axis=tuple(range(0, 2 * n, 2))), x_spec.shape)
 
 
-def _tile_batch(call: Any, x: Any) -> Any:
+def _tile_batch(call: Call, x: BatchedArray) -> Any:
     given = call.params["repetitions"]
     repetitions = (given,) if isinstance(given, int) else tuple(given)
     ndim = max(len(repetitions), x.ndim)
@@ -367,7 +368,7 @@ def _repeat_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(3, 2), draw.rng.integers(0, 3, (3,)), axis=0)
 
 
-def _repeat_transpose(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None) -> Any:
+def _repeat_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, repeats: Any, axis: int | None) -> Cotangent:
     shape = x_spec.shape
     length, axis = (math.prod(shape), 0) if axis is None else (shape[axis], axis % len(shape))
     if isinstance(repeats, int):
@@ -378,11 +379,11 @@ def _repeat_transpose(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | No
     return xp.reshape(xp.scatter(g, (slice(None),) * axis + (origins,), rows), shape)
 
 
-def _repeat_batch(call: Any, x: Any, repeats: Any) -> Any:
+def _repeat_batch(call: Call, x: BatchInput, repeats: BatchInput) -> Any:
     if batching.is_batched(repeats) or not batching.is_batched(x):
         return batching.one_by_one(call, x, repeats)  # each example has a length of its own
     axis = call.params["axis"]
-    value = reshape(x.value, (x.axis.size, math.prod(x.shape))) if axis is None else x.value
+    value = reshape(x.value, (batching.size_of([x]), math.prod(x.shape))) if axis is None else x.value
     axis = -1 if axis is None else batching.from_end(axis, x.ndim)
     return call(value, batching.front(repeats, 0), axis=axis)
 

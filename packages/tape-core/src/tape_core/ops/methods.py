@@ -10,6 +10,7 @@ from typing import Any
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import data_types, elementwise, manipulation, searching, statistical
 from tape_core.ops.creation import asarray
+from tape_core.typing import Array, DTypeLike
 
 _REDUCTIONS = {
     "all": searching.all,
@@ -73,7 +74,7 @@ def _transpose(self: Tensor, *axes: Any) -> Tensor:
     return manipulation.permute_dims(self, order)
 
 
-def _astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
+def _astype(self: Tensor, dtype: DTypeLike, copy: bool = True) -> Tensor:
     """See :func:`tape_core.astype`."""
     result: Tensor = data_types.astype(self, dtype, copy=copy)
     return result
@@ -84,7 +85,7 @@ def _conj(self: Tensor) -> Tensor:
     return elementwise.conj(self) if self.dtype.kind == "complex floating" else +self
 
 
-def _clip(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def _clip(self: Tensor, min: Array = None, max: Array = None) -> Tensor:
     """See :func:`tape_core.clip`."""
     return elementwise.clip(self, min, max)
 

@@ -18,6 +18,7 @@ from tape_core.ops import elementwise as ew
 from tape_core.ops import logic
 from tape_core.ops.index.indexing import getitem_with_key, setitem_with_key
 from tape_core.ops.linalg.products import matmul, matrix_transpose
+from tape_core.typing import IndexKey
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
@@ -35,7 +36,7 @@ def _attach(name: str, function: Any) -> None:
 class _Probe:
     references = 0
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: IndexKey, value: Any) -> None:
         _Probe.references = getattr(sys, "getrefcount", lambda _: -1)(self)
 
 
@@ -47,7 +48,7 @@ _TEMPORARY = _Probe.references
 _LENT = sys.version_info >= (3, 14) or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-def _set(self: Tensor, key: Any, value: Any) -> None:
+def _set(self: Tensor, key: IndexKey, value: Any) -> None:
     references = getattr(sys, "getrefcount", lambda _: 0)(self)
     if references <= _TEMPORARY and _is_lost(sys._getframe(1)):
         raise TypeError(

@@ -7,8 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from tape_core.engine.op import op, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
+from tape_core.modes.batched import BatchedArray
+from tape_core.modes.batching import Call
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 PadWidth = int | tuple[int, int] | Sequence[tuple[int, int]]
 Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
@@ -88,11 +92,11 @@ def _runs_of(n: int, before: int, after: int, mode: Mode) -> tuple[list[Run], li
     )
 
 
-def _cut(x: Any, axis: int, start: int, length: int) -> Any:
+def _cut(x: Array, axis: int, start: int, length: int) -> Any:
     return x[(*(slice(None),) * axis, slice(start, start + length), ...)]
 
 
-def _take_run(xp: Any, x: Any, axis: int, run: Run) -> Any:
+def _take_run(xp: Namespace, x: Array, axis: int, run: Run) -> Array:
     start, length, step = run
     if step == 0:
         shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
@@ -102,7 +106,7 @@ def _take_run(xp: Any, x: Any, axis: int, run: Run) -> Any:
     return xp.flip(_cut(x, axis, start - length + 1, length), axis=axis)
 
 
-def _put_run(xp: Any, g: Any, axis: int, run: Run, n: int) -> Any:
+def _put_run(xp: Namespace, g: Cotangent, axis: int, run: Run, n: int) -> Cotangent:
     """The transpose of `_take_run`, from an axis of length n."""
     start, length, step = run
     if step == 0:
@@ -113,7 +117,9 @@ def _put_run(xp: Any, g: Any, axis: int, run: Run, n: int) -> Any:
     return xp.pad(g, tuple(widths))
 
 
-def _pad_kernel(xp: Any, x: Any, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: Any = 0) -> Any:
+def _pad_kernel(
+    xp: Namespace, x: Array, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: Any = 0
+) -> Array:
     shape = tuple(x.shape)
     pairs = _pairs(pad_width, len(shape))
     if mode == "constant":
@@ -139,7 +145,7 @@ def _pad_kernel(xp: Any, x: Any, pad_width: PadWidth, mode: Mode = "constant", *
     return x
 
 
-def _filled(xp: Any, x: Any, pairs: Pairs, fills: tuple[tuple[complex, complex], ...]) -> Any:
+def _filled(xp: Namespace, x: Array, pairs: Pairs, fills: tuple[tuple[complex, complex], ...]) -> Array:
     """Axis after axis, so that what belongs to a later one stands in the corners, as NumPy has it."""
     for axis, (widths, values) in enumerate(zip(pairs, fills, strict=True)):
         before, after = (
@@ -150,7 +156,7 @@ def _filled(xp: Any, x: Any, pairs: Pairs, fills: tuple[tuple[complex, complex],
     return x
 
 
-def _pad_vjp(xp: Any, g: Any, x_spec: Any, pad_width: PadWidth, mode: Mode) -> Any:
+def _pad_vjp(xp: Namespace, g: Cotangent, x_spec: Spec, pad_width: PadWidth, mode: Mode) -> Cotangent:
     shape = x_spec.shape
     pairs = _pairs(pad_width, len(shape))
     if mode == "constant":
@@ -188,7 +194,7 @@ def _pad_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "mode", draw(2), 1, mode="mirror")
 
 
-def _pad_batch(call: Any, x: Any) -> Any:
+def _pad_batch(call: Call, x: BatchedArray) -> Any:
     widths = _pairs(call.params["pad_width"], x.ndim)
     fill = call.params["constant_values"]
     if not isinstance(fill, numbers.Number):

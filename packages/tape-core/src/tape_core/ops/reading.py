@@ -7,6 +7,7 @@ from typing import Any
 
 from tape_core.backends.protocol import Backend
 from tape_core.engine.op import Op, Plans
+from tape_core.typing import Array
 
 
 class _ReadOp(Op):
@@ -17,7 +18,7 @@ class _ReadOp(Op):
         return self.bound(backend, _itself, Plans(self, self.compiled, None, backend))
 
 
-def _itself(array: Any) -> Any:
+def _itself(array: Array) -> Any:
     return array
 
 

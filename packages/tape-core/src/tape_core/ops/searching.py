@@ -7,13 +7,15 @@ from typing import Any, Literal
 
 from tape_core.engine.op import NONDIFF, op
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor, read_array
+from tape_core.engine.tensor import Tensor, read_array
 from tape_core.modes import batching
+from tape_core.modes.batching import Call
 from tape_core.ops.index.indexing import take
 from tape_core.ops.index.keys import is_array
 from tape_core.ops.manipulation import concat
 from tape_core.ops.sorting import A_PLACE, sort
-from tape_core.ops.statistical import Axis, reductions
+from tape_core.ops.statistical import reductions
+from tape_core.typing import Array, ArrayLike, Axis, BatchInput, DTypeLike, Namespace
 
 A_TRUTH = "the result is a truth value"
 
@@ -57,13 +59,13 @@ def _searchsorted_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(ordered, 0.5)
 
 
-def _searchsorted_kernel(xp: Any, x1: Any, x2: Any, *, side: Literal["left", "right"] = "left") -> Any:
+def _searchsorted_kernel(xp: Namespace, x1: Array, x2: Array, *, side: Literal["left", "right"] = "left") -> Array:
     if not is_array(x2):
         x2 = xp.zeros_beside(x1, (), dtype=x1.dtype) + x2
     return xp.searchsorted(x1, x2, side=side)
 
 
-def _search_batch(call: Any, x1: Any, x2: Any) -> Any:
+def _search_batch(call: Call, x1: BatchInput, x2: BatchInput) -> Any:
     if batching.is_batched(x1):
         return batching.one_by_one(call, x1, x2)
     return call(x1.value, x2.value)
@@ -154,7 +156,7 @@ def _zeros(draw: Draw) -> Iterator[Sample]:
     reason="no input's value is used",
     batch=batching.beside,
 )
-def zeros_beside(x: ArrayLike, /, shape: tuple[int, ...], *, dtype: Any) -> Tensor:
+def zeros_beside(x: ArrayLike, /, shape: tuple[int, ...], *, dtype: DTypeLike) -> Tensor:
     """Zeros on the backend and device of `x`: what a rule makes zeros with."""
 
 

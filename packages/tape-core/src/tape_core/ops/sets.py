@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from tape_core.engine.op import NONDIFF, op
 from tape_core.engine.samples import Draw, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.ops.index.keys import is_array
+from tape_core.typing import Array, ArrayLike, Namespace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,7 +46,7 @@ def _unique_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(0))
 
 
-def _groups(xp: Any, x: Any) -> tuple[Any, Any, Any]:
+def _groups(xp: Namespace, x: Array) -> tuple[Any, Any, Any]:
     """The elements in order, the places that they come from, and where in that order another value begins."""
     x = xp.reshape(x, (-1,))
     order = xp.argsort(x, stable=True)
@@ -57,12 +58,12 @@ def _groups(xp: Any, x: Any) -> tuple[Any, Any, Any]:
     return ordered, order, xp.concat([first, ordered[1:] != ordered[: n - 1]], axis=0)
 
 
-def _inverse(xp: Any, x: Any, order: Any, new: Any) -> Any:
+def _inverse(xp: Namespace, x: Array, order: Any, new: Array) -> Array:
     number = xp.cumulative_sum(xp.astype(new, order.dtype), axis=0) - 1
     return xp.reshape(xp.take(number, xp.argsort(order)), tuple(x.shape))
 
 
-def _counts(xp: Any, order: Any, new: Any) -> Any:
+def _counts(xp: Namespace, order: Any, new: Array) -> Array:
     starts = xp.nonzero(new)[0]
     if starts.shape[0] == 0:
         return starts
@@ -70,22 +71,22 @@ def _counts(xp: Any, order: Any, new: Any) -> Any:
     return xp.concat([starts[1:], end], axis=0) - starts
 
 
-def _all_kernel(xp: Any, x: Any) -> tuple[Any, ...]:
+def _all_kernel(xp: Namespace, x: Array) -> tuple[Any, ...]:
     ordered, order, new = _groups(xp, x)
     return ordered[new], order[new], _inverse(xp, x, order, new), _counts(xp, order, new)
 
 
-def _counts_kernel(xp: Any, x: Any) -> tuple[Any, ...]:
+def _counts_kernel(xp: Namespace, x: Array) -> tuple[Any, ...]:
     ordered, order, new = _groups(xp, x)
     return ordered[new], _counts(xp, order, new)
 
 
-def _inverse_kernel(xp: Any, x: Any) -> tuple[Any, ...]:
+def _inverse_kernel(xp: Namespace, x: Array) -> tuple[Any, ...]:
     ordered, order, new = _groups(xp, x)
     return ordered[new], _inverse(xp, x, order, new)
 
 
-def _values_kernel(xp: Any, x: Any) -> Any:
+def _values_kernel(xp: Namespace, x: Array) -> Array:
     ordered, _, new = _groups(xp, x)
     return ordered[new]
 
@@ -138,7 +139,7 @@ def _isin_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(integers(0, 3, (4,)), integers(0, 3, (0,)))
 
 
-def _isin_kernel(xp: Any, x1: Any, x2: Any, *, invert: bool = False) -> Any:
+def _isin_kernel(xp: Namespace, x1: Array, x2: Array, *, invert: bool = False) -> Array:
     if not is_array(x1) or not is_array(x2):
         found = xp.any(x1 == x2) if is_array(x2) else x1 == x2
     elif 0 in x2.shape:

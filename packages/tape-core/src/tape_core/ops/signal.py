@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from tape_core.backends.checks import check_convolve
 from tape_core.engine.op import op, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
 def _convolve_pads(n: int, k: int, mode: str) -> tuple[int, int]:
@@ -20,7 +22,7 @@ def _convolve_pads(n: int, k: int, mode: str) -> tuple[int, int]:
     return before, n + k - 1 - length - before
 
 
-def _convolve_kernel(xp: Any, a: Any, v: Any, mode: str = "full") -> Any:
+def _convolve_kernel(xp: Namespace, a: Array, v: Array, mode: str = "full") -> Array:
     check_convolve(a, v, mode)
     if a.shape[0] < v.shape[0]:
         a, v = v, a
@@ -30,7 +32,7 @@ def _convolve_kernel(xp: Any, a: Any, v: Any, mode: str = "full") -> Any:
     return xp.matmul(xp.sliding_windows(padded, k), xp.flip(v))
 
 
-def _convolve_vjp(xp: Any, g: Any, other: Any, spec: Any, mode: str) -> Any:
+def _convolve_vjp(xp: Namespace, g: Cotangent, other: Array, spec: Spec, mode: str) -> Cotangent:
     widths = _convolve_pads(spec.shape[0], other.shape[0], mode)
     return xp.convolve(xp.pad(g, widths), xp.flip(other), mode="valid")
 

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 from tape_core.backends.checks import check_top_k
 from tape_core.engine.op import NONDIFF, op, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.ops.index.indexing import take_along_axis_transpose
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 A_PLACE = "the result is a place or a number of elements, constant almost everywhere"
 
@@ -24,7 +26,7 @@ def _samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "axis", draw(3), axis=1)
 
 
-def _sort_vjp(xp: Any, g: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
+def _sort_vjp(xp: Namespace, g: Cotangent, x: Array, axis: int, descending: bool, stable: bool) -> Cotangent:
     order = xp.argsort(x, axis=axis, descending=descending, stable=stable)
     return xp.take_along_axis(g, xp.argsort(order, axis=axis), axis=axis)
 
@@ -60,14 +62,14 @@ def _top_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "no order", draw.complex(3), 1)
 
 
-def _top_k_kernel(xp: Any, x: Any, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
+def _top_k_kernel(xp: Namespace, x: Array, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
     k = check_top_k(x, k, axis, xp.isdtype(x.dtype, "complex floating"))
     order = xp.argsort(x, axis=axis, descending=largest, stable=True)
     indices = order[(slice(None),) * (axis % len(x.shape)) + (slice(k), ...)]
     return xp.take_along_axis(x, indices, axis=axis), indices
 
 
-def _top_k_vjp(xp: Any, g: Any, x_spec: Any, out: Any, axis: int) -> Any:
+def _top_k_vjp(xp: Namespace, g: Cotangent, x_spec: Spec, out: Array, axis: int) -> Cotangent:
     return take_along_axis_transpose(xp, g[0], x_spec, out[1], axis)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.engine.op import linear, op, transpose, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, with_complex
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.modes.batched import one_of
-
-Axis = int | tuple[int, ...] | None
+from tape_core.typing import Array, ArrayLike, Axis, Cotangent, DTypeLike, Namespace
 
 
 def reductions(low: float = -2.0, high: float = 2.0, empty: bool = True, **kwargs: Any) -> Samples:
@@ -44,7 +44,7 @@ def count(shape: tuple[int, ...], axis: Axis) -> int:
     return math.prod(shape if axis is None else [shape[a] for a in normal_axes(axis, len(shape))])
 
 
-def expand(xp: Any, g: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> Any:
+def expand(xp: Namespace, g: Cotangent, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> Cotangent:
     """A reduction's result with the reduced axes back as 1: it broadcasts against the input."""
     if keepdims or axis is None:
         return g
@@ -52,17 +52,17 @@ def expand(xp: Any, g: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) 
     return xp.reshape(g, tuple(1 if a in axes else n for a, n in enumerate(shape)))
 
 
-def _sum_transpose(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+def _sum_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, axis: Axis, keepdims: bool) -> Cotangent:
     shape = x_spec.shape
     return xp.broadcast_to(g if axis is None else expand(xp, g, shape, axis, keepdims), shape)
 
 
 @linear(x=transpose(_sum_transpose), samples=with_complex(reductions()), batch=batching.along)
-def sum(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def sum(x: ArrayLike, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Tensor:
     """The sum over `axis` (all axes by default)."""
 
 
-def _mean_transpose(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+def _mean_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, axis: Axis, keepdims: bool) -> Cotangent:
     return _sum_transpose(xp, g / count(x_spec.shape, axis), x_spec, axis, keepdims)
 
 
@@ -71,7 +71,7 @@ def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     """The arithmetic mean over `axis` (all axes by default)."""
 
 
-def _others(xp: Any, x: Any) -> Any:
+def _others(xp: Namespace, x: Array) -> Array:
     """For each element along the last axis the product of the others: exact where elements are 0."""
     ones = xp.ones_like(x[..., :1])
     before = xp.cumulative_prod(xp.concat([ones, x[..., :-1]], axis=-1), axis=-1)
@@ -79,7 +79,7 @@ def _others(xp: Any, x: Any) -> Any:
     return before * xp.flip(after, axis=-1)
 
 
-def _prod_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+def _prod_vjp(xp: Namespace, g: Cotangent, x: Array, x_spec: Spec, axis: Axis, keepdims: bool) -> Cotangent:
     shape = x_spec.shape
     axes = normal_axes(axis, len(shape))
     kept = tuple(a for a in range(len(shape)) if a not in axes)
@@ -94,11 +94,11 @@ def _prod_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) 
 
 
 @op(x=vjp(_prod_vjp), samples=with_complex(reductions()), batch=batching.along)
-def prod(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def prod(x: ArrayLike, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Tensor:
     """The product over `axis` (all axes by default). The derivative is exact where elements are 0."""
 
 
-def _extremum_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool) -> Any:
+def _extremum_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, keepdims: bool) -> Cotangent:
     shape = tuple(x.shape)
     hit = x == expand(xp, out, shape, axis, keepdims)
     ties = xp.sum(xp.astype(hit, g.dtype), axis=axis, keepdims=True)
@@ -106,7 +106,7 @@ def _extremum_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool)
     return xp.where(hit, g / ties, nan_without(xp, g, ties))
 
 
-def nan_without(xp: Any, g: Any, ties: Any) -> Any:
+def nan_without(xp: Namespace, g: Cotangent, ties: Array) -> Cotangent:
     """What those have that are not an extremum: 0; or NaN where nothing is, for nothing equals NaN."""
     return xp.where(ties == 0, g * math.nan, 0)
 
@@ -121,13 +121,13 @@ def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
     """The minimum over `axis` (all axes by default). Elements that tie share the gradient equally."""
 
 
-def _centred(xp: Any, x: Any, axis: Axis) -> Any:
+def _centred(xp: Namespace, x: Array, axis: Axis) -> Array:
     """`x` less its mean; conjugated, as the derivative of `|x|**2` is."""
     centred = x - xp.mean(x, axis=axis, keepdims=True)
     return xp.conj(centred) if xp.isdtype(x.dtype, "complex floating") else centred
 
 
-def _var_vjp(xp: Any, g: Any, x: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+def _var_vjp(xp: Namespace, g: Cotangent, x: Array, axis: Axis, correction: float, keepdims: bool) -> Cotangent:
     shape = tuple(x.shape)
     centred = _centred(xp, x, axis)
     return expand(xp, g, shape, axis, keepdims) * centred * (2 / (count(shape, axis) - correction))
@@ -138,7 +138,9 @@ def var(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims
     """The variance over `axis` (all axes by default), divided by the number of elements less `correction`."""
 
 
-def _std_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+def _std_vjp(
+    xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, correction: float, keepdims: bool
+) -> Cotangent:
     shape = tuple(x.shape)
     centred = _centred(xp, x, axis)
     # Where all elements are equal: 0, the subgradient of least norm.
@@ -165,28 +167,32 @@ def _running(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "axis", draw(2, 3), axis=2)
 
 
-def _suffix_sums(xp: Any, g: Any, axis: int) -> Any:
+def _suffix_sums(xp: Namespace, g: Cotangent, axis: int) -> Cotangent:
     return xp.flip(xp.cumulative_sum(xp.flip(g, axis=axis), axis=axis), axis=axis)
 
 
-def _tail(g: Any, axis: int) -> Any:
+def _tail(g: Cotangent, axis: int) -> Any:
     """All but the first along an axis."""
     return g[(slice(None),) * axis + (slice(1, None), ...)]
 
 
-def _cumulative_sum_transpose(xp: Any, g: Any, x_spec: Any, axis: int | None, include_initial: bool) -> Any:
+def _cumulative_sum_transpose(
+    xp: Namespace, g: Cotangent, x_spec: Spec, axis: int | None, include_initial: bool
+) -> Cotangent:
     axis = 0 if axis is None else axis % len(x_spec.shape)
     return _suffix_sums(xp, _tail(g, axis) if include_initial else g, axis)
 
 
 @linear(x=transpose(_cumulative_sum_transpose), samples=with_complex(_running), batch=batching.running)
 def cumulative_sum(
-    x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Tensor:
     """The sums of the first elements along `axis`, which may be left out in one dimension."""
 
 
-def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, include_initial: bool) -> Any:
+def _cumulative_prod_vjp(
+    xp: Namespace, g: Cotangent, x: Array, out: Array, axis: int | None, include_initial: bool
+) -> Cotangent:
     axis = 0 if axis is None else axis % len(x.shape)
     if include_initial:
         g, out = _tail(g, axis), _tail(out, axis)
@@ -200,7 +206,7 @@ def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, in
     )
 
 
-def _cumulative_prod_vjp_at_zeros(xp: Any, g: Any, x: Any, axis: int) -> Any:
+def _cumulative_prod_vjp_at_zeros(xp: Namespace, g: Cotangent, x: Array, axis: int) -> Cotangent:
     """In O(n^2): row i has the products without element i, which are summed from i on."""
     n = x.shape[axis]
     last = (*(a for a in range(len(x.shape)) if a != axis), axis)
@@ -215,7 +221,7 @@ def _cumulative_prod_vjp_at_zeros(xp: Any, g: Any, x: Any, axis: int) -> Any:
 
 @op(x=vjp(_cumulative_prod_vjp), samples=with_complex(_running), batch=batching.running)
 def cumulative_prod(
-    x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Tensor:
     """The products of the first elements along `axis`, which may be left out in one dimension.
 

@@ -10,6 +10,7 @@ from tape_core.engine.tensor import Tensor
 from tape_core.modes.batched import BatchedArray
 from tape_core.modes.batching import Call, front, is_batched, size_of, spread
 from tape_core.ops.index import keys
+from tape_core.typing import Array, BatchInput, IndexKey
 
 
 class StackedKey(NamedTuple):
@@ -26,7 +27,7 @@ class StackedKey(NamedTuple):
     order: tuple[int, ...] | None
 
 
-def stacked_key(key: Any, ndim: int, size: int) -> StackedKey:
+def stacked_key(key: IndexKey, ndim: int, size: int) -> StackedKey:
     """The key of all examples for one of an array of `ndim` dimensions."""
     parts = list(keys.whole_key(key, ndim))
     arrays = [part for part in parts if keys.is_array(part)]
@@ -77,13 +78,13 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([order.index(k) for k in range(len(order))])
 
 
-def batch_getitem(call: Call, x: Any) -> Any:
+def batch_getitem(call: Call, x: BatchedArray) -> Any:
     """`x[key]` for all examples."""
     from tape_core.ops.manipulation import moveaxis, permute_dims
 
     key = call.params["key"]
     if is_batched(x):
-        stacked = stacked_key(key, x.ndim, x.axis.size)
+        stacked = stacked_key(key, x.ndim, size_of([x]))
         out = call(x.value, key=stacked.key)
         return out if stacked.order is None else permute_dims(out, stacked.order)
     # From one array each example takes elements of its own.
@@ -93,11 +94,11 @@ def batch_getitem(call: Call, x: Any) -> Any:
     return moveaxis(out, before, 0) if together and before else out
 
 
-def _size_of_key(key: Any) -> int:
+def _size_of_key(key: IndexKey) -> int:
     return size_of(key if isinstance(key, tuple) else (key,))
 
 
-def batch_scatter(call: Call, values: Any) -> Any:
+def batch_scatter(call: Call, values: BatchedArray) -> Any:
     """`scatter(values, key, shape)` for all examples."""
     key, shape = call.params["key"], tuple(call.params["shape"])
     size = values.axis.size if values.axis is not None else _size_of_key(key)
@@ -105,7 +106,7 @@ def batch_scatter(call: Call, values: Any) -> Any:
     return call(_placed(spread(values, size), stacked), key=stacked.key, shape=(size, *shape))
 
 
-def batch_update(call: Call, x: Any, values: Any) -> Any:
+def batch_update(call: Call, x: BatchInput, values: BatchInput) -> Any:
     """An update of the elements at a key, for all examples."""
     key = call.params["key"]
     parts = key if isinstance(key, tuple) else (key,)
@@ -128,7 +129,7 @@ def batch_update(call: Call, x: Any, values: Any) -> Any:
     return call(spread(x, size), values, key=stacked.key)
 
 
-def batch_places(call: Call, x: Any) -> Any:
+def batch_places(call: Call, x: BatchedArray) -> Any:
     """The numbers of the rows that a key picks, which are the same for all examples if the key is."""
     key = call.params["key"]
     parts = key if isinstance(key, tuple) else (key,)
@@ -140,7 +141,7 @@ def batch_places(call: Call, x: Any) -> Any:
     return numbers % math.prod(x.shape[: keys.leading(key, x.ndim)])
 
 
-def _has_elements(values: Any) -> bool:
+def _has_elements(values: Array) -> bool:
     """Whether an update sets more than one number: one for each example, or for each element that a key picks."""
     return type(values) is BatchedArray and (is_batched(values) or values.ndim > 0)
 

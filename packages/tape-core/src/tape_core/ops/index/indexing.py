@@ -9,14 +9,17 @@ from typing import Any
 from tape_core.base import dtypes
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.op import NONDIFF, linear, refuses, registry, transpose
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read, read_array
+from tape_core.engine.tensor import SCALARS, Tensor, read, read_array
 from tape_core.modes import batching
 from tape_core.modes.batched import lifted, placed
+from tape_core.modes.batching import Call
 from tape_core.ops.index import keys
 from tape_core.ops.index.batched_keys import batch_getitem, batch_scatter, batch_update
 from tape_core.ops.index.keys import has_integer_arrays, is_array
 from tape_core.ops.manipulation import sum_to
+from tape_core.typing import Array, ArrayLike, BatchInput, Cotangent, IndexKey, Namespace
 
 
 def key_samples(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -42,13 +45,13 @@ def _scatter_samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(draw(*shape)[key], key, shape)
 
 
-def _scatter_kernel(xp: Any, values: Any, key: Any, shape: tuple[int, ...]) -> Any:
+def _scatter_kernel(xp: Namespace, values: Array, key: IndexKey, shape: tuple[int, ...]) -> Array:
     # Through a plain key no two values meet, and truth values could not be added.
     combine = _later if keys.is_plain(key) else xp.add
     return keys.update(xp, combine, 0, xp.zeros_beside(values, shape, dtype=values.dtype), values, key)
 
 
-def _later(earlier: Any, later: Any) -> Any:
+def _later(earlier: Array, later: Array) -> Any:
     return later
 
 
@@ -59,7 +62,7 @@ def _later(earlier: Any, later: Any) -> Any:
     samples=with_complex(_get_samples),
     batch=batch_getitem,
 )
-def getitem(x: ArrayLike, /, key: Any) -> Tensor:
+def getitem(x: ArrayLike, /, key: IndexKey) -> Tensor:
     """`x[key]`: integers, slices, `...`, None, a boolean mask, integer arrays."""
 
 
@@ -70,11 +73,11 @@ def getitem(x: ArrayLike, /, key: Any) -> Tensor:
     samples=with_complex(_scatter_samples),
     batch=batch_scatter,
 )
-def scatter(values: ArrayLike, /, key: Any, shape: tuple[int, ...]) -> Tensor:
+def scatter(values: ArrayLike, /, key: IndexKey, shape: tuple[int, ...]) -> Tensor:
     """Zeros of `shape` with `values` added at `key`; elements named twice add up. The transpose of indexing."""
 
 
-def with_raw_key(x: Tensor, key: Any) -> tuple[Tensor, Any]:
+def with_raw_key(x: Tensor, key: IndexKey) -> tuple[Tensor, Any]:
     """An array and its key with raw index arrays in place of Tensors; inside vmap both as each other's examples."""
     if type(key) in _PARTS or (type(key) is tuple and _PARTS.issuperset(map(type, key))):
         return x, key
@@ -87,11 +90,11 @@ def with_raw_key(x: Tensor, key: Any) -> tuple[Tensor, Any]:
 _PARTS = frozenset({int, slice, type(None), type(...)})  # of keys without arrays
 
 
-def _tensors_in(key: Any) -> list[Tensor]:
+def _tensors_in(key: IndexKey) -> list[Tensor]:
     return [part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, Tensor)]
 
 
-def raw_key(key: Any, tensor: Tensor) -> Any:
+def raw_key(key: IndexKey, tensor: Tensor) -> Any:
     """A key with raw index arrays in place of Tensors."""
     if isinstance(key, tuple):
         return tuple([raw_key(part, tensor) for part in key])
@@ -123,13 +126,13 @@ def _set_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "setitem", draw(2, 3), draw(2), 1)
 
 
-def _set_kernel(xp: Any, x: Any, values: Any, key: Any) -> Any:
+def _set_kernel(xp: Namespace, x: Array, values: Array, key: IndexKey) -> Array:
     if is_array(values) and values.dtype != x.dtype:
         values = xp.astype(values, x.dtype)
     return keys.update(xp, _later, None, x, values, key)
 
 
-def _set_values_transpose(xp: Any, g: Any, values_spec: Any, key: Any) -> Any:
+def _set_values_transpose(xp: Namespace, g: Cotangent, values_spec: Spec, key: IndexKey) -> Cotangent:
     d = xp.getitem(g, key)
     if has_integer_arrays(key):
         # Of values for one element the last one stays: each leaves its number, and finds it or another's.
@@ -149,7 +152,7 @@ def _set_values_transpose(xp: Any, g: Any, values_spec: Any, key: Any) -> Any:
     samples=with_complex(_set_samples),
     batch=batch_update,
 )
-def setitem(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+def setitem(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with `values` at `key`: what `x[key] = values` makes of `x`.
 
     What is overwritten has no part in gradients, as the branch that `where` does not take: not even a NaN comes of it.
@@ -160,12 +163,12 @@ def setitem(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
 _getitem, _scatter, _setitem = getitem, scatter, setitem
 
 
-def getitem_with_key(x: Tensor, key: Any) -> Tensor:
+def getitem_with_key(x: Tensor, key: IndexKey) -> Tensor:
     """`x[key]` for a key that may hold Tensors."""
     return _getitem(*with_raw_key(read_array(x, "getitem: x"), key))
 
 
-def scatter_with_key(values: Tensor, key: Any, shape: tuple[int, ...]) -> Tensor:
+def scatter_with_key(values: Tensor, key: IndexKey, shape: tuple[int, ...]) -> Tensor:
     """`scatter` for a key that may hold Tensors."""
     values, key = with_raw_key(read(values, "scatter: values"), key)
     return _scatter(values, key, shape)
@@ -189,7 +192,7 @@ def updated(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, Any]:
     return x, values
 
 
-def setitem_with_key(x: Tensor, values: Any, key: Any) -> Tensor:
+def setitem_with_key(x: Tensor, values: Any, key: IndexKey) -> Tensor:
     """`setitem` for a key that may hold Tensors."""
     x, values = updated("setitem", x, values)
     x, key = with_raw_key(x, key)
@@ -208,12 +211,12 @@ def _take_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(IndexError, "take", draw(2, 3), draw.rng.integers(5, 9, (2,)), axis=0)
 
 
-def _take_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) -> Any:
+def _take_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, indices: Array, axis: int | None) -> Cotangent:
     axis = 0 if axis is None else axis % len(x_spec.shape)
     return xp.scatter(g, (slice(None),) * axis + (indices,), x_spec.shape)
 
 
-def _take_batch(call: Any, x: Any, indices: Any) -> Any:
+def _take_batch(call: Call, x: BatchInput, indices: BatchInput) -> Any:
     axis = 0 if call.params["axis"] is None and x.ndim == 1 else call.params["axis"]
     if axis is None:
         raise ValueError(f"take: axis must be given for an array of {x.ndim} dimensions")
@@ -234,7 +237,7 @@ def _along_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(4), draw.rng.integers(0, 4, (3,)))
 
 
-def take_along_axis_transpose(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int) -> Any:
+def take_along_axis_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, indices: Array, axis: int) -> Cotangent:
     n = len(x_spec.shape)
     grid = [
         indices if k == axis % n else xp.reshape(xp.arange_beside(g, length), (1,) * k + (-1,) + (1,) * (n - k - 1))
@@ -258,7 +261,7 @@ def _gather_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(IndexError, "gather", draw(2, 3), draw.rng.integers(5, 9, (2,)))
 
 
-def _gather_transpose(xp: Any, g: Any, params_spec: Any, indices: Any) -> IndexedSlices:
+def _gather_transpose(xp: Namespace, g: Cotangent, params_spec: Spec, indices: Array) -> IndexedSlices:
     shape = params_spec.shape
     rows = 1
     for length in indices.shape:
@@ -266,7 +269,7 @@ def _gather_transpose(xp: Any, g: Any, params_spec: Any, indices: Any) -> Indexe
     return IndexedSlices(xp.reshape(g, (rows, *shape[1:])), xp.reshape(indices, (rows,)), shape, _xp=xp)
 
 
-def _gather_batch(call: Any, params: Any, indices: Any) -> Any:
+def _gather_batch(call: Call, params: BatchInput, indices: BatchInput) -> Any:
     return params[indices] if batching.is_batched(params) else call(params.value, indices.value)
 
 
@@ -289,7 +292,7 @@ def gather(params: ArrayLike, indices: ArrayLike, /) -> Tensor:
     """
 
 
-def _add_rows_kernel(xp: Any, x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
+def _add_rows_kernel(xp: Namespace, x: Array, indices: Array, rows: Array, *, in_place: bool = False) -> Array:
     return x + xp.scatter(rows, indices, tuple(x.shape))
 
 

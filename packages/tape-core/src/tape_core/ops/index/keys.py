@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tape_core.typing import Array, IndexKey, Namespace
+
 WHOLE = slice(None)
 
 
@@ -23,13 +25,13 @@ def is_mask(part: Any) -> bool:
     return is_array(part) and "bool" in str(part.dtype)
 
 
-def has_integer_arrays(key: Any) -> bool:
+def has_integer_arrays(key: IndexKey) -> bool:
     """Whether a key may name an element more than once."""
     parts = key if isinstance(key, tuple) else (key,)
     return any(is_array(part) and part.shape != () and not is_mask(part) for part in parts)
 
 
-def is_plain(key: Any) -> bool:
+def is_plain(key: IndexKey) -> bool:
     """Whether every library reads and assigns through the key as it is: no arrays, or a mask alone.
 
     Nor steps backwards: these are in the standard, but not in PyTorch.
@@ -44,7 +46,7 @@ def _is_backwards(part: Any) -> bool:
     return isinstance(part, slice) and part.step is not None and part.step < 0
 
 
-def whole_key(key: Any, ndim: int) -> tuple[Any, ...]:
+def whole_key(key: IndexKey, ndim: int) -> tuple[Any, ...]:
     """The parts of a key for all `ndim` dimensions: slices in place of what `...` stands for and of what is missing.
 
     Raises:
@@ -67,7 +69,7 @@ def whole_key(key: Any, ndim: int) -> tuple[Any, ...]:
     return (*parts[:at], *filled, *parts[at + 1 :])
 
 
-def _plain_parts(key: Any, shape: tuple[int, ...]) -> tuple[Any, tuple[int, ...] | None]:
+def _plain_parts(key: IndexKey, shape: tuple[int, ...]) -> tuple[Any, tuple[int, ...] | None]:
     """A plain key without None, which not every library takes, and the shape of the result if it had any."""
     if isinstance(key, tuple) and len(key) == 1:
         key = key[0]
@@ -91,7 +93,7 @@ def _plain_parts(key: Any, shape: tuple[int, ...]) -> tuple[Any, tuple[int, ...]
     return tuple(parts), tuple(lengths) if len(whole) > axis else None
 
 
-def places(xp: Any, beside: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
+def places(xp: Namespace, beside: Any, key: IndexKey, shape: tuple[int, ...]) -> tuple[Any, int]:
     """The numbers of the rows that a key picks of an array of `shape`, and how many leading dimensions they number.
 
     What the dimensions of the result are is NumPy's rule: those of integer arrays stand where the first array is, or
@@ -135,7 +137,7 @@ def places(xp: Any, beside: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any,
     return numbers + picked, lead
 
 
-def _touching(key: Any, ndim: int) -> list[Any]:
+def _touching(key: IndexKey, ndim: int) -> list[Any]:
     """The parts of a key, without the last dimensions that it takes whole."""
     parts = [*whole_key(key, ndim)]
     while parts and (parts[-1] is ... or (isinstance(parts[-1], slice) and parts[-1] == WHOLE)):
@@ -143,7 +145,7 @@ def _touching(key: Any, ndim: int) -> list[Any]:
     return parts
 
 
-def leading(key: Any, ndim: int) -> int:
+def leading(key: IndexKey, ndim: int) -> int:
     """How many dimensions there are before the last ones that a key takes whole."""
     return sum([_dimensions(part) for part in _touching(key, ndim)])
 
@@ -152,7 +154,7 @@ def _dimensions(part: Any) -> int:
     return len(part.shape) if is_mask(part) else int(part is not None and part is not ...)
 
 
-def _without_masks(xp: Any, whole: list[Any], shape: tuple[int, ...]) -> list[Any]:
+def _without_masks(xp: Namespace, whole: list[Any], shape: tuple[int, ...]) -> list[Any]:
     """The parts of a key, with the places of what is true for each mask."""
     parts: list[Any] = []
     axis = 0
@@ -168,7 +170,7 @@ def _without_masks(xp: Any, whole: list[Any], shape: tuple[int, ...]) -> list[An
     return parts
 
 
-def _in_bounds(xp: Any, part: Any, axis: int, length: int) -> Any:
+def _in_bounds(xp: Namespace, part: Any, axis: int, length: int) -> Array:
     """An index, or an array of them, that counts from the start."""
     if not is_array(part):
         index = part.__index__()
@@ -185,13 +187,13 @@ def _in_bounds(xp: Any, part: Any, axis: int, length: int) -> Any:
     return xp.where(part < 0, part + length, part)
 
 
-def as_rows(xp: Any, x: Any, lead: int) -> Any:
+def as_rows(xp: Namespace, x: Array, lead: int) -> Array:
     """`x` as a matrix: its first `lead` dimensions along the one side, the others along the other."""
     shape = tuple(x.shape)
     return xp.reshape(x, (math.prod(shape[:lead]), math.prod(shape[lead:])))
 
 
-def running(xp: Any, combine: Callable[[Any, Any], Any], neutral: Any, rows: Any, numbers: Any) -> Any:
+def running(xp: Namespace, combine: Callable[[Any, Any], Any], neutral: Any, rows: Array, numbers: Any) -> Array:
     """Each row combined with those before it that have the same number. The numbers must be in order."""
     distance = 1
     while distance < numbers.shape[0]:
@@ -205,7 +207,7 @@ def running(xp: Any, combine: Callable[[Any, Any], Any], neutral: Any, rows: Any
     return rows
 
 
-def _is_nowhere(xp: Any, mask: Any) -> bool:
+def _is_nowhere(xp: Namespace, mask: Array) -> bool:
     """Whether a mask is False everywhere, as far as it is known: inside vmap each example may have its own."""
     try:
         return not bool(xp.any(mask))
@@ -215,7 +217,7 @@ def _is_nowhere(xp: Any, mask: Any) -> bool:
         raise  # what is traced of the rule is taken back
 
 
-def others(xp: Any, values: Any, numbers: Any) -> Any:
+def others(xp: Namespace, values: Array, numbers: Any) -> Array:
     """For each row of a matrix the product of the others that have the same number: exact where some are 0."""
     if values.shape[0] == 0:
         return values
@@ -227,14 +229,14 @@ def others(xp: Any, values: Any, numbers: Any) -> Any:
     return xp.take(before * after, xp.argsort(order), axis=0)
 
 
-def _product_before(xp: Any, rows: Any, numbers: Any) -> Any:
+def _product_before(xp: Namespace, rows: Array, numbers: Any) -> Array:
     one = xp.ones_like(rows[:1, :])
     until = xp.concat([one, running(xp, xp.multiply, 1, rows, numbers)[:-1, :]], axis=0)
     same = xp.concat([numbers[:1] != numbers[:1], numbers[1:] == numbers[:-1]], axis=0)
     return xp.where(xp.expand_dims(same, axis=1), until, 1)
 
 
-def read(xp: Any, x: Any, key: Any) -> Any:
+def read(xp: Namespace, x: Array, key: IndexKey) -> Array:
     """`x[key]`."""
     if is_plain(key):
         parts, shape = _plain_parts(key, tuple(x.shape))
@@ -244,7 +246,9 @@ def read(xp: Any, x: Any, key: Any) -> Any:
     return xp.reshape(rows, (*numbers.shape, *x.shape[lead:]))
 
 
-def update(xp: Any, combine: Callable[[Any, Any], Any], neutral: Any, x: Any, values: Any, key: Any) -> Any:
+def update(
+    xp: Namespace, combine: Callable[[Any, Any], Any], neutral: Any, x: Array, values: Array, key: IndexKey
+) -> Array:
     """A copy of `x` with `values` combined into it at a key: `combine(there, values)`.
 
     Values of one place are combined first, in their order. `neutral` is what changes nothing, or None where
@@ -276,7 +280,7 @@ def update(xp: Any, combine: Callable[[Any, Any], Any], neutral: Any, x: Any, va
     return xp.reshape(xp.where(xp.expand_dims(there, axis=1), combine(rows, new), rows), shape)
 
 
-def _broadcast(xp: Any, values: Any, shape: tuple[int, ...], beside: Any) -> Any:
+def _broadcast(xp: Namespace, values: Array, shape: tuple[int, ...], beside: Any) -> Array:
     """An array or number in a shape, a number in the dtype of `beside`."""
     if not is_array(values):
         return xp.zeros_beside(beside, shape, dtype=beside.dtype) + values

@@ -12,8 +12,9 @@ from functools import wraps
 from typing import Any
 
 from tape_core.engine.op import NONDIFF, linear, op, refuses, registry, transpose, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read_array, wrap
+from tape_core.engine.tensor import SCALARS, Tensor, read_array, wrap
 from tape_core.ops import elementwise as ew
 from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype
@@ -22,6 +23,7 @@ from tape_core.ops.index.batched_keys import batch_places, batch_update
 from tape_core.ops.index.indexing import getitem_with_key, key_samples, setitem_with_key, updated, with_raw_key
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.ops.statistical import nan_without
+from tape_core.typing import Array, ArrayLike, Cotangent, IndexKey, Namespace
 
 
 def _samples(name: str, *, ordered: bool = False) -> Samples:
@@ -63,7 +65,7 @@ def _place_samples(draw: Draw) -> Iterator[Sample]:
     batch=batch_places,
     reason="the result is the places of elements",
 )
-def places(x: ArrayLike, /, key: Any) -> Tensor:
+def places(x: ArrayLike, /, key: IndexKey) -> Tensor:
     """The numbers of the rows that `key` picks: what lies along the last dimensions, those that it takes whole."""
 
 
@@ -75,15 +77,15 @@ def places(x: ArrayLike, /, key: Any) -> Tensor:
     samples=_samples("scatter_add"),
     batch=batch_update,
 )
-def scatter_add(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+def scatter_add(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with `values` added at `key`. Values for one element are all added."""
 
 
-def _multiply_x(xp: Any, g: Any, values: Any, x_spec: Any, key: Any) -> Any:
+def _multiply_x(xp: Namespace, g: Cotangent, values: Array, x_spec: Spec, key: IndexKey) -> Cotangent:
     return g * xp.scatter_multiply(xp.zeros_beside(g, x_spec.shape, dtype=x_spec.dtype) + 1, values, key)
 
 
-def _multiply_values(xp: Any, g: Any, x: Any, values: Any, key: Any) -> Any:
+def _multiply_values(xp: Namespace, g: Cotangent, x: Array, values: Array, key: IndexKey) -> Cotangent:
     d = xp.getitem(g * x, key)
     if keys.has_integer_arrays(key):
         # Not out / values, since values may be 0.
@@ -101,14 +103,16 @@ def _multiply_values(xp: Any, g: Any, x: Any, values: Any, key: Any) -> Any:
     samples=_samples("scatter_multiply"),
     batch=batch_update,
 )
-def scatter_multiply(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+def scatter_multiply(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` multiplied with `values` at `key`, with all that are for one element.
 
     The derivative is exact where factors are 0.
     """
 
 
-def _ties(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any, least: float) -> tuple[Any, Any, Any, Any]:
+def _ties(
+    xp: Namespace, g: Cotangent, x: Array, values: Array, out: Array, key: IndexKey, least: float
+) -> tuple[Any, Any, Any, Any]:
     """An equal share of the cotangent for each value that is the extremum, and which of x and of values are.
 
     First what the others have: 0, or NaN where the extremum is NaN, which nothing equals.
@@ -122,11 +126,11 @@ def _ties(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any, least: float
 
 
 def _extremum_rules(least: float) -> dict[str, Any]:
-    def of_x(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any) -> Any:
+    def of_x(xp: Namespace, g: Cotangent, x: Array, values: Array, out: Array, key: IndexKey) -> Cotangent:
         rest, share, own, _ = _ties(xp, g, x, values, out, key, least)
         return xp.where(own, share, rest)
 
-    def of_values(xp: Any, g: Any, x: Any, values: Any, out: Any, key: Any) -> Any:
+    def of_values(xp: Namespace, g: Cotangent, x: Array, values: Array, out: Array, key: IndexKey) -> Cotangent:
         rest, share, _, theirs = _ties(xp, g, x, values, out, key, least)
         return sum_to(xp, xp.where(theirs, xp.getitem(share, key), xp.getitem(rest, key)), tuple(values.shape))
 
@@ -140,7 +144,7 @@ def _extremum_rules(least: float) -> dict[str, Any]:
     **_extremum_rules(math.inf),
     batch=batch_update,
 )
-def scatter_min(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+def scatter_min(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with the minimum of element and `values` at `key`. Those that tie share the gradient equally."""
 
 
@@ -151,7 +155,7 @@ def scatter_min(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
     **_extremum_rules(-math.inf),
     batch=batch_update,
 )
-def scatter_max(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+def scatter_max(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with the maximum of element and `values` at `key`. Those that tie share the gradient equally."""
 
 
@@ -160,7 +164,7 @@ def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callab
     name = update.__name__
 
     @wraps(update)
-    def function(x: ArrayLike, values: ArrayLike, /, key: Any) -> Tensor:
+    def function(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
         tensor, values = updated(name, x, values)
         if tensor.dtype.kind == "bool" or (ordered and tensor.dtype.kind == "complex floating"):
             lack = "no order" if ordered else "no arithmetic"
@@ -180,7 +184,7 @@ def filled(x: Tensor, shape: tuple[int, ...], value: Any) -> Tensor:
     return wrap(xp.zeros_beside(array, shape, dtype=array.dtype) + value, x.backend)
 
 
-def places_with_key(x: Tensor, key: Any) -> Tensor:
+def places_with_key(x: Tensor, key: IndexKey) -> Tensor:
     """`places` for a key that may hold Tensors."""
     return places(*with_raw_key(x, key))
 
@@ -223,11 +227,11 @@ class at:
 
     __slots__ = ("_key", "_x")
 
-    def __init__(self, x: ArrayLike, key: Any = _UNSET, /) -> None:
+    def __init__(self, x: ArrayLike, key: IndexKey = _UNSET, /) -> None:
         self._x = x
         self._key = key
 
-    def __getitem__(self, key: Any) -> at:
+    def __getitem__(self, key: IndexKey) -> at:
         if self._key is not _UNSET:
             raise ValueError("at: the elements are named already; write at(x, key) or at(x)[key]")
         return at(self._x, key)

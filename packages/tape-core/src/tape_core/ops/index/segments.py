@@ -11,7 +11,7 @@ from tape_compile.tracer.traced_array import TracingError
 
 from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read
+from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.ops import elementwise as ew
 from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype, iinfo
@@ -20,6 +20,7 @@ from tape_core.ops.index.scatter import filled, scatter_max_with_key, scatter_mi
 from tape_core.ops.manipulation import reshape
 from tape_core.ops.statistical import max as largest
 from tape_core.ops.statistical import min as smallest
+from tape_core.typing import ArrayLike
 
 
 def _checked(name: str, x: ArrayLike, segment_ids: ArrayLike, num_segments: Any) -> tuple[Tensor, Tensor, Any]:

@@ -8,15 +8,20 @@ from typing import Any
 from tape_core.backends.windows import Axes, Ints, Windows, normal_axes, windows
 from tape_core.engine.op import linear, transpose
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
+from tape_core.modes.batched import BatchedArray
+from tape_core.modes.batching import Call
+from tape_core.typing import Array, ArrayLike, Namespace
 
 
 def _seen(shape: tuple[int, ...], axes: tuple[int, ...], window: Ints, stride: Ints, dilation: Ints) -> Windows:
     return windows([shape[a] for a in axes], window, stride, "valid", dilation)
 
 
-def _sliding_kernel(xp: Any, x: Any, window: Ints, *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1) -> Any:
+def _sliding_kernel(
+    xp: Namespace, x: Array, window: Ints, *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
+) -> Array:
     ndim = len(x.shape)
     axes = normal_axes(axis, ndim)
     seen = _seen(x.shape, axes, window, stride, dilation)
@@ -37,8 +42,8 @@ def _sliding_kernel(xp: Any, x: Any, window: Ints, *, axis: Axes = None, stride:
 
 
 def _add_kernel(
-    xp: Any, parts: Any, shape: tuple[int, ...], *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
-) -> Any:
+    xp: Namespace, parts: Any, shape: tuple[int, ...], *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
+) -> Array:
     axes = normal_axes(axis, len(shape))
     window = tuple(parts.shape[len(shape) :])
     if len(window) != len(axes):
@@ -120,10 +125,10 @@ def sliding_windows(
     """
 
 
-def _add_batch(call: Any, parts: Any) -> Any:
+def _add_batch(call: Call, parts: BatchedArray) -> Any:
     shape = tuple(call.params["shape"])
     axis = batching.from_end(call.params["axis"], len(shape))
-    return call(parts.value, shape=(parts.axis.size, *shape), axis=axis)
+    return call(parts.value, shape=(batching.size_of([parts]), *shape), axis=axis)
 
 
 @linear(

@@ -1,7 +1,7 @@
 """Matrix decompositions: the second half of the `linalg` extension of the Array API standard.
 
-Cotangents here are those of the plain pairing, the real part of sum(g * dx) (see `tape_core.engine.rules`). The formulas of
-the literature are for its conjugate, hence `conj` at the beginning and at the end of the rules.
+A cotangent in Tape is that of the plain pairing, Re(sum(g * dx)), without a conjugate (`tape_core.engine.rules`). The
+formulas of the literature are for its conjugate, hence `conj` at the beginning and at the end of the rules here.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any, Literal, NamedTuple
 
 from tape_core.engine.op import op, refuses, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.modes.batched import holds
 from tape_core.ops.creation import eye
 from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.linalg.norms_and_inverses import adjoint, on_diagonal, square_samples
 from tape_core.ops.linalg.products import conj
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
 class EighResult(NamedTuple):
@@ -50,12 +51,12 @@ class SVDResult(NamedTuple):
     Vh: Tensor
 
 
-def _hermitian(x: Any) -> Any:
+def _hermitian(x: Array) -> Any:
     """The Hermitian part of a matrix of NumPy's: directions that samples stay Hermitian in."""
     return (x + x.conj().mT) / 2
 
 
-def _over_gaps(xp: Any, numerators: Any, gaps: Any, cotangent: Any, values: Any) -> Any:
+def _over_gaps(xp: Namespace, numerators: Array, gaps: Array, cotangent: Cotangent, values: Array) -> Array:
     """`numerators / gaps` off the diagonal, where a gap of 0 makes NaN; `values`, or zeros for None, on it.
 
     The diagonal of a complex numerator is what a change of phase does; NaN if that is more than rounding errors.
@@ -83,7 +84,7 @@ def _cholesky_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "cholesky", -eye(2, dtype="float64"))
 
 
-def _cholesky_vjp(xp: Any, g: Any, out: Any, upper: bool) -> Any:
+def _cholesky_vjp(xp: Namespace, g: Cotangent, out: Array, upper: bool) -> Cotangent:
     # Murray, "Differentiation of the Cholesky decomposition", arXiv:1602.07527, section 3.1.
     lower, g = (adjoint(xp, out), g.mT) if upper else (out, conj(xp, g))
     across = adjoint(xp, lower)
@@ -91,7 +92,7 @@ def _cholesky_vjp(xp: Any, g: Any, out: Any, upper: bool) -> Any:
     return conj(xp, d + adjoint(xp, d))
 
 
-def _halfway(xp: Any, upper: Any, g: Any) -> Any:
+def _halfway(xp: Namespace, upper: Any, g: Cotangent) -> Array:
     """`upper^-1 P^H`, where 4 P is the lower triangle of `upper @ g`, twice below the diagonal.
 
     By halves, for the result is upper triangular and of `g` only the lower triangle counts.
@@ -109,7 +110,7 @@ def _halfway(xp: Any, upper: Any, g: Any) -> Any:
     return xp.concat([top, xp.concat([zeros, corner], axis=-1)], axis=-2)
 
 
-def _quarter(xp: Any, upper: Any, g: Any) -> Any:
+def _quarter(xp: Namespace, upper: Any, g: Cotangent) -> Array:
     product = xp.matmul(upper, g)
     return (xp.tril(product) + xp.tril(product, k=-1)) * 0.25
 
@@ -136,7 +137,7 @@ def _eigh_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "eigh", draw(2, 3))
 
 
-def _eigh_vjp(xp: Any, g: Any, out: Any) -> Any:
+def _eigh_vjp(xp: Namespace, g: Cotangent, out: Array) -> Cotangent:
     # Giles, "Collected matrix derivative results for forward and reverse mode AD", 2008, section 3.1; with the
     # anti-Hermitian part of V^H gV only, for the rest is what a change of length does.
     (w, v), (gw, gv) = out, g
@@ -193,7 +194,7 @@ def _eig_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "eig", draw(2, 3))
 
 
-def _eig_vjp(xp: Any, g: Any, out: Any) -> Any:
+def _eig_vjp(xp: Namespace, g: Cotangent, out: Array) -> Cotangent:
     # Boeddeker et al., "On the computation of complex-valued gradients with application to statistically optimum
     # beamforming", arXiv:1701.00392, section 4.23, for eigenvectors of length 1.
     (w, v), (gw, gv) = out, g
@@ -246,7 +247,7 @@ def _qr_samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(draw.complex(*shape)).observe(lambda xp, q, r: (xp.abs(q), xp.abs(r)))
 
 
-def _qr_vjp(xp: Any, g: Any, x: Any, out: Any, mode: str) -> Any:
+def _qr_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, mode: str) -> Cotangent:
     # Roberts and Roberts, "QR and LQ decomposition matrix backpropagation algorithms for square, wide, and deep
     # matrices", arXiv:2009.10071, equations 10 and 16.
     (q, r), (gq, gr) = out, g
@@ -264,7 +265,7 @@ def _qr_vjp(xp: Any, g: Any, x: Any, out: Any, mode: str) -> Any:
     return conj(xp, _qr_square(xp, q, r, gq, gr))
 
 
-def _qr_square(xp: Any, q: Any, r: Any, gq: Any, gr: Any) -> Any:
+def _qr_square(xp: Namespace, q: Array, r: Array, gq: Cotangent, gr: Cotangent) -> Array:
     product = xp.matmul(r, adjoint(xp, gr)) - xp.matmul(adjoint(xp, gq), q)
     strict = xp.tril(product, k=-1)
     symmetric = strict + adjoint(xp, strict) + on_diagonal(xp, xp.real(product), product.shape)
@@ -285,7 +286,7 @@ def qr(x: ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> 
     """
 
 
-def _refuse(xp: Any, name: str, result: str, g: Any, instead: str) -> None:
+def _refuse(xp: Namespace, name: str, result: str, g: Cotangent, instead: str) -> None:
     if not holds(xp.all(g == 0)):
         raise ValueError(
             f"{name}: a gradient flows into the columns of {result} that complete the basis; they have no derivative, "
@@ -297,7 +298,7 @@ def _refuse(xp: Any, name: str, result: str, g: Any, instead: str) -> None:
 
 
 def _svd_samples(draw: Draw) -> Iterator[Sample]:
-    def squares(xp: Any, u: Any, s: Any, vh: Any) -> Any:
+    def squares(xp: Namespace, u: Array, s: Array, vh: Array) -> Any:
         return xp.abs(u) ** 2, s, xp.abs(vh) ** 2, u[..., :, :1] * vh[..., :1, :]
 
     for shape in ((3, 3), (4, 2), (2, 4), (2, 3, 2)):
@@ -307,7 +308,7 @@ def _svd_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(3, 2)).observe(lambda xp, u, s, vh: (s, vh * vh))
 
 
-def _svd_vjp(xp: Any, g: Any, x: Any, out: Any, full_matrices: bool) -> Any:
+def _svd_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, full_matrices: bool) -> Cotangent:
     # Wan and Zhang, "Automatic differentiation for complex valued SVD", arXiv:1909.02659, with the quotients apart:
     # (a s_j + s_i b) / (s_j^2 - s_i^2) = (a + b) / 2 / (s_j - s_i) + (a - b) / 2 / (s_j + s_i).
     (u, s, vh), (gu, gs, gvh) = out, g

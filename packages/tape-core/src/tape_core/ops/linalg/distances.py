@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from tape_core.backends.checks import check_inexact
 from tape_core.engine.op import op, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.modes import batching
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.statistical import nan_without
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
-def _check(xp: Any, x1: Any, x2: Any, p: Any) -> None:
+def _check(xp: Namespace, x1: Array, x2: Array, p: Array) -> None:
     for name, x in (("x1", x1), ("x2", x2)):
         if type(x) in SCALARS or len(x.shape) < 2:
             raise ValueError(f"{name} must be an array of two dimensions or more, got {getattr(x, 'shape', x)}")
@@ -29,12 +29,12 @@ def _check(xp: Any, x1: Any, x2: Any, p: Any) -> None:
         raise ValueError(f"p must be a number from 0 to infinity, got {p!r}")
 
 
-def _differences(xp: Any, x1: Any, x2: Any) -> Any:
+def _differences(xp: Namespace, x1: Array, x2: Array) -> Array:
     """Of each row of the one to each of the other: `(..., n, m, d)`."""
     return xp.expand_dims(x1, axis=-2) - xp.expand_dims(x2, axis=-3)
 
 
-def _cdist_kernel(xp: Any, x1: Any, x2: Any, *, p: float = 2.0) -> Any:
+def _cdist_kernel(xp: Namespace, x1: Array, x2: Array, *, p: float = 2.0) -> Array:
     _check(xp, x1, x2, p)
     if p == 0:
         # Not the difference: that of two infinities is NaN.
@@ -54,7 +54,7 @@ def _cdist_kernel(xp: Any, x1: Any, x2: Any, *, p: float = 2.0) -> Any:
     return xp.squeeze(top, axis=-1) * xp.sum((size / top) ** p, axis=-1) ** (1 / p)
 
 
-def _cdist_common(xp: Any, g: Any, x1: Any, x2: Any, out: Any, p: float) -> Any:
+def _cdist_common(xp: Namespace, g: Cotangent, x1: Array, x2: Array, out: Array, p: float) -> Cotangent:
     """The cotangent of the differences. At a difference of 0 it is 0: the smallest of the subgradients."""
     d = x1.shape[-1]
     if p == 0 or d == 0:

@@ -9,8 +9,10 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tape_core.engine.op import op, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 Shapes = tuple[tuple[int, ...], ...]
 Step = Callable[[Any, list[Any]], None]
@@ -184,7 +186,7 @@ def _product(i: int, j: int, a: str, b: str, others: str, sizes: dict[str, int])
         shape_a, shape_b = (*batch, length(free_a), length(inner)), (*batch, length(inner), length(free_b))
         inside, by_matrices = (), True
 
-    def step(xp: Any, values: list[Any]) -> None:
+    def step(xp: Namespace, values: list[Any]) -> None:
         y, x = values.pop(j), values.pop(i)
         if alone_a:
             x = xp.sum(x, axis=alone_a)
@@ -199,7 +201,7 @@ def _product(i: int, j: int, a: str, b: str, others: str, sizes: dict[str, int])
     return step
 
 
-def _laid_out(xp: Any, x: Any, order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+def _laid_out(xp: Namespace, x: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     if type(x) in SCALARS:
         return x
     if order != tuple(range(len(order))):
@@ -208,21 +210,21 @@ def _laid_out(xp: Any, x: Any, order: tuple[int, ...], shape: tuple[int, ...]) -
 
 
 def _reshaping(k: int, shape: tuple[int, ...]) -> Step:
-    def step(xp: Any, values: list[Any]) -> None:
+    def step(xp: Namespace, values: list[Any]) -> None:
         values[k] = xp.reshape(values[k], shape)
 
     return step
 
 
 def _permuting(k: int, order: tuple[int, ...]) -> Step:
-    def step(xp: Any, values: list[Any]) -> None:
+    def step(xp: Namespace, values: list[Any]) -> None:
         values[k] = xp.permute_dims(values[k], order)
 
     return step
 
 
 def _sum(k: int, axis: tuple[int, ...]) -> Step:
-    def step(xp: Any, values: list[Any]) -> None:
+    def step(xp: Namespace, values: list[Any]) -> None:
         values[k] = xp.sum(values[k], axis=axis)
 
     return step
@@ -231,7 +233,7 @@ def _sum(k: int, axis: tuple[int, ...]) -> Step:
 def _diagonal(k: int, first: int, second: int) -> Step:
     """Two dimensions of one length as one, the last."""
 
-    def step(xp: Any, values: list[Any]) -> None:
+    def step(xp: Namespace, values: list[Any]) -> None:
         x = values[k]
         order = [axis for axis in range(len(x.shape)) if axis not in (first, second)]
         values[k] = xp.diagonal(xp.permute_dims(x, (*order, first, second)))
@@ -242,7 +244,7 @@ def _diagonal(k: int, first: int, second: int) -> Step:
 # -- the op
 
 
-def _einsum_kernel(xp: Any, arrays: Sequence[Any], expression: str) -> Any:
+def _einsum_kernel(xp: Namespace, arrays: Sequence[Any], expression: str) -> Array:
     if not isinstance(expression, str):
         raise TypeError(f"the expression must be a string, got {expression!r}")
     values = list(arrays)
@@ -253,7 +255,12 @@ def _einsum_kernel(xp: Any, arrays: Sequence[Any], expression: str) -> Any:
 
 
 def _einsum_vjp(
-    xp: Any, g: Any, arrays: Any, arrays_spec: Any, arrays_watched: Sequence[bool], expression: str
+    xp: Namespace,
+    g: Cotangent,
+    arrays: Any,
+    arrays_spec: Sequence[Spec],
+    arrays_watched: Sequence[bool],
+    expression: str,
 ) -> list[Any]:
     parsed = parse(expression, tuple([tuple(spec.shape) for spec in arrays_spec]))
     return [
@@ -262,7 +269,7 @@ def _einsum_vjp(
     ]
 
 
-def _cotangent(xp: Any, g: Any, k: int, arrays: Any, shape: tuple[int, ...], parsed: Parsed) -> Any:
+def _cotangent(xp: Namespace, g: Cotangent, k: int, arrays: Any, shape: tuple[int, ...], parsed: Parsed) -> Cotangent:
     """The sum of products of the cotangent and the other operands, spread over what operand k alone has."""
     term, sizes = parsed.operands[k], parsed.sizes
     others = [other for j, other in enumerate(parsed.operands) if j != k]

@@ -7,19 +7,21 @@ from typing import Any, Literal, NamedTuple
 
 from tape_core.engine.cotangents import broadcast_shape
 from tape_core.engine.op import NONDIFF, op, refuses, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.engine.tensor import Tensor, read, read_array
 from tape_core.modes import batching
 from tape_core.modes.batched import is_known_to_hold
 from tape_core.ops.creation import eye, tril
 from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.linalg.norms_and_inverses import on_diagonal
 from tape_core.ops.manipulation import sum_to
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 _SMALL = 32  # systems of so few unknowns are left to the library's solver
 
 
-def check_system(xp: Any, name: str, a: Any, b: Any) -> None:
+def check_system(xp: Namespace, name: str, a: Array, b: Array) -> None:
     """Refuse what is no system of linear equations.
 
     Raises:
@@ -54,14 +56,14 @@ def _triangular_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "a must be of floating-point numbers", draw.rng.integers(1, 3, (2, 2)), draw(2))
 
 
-def _triangle(xp: Any, a: Any, lower: bool, unit_diagonal: bool) -> Any:
+def _triangle(xp: Namespace, a: Array, lower: bool, unit_diagonal: bool) -> Array:
     """The triangle that counts, zeros elsewhere."""
     k = 1 if unit_diagonal else 0
     a = xp.tril(a, k=-k) if lower else xp.triu(a, k=k)
     return a + on_diagonal(xp, xp.ones_like(a), tuple(a.shape)) if unit_diagonal else a
 
 
-def _by_halves(xp: Any, a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
+def _by_halves(xp: Namespace, a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:
     """The solution for matrices, nearly all of it matrix products."""
     n = a.shape[-1]
     if n <= _SMALL:
@@ -77,7 +79,9 @@ def _by_halves(xp: Any, a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any
     return xp.concat([x, y] if lower else [y, x], axis=-2)
 
 
-def _solve_triangular_kernel(xp: Any, a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
+def _solve_triangular_kernel(
+    xp: Namespace, a: Array, b: Array, *, lower: bool = False, unit_diagonal: bool = False
+) -> Array:
     check_system(xp, "a", a, b)
     if not unit_diagonal and is_known_to_hold(xp.any(xp.diagonal(a) == 0)):  # else `solve` says so, and `inv`
         raise ValueError("a is singular: its diagonal has a 0")
@@ -86,21 +90,23 @@ def _solve_triangular_kernel(xp: Any, a: Any, b: Any, *, lower: bool = False, un
     return _by_halves(xp, a, b, lower, unit_diagonal)
 
 
-def _solve_triangular_common(xp: Any, g: Any, a: Any, b_spec: Any, lower: bool, unit_diagonal: bool) -> Any:
+def _solve_triangular_common(
+    xp: Namespace, g: Cotangent, a: Array, b_spec: Spec, lower: bool, unit_diagonal: bool
+) -> Cotangent:
     g = g[..., None] if len(b_spec.shape) == 1 else g
     return xp.solve_triangular(a.mT, g, lower=not lower, unit_diagonal=unit_diagonal)
 
 
 def _solve_triangular_a(
-    xp: Any, g: Any, common: Any, a_spec: Any, b_spec: Any, out: Any, lower: bool, unit_diagonal: bool
-) -> Any:
+    xp: Namespace, g: Cotangent, common: Array, a_spec: Spec, b_spec: Spec, out: Array, lower: bool, unit_diagonal: bool
+) -> Cotangent:
     out = out[..., None] if len(b_spec.shape) == 1 else out
     d = sum_to(xp, -xp.matmul(common, out.mT), a_spec.shape)
     k = 1 if unit_diagonal else 0
     return xp.tril(d, k=-k) if lower else xp.triu(d, k=k)
 
 
-def _solve_b(xp: Any, common: Any, b_spec: Any) -> Any:
+def _solve_b(xp: Namespace, common: Array, b_spec: Spec) -> Array:
     return sum_to(xp, common[..., 0] if len(b_spec.shape) == 1 else common, b_spec.shape)
 
 
@@ -170,7 +176,7 @@ class LUResult(NamedTuple):
     permutation: Tensor
 
 
-def rows(xp: Any, x: Any, permutation: Any) -> Any:
+def rows(xp: Namespace, x: Array, permutation: Any) -> Array:
     """The rows of matrices in another order: `x[..., permutation, :]`, stacks broadcast."""
     if len(permutation.shape) == 1:
         return xp.take(x, permutation, axis=-2)
@@ -180,7 +186,7 @@ def rows(xp: Any, x: Any, permutation: Any) -> Any:
 
 
 def _lu_samples(draw: Draw) -> Iterator[Sample]:
-    def factors(xp: Any, lu: Any, permutation: Any) -> Any:
+    def factors(xp: Namespace, lu: Array, permutation: Any) -> Array:
         return lu
 
     for shape in ((3, 3), (2, 2, 2), (1, 1), (4, 2), (2, 4), (2, 3, 2), (0, 0), (0, 3), (3, 0), (0, 2, 2)):
@@ -191,7 +197,7 @@ def _lu_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "x must be of floating-point numbers", draw.rng.integers(0, 3, (2, 2)))
 
 
-def _lu_kernel(xp: Any, x: Any) -> Any:
+def _lu_kernel(xp: Namespace, x: Array) -> Any:
     if len(x.shape) < 2:
         raise ValueError(f"x must have two dimensions or more, got shape {tuple(x.shape)}")
     if not xp.isdtype(x.dtype, ("real floating", "complex floating")):
@@ -202,7 +208,7 @@ def _lu_kernel(xp: Any, x: Any) -> Any:
     return _lu_by_halves(xp, x)
 
 
-def _lu_by_halves(xp: Any, x: Any) -> Any:
+def _lu_by_halves(xp: Namespace, x: Array) -> Any:
     # Toledo, "Locality of reference in LU decomposition with partial pivoting", 1997: the left half of the columns,
     # then what they leave of the right half.
     m, n = x.shape[-2:]
@@ -220,7 +226,7 @@ def _lu_by_halves(xp: Any, x: Any) -> Any:
     return lu, xp.concat([permutation[..., :k], moved], axis=-1)
 
 
-def _lu_of_line(xp: Any, x: Any) -> Any:
+def _lu_of_line(xp: Namespace, x: Array) -> Any:
     """The factors of one row, or of one column: its largest element comes first and divides the others."""
     m = x.shape[-2]
     numbers = xp.arange_beside(x, m)
@@ -236,7 +242,7 @@ def _lu_of_line(xp: Any, x: Any) -> Any:
     return xp.concat([top, x[..., 1:, :] / xp.where(top == 0, 1, top)], axis=-2), permutation
 
 
-def _lu_vjp(xp: Any, g: Any, out: Any) -> Any:
+def _lu_vjp(xp: Namespace, g: Cotangent, out: Array) -> Cotangent:
     # From dL = L tril(L^-1 dA U^-1, -1) and dU = triu(L^-1 dA U^-1) U; what is below or right of the square part
     # depends on it by L2 = A2 U^-1 and U2 = L^-1 A2.
     (lu, permutation), (g, _) = out, g
@@ -300,7 +306,7 @@ def _lu_solve_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "b must have 2 rows", *lu_factor(draw(2, 2)), draw(3))
 
 
-def _lu_solve_kernel(xp: Any, lu: Any, permutation: Any, b: Any, *, transposed: bool = False) -> Any:
+def _lu_solve_kernel(xp: Namespace, lu: Array, permutation: Any, b: Array, *, transposed: bool = False) -> Array:
     check_system(xp, "LU", lu, b)
     if len(b.shape) == 1:
         return _lu_solve_kernel(xp, lu, permutation, b[:, None], transposed=transposed)[..., 0]
@@ -313,8 +319,8 @@ def _lu_solve_kernel(xp: Any, lu: Any, permutation: Any, b: Any, *, transposed: 
 
 
 def _lu_solve_lu(
-    xp: Any, g: Any, common: Any, lu: Any, permutation: Any, b_spec: Any, out: Any, transposed: bool
-) -> Any:
+    xp: Namespace, g: Cotangent, common: Array, lu: Array, permutation: Any, b_spec: Spec, out: Array, transposed: bool
+) -> Cotangent:
     x = out[..., None] if len(b_spec.shape) == 1 else out
     upper, unit = xp.triu(lu), _triangle(xp, lu, True, True)
     g = g[..., None] if len(b_spec.shape) == 1 else g

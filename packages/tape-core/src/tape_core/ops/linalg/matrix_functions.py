@@ -9,12 +9,13 @@ from typing import Any
 from tape_core.base.mistakes import sequence
 from tape_core.engine.op import op, refuses, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.engine.tensor import Tensor, read, read_array
 from tape_core.modes import batching
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.linalg.norms_and_inverses import on_diagonal
 from tape_core.ops.linalg.products import matmul
 from tape_core.ops.manipulation import permute_dims, reshape
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 # -- the exponential
 
@@ -40,14 +41,14 @@ def _expm_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "x must be of floating-point numbers", draw.rng.integers(0, 3, (2, 2)))
 
 
-def _check_square(xp: Any, x: Any) -> None:
+def _check_square(xp: Namespace, x: Array) -> None:
     if len(x.shape) < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"x must be square matrices, got shape {tuple(x.shape)}")
     if not xp.isdtype(x.dtype, ("real floating", "complex floating")):
         raise TypeError(f"x must be of floating-point numbers, got {x.dtype}")
 
 
-def _expm_kernel(xp: Any, x: Any) -> Any:
+def _expm_kernel(xp: Namespace, x: Array) -> Array:
     _check_square(xp, x)
     if 0 in x.shape:
         return xp.asarray(x, copy=True)
@@ -66,7 +67,7 @@ def _expm_kernel(xp: Any, x: Any) -> Any:
     return xp.where(finite, result, math.nan)
 
 
-def _pade(xp: Any, x: Any, degree: int) -> Any:
+def _pade(xp: Namespace, x: Array, degree: int) -> Array:
     """The quotient (V - U)^-1 (V + U) of the even and odd parts of the approximant."""
     c = _coefficients(degree)
     one = on_diagonal(xp, xp.ones_like(x), tuple(x.shape))
@@ -112,13 +113,13 @@ def expm(x: ArrayLike, /) -> Tensor:
     """
 
 
-def _block(xp: Any, x: Any, direction: Any) -> Any:
+def _block(xp: Namespace, x: Array, direction: Any) -> Array:
     """[[x, direction], [0, x]]"""
     zeros = xp.zeros_like(x)
     return xp.concat([xp.concat([x, direction], axis=-1), xp.concat([zeros, x], axis=-1)], axis=-2)
 
 
-def _expm_derivative_kernel(xp: Any, x: Any, direction: Any) -> Any:
+def _expm_derivative_kernel(xp: Namespace, x: Array, direction: Any) -> Array:
     # Higham, "Functions of Matrices", 2008, equation 3.16: it is a corner of the exponential of a matrix of blocks. The
     # direction is scaled, so that a large one costs no squarings, and no digits.
     _check_square(xp, x)
@@ -130,13 +131,13 @@ def _expm_derivative_kernel(xp: Any, x: Any, direction: Any) -> Any:
     return xp.expm(_block(xp, x, direction / scale))[..., :n, n:] * scale
 
 
-def _expm_derivative_common(xp: Any, g: Any, x: Any, direction: Any) -> Any:
+def _expm_derivative_common(xp: Namespace, g: Cotangent, x: Array, direction: Any) -> Cotangent:
     zeros = xp.zeros_like(g)
     corner = xp.concat([xp.concat([zeros, g], axis=-1), xp.concat([zeros, zeros], axis=-1)], axis=-2)
     return xp.expm_derivative(_block(xp, x, direction).mT, corner)
 
 
-def _expm_derivative_x(xp: Any, g: Any, common: Any) -> Any:
+def _expm_derivative_x(xp: Namespace, g: Cotangent, common: Array) -> Cotangent:
     n = g.shape[-1]
     return common[..., :n, :n] + common[..., n:, n:]
 

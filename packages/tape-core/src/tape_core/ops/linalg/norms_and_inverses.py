@@ -12,26 +12,29 @@ from typing import Any, Literal, NamedTuple
 
 from tape_core.base.mistakes import integer
 from tape_core.engine.op import NONDIFF, linear, op, refuses, transpose, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, with_complex
-from tape_core.engine.tensor import ArrayLike, Tensor, read_array, wrap
+from tape_core.engine.tensor import Tensor, read_array, wrap
 from tape_core.modes import batching
-from tape_core.modes.batched import holds
+from tape_core.modes.batched import BatchedArray, holds
+from tape_core.modes.batching import Call
 from tape_core.ops.elementwise import abs as absolute
 from tape_core.ops.elementwise import multiply, pow
 from tape_core.ops.linalg.products import conj, matmul
 from tape_core.ops.manipulation import squeeze, sum_to
-from tape_core.ops.statistical import Axis, expand, nan_without
+from tape_core.ops.statistical import expand, nan_without
 from tape_core.ops.statistical import max as maximum
 from tape_core.ops.statistical import min as minimum
 from tape_core.ops.statistical import sum as total
+from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, DTypeLike, Namespace, Residuals
 
 
-def adjoint(xp: Any, x: Any) -> Any:
+def adjoint(xp: Namespace, x: Array) -> Array:
     """The conjugate transpose of each matrix."""
     return conj(xp, x).mT
 
 
-def on_diagonal(xp: Any, values: Any, shape: tuple[int, ...], offset: int = 0) -> Any:
+def on_diagonal(xp: Namespace, values: Array, shape: tuple[int, ...], offset: int = 0) -> Array:
     """`values`, which broadcast to `shape`, on a diagonal of each matrix; zeros elsewhere."""
     rows, columns = xp.arange_beside(values, shape[-2]), xp.arange_beside(values, shape[-1])
     return xp.where(columns[None, :] - rows[:, None] == offset, values, 0)
@@ -73,7 +76,7 @@ def _pinv_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw.complex(2, 3))
 
 
-def _pinv_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
+def _pinv_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array) -> Cotangent:
     # Golub and Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
     # separate", 1973, equation 4.12: exact as long as the rank stays the same.
     gt, outh = g.mT, adjoint(xp, out)
@@ -84,7 +87,7 @@ def _pinv_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
     return conj(xp, left + right) - xp.matmul(xp.matmul(out.mT, g), out.mT)
 
 
-def _pinv_batch(call: Any, x: Any) -> Any:
+def _pinv_batch(call: Call, x: BatchedArray) -> Any:
     if getattr(call.params["rtol"], "shape", ()):
         return batching.one_by_one(call, x)
     return batching.stacks(2)(call, x)
@@ -106,29 +109,29 @@ def _solve_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "solve", draw(2, 2), draw(3))
 
 
-def _solve_common(xp: Any, g: Any, x1: Any, x2_spec: Any, kept: Any) -> Any:
+def _solve_common(xp: Namespace, g: Cotangent, x1: Array, x2_spec: Spec, kept: Residuals) -> Cotangent:
     g = g[..., None] if len(x2_spec.shape) == 1 else g
     return xp.lu_solve(*kept, g, transposed=True) if kept else xp.solve(x1.mT, g)
 
 
-def _solve_x1(xp: Any, g: Any, common: Any, x1_spec: Any, x2_spec: Any, out: Any) -> Any:
+def _solve_x1(xp: Namespace, g: Cotangent, common: Array, x1_spec: Spec, x2_spec: Spec, out: Array) -> Cotangent:
     if len(x2_spec.shape) == 1:
         return sum_to(xp, -common * out[..., None, :], x1_spec.shape)
     return sum_to(xp, -xp.matmul(common, out.mT), x1_spec.shape)
 
 
-def _solve_x2(xp: Any, g: Any, common: Any, x2_spec: Any) -> Any:
+def _solve_x2(xp: Namespace, g: Cotangent, common: Array, x2_spec: Spec) -> Cotangent:
     return sum_to(xp, common[..., 0] if len(x2_spec.shape) == 1 else common, x2_spec.shape)
 
 
-def _solve_batch(call: Any, x1: Any, x2: Any) -> Any:
+def _solve_batch(call: Call, x1: BatchInput, x2: BatchInput) -> Any:
     if x2.ndim > 1:
         return batching.stacks(2, 2)(call, x1, x2)
     out = batching.stacks(2, 2)(call, x1, x2[:, None])
     return squeeze(out, -1)
 
 
-def _solve_sparsity(x1: Any, x2: Any) -> Any:
+def _solve_sparsity(x1: Array, x2: Array) -> Any:
     """Of each element all of `x1`, and a column of `x2`."""
     whole = x1.united((-2, -1))
     if x2.ndim == 1:
@@ -164,7 +167,7 @@ def det(x: ArrayLike, /) -> Tensor:
     """The determinant of each matrix. The gradient is exact for singular matrices, too."""
 
 
-def _cofactors_kernel(xp: Any, x: Any) -> Any:
+def _cofactors_kernel(xp: Namespace, x: Array) -> Array:
     # By singular values, without a division: also where x is singular.
     u, s, vh = xp.svd(x, full_matrices=False)
     n = x.shape[-1]
@@ -184,7 +187,7 @@ def cofactors(x: ArrayLike, /) -> Tensor:
     """The matrix of cofactors, the derivative of :func:`det`; itself differentiable for singular matrices, too."""
 
 
-def _curvature_kernel(xp: Any, x: Any, direction: Any) -> Any:
+def _curvature_kernel(xp: Namespace, x: Array, direction: Any) -> Array:
     # Of a diagonal matrix the elements are products of all but two of those on the diagonal, and singular vectors
     # bring any matrix there. The products are made without dividing by 0.
     u, s, vh = xp.svd(x, full_matrices=False)
@@ -204,7 +207,7 @@ def _curvature_kernel(xp: Any, x: Any, direction: Any) -> Any:
     return xp.matmul(xp.matmul(conj(xp, u), inner), conj(xp, vh))
 
 
-def _curvature_x(xp: Any, g: Any, x: Any, direction: Any) -> Any:
+def _curvature_x(xp: Namespace, g: Cotangent, x: Array, direction: Any) -> Cotangent:
     # The derivative along g at 0 of the curvature at x + t g. That is a polynomial in t of degree n - 2, which n - 1 of
     # its values have exactly: no inverse, so that x may be singular, and derivatives of any order follow.
     n = x.shape[-1]
@@ -253,7 +256,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Tensor
 
 
-def _slogdet_vjp(xp: Any, g: Any, x: Any, out: Any) -> Any:
+def _slogdet_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array) -> Cotangent:
     g_sign, g_log = g
     if xp.isdtype(x.dtype, "complex floating"):
         # d sign = i sign Im(d log det)
@@ -280,7 +283,7 @@ def _diagonal_samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(draw(*shape), offset=offset)
 
 
-def _diagonal_transpose(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
+def _diagonal_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, offset: int) -> Cotangent:
     missing = x_spec.shape[-2 if offset >= 0 else -1] - g.shape[-1]
     filled = xp.concat([g, xp.zeros_beside(g, (*g.shape[:-1], missing), dtype=g.dtype)], axis=-1)
     filled = filled[..., :, None] if offset >= 0 else filled[..., None, :]
@@ -303,7 +306,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
     samples=with_complex(_diagonal_samples),
     batch=batching.stacks(2),
 )
-def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike = None) -> Tensor:
     """The sum of a diagonal of each matrix."""
 
 
@@ -321,7 +324,7 @@ def _norm_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(IndexError, "axis", draw(2, 3), axis=2)
 
 
-def _norm_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool, ord: float) -> Any:
+def _norm_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, keepdims: bool, ord: float) -> Cotangent:
     shape = tuple(x.shape)
     g, out = expand(xp, g, shape, axis, keepdims), expand(xp, out, shape, axis, keepdims)
     size = xp.abs(x)
@@ -426,7 +429,7 @@ def _cross_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _cross_rule(sign: int) -> Any:
-    def rule(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
+    def rule(xp: Namespace, g: Cotangent, other: Array, spec: Spec, axis: int) -> Cotangent:
         g, other = xp.moveaxis(g, axis, -1), xp.moveaxis(other, axis, -1)
         others = [length for k, length in enumerate(spec.shape) if k != axis % len(spec.shape)]
         return xp.moveaxis(sum_to(xp, sign * xp.cross(other, g), (*others, 3)), -1, axis)

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tape_core.engine.op import linear, op, transpose, vjp, with_numbers_as_tensors
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
-from tape_core.engine.tensor import ArrayLike, Tensor, read, read_array
+from tape_core.engine.tensor import Tensor, read, read_array
 from tape_core.modes import batching
+from tape_core.modes.batching import Call
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.manipulation import expand_dims, permute_dims, reshape, squeeze, sum_to
+from tape_core.typing import Array, ArrayLike, BatchInput, Cotangent, Namespace
 
 
 def _matmul_samples(draw: Draw) -> Iterator[Sample]:
@@ -30,7 +33,7 @@ def _matmul_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "matmul", draw(2, 3), draw(2, 3))
 
 
-def _matmul_x1(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
+def _matmul_x1(xp: Namespace, g: Cotangent, x2: Array, x1_spec: Spec) -> Cotangent:
     n2 = x2.ndim
     if n2 == 2 == g.ndim:
         return xp.matmul(g, x2.mT)
@@ -45,7 +48,7 @@ def _matmul_x1(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
     return sum_to(xp, xp.matmul(g, x2.mT), x1_spec.shape)
 
 
-def _matmul_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
+def _matmul_x2(xp: Namespace, g: Cotangent, x1: Array, x2_spec: Spec) -> Cotangent:
     n1, n2 = x1.ndim, len(x2_spec.shape)
     if n1 == 2 == n2:
         return xp.matmul(x1.mT, g)
@@ -61,7 +64,7 @@ def _matmul_x2(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
     return d[..., 0] if n2 == 1 else sum_to(xp, d, x2_spec.shape)
 
 
-def _matmul_batch(call: Any, x1: Any, x2: Any) -> Any:
+def _matmul_batch(call: Call, x1: BatchInput, x2: BatchInput) -> Any:
     n1, n2 = x1.ndim, x2.ndim
     if not n1 or not n2:
         raise ValueError("matmul needs arrays of at least 1 dimension")
@@ -86,15 +89,15 @@ def _matmul_batch(call: Any, x1: Any, x2: Any) -> Any:
     return squeeze(out, -1) if n2 == 1 else out
 
 
-def _as_row(x: Any) -> Any:
+def _as_row(x: Array) -> Any:
     return x[None, :]
 
 
-def _as_column(x: Any) -> Any:
+def _as_column(x: Array) -> Any:
     return x[:, None]
 
 
-def _matmul_sparsity(x1: Any, x2: Any) -> Any:
+def _matmul_sparsity(x1: Array, x2: Array) -> Any:
     """Of each element a row of `x1` and a column of `x2`."""
     rows, columns = x1.united(-1), x2.united(-2 if x2.ndim > 1 else -1)
     if x2.ndim == 1:
@@ -147,12 +150,12 @@ def _vecdot_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "vecdot", draw(2), draw(3))
 
 
-def _vecdot_vjp(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
+def _vecdot_vjp(xp: Namespace, g: Cotangent, other: Array, spec: Spec, axis: int) -> Cotangent:
     n = max(len(spec.shape), len(other.shape))
     return sum_to(xp, xp.expand_dims(g, axis=n + axis if axis < 0 else axis) * other, spec.shape)
 
 
-def conj(xp: Any, x: Any) -> Any:
+def conj(xp: Namespace, x: Array) -> Array:
     """The conjugate; a real array is its own."""
     return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
 

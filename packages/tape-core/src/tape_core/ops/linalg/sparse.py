@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tape_core.backends.checks import check_csr
 from tape_core.engine.op import NONDIFF, op, refuses, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
 def _csr_samples(draw: Draw) -> Iterator[Sample]:
@@ -29,12 +29,12 @@ def _csr_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "dense must have a dimension", draw(6), indices, indptr, draw())
 
 
-def _rows(xp: Any, indptr: Any) -> Any:
+def _rows(xp: Namespace, indptr: Array) -> Array:
     """The row of each element."""
     return xp.repeat(xp.arange_beside(indptr, indptr.shape[0] - 1), indptr[1:] - indptr[:-1])
 
 
-def _sums(xp: Any, products: Any, indptr: Any) -> Any:
+def _sums(xp: Namespace, products: Array, indptr: Array) -> Array:
     """The sums of consecutive rows, in steps of doubled length: each row takes in one of its own that far ahead.
 
     (Differences of cumulative sums would lose digits, and carry what is not finite from row to row.)
@@ -53,7 +53,7 @@ def _sums(xp: Any, products: Any, indptr: Any) -> Any:
     return xp.take(xp.concat([products, nothing], axis=-2), firsts, axis=-2)
 
 
-def _csr_kernel(xp: Any, data: Any, indices: Any, indptr: Any, dense: Any) -> Any:
+def _csr_kernel(xp: Namespace, data: Array, indices: Array, indptr: Array, dense: Array) -> Array:
     if len(dense.shape) == 0:
         raise ValueError("dense must have a dimension")
     if len(dense.shape) == 1:
@@ -63,7 +63,7 @@ def _csr_kernel(xp: Any, data: Any, indices: Any, indptr: Any, dense: Any) -> An
     return _sums(xp, products, indptr)
 
 
-def _csr_data(xp: Any, g: Any, data: Any, indices: Any, indptr: Any, dense: Any) -> Any:
+def _csr_data(xp: Namespace, g: Cotangent, data: Array, indices: Array, indptr: Array, dense: Array) -> Cotangent:
     if len(dense.shape) == 1:
         g, dense = g[:, None], dense[:, None]
     products = xp.take(g, _rows(xp, indptr), axis=-2) * xp.take(dense, indices, axis=-2)
@@ -113,7 +113,9 @@ def csr_matmul(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, dense: Ar
     """
 
 
-def _csr_transposed_kernel(xp: Any, data: Any, indices: Any, indptr: Any, dense: Any, columns: int) -> Any:
+def _csr_transposed_kernel(
+    xp: Namespace, data: Array, indices: Array, indptr: Array, dense: Array, columns: int
+) -> Array:
     if len(dense.shape) == 1:
         return _csr_transposed_kernel(xp, data, indices, indptr, dense[:, None], columns)[:, 0]
     # As the rows of the transpose, in their order.

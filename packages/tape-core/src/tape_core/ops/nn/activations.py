@@ -7,9 +7,10 @@ from typing import Any
 
 from tape_core.engine.op import elementwise, vjp
 from tape_core.engine.samples import Draw, Sample, unary
-from tape_core.engine.tensor import ArrayLike, Tensor, read_array
+from tape_core.engine.tensor import Tensor, read_array
 from tape_core.ops.manipulation import split
 from tape_core.ops.nn.functions import sigmoid
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
 def _bent(low: float = -2.0, high: float = 2.0, **kwargs: float) -> Any:
@@ -32,11 +33,11 @@ def leaky_relu(x: ArrayLike, /, slope: float = 0.01) -> Tensor:
     """`x` where it is positive, `slope * x` elsewhere. At 0 the derivative is `slope`."""
 
 
-def _elu_kernel(xp: Any, x: Any, alpha: float = 1.0) -> Any:
+def _elu_kernel(xp: Namespace, x: Array, alpha: float = 1.0) -> Array:
     return xp.where(x > 0, x, alpha * xp.expm1(xp.minimum(x, 0)))
 
 
-def _elu_vjp(xp: Any, g: Any, x: Any, alpha: float) -> Any:
+def _elu_vjp(xp: Namespace, g: Cotangent, x: Array, alpha: float) -> Cotangent:
     return xp.where(x > 0, g, g * (alpha * xp.exp(xp.minimum(x, 0))))
 
 
@@ -75,7 +76,7 @@ def relu6(x: ArrayLike, /) -> Tensor:
     """`x` limited to [0, 6]. At both ends the derivative is 0."""
 
 
-def _hard_sigmoid_kernel(xp: Any, x: Any) -> Any:
+def _hard_sigmoid_kernel(xp: Namespace, x: Array) -> Array:
     return xp.minimum(xp.maximum(x / 6 + 0.5, 0), 1)
 
 
@@ -109,7 +110,7 @@ def log_sigmoid(x: ArrayLike, /) -> Tensor:
     """`log(sigmoid(x))` without overflow."""
 
 
-def _mish_part(xp: Any, x: Any) -> Any:
+def _mish_part(xp: Namespace, x: Array) -> Array:
     t = xp.tanh(xp.softplus(x))
     return t + x * xp.sigmoid(x) * (1 - t * t)
 

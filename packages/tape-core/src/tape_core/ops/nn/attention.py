@@ -13,12 +13,13 @@ from typing import Any
 from tape_core.backends.checks import check_inexact
 from tape_core.engine.op import op, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.modes import batching
 from tape_core.ops.manipulation import sum_to
+from tape_core.typing import Array, ArrayLike, Cotangent, IndexKey, Namespace, Residuals
 
 
-def _scores(xp: Any, query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+def _scores(xp: Namespace, query: Array, key: IndexKey, mask: Array, is_causal: bool, scale: float) -> Array:
     """For each query and each key how much the one attends to the other, -inf for not at all."""
     scores = xp.matmul(query * scale, key.mT)
     if mask is not None:
@@ -32,11 +33,11 @@ def _scores(xp: Any, query: Any, key: Any, mask: Any, is_causal: bool, scale: fl
     return scores
 
 
-def _scale(scale: float | None, query: Any) -> float:
+def _scale(scale: float | None, query: Array) -> float:
     return 1 / math.sqrt(max(1, query.shape[-1])) if scale is None else scale
 
 
-def _check(xp: Any, arrays: Sequence[Any]) -> None:
+def _check(xp: Namespace, arrays: Sequence[Any]) -> None:
     for name, x in zip(("query", "key", "value", "mask"), arrays, strict=False):
         if type(x) in SCALARS or (name != "mask" and len(x.shape) < 2):
             raise ValueError(f"{name} must be an array of two dimensions or more, got {getattr(x, 'shape', x)}")
@@ -57,7 +58,7 @@ def _check(xp: Any, arrays: Sequence[Any]) -> None:
 
 
 def _attend_keeping(
-    xp: Any, arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None
+    xp: Namespace, arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None
 ) -> tuple[Any, tuple[Any]]:
     """The result, and for each query the logarithm of the sum of the exponentials of its scores."""
     _check(xp, arrays)
@@ -78,7 +79,13 @@ def _attend_keeping(
 
 
 def _attend_vjp(
-    xp: Any, g: Any, arrays: Sequence[Any], out: Any, kept: Any, is_causal: bool, scale: float | None
+    xp: Namespace,
+    g: Cotangent,
+    arrays: Sequence[Any],
+    out: Array,
+    kept: Residuals,
+    is_causal: bool,
+    scale: float | None,
 ) -> list[Any]:
     query, key, value = arrays[:3]
     mask = arrays[3] if len(arrays) > 3 else None

@@ -16,9 +16,11 @@ from typing import Any
 from tape_core.backends.checks import check_conv
 from tape_core.backends.windows import Ints, Layout, Padding, Windows, spatial_axes, transposed_windows, windows
 from tape_core.engine.op import op, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 _CHUNK = 1 << 22  # elements: windows are laid out for so many at a time
 _SHORT = 16  # elements: where a row of a window is shorter, windows are laid out as columns
@@ -27,14 +29,14 @@ _SHORT = 16  # elements: where a row of a window is shorter, windows are laid ou
 # -- layouts
 
 
-def to_last(xp: Any, x: Any, layout: Layout) -> Any:
+def to_last(xp: Namespace, x: Array, layout: Layout) -> Array:
     """A view with the channels last."""
     if layout == "channels_last":
         return x
     return xp.permute_dims(x, (0, *range(2, len(x.shape)), 1))
 
 
-def from_last(xp: Any, x: Any, layout: Layout) -> Any:
+def from_last(xp: Namespace, x: Array, layout: Layout) -> Array:
     """The inverse of `to_last`."""
     if layout == "channels_last":
         return x
@@ -42,12 +44,12 @@ def from_last(xp: Any, x: Any, layout: Layout) -> Any:
     return xp.permute_dims(x, (0, n - 1, *range(1, n - 1)))
 
 
-def _weights_to_last(xp: Any, w: Any, layout: Layout) -> Any:
+def _weights_to_last(xp: Namespace, w: Array, layout: Layout) -> Array:
     """A view of the shape (*kernel, in, out)."""
     return w if layout == "channels_last" else xp.permute_dims(w, (*range(2, len(w.shape)), 1, 0))
 
 
-def _weights_from_last(xp: Any, w: Any, layout: Layout) -> Any:
+def _weights_from_last(xp: Namespace, w: Array, layout: Layout) -> Array:
     n = len(w.shape)
     return w if layout == "channels_last" else xp.permute_dims(w, (n - 1, n - 2, *range(n - 2)))
 
@@ -71,7 +73,7 @@ def _chunks(n: int, elements: int) -> list[slice]:
     return [slice(i, min(i + each, n)) for i in range(0, n, each)] if n > each else [slice(0, n)]
 
 
-def _rows(xp: Any, x: Any, seen: Windows, groups: int) -> Iterator[tuple[slice, Any]]:
+def _rows(xp: Namespace, x: Array, seen: Windows, groups: int) -> Iterator[tuple[slice, Any]]:
     """Pieces of the examples, and what is in their windows: (groups, windows, elements of a window)."""
     n, channels, m = x.shape[0], x.shape[-1], len(seen.window)
     each, size, count = channels // groups, math.prod(seen.window), math.prod(seen.counts)
@@ -91,28 +93,28 @@ def _rows(xp: Any, x: Any, seen: Windows, groups: int) -> Iterator[tuple[slice, 
             yield piece, xp.reshape(xp.permute_dims(part, (2, 0, 1, 3)), (groups, rows, size * each))
 
 
-def _by_group(xp: Any, x: Any, groups: int) -> Any:
+def _by_group(xp: Namespace, x: Array, groups: int) -> Array:
     """Channels last to (groups, everything else, channels of a group)."""
     channels = x.shape[-1]
     shape = (math.prod(x.shape[:-1]), groups, channels // groups)
     return xp.permute_dims(xp.reshape(x, shape), (1, 0, 2))
 
 
-def _joined(xp: Any, pieces: list[Any]) -> Any:
+def _joined(xp: Namespace, pieces: list[Any]) -> Array:
     return pieces[0] if len(pieces) == 1 else xp.concat(pieces, axis=0)
 
 
 def _conv_kernel(
-    xp: Any,
-    x: Any,
-    w: Any,
+    xp: Namespace,
+    x: Array,
+    w: Array,
     *,
     stride: Ints = 1,
     padding: Padding = "valid",
     dilation: Ints = 1,
     groups: int = 1,
     layout: Layout = "channels_last",
-) -> Any:
+) -> Array:
     check_conv(x, w, groups, layout)
     x, w = to_last(xp, x, layout), _weights_to_last(xp, w, layout)
     seen = windows(x.shape[1:-1], w.shape[:-2], stride, padding, dilation, name="a kernel")
@@ -127,9 +129,9 @@ def _conv_kernel(
 
 
 def _conv_transpose_kernel(
-    xp: Any,
-    x: Any,
-    w: Any,
+    xp: Namespace,
+    x: Array,
+    w: Array,
     *,
     stride: Ints = 1,
     padding: Padding = "valid",
@@ -137,7 +139,7 @@ def _conv_transpose_kernel(
     dilation: Ints = 1,
     groups: int = 1,
     layout: Layout = "channels_last",
-) -> Any:
+) -> Array:
     check_conv(x, w, groups, layout, transposed=True)
     x, w = to_last(xp, x, layout), _weights_to_last(xp, w, layout)
     seen = transposed_windows(x.shape[1:-1], w.shape[:-2], stride, padding, dilation, output_padding, name="a kernel")
@@ -165,9 +167,9 @@ def _conv_transpose_kernel(
 
 
 def _conv_weight_vjp_kernel(
-    xp: Any,
-    x: Any,
-    cotangent: Any,
+    xp: Namespace,
+    x: Array,
+    cotangent: Cotangent,
     size: tuple[int, ...],
     *,
     stride: Ints = 1,
@@ -175,7 +177,7 @@ def _conv_weight_vjp_kernel(
     dilation: Ints = 1,
     groups: int = 1,
     layout: Layout = "channels_last",
-) -> Any:
+) -> Array:
     spatial_axes(x, layout)
     x, cotangent = to_last(xp, x, layout), to_last(xp, cotangent, layout)
     seen = windows(x.shape[1:-1], size, stride, padding, dilation, name="a kernel")
@@ -194,8 +196,16 @@ def _conv_weight_vjp_kernel(
 
 
 def _conv_x(
-    xp: Any, g: Any, w: Any, x_spec: Any, stride: Ints, padding: Padding, dilation: Ints, groups: int, layout: Layout
-) -> Any:
+    xp: Namespace,
+    g: Cotangent,
+    w: Array,
+    x_spec: Spec,
+    stride: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
+    layout: Layout,
+) -> Cotangent:
     sizes, kernel = _sizes(x_spec.shape, layout), _kernel_sizes(tuple(w.shape), layout)
     seen = windows(sizes, kernel, stride, padding, dilation)
     return xp.conv_transpose(
@@ -211,8 +221,16 @@ def _conv_x(
 
 
 def _conv_w(
-    xp: Any, g: Any, x: Any, w_spec: Any, stride: Ints, padding: Padding, dilation: Ints, groups: int, layout: Layout
-) -> Any:
+    xp: Namespace,
+    g: Cotangent,
+    x: Array,
+    w_spec: Spec,
+    stride: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
+    layout: Layout,
+) -> Cotangent:
     size = _kernel_sizes(w_spec.shape, layout)
     return xp.conv_weight_vjp(
         x, g, size, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout
@@ -241,33 +259,33 @@ def _transposed(
 
 
 def _conv_transpose_x(
-    xp: Any,
-    g: Any,
-    w: Any,
-    x_spec: Any,
+    xp: Namespace,
+    g: Cotangent,
+    w: Array,
+    x_spec: Spec,
     stride: Ints,
     padding: Padding,
     output_padding: Ints,
     dilation: Ints,
     groups: int,
     layout: Layout,
-) -> Any:
+) -> Cotangent:
     counts, kernel = _sizes(x_spec.shape, layout), _kernel_sizes(tuple(w.shape), layout)
     return xp.conv(g, w, **_transposed(counts, kernel, stride, padding, output_padding, dilation, groups, layout))
 
 
 def _conv_transpose_w(
-    xp: Any,
-    g: Any,
-    x: Any,
-    w_spec: Any,
+    xp: Namespace,
+    g: Cotangent,
+    x: Array,
+    w_spec: Spec,
     stride: Ints,
     padding: Padding,
     output_padding: Ints,
     dilation: Ints,
     groups: int,
     layout: Layout,
-) -> Any:
+) -> Cotangent:
     counts, kernel = _sizes(tuple(x.shape), layout), _kernel_sizes(w_spec.shape, layout)
     return xp.conv_weight_vjp(
         g, x, kernel, **_transposed(counts, kernel, stride, padding, output_padding, dilation, groups, layout)
@@ -428,16 +446,16 @@ def _conv_weight_vjp_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _weight_x(
-    xp: Any,
-    g: Any,
-    cotangent: Any,
-    x_spec: Any,
+    xp: Namespace,
+    g: Cotangent,
+    cotangent: Cotangent,
+    x_spec: Spec,
     stride: Ints,
     padding: Padding,
     dilation: Ints,
     groups: int,
     layout: Layout,
-) -> Any:
+) -> Cotangent:
     return _conv_x(xp, cotangent, g, x_spec, stride, padding, dilation, groups, layout)
 
 

@@ -9,12 +9,13 @@ from tape_core.backends.checks import check_inexact
 from tape_core.base.mistakes import real
 from tape_core.engine.op import NONDIFF, elementwise, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor, read
+from tape_core.engine.tensor import Tensor, read
 from tape_core.ops.creation import asarray
 from tape_core.random import Generator, global_rng
+from tape_core.typing import Array, ArrayLike, Namespace
 
 
-def _drop_kernel(xp: Any, x: Any, keep: Any, *, rate: float) -> Any:
+def _drop_kernel(xp: Namespace, x: Array, keep: Any, *, rate: float) -> Array:
     check_inexact(xp, "x", x)
     # Not a product with the mask: what is dropped is 0, also where it is infinite or NaN.
     return xp.where(keep, x, 0) * (0.0 if rate == 1 else 1 / (1 - rate))

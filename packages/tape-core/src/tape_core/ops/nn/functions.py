@@ -10,9 +10,12 @@ from tape_core.backends.checks import check_labels
 from tape_core.base import dtypes
 from tape_core.engine.op import NONDIFF, elementwise, op, refuses, vjp
 from tape_core.engine.samples import Draw, Refused, Sample, unary
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
-from tape_core.ops.statistical import Axis, expand, reductions
+from tape_core.modes.batched import BatchedArray
+from tape_core.modes.batching import Call
+from tape_core.ops.statistical import expand, reductions
+from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, DTypeLike, Namespace
 
 
 @elementwise(
@@ -24,7 +27,7 @@ def relu(x: ArrayLike, /) -> Tensor:
     """`max(x, 0)`. At 0 the derivative is 0."""
 
 
-def _sigmoid_kernel(xp: Any, x: Any) -> Any:
+def _sigmoid_kernel(xp: Namespace, x: Array) -> Array:
     e = xp.exp(-xp.abs(x))
     return xp.where(x >= 0, 1, e) / (1 + e)
 
@@ -43,7 +46,7 @@ def softplus(x: ArrayLike, /) -> Tensor:
     """`log(1 + exp(x))` without overflow."""
 
 
-def _silu_part(xp: Any, x: Any) -> Any:
+def _silu_part(xp: Namespace, x: Array) -> Array:
     s = xp.sigmoid(x)
     return s + x * s * (1 - s)
 
@@ -56,13 +59,13 @@ def silu(x: ArrayLike, /) -> Tensor:
 _TANH_SCALE = math.sqrt(2 / math.pi)
 
 
-def _gelu_kernel(xp: Any, x: Any, *, approximate: bool = False) -> Any:
+def _gelu_kernel(xp: Namespace, x: Array, *, approximate: bool = False) -> Array:
     if approximate:
         return 0.5 * x * (1 + xp.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x)))
     return 0.5 * x * (1 + xp.erf(x * math.sqrt(0.5)))
 
 
-def _gelu_part(xp: Any, x: Any, approximate: bool) -> Any:
+def _gelu_part(xp: Namespace, x: Array, approximate: bool) -> Array:
     if approximate:
         t = xp.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x))
         return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (_TANH_SCALE * (1 + 3 * 0.044715 * x * x))
@@ -92,12 +95,12 @@ def _along(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "axis", draw(2, 3), axis=2)
 
 
-def _softmax_kernel(xp: Any, x: Any, *, axis: int = -1) -> Any:
+def _softmax_kernel(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
     e = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
     return e / xp.sum(e, axis=axis, keepdims=True)
 
 
-def _softmax_vjp(xp: Any, g: Any, out: Any, axis: int) -> Any:
+def _softmax_vjp(xp: Namespace, g: Cotangent, out: Array, axis: int) -> Cotangent:
     return out * (g - xp.sum(g * out, axis=axis, keepdims=True))
 
 
@@ -106,12 +109,12 @@ def softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
 
 
-def _log_softmax_kernel(xp: Any, x: Any, *, axis: int = -1) -> Any:
+def _log_softmax_kernel(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
     shifted = x - xp.max(x, axis=axis, keepdims=True)
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
 
 
-def _log_softmax_vjp(xp: Any, g: Any, out: Any, axis: int) -> Any:
+def _log_softmax_vjp(xp: Namespace, g: Cotangent, out: Array, axis: int) -> Cotangent:
     return g - xp.exp(out) * xp.sum(g, axis=axis, keepdims=True)
 
 
@@ -120,7 +123,7 @@ def log_softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """`log(softmax(x))` without overflow."""
 
 
-def _logsumexp_kernel(xp: Any, x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def _logsumexp_kernel(xp: Namespace, x: Array, *, axis: Axis = None, keepdims: bool = False) -> Array:
     top = xp.max(x, axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0)
     total = xp.sum(xp.exp(x - top), axis=axis, keepdims=keepdims)
@@ -129,7 +132,7 @@ def _logsumexp_kernel(xp: Any, x: Any, *, axis: Axis = None, keepdims: bool = Fa
     return xp.where(nothing, -math.inf, result)
 
 
-def _logsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Axis, keepdims: bool) -> Any:
+def _logsumexp_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, keepdims: bool) -> Cotangent:
     shape = tuple(x.shape)
     # Where everything is -inf, so is out, and x - out would be NaN.
     out = expand(xp, xp.where(out == -math.inf, 0, out), shape, axis, keepdims)
@@ -141,7 +144,7 @@ def logsumexp(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> 
     """`log(sum(exp(x)))` over `axis` (all axes by default), without overflow."""
 
 
-def _cross_entropy_kernel(xp: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+def _cross_entropy_kernel(xp: Namespace, logits: Array, labels: Any, *, axis: int = -1) -> Array:
     check_labels(logits, labels, axis, xp.isdtype(labels.dtype, "integral"))
     lines = xp.log_softmax(logits, axis=axis)
     return -xp.squeeze(xp.take_along_axis(lines, xp.expand_dims(labels, axis=axis), axis=axis), axis=axis)
@@ -177,12 +180,14 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) ->
     """
 
 
-def _cross_entropy_vjp_kernel(xp: Any, cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+def _cross_entropy_vjp_kernel(
+    xp: Namespace, cotangent: Cotangent, logits: Array, labels: Any, *, axis: int = -1
+) -> Array:
     hot = xp.one_hot(labels, logits.shape[axis], dtype=logits.dtype, axis=axis)
     return (xp.softmax(logits, axis=axis) - hot) * xp.expand_dims(cotangent, axis=axis)
 
 
-def _cross_entropy_vjp_g(xp: Any, g: Any, logits: Any, labels: Any, axis: int) -> Any:
+def _cross_entropy_vjp_g(xp: Namespace, g: Cotangent, logits: Array, labels: Any, axis: int) -> Cotangent:
     hot = xp.one_hot(labels, logits.shape[axis], dtype=g.dtype, axis=axis)
     return xp.sum(g * (xp.softmax(logits, axis=axis) - hot), axis=axis)
 
@@ -192,7 +197,7 @@ def _cross_entropy_vjp_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 2), draw(2, 3, 2), draw.rng.integers(0, 3, (2, 2)), axis=1)
 
 
-def _cross_entropy_vjp_batch(call: Any, cotangent: Any, logits: Any, labels: Any) -> Any:
+def _cross_entropy_vjp_batch(call: Call, cotangent: Cotangent, logits: BatchInput, labels: BatchInput) -> Any:
     size = batching.size_of((cotangent, logits, labels))
     axis = batching.from_end(call.params["axis"], logits.ndim)
     return call(*[batching.spread(x, size) for x in (cotangent, logits, labels)], axis=axis)
@@ -214,7 +219,7 @@ def cross_entropy_vjp(cotangent: ArrayLike, logits: ArrayLike, labels: ArrayLike
     """The cotangent of the logits of :func:`cross_entropy`: an op, so that a backend can fuse it."""
 
 
-def _one_hot_kernel(xp: Any, labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def _one_hot_kernel(xp: Namespace, labels: Any, num_classes: int, *, dtype: DTypeLike = None, axis: int = -1) -> Array:
     classes = xp.arange_beside(labels, num_classes)
     n = len(labels.shape) + 1
     classes = xp.reshape(classes, tuple(num_classes if k == axis % n else 1 for k in range(n)))
@@ -229,7 +234,7 @@ def _one_hot_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw.rng.integers(0, 3, ()), 3)
 
 
-def _one_hot_batch(call: Any, labels: Any) -> Any:
+def _one_hot_batch(call: Call, labels: BatchedArray) -> Any:
     return call(labels.value, axis=batching.from_end(call.params["axis"], labels.ndim + 1))
 
 
@@ -240,5 +245,5 @@ def _one_hot_batch(call: Any, labels: Any) -> Any:
     reason="the input is a class number",
     batch=_one_hot_batch,
 )
-def one_hot(labels: ArrayLike, /, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Tensor:
+def one_hot(labels: ArrayLike, /, num_classes: int, *, dtype: DTypeLike = None, axis: int = -1) -> Tensor:
     """1 at each label and 0 elsewhere along a new `axis`; float32 by default. A label outside is all zeros."""

@@ -8,15 +8,17 @@ from typing import Any, NamedTuple
 from tape_core.backends.checks import check_inexact
 from tape_core.backends.windows import Layout
 from tape_core.engine.op import op, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor, read, read_array
+from tape_core.engine.tensor import SCALARS, Tensor, read, read_array
 from tape_core.modes import batching
 from tape_core.ops.elementwise import sqrt
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.ops.statistical import count, expand, normal_axes
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace, Residuals
 
 
-def _check(xp: Any, x: Any, **parameters: Any) -> None:
+def _check(xp: Namespace, x: Array, **parameters: Any) -> None:
     """Raise for dtypes that are not real, and for parameters that do not broadcast to `x`."""
     check_inexact(xp, "x", x, real=True)
     shape = tuple(x.shape)
@@ -32,7 +34,7 @@ def _check(xp: Any, x: Any, **parameters: Any) -> None:
 
 
 def _normalize_keeping(
-    xp: Any, x: Any, scale: Any = None, offset: Any = None, *, axis: tuple[int, ...], epsilon: float
+    xp: Namespace, x: Array, scale: Array = None, offset: Array = None, *, axis: tuple[int, ...], epsilon: float
 ) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
     """The results, and once more the mean and the variance, with `axis` of length 1."""
     _check(xp, x, scale=scale, offset=offset)
@@ -45,7 +47,7 @@ def _normalize_keeping(
     return (out, xp.squeeze(mean, axis=axis), xp.squeeze(variance, axis=axis)), (mean, variance)
 
 
-def _moments(xp: Any, x: Any, kept: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
+def _moments(xp: Namespace, x: Array, kept: Residuals, axis: tuple[int, ...]) -> tuple[Any, Any]:
     """The mean and the variance: what the kernel left, or of `x`."""
     if kept:
         return kept[0], kept[1]
@@ -55,8 +57,15 @@ def _moments(xp: Any, x: Any, kept: Any, axis: tuple[int, ...]) -> tuple[Any, An
 
 
 def _normalize_x(
-    xp: Any, g: Any, x: Any, scale: Any, x_spec: Any, kept: Any, axis: tuple[int, ...], epsilon: float
-) -> Any:
+    xp: Namespace,
+    g: Cotangent,
+    x: Array,
+    scale: Array,
+    x_spec: Spec,
+    kept: Residuals,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> Cotangent:
     mean, variance = _moments(xp, x, kept, axis)
     g_mean, g_variance = (None if d is None else expand(xp, d, x_spec.shape, axis, False) for d in g[1:])
     n = count(x_spec.shape, axis)
@@ -74,19 +83,26 @@ def _normalize_x(
 
 
 def _normalize_scale(
-    xp: Any, g: Any, x: Any, x_spec: Any, scale_spec: Any, kept: Any, axis: tuple[int, ...], epsilon: float
-) -> Any:
+    xp: Namespace,
+    g: Cotangent,
+    x: Array,
+    x_spec: Spec,
+    scale_spec: Spec,
+    kept: Residuals,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> Cotangent:
     if g[0] is None:
         return _no_cotangent(xp, g, scale_spec)
     mean, variance = _moments(xp, x, kept, axis)
     return sum_to(xp, g[0] * (x - mean) / xp.sqrt(variance + epsilon), scale_spec.shape)
 
 
-def _normalize_offset(xp: Any, g: Any, offset_spec: Any) -> Any:
+def _normalize_offset(xp: Namespace, g: Cotangent, offset_spec: Spec) -> Cotangent:
     return _no_cotangent(xp, g, offset_spec) if g[0] is None else sum_to(xp, g[0], offset_spec.shape)
 
 
-def _no_cotangent(xp: Any, g: Any, spec: Any) -> Any:
+def _no_cotangent(xp: Namespace, g: Cotangent, spec: Spec) -> Cotangent:
     """Zeros for what only the first result depends on, which nothing used."""
     one = next(d for d in g if d is not None)
     return xp.zeros_beside(one, spec.shape, dtype=one.dtype)
@@ -155,7 +171,7 @@ def layer_norm(
     return normalize(x, scale, offset, axis=_axes("layer_norm", x, axis), epsilon=epsilon)[0]
 
 
-def _axes(name: str, x: Any, axis: int | tuple[int, ...]) -> tuple[int, ...]:
+def _axes(name: str, x: Array, axis: int | tuple[int, ...]) -> tuple[int, ...]:
     ndim = len(getattr(x, "shape", ()))
     axes = axis if isinstance(axis, tuple) else (axis,)
     if not axes or any(not -ndim <= a < ndim for a in axes):
@@ -333,19 +349,19 @@ def instance_norm(
 # -- divided by the root of the mean square
 
 
-def _inverse_root(xp: Any, x: Any, axis: Any, epsilon: float) -> Any:
+def _inverse_root(xp: Namespace, x: Array, axis: Any, epsilon: float) -> Array:
     return 1 / xp.sqrt(xp.mean(x * x, axis=axis, keepdims=True) + epsilon)
 
 
 def _rms_norm_kernel(
-    xp: Any, x: Any, scale: Any = None, *, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-6
-) -> Any:
+    xp: Namespace, x: Array, scale: Array = None, *, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-6
+) -> Array:
     _check(xp, x, scale=scale)
     out = x * _inverse_root(xp, x, axis, epsilon)
     return out if scale is None else out * scale
 
 
-def _rms_norm_x(xp: Any, g: Any, x: Any, scale: Any, axis: Any, epsilon: float) -> Any:
+def _rms_norm_x(xp: Namespace, g: Cotangent, x: Array, scale: Array, axis: Any, epsilon: float) -> Cotangent:
     r = _inverse_root(xp, x, axis, epsilon)
     d = g if scale is None else g * scale
     return d * r - x * (r * r * r * xp.mean(d * x, axis=axis, keepdims=True))

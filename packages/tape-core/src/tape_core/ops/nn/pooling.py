@@ -12,9 +12,11 @@ from typing import Any
 from tape_core.backends.checks import check_inexact
 from tape_core.backends.windows import Ints, Layout, Padding, Windows, pool_windows, spatial_axes
 from tape_core.engine.op import NONDIFF, linear, op, transpose, vjp
+from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
+from tape_core.typing import Array, ArrayLike, Cotangent, DTypeLike, Namespace, Tangent
 
 
 def _widths(ndim: int, axes: tuple[int, ...], seen: Windows) -> tuple[tuple[int, int], ...]:
@@ -28,7 +30,7 @@ def _inside(ndim: int, axes: tuple[int, ...], seen: Windows) -> tuple[slice, ...
     return tuple([slices.get(a, slice(None)) for a in range(ndim)])
 
 
-def _along_each_axis(x: Any, axes: tuple[int, ...], seen: Windows, combine: Callable[[Any, Any], Any]) -> Any:
+def _along_each_axis(x: Array, axes: tuple[int, ...], seen: Windows, combine: Callable[[Any, Any], Any]) -> Any:
     """The elements of each window combined: along one axis after the other."""
     for a, k, s, m in zip(axes, seen.window, seen.stride, seen.counts, strict=True):
         before = (slice(None),) * a
@@ -43,19 +45,19 @@ def _along_each_axis(x: Any, axes: tuple[int, ...], seen: Windows, combine: Call
 # -- maximum
 
 
-def _lowest(xp: Any, dtype: Any) -> Any:
+def _lowest(xp: Namespace, dtype: DTypeLike) -> Array:
     return -math.inf if xp.isdtype(dtype, "real floating") else xp.iinfo(dtype).min
 
 
 def _max_pool_kernel(
-    xp: Any,
-    x: Any,
+    xp: Namespace,
+    x: Array,
     window: Ints,
     *,
     stride: Ints | None = None,
     padding: Padding = "valid",
     layout: Layout = "channels_last",
-) -> Any:
+) -> Array:
     if not xp.isdtype(x.dtype, ("real floating", "integral")):
         raise TypeError(f"x must be of a real numeric dtype, not {x.dtype}")
     seen = pool_windows(x, window, stride, padding, layout)
@@ -65,7 +67,7 @@ def _max_pool_kernel(
     return _along_each_axis(x, axes, seen, xp.maximum)
 
 
-def _first(xp: Any, x: Any, axes: tuple[int, ...], seen: Windows) -> Any:
+def _first(xp: Namespace, x: Array, axes: tuple[int, ...], seen: Windows) -> Array:
     """For what is in each window, along one last axis, whether it is the first of the greatest."""
     widths = _widths(len(x.shape), axes, seen)
     padded = seen.padded != seen.sizes
@@ -85,15 +87,15 @@ def _first(xp: Any, x: Any, axes: tuple[int, ...], seen: Windows) -> Any:
 
 
 def _max_pool_vjp_kernel(
-    xp: Any,
-    cotangent: Any,
-    x: Any,
+    xp: Namespace,
+    cotangent: Cotangent,
+    x: Array,
     window: Ints,
     *,
     stride: Ints | None = None,
     padding: Padding = "valid",
     layout: Layout = "channels_last",
-) -> Any:
+) -> Array:
     seen = pool_windows(x, window, stride, padding, layout)
     axes, ndim = spatial_axes(x, layout), len(x.shape)
     parts = xp.where(_first(xp, x, axes, seen), xp.expand_dims(cotangent, axis=-1), 0)
@@ -106,15 +108,15 @@ def _max_pool_vjp_kernel(
 
 
 def _max_pool_jvp_kernel(
-    xp: Any,
-    tangent: Any,
-    x: Any,
+    xp: Namespace,
+    tangent: Tangent,
+    x: Array,
     window: Ints,
     *,
     stride: Ints | None = None,
     padding: Padding = "valid",
     layout: Layout = "channels_last",
-) -> Any:
+) -> Array:
     seen = pool_windows(x, window, stride, padding, layout)
     axes, ndim = spatial_axes(x, layout), len(x.shape)
     first = _first(xp, x, axes, seen)
@@ -245,7 +247,9 @@ def max_pool_jvp(
 # -- mean
 
 
-def _divide_by_counts(xp: Any, sums: Any, axes: tuple[int, ...], seen: Windows, count_include_pad: bool) -> Any:
+def _divide_by_counts(
+    xp: Namespace, sums: Array, axes: tuple[int, ...], seen: Windows, count_include_pad: bool
+) -> Array:
     """Sums over windows, divided by how many elements each has; without padding, if it does not count."""
     if count_include_pad or seen.padded == seen.sizes:
         return sums / math.prod(seen.window)
@@ -259,15 +263,15 @@ def _divide_by_counts(xp: Any, sums: Any, axes: tuple[int, ...], seen: Windows, 
 
 
 def _avg_pool_kernel(
-    xp: Any,
-    x: Any,
+    xp: Namespace,
+    x: Array,
     window: Ints,
     *,
     stride: Ints | None = None,
     padding: Padding = "valid",
     count_include_pad: bool = False,
     layout: Layout = "channels_last",
-) -> Any:
+) -> Array:
     check_inexact(xp, "x", x)
     seen = pool_windows(x, window, stride, padding, layout)
     axes = spatial_axes(x, layout)
@@ -277,15 +281,15 @@ def _avg_pool_kernel(
 
 
 def _avg_pool_transpose(
-    xp: Any,
-    g: Any,
-    x_spec: Any,
+    xp: Namespace,
+    g: Cotangent,
+    x_spec: Spec,
     window: Ints,
     stride: Ints | None,
     padding: Padding,
     count_include_pad: bool,
     layout: Layout,
-) -> Any:
+) -> Cotangent:
     seen = pool_windows(x_spec, window, stride, padding, layout)
     axes = spatial_axes(x_spec, layout)
     g = _divide_by_counts(xp, g, axes, seen, count_include_pad)

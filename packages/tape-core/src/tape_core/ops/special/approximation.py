@@ -8,6 +8,7 @@ from typing import Any
 
 from tape_core.base import dtypes
 from tape_core.engine.tensor import SCALARS
+from tape_core.typing import Array, Namespace
 
 Kernel = Callable[..., Any]
 
@@ -20,7 +21,7 @@ def is_array(x: Any) -> bool:
 _FLOATING = ("real floating", "complex floating")
 
 
-def floats(xp: Any, *values: Any) -> list[Any]:
+def floats(xp: Namespace, *values: Any) -> list[Any]:
     """The operands with integers as floats: of the dtype of the first that has one, else of the default dtype."""
     mixed = [k for k, v in enumerate(values) if is_array(v) and not xp.isdtype(v.dtype, _FLOATING)]
     if not mixed:
@@ -33,7 +34,7 @@ def floats(xp: Any, *values: Any) -> list[Any]:
     return [xp.astype(v, dtype) if k in mixed else v for k, v in enumerate(values)]
 
 
-def check_real(xp: Any, *values: Any) -> None:
+def check_real(xp: Namespace, *values: Any) -> None:
     """Refuse complex operands of a function that is here for real ones only."""
     for v in values:
         if type(v) is complex or (is_array(v) and xp.isdtype(v.dtype, "complex floating")):
@@ -46,7 +47,7 @@ def in_double(kernel: Kernel) -> Kernel:
     Where the library has no float64, or the device does not, it is computed in what there is.
     """
 
-    def computed(xp: Any, *values: Any) -> Any:
+    def computed(xp: Namespace, *values: Any) -> Array:
         check_real(xp, *values)
         values = tuple(floats(xp, *values))
         dtype = xp.result_type(*[v.dtype for v in values if is_array(v)])
@@ -74,7 +75,7 @@ def polynomial(coefficients: Sequence[float], x: Any) -> Any:
     return result
 
 
-def by_interval(xp: Any, x: Any, cuts: Sequence[float], *functions: Callable[[Any], Any]) -> Any:
+def by_interval(xp: Namespace, x: Array, cuts: Sequence[float], *functions: Callable[[Any], Any]) -> Array:
     """`functions[k](x)` where `cuts[k-1] <= x < cuts[k]`; the last one for NaN.
 
     Each sees only arguments of its own interval, so that none overflows where it is not wanted. One more cut limits
@@ -90,7 +91,7 @@ def by_interval(xp: Any, x: Any, cuts: Sequence[float], *functions: Callable[[An
     return result
 
 
-def sin_pi(xp: Any, x: Any) -> Any:
+def sin_pi(xp: Namespace, x: Array) -> Array:
     """`sin(pi * x)` for finite x, exact at multiples of 1/2."""
     nearest = xp.round(x)
     odd = nearest - 2 * xp.floor(nearest / 2)

@@ -7,8 +7,9 @@ from typing import Any
 
 from tape_core.engine.op import elementwise
 from tape_core.engine.samples import unary
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import by_interval, in_double, polynomial
+from tape_core.typing import Array, ArrayLike, Namespace
 
 # Up to 10 the power series in x**2 / 4 (NIST's Digital Library of Mathematical Functions, 10.25.2), whose terms are all
 # positive. From 10 on sqrt(x) * exp(-x) * I(x) as a polynomial in 20 / x - 1: the Chebyshev expansion that Clenshaw
@@ -33,7 +34,7 @@ _I1_FAR = (
 _OVERFLOWS = 713.98
 
 
-def _scaled(xp: Any, a: Any, series: tuple[float, ...], far: tuple[float, ...], odd: bool) -> Any:
+def _scaled(xp: Namespace, a: Array, series: tuple[float, ...], far: tuple[float, ...], odd: bool) -> Array:
     """`exp(-a) * I(a)` for a >= 0."""
 
     def near(a: Any) -> Any:
@@ -43,7 +44,7 @@ def _scaled(xp: Any, a: Any, series: tuple[float, ...], far: tuple[float, ...], 
     return by_interval(xp, a, (_CUT,), near, lambda a: polynomial(far, 2 * _CUT / a - 1) / xp.sqrt(a))
 
 
-def _unscaled(xp: Any, a: Any, series: tuple[float, ...], far: tuple[float, ...], odd: bool) -> Any:
+def _unscaled(xp: Namespace, a: Array, series: tuple[float, ...], far: tuple[float, ...], odd: bool) -> Array:
     """`I(a)` for a >= 0."""
 
     def near(a: Any) -> Any:
@@ -61,7 +62,7 @@ def _unscaled(xp: Any, a: Any, series: tuple[float, ...], far: tuple[float, ...]
 _GAP = (1 / 2, 1 / 8, 1 / 8, 25 / 128, 13 / 32, 1073 / 1024, 103 / 32, 375733 / 32768, 23797 / 512)
 
 
-def _gap(xp: Any, a: Any) -> Any:
+def _gap(xp: Namespace, a: Array) -> Array:
     """`1 - i1(a) / i0(a)` for a >= 0."""
     near = a < 100
     low = xp.where(near, a, 0)
@@ -69,14 +70,14 @@ def _gap(xp: Any, a: Any) -> Any:
     return xp.where(near, 1 - xp.i1e(low) / xp.i0e(low), z * polynomial(_GAP, z))
 
 
-def _ratio(xp: Any, x: Any, out: Any) -> Any:
+def _ratio(xp: Namespace, x: Array, out: Array) -> Array:
     """`out / x` for an odd function with the slope 1 / 2 at 0."""
     at_zero = x == 0
     return xp.where(at_zero, 0.5, out / xp.where(at_zero, 1, x))
 
 
 @in_double
-def _i0_kernel(xp: Any, x: Any) -> Any:
+def _i0_kernel(xp: Namespace, x: Array) -> Array:
     return _unscaled(xp, xp.abs(x), _I0, _I0_FAR, False)
 
 
@@ -93,7 +94,7 @@ def i0(x: ArrayLike, /) -> Tensor:
 
 
 @in_double
-def _i1_kernel(xp: Any, x: Any) -> Any:
+def _i1_kernel(xp: Namespace, x: Array) -> Array:
     return xp.copysign(_unscaled(xp, xp.abs(x), _I1, _I1_FAR, True), x)
 
 
@@ -110,7 +111,7 @@ def i1(x: ArrayLike, /) -> Tensor:
 
 
 @in_double
-def _i0e_kernel(xp: Any, x: Any) -> Any:
+def _i0e_kernel(xp: Namespace, x: Array) -> Array:
     return _scaled(xp, xp.abs(x), _I0, _I0_FAR, False)
 
 
@@ -124,7 +125,7 @@ def i0e(x: ArrayLike, /) -> Tensor:
     """
 
 
-def _i1e_part(xp: Any, x: Any) -> Any:
+def _i1e_part(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
     even = xp.i0e(a)
     # In d = i0e - i1e - i1e / a the first two cancel far out.
@@ -132,7 +133,7 @@ def _i1e_part(xp: Any, x: Any) -> Any:
 
 
 @in_double
-def _i1e_kernel(xp: Any, x: Any) -> Any:
+def _i1e_kernel(xp: Namespace, x: Array) -> Array:
     return xp.copysign(_scaled(xp, xp.abs(x), _I1, _I1_FAR, True), x)
 
 

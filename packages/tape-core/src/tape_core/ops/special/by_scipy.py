@@ -12,12 +12,13 @@ from typing import Any
 
 from tape_core.engine.op import TODO, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, binary, unary
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import in_double, is_array, polynomial
 from tape_core.ops.special.incomplete import beta_density, gamma_density, t_density
+from tape_core.typing import Array, ArrayLike, Namespace
 
 
-def by_scipy(name: str, xp: Any, *values: Any) -> Any:
+def by_scipy(name: str, xp: Namespace, *values: Any) -> Array:
     """What this function of `scipy.special` gives, on the device and in the dtype of the first array."""
     try:
         from scipy import special
@@ -35,13 +36,13 @@ def by_scipy(name: str, xp: Any, *values: Any) -> Any:
 def _kernel(name: str) -> Any:
     """The function of real numbers of this name, as a kernel."""
 
-    def computed(xp: Any, *values: Any) -> Any:
+    def computed(xp: Namespace, *values: Any) -> Array:
         return by_scipy(name, xp, *values)
 
     return in_double(computed)
 
 
-def _on_host(x: Any) -> Any:
+def _on_host(x: Array) -> Any:
     import numpy as np
 
     try:
@@ -126,7 +127,7 @@ def stdtr(df: ArrayLike, t: ArrayLike, /) -> Tensor:
 # -- quantiles, by the implicit function theorem
 
 
-def _part(xp: Any, slope: Any, density: Any) -> Any:
+def _part(xp: Namespace, slope: Array, density: Any) -> Array:
     """By a parameter; 0 at the ends, which are the same for all."""
     end = density == 0
     return xp.where(end, 0, -slope / xp.where(end, 1, density))
@@ -211,7 +212,7 @@ def erfi(x: ArrayLike, /) -> Tensor:
 _LOG_RATIO = tuple((-1.0) ** k / (k + 1) for k in range(14))  # of log(1 + u) / u
 
 
-def _spence_part(xp: Any, x: Any) -> Any:
+def _spence_part(xp: Namespace, x: Array) -> Array:
     near = xp.abs(x - 1) < 0.05
     u = xp.where(near, x - 1, 0)
     return xp.where(near, -polynomial(_LOG_RATIO, u), xp.log(x) / (1 - xp.where(near, 0, x)))
@@ -228,13 +229,13 @@ _ELLIPTIC_K = tuple(0.5 * math.pi * n * c for n, c in enumerate(_ELLIPTIC, 1))
 _ELLIPTIC_E = tuple(0.5 * math.pi * n * c / (1 - 2 * n) for n, c in enumerate(_ELLIPTIC, 1))
 
 
-def _elliptic(xp: Any, m: Any, series: tuple[float, ...], far: Any) -> Any:
+def _elliptic(xp: Namespace, m: Array, series: tuple[float, ...], far: Array) -> Array:
     """A derivative: near 0 by its series, where the terms of the formula cancel."""
     near = xp.abs(m) < 0.1
     return xp.where(near, polynomial(series, xp.where(near, m, 0)), far(xp.where(near, 0.5, m)))
 
 
-def _ellipk_part(xp: Any, m: Any) -> Any:
+def _ellipk_part(xp: Namespace, m: Array) -> Array:
     return _elliptic(xp, m, _ELLIPTIC_K, lambda m: (xp.ellipe(m) - (1 - m) * xp.ellipk(m)) / (2 * m * (1 - m)))
 
 
@@ -243,7 +244,7 @@ def ellipk(m: ArrayLike, /) -> Tensor:
     """The complete elliptic integral of the first kind, of the parameter m, the square of the modulus."""
 
 
-def _ellipe_part(xp: Any, m: Any) -> Any:
+def _ellipe_part(xp: Namespace, m: Array) -> Array:
     return _elliptic(xp, m, _ELLIPTIC_E, lambda m: (xp.ellipe(m) - xp.ellipk(m)) / (2 * m))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tape_core.engine.tensor import SCALARS, ArrayLike, Tensor
+from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.ops import elementwise as ew
 from tape_core.ops.creation import arange, asarray
 from tape_core.ops.data_types import result_type
@@ -15,6 +15,7 @@ from tape_core.ops.manipulation import expand_dims
 from tape_core.ops.special.gamma import betaln, gammaln
 from tape_core.ops.special.logarithms import rel_entr
 from tape_core.ops.statistical import sum as sum_of
+from tape_core.typing import ArrayLike
 
 
 def _floating(x: ArrayLike) -> Tensor:

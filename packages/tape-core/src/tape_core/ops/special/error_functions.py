@@ -8,9 +8,10 @@ from typing import Any
 
 from tape_core.engine.op import elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, unary, with_complex
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import by_interval, floats, in_double, polynomial
 from tape_core.ops.special.by_scipy import by_scipy
+from tape_core.typing import Array, ArrayLike, Namespace
 
 # The coefficients of fdlibm's s_erf.c (Sun Microsystems, 1993): rational approximations of erf and erfc on four
 # intervals, each with an error below 1 ulp in double precision.
@@ -98,19 +99,19 @@ def _with_refusal(samples: Samples) -> Samples:
 # -- the error function and its complement
 
 
-def _near(x: Any) -> Any:
+def _near(x: Array) -> Any:
     """`erf(x) / x - 1` up to 0.84375."""
     z = x * x
     return polynomial(_PP, z) / polynomial(_QQ, z)
 
 
-def _middle(x: Any) -> Any:
+def _middle(x: Array) -> Any:
     """`erf(x) - _ERX` from 0.84375 to 1.25."""
     s = x - 1
     return polynomial(_PA, s) / polynomial(_QA, s)
 
 
-def _tail(xp: Any, x: Any) -> Any:
+def _tail(xp: Namespace, x: Array) -> Array:
     """`log(x * exp(x**2) * erfc(x)) + 0.5625` from 1.25 on."""
     t = (1 / x) ** 2
     return xp.where(
@@ -120,11 +121,11 @@ def _tail(xp: Any, x: Any) -> Any:
     )
 
 
-def _is_complex(xp: Any, x: Any) -> bool:
+def _is_complex(xp: Namespace, x: Array) -> bool:
     return bool(xp.isdtype(x.dtype, "complex floating"))
 
 
-def _erf_kernel(xp: Any, x: Any) -> Any:
+def _erf_kernel(xp: Namespace, x: Array) -> Array:
     if _is_complex(xp, x):
         return by_scipy("erf", xp, x)
     (x,) = floats(xp, x)
@@ -147,13 +148,13 @@ def erf(x: ArrayLike, /) -> Tensor:
     """
 
 
-def _exp_square(xp: Any, x: Any, scale: float) -> Any:
+def _exp_square(xp: Namespace, x: Array, scale: float) -> Array:
     """`exp(scale * x**2)` for 0 <= x < 64: the square is taken exactly, as in fdlibm."""
     head = xp.floor(x * 2**20) / 2**20
     return xp.exp(scale * head * head) * xp.exp(scale * (x - head) * (x + head))
 
 
-def _upper(xp: Any, x: Any, gauss: Any) -> Any:
+def _upper(xp: Namespace, x: Array, gauss: Any) -> Array:
     """`erfc(x)` for x >= 0, where `gauss` is `exp(-x**2)`."""
     size = by_interval(
         xp,
@@ -166,12 +167,12 @@ def _upper(xp: Any, x: Any, gauss: Any) -> Any:
     return xp.where(x < 1.25, size, gauss * size)
 
 
-def _erfc_kernel(xp: Any, x: Any) -> Any:
+def _erfc_kernel(xp: Namespace, x: Array) -> Array:
     return by_scipy("erfc", xp, x) if _is_complex(xp, x) else _erfc_of_real(xp, x)
 
 
 @in_double
-def _erfc_of_real(xp: Any, x: Any) -> Any:
+def _erfc_of_real(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
     upper = _upper(xp, a, _exp_square(xp, xp.minimum(a, 30.0), -1.0))
     return xp.where(x < 0, 2 - upper, upper)
@@ -190,7 +191,7 @@ def erfc(x: ArrayLike, /) -> Tensor:
 
 
 @in_double
-def _erfcx_kernel(xp: Any, x: Any) -> Any:
+def _erfcx_kernel(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
     small = xp.minimum(a, 1.25)
     scaled = by_interval(
@@ -209,7 +210,7 @@ _ERFCX_OVERFLOWS = 26.6287357137
 _GAP = tuple(-((-1.0) ** k) * math.prod(range(1, 2 * k, 2)) for k in range(1, 18))
 
 
-def _erfcx_part(xp: Any, x: Any, out: Any) -> Any:
+def _erfcx_part(xp: Namespace, x: Array, out: Array) -> Array:
     # Far out the two terms of the derivative nearly cancel; there it is an asymptotic series.
     near = x < 8
     t = 0.5 / xp.where(near, 8, x) ** 2
@@ -231,13 +232,13 @@ def erfcx(x: ArrayLike, /) -> Tensor:
 # -- the normal distribution
 
 
-def _upper_half(xp: Any, a: Any) -> Any:
+def _upper_half(xp: Namespace, a: Array) -> Array:
     """The probability above `a >= 0`: half of erfc(a / sqrt(2)), without the rounding of a / sqrt(2) to the square."""
     return 0.5 * _upper(xp, a * _ROOT_HALF, _exp_square(xp, xp.minimum(a, 40.0), -0.5))
 
 
 @in_double
-def _ndtr_kernel(xp: Any, x: Any) -> Any:
+def _ndtr_kernel(xp: Namespace, x: Array) -> Array:
     upper = _upper_half(xp, xp.abs(x))
     return xp.where(x < 0, upper, 1 - upper)
 
@@ -253,7 +254,7 @@ def ndtr(x: ArrayLike, /) -> Tensor:
 
 
 @in_double
-def _log_ndtr_kernel(xp: Any, x: Any) -> Any:
+def _log_ndtr_kernel(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
     upper = _upper_half(xp, a)
     small = x < -2
@@ -264,7 +265,7 @@ def _log_ndtr_kernel(xp: Any, x: Any) -> Any:
     return xp.where(small, xp.where(a > 1.89e154, -math.inf, below), above)
 
 
-def _hazard(xp: Any, x: Any) -> Any:
+def _hazard(xp: Namespace, x: Array) -> Array:
     """The density over the distribution function, where both are tiny, too."""
     below = 2 * _DENSITY / xp.erfcx(-_ROOT_HALF * xp.minimum(x, 0.0))
     above = _DENSITY * xp.exp(-0.5 * x * x) / xp.ndtr(xp.maximum(x, 0.0))
@@ -284,7 +285,7 @@ def log_ndtr(x: ArrayLike, /) -> Tensor:
 # -- inverses
 
 
-def _quantile(xp: Any, q: Any, p: Any) -> Any:
+def _quantile(xp: Namespace, q: Array, p: Array) -> Array:
     """The x with `ndtr(x) == 0.5 + q`, where `p` is the smaller of the probabilities below and above x."""
     inner = xp.clip(q, -0.425, 0.425)
     s = 0.180625 - inner * inner
@@ -303,7 +304,7 @@ def _quantile(xp: Any, q: Any, p: Any) -> Any:
 
 
 @in_double
-def _ndtri_kernel(xp: Any, p: Any) -> Any:
+def _ndtri_kernel(xp: Namespace, p: Array) -> Array:
     return _quantile(xp, p - 0.5, xp.minimum(p, 1 - p))
 
 
@@ -322,7 +323,7 @@ def ndtri(p: ArrayLike, /) -> Tensor:
 
 
 @in_double
-def _erfinv_kernel(xp: Any, x: Any) -> Any:
+def _erfinv_kernel(xp: Namespace, x: Array) -> Array:
     return _ROOT_HALF * _quantile(xp, 0.5 * x, 0.5 * (1 - xp.abs(x)))
 
 
@@ -341,7 +342,7 @@ def erfinv(x: ArrayLike, /) -> Tensor:
 
 
 @in_double
-def _erfcinv_kernel(xp: Any, x: Any) -> Any:
+def _erfcinv_kernel(xp: Namespace, x: Array) -> Array:
     value = _ROOT_HALF * _quantile(xp, 0.5 * (1 - x), 0.5 * xp.minimum(x, 2 - x))
     return xp.where(x < 0, math.nan, value)  # also where half of x is 0
 

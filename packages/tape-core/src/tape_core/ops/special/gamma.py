@@ -12,8 +12,9 @@ from typing import Any
 from tape_core.base import dtypes
 from tape_core.engine.op import NONDIFF, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, binary, unary
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import by_interval, check_real, floats, in_double, is_array, polynomial, sin_pi
+from tape_core.typing import Array, ArrayLike, Namespace
 
 # The coefficients of fdlibm's e_lgamma_r.c (Sun Microsystems, 1993).
 _A = (
@@ -56,13 +57,13 @@ _TINY = 5e-324
 _MAX = 1.7976931348623157e308
 
 
-def _stirling(x: Any) -> Any:
+def _stirling(x: Array) -> Any:
     """`gammaln(x) - ((x - 0.5) * log(x) - x + log(2 * pi) / 2)` from 8 on."""
     z = 1 / x
     return z * polynomial(_W, z * z)
 
 
-def _around_one(xp: Any, m: Any) -> Any:
+def _around_one(xp: Namespace, m: Array) -> Array:
     """`gammaln(1 + m)` for m between -0.1 and 1."""
 
     def least(m: Any) -> Any:
@@ -83,7 +84,7 @@ def _around_one(xp: Any, m: Any) -> Any:
     )
 
 
-def _log_gamma(xp: Any, a: Any) -> Any:
+def _log_gamma(xp: Namespace, a: Array) -> Array:
     """`gammaln(a)` for a >= 0."""
     low = xp.clip(a, _TINY, 2.0)
     small = low <= 0.9
@@ -107,7 +108,7 @@ _LOG_OVERFLOWS = 2.556348e305
 
 
 @in_double
-def _gammaln_kernel(xp: Any, x: Any) -> Any:
+def _gammaln_kernel(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
     size = _log_gamma(xp, a)
     # Below 0 by the reflection formula; near 0 it is -log(a) on both sides.
@@ -145,7 +146,7 @@ _Q = (
 _OVERFLOWS = 171.62437695630272
 
 
-def _gamma_above(xp: Any, a: Any) -> Any:
+def _gamma_above(xp: Namespace, a: Array) -> Array:
     """`gamma(a)` for a > 0, inf where it overflows."""
 
     def to_ten(a: Any) -> Any:
@@ -167,7 +168,7 @@ def _gamma_above(xp: Any, a: Any) -> Any:
 
 
 @in_double
-def _gamma_kernel(xp: Any, x: Any) -> Any:
+def _gamma_kernel(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
     size = _gamma_above(xp, a)
     inner = xp.clip(a, 1e-20, 1e17)
@@ -210,14 +211,14 @@ _BERNOULLI = [Fraction(*pair) for pair in (
 _DIGAMMA_SERIES = tuple(float(-b / (2 * k)) for k, b in enumerate(_BERNOULLI[:8], 1))
 
 
-def _digamma_series(x: Any) -> Any:
+def _digamma_series(x: Array) -> Any:
     """`digamma(x) - log(x) + 1 / (2 * x)` from 10 on."""
     z = 1 / x
     z = z * z
     return z * polynomial(_DIGAMMA_SERIES, z)
 
 
-def _digamma_above(xp: Any, m: Any) -> Any:
+def _digamma_above(xp: Namespace, m: Array) -> Array:
     """`digamma(1 + m)` for m >= 0."""
 
     def to_nine(m: Any) -> Any:
@@ -237,7 +238,7 @@ def _digamma_above(xp: Any, m: Any) -> Any:
 
 
 @in_double
-def _digamma_kernel(xp: Any, x: Any) -> Any:
+def _digamma_kernel(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
     value = _digamma_above(xp, xp.where(x >= 1, x - 1, a))
     positive = value - xp.where(a < 1, 1 / xp.clip(a, 5.6e-309, 1.0), 0)
@@ -270,7 +271,7 @@ _TERMS = 10  # that are summed before it
 _MOST = 100
 
 
-def _hurwitz(xp: Any, s: int, q: Any, unit: float) -> Any:
+def _hurwitz(xp: Namespace, s: int, q: Array, unit: float) -> Array:
     """The sum of `((q + k) / unit) ** -s` over k = 0, 1, ..., for q > 0, by the Euler-Maclaurin formula."""
     total = xp.pow(q / unit, -float(s))
     for k in range(1, _TERMS):
@@ -308,7 +309,7 @@ def _order(n: Any) -> int:
     return order
 
 
-def _polygamma_kernel(xp: Any, n: Any, x: Any) -> Any:
+def _polygamma_kernel(xp: Namespace, n: Any, x: Array) -> Array:
     order = _order(n)
     if not is_array(x):
         check_real(xp, x)
@@ -316,7 +317,7 @@ def _polygamma_kernel(xp: Any, n: Any, x: Any) -> Any:
     return in_double(partial(_polygamma, order))(xp, x) if order else xp.digamma(x)
 
 
-def _polygamma(n: int, xp: Any, x: Any) -> Any:
+def _polygamma(n: int, xp: Namespace, x: Array) -> Array:
     s, sign = n + 1, (-1.0) ** (n + 1)
     factorial = math.factorial(n)
     # Sums of powers underflow where their product with the factorial does not; so they are scaled by powers of 2.
@@ -373,7 +374,7 @@ def polygamma(n: ArrayLike, x: ArrayLike, /) -> Tensor:
 
 
 @in_double
-def _betaln_kernel(xp: Any, a: Any, b: Any) -> Any:
+def _betaln_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     low, high = xp.minimum(a, b), xp.maximum(a, b)
     # Where one is large, the logarithms would cancel: by Stirling's series, as in TOMS 708.
     far = xp.logical_and(high >= 8, high + low >= 8)
@@ -403,7 +404,7 @@ def _betaln_kernel(xp: Any, a: Any, b: Any) -> Any:
     return xp.where(high == math.inf, xp.where(low > 0, -math.inf, xp.where(low <= 0, math.inf, low)), size)
 
 
-def _digamma_difference(xp: Any, a: Any, b: Any) -> Any:
+def _digamma_difference(xp: Namespace, a: Array, b: Array) -> Array:
     """`digamma(a) - digamma(a + b)`, without cancellation where a is large."""
     a, b = floats(xp, a, b)
     total = a + b

@@ -20,9 +20,10 @@ from typing import Any
 from tape_core.backends.kernels import WHOLE
 from tape_core.engine.op import elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import in_double, is_array
 from tape_core.ops.special.gamma import _digamma_difference, _digamma_series, _stirling
+from tape_core.typing import Array, ArrayLike, Namespace
 
 _POINTS = 48
 _FALL = 45.0  # exp(-45) of the integrand at the argument is below its last bit, and what comes after it, too
@@ -44,7 +45,7 @@ def _points() -> list[tuple[float, float]]:
     return found
 
 
-def _tail(xp: Any, reach: Any, fall: Callable[[Any], Any], factor: Callable[[Any], Any]) -> Any:
+def _tail(xp: Namespace, reach: Any, fall: Callable[[Any], Any], factor: Callable[[Any], Any]) -> Array:
     """The integral of `exp(-fall(v)) * factor(v)` for v from 0 to where `fall` is 45.
 
     `reach` is a v where it is so much, or more. `fall` is convex, so that it is beyond, too.
@@ -59,27 +60,27 @@ def _tail(xp: Any, reach: Any, fall: Callable[[Any], Any], factor: Callable[[Any
     return reach * total
 
 
-def _positive_root(xp: Any, square: Any, linear: Any) -> Any:
+def _positive_root(xp: Namespace, square: Array, linear: Any) -> Array:
     """The positive root of `square * v**2 + (2 * linear - c) * v - 2 * c` for c = 45."""
     p = 2 * linear - _FALL
     root = xp.hypot(p, xp.sqrt(8 * _FALL * square))
     return xp.where(p > 0, 4 * _FALL / (xp.abs(p) + root), (root - p) / (2 * square))
 
 
-def _log_ratio(xp: Any, x: Any, a: Any) -> Any:
+def _log_ratio(xp: Namespace, x: Array, a: Array) -> Array:
     """`log(x / a)`, to the last bit where the two are close."""
     near = xp.abs(x - a) < 0.5 * a
     return xp.where(near, xp.log1p(xp.where(near, x - a, 0) / a), xp.log(x) - xp.log(a))
 
 
-def _exp_less(xp: Any, v: Any) -> Any:
+def _exp_less(xp: Namespace, v: Array) -> Array:
     """`exp(v) - 1 - v`, without cancellation."""
     near = xp.abs(v) < 1e-3
     u = xp.where(near, v, 0)
     return xp.where(near, u * u * (0.5 + u * (1 / 6 + u * (1 / 24 + u / 120))), xp.expm1(v) - v)
 
 
-def _log_less(xp: Any, w: Any) -> Any:
+def _log_less(xp: Namespace, w: Array) -> Array:
     """`log(1 + w) - w`, without cancellation."""
     near = xp.abs(w) < 1e-3
     u = xp.where(near, w, 0)
@@ -89,7 +90,7 @@ def _log_less(xp: Any, w: Any) -> Any:
 # -- the gamma distribution
 
 
-def _one_parameter(order: int, first: Any, higher: list[Any]) -> list[Any]:
+def _one_parameter(order: int, first: Array, higher: list[Any]) -> list[Any]:
     """The derivatives of exp(f) over exp(f), from the 0th to the one of this order: Bell's polynomials.
 
     Args:
@@ -103,17 +104,17 @@ def _one_parameter(order: int, first: Any, higher: list[Any]) -> list[Any]:
     return found
 
 
-def _gamma_slopes(xp: Any, order: int, a: Any) -> list[Any]:
+def _gamma_slopes(xp: Namespace, order: int, a: Array) -> list[Any]:
     return [-xp.polygamma(k, a) for k in range(1, order)]
 
 
-def _arrays(xp: Any, *values: Any) -> list[Any]:
+def _arrays(xp: Namespace, *values: Any) -> list[Any]:
     """Operands, of which some may be numbers, as arrays of one shape."""
     zero = sum(xp.zeros_like(v) for v in values if is_array(v))
     return [v + zero for v in values]
 
 
-def _gammainc_derivative(order: int, xp: Any, a: Any, x: Any) -> Any:
+def _gammainc_derivative(order: int, xp: Namespace, a: Array, x: Array) -> Array:
     a, x = _arrays(xp, a, x)
     inside = xp.logical_and(xp.logical_and(a >= 0, a < math.inf), xp.logical_and(x > 0, x < math.inf))
     a_in, x_in = xp.where(inside, a, 1), xp.where(inside, x, 1)
@@ -165,7 +166,7 @@ def _gammainc_derivative(order: int, xp: Any, a: Any, x: Any) -> Any:
     return xp.where(inside, result, xp.where(ends, xp.zeros_like(result), math.nan))
 
 
-def _betainc_derivative(orders: tuple[int, int], xp: Any, a: Any, b: Any, x: Any) -> Any:
+def _betainc_derivative(orders: tuple[int, int], xp: Namespace, a: Array, b: Array, x: Array) -> Any:
     m, n = orders
     a, b, x = _arrays(xp, a, b, x)
     parameters = xp.logical_and(xp.logical_and(a > 0, a < math.inf), xp.logical_and(b > 0, b < math.inf))
@@ -245,7 +246,7 @@ def _two_parameters(m: int, n: int, slopes: dict[tuple[int, int], Any]) -> dict[
     return found
 
 
-def _beta_slopes(xp: Any, m: int, n: int, a: Any, b: Any, both: Any) -> dict[tuple[int, int], Any]:
+def _beta_slopes(xp: Namespace, m: int, n: int, a: Array, b: Array, both: Array) -> dict[tuple[int, int], Any]:
     """The derivatives of `gammaln(both) - gammaln(a) - gammaln(b)` by a and b, from order 2 on, up to m and n."""
     found = {}
     for i in range(m + 1):
@@ -258,7 +259,7 @@ def _beta_slopes(xp: Any, m: int, n: int, a: Any, b: Any, both: Any) -> dict[tup
     return found
 
 
-def _psi_difference(xp: Any, a: Any, b: Any) -> Any:
+def _psi_difference(xp: Namespace, a: Array, b: Array) -> Array:
     """`digamma(a) - digamma(a + b)` for positive a and a + b, without cancellation where b is small or a large."""
     difference = 0.0
     low = a < 10
@@ -272,7 +273,7 @@ def _psi_difference(xp: Any, a: Any, b: Any) -> Any:
     return beyond - xp.where(low, difference, 0)
 
 
-def _log_beta_weight(xp: Any, p: Any, q: Any, z: Any, rest: Any, log_z: Any, log_rest: Any) -> Any:
+def _log_beta_weight(xp: Namespace, p: Array, q: Array, z: Array, rest: Array, log_z: Array, log_rest: Array) -> Array:
     """`log(z**p * rest**q / beta(p, q))` for z + rest = 1, without cancellation where p and q are large."""
     large = xp.logical_and(p >= 8, q >= 8)
     p_in, q_in = xp.where(large, p, 8.0), xp.where(large, q, 8.0)
@@ -294,7 +295,7 @@ def _log_beta_weight(xp: Any, p: Any, q: Any, z: Any, rest: Any, log_z: Any, log
 # -- Student's distribution
 
 
-def _t_weights(xp: Any, order: int, df: Any) -> tuple[Any, list[Any]]:
+def _t_weights(xp: Namespace, order: int, df: Any) -> tuple[Any, list[Any]]:
     """What the gamma functions of the density have for :func:`_t_slopes`: it is the same at all points."""
     half = 0.5 * df
     far = xp.where(half < 10, 10.0, half)
@@ -303,7 +304,7 @@ def _t_weights(xp: Any, order: int, df: Any) -> tuple[Any, list[Any]]:
     return gamma, [xp.polygamma(k - 1, half + 0.5) - xp.polygamma(k - 1, half) for k in range(2, order + 1)]
 
 
-def _t_slopes(xp: Any, weights: tuple[Any, list[Any]], df: Any, ratio: Any, log: Any, part: Any) -> list[Any]:
+def _t_slopes(xp: Namespace, weights: tuple[Any, list[Any]], df: Any, ratio: Array, log: Any, part: Any) -> list[Any]:
     """The derivatives of the logarithm of the density at t by df, up to this order.
 
     Args:
@@ -327,7 +328,7 @@ def _t_slopes(xp: Any, weights: tuple[Any, list[Any]], df: Any, ratio: Any, log:
     return found
 
 
-def _stdtr_derivative(order: int, xp: Any, df: Any, t: Any) -> Any:
+def _stdtr_derivative(order: int, xp: Namespace, df: Any, t: Array) -> Array:
     df, t = _arrays(xp, df, t)
     possible = xp.logical_and(df >= _LEAST, xp.abs(t) < math.inf)
     inside = xp.logical_and(xp.logical_and(possible, df <= _NORMAL), t != 0)
@@ -379,12 +380,12 @@ _NORMAL = 1e8
 # -- the densities, as rules have them
 
 
-def as_array(xp: Any, value: Any, like: Any) -> Any:
+def as_array(xp: Namespace, value: Any, like: Any) -> Array:
     """A parameter as an array, which ops of one operand want."""
     return value if is_array(value) else value + xp.zeros_like(like)
 
 
-def gamma_density(xp: Any, a: Any, x: Any) -> Any:
+def gamma_density(xp: Namespace, a: Array, x: Array) -> Array:
     """The derivative of `gammainc(a, x)` by x."""
     a = as_array(xp, a, x)
     far = x == math.inf
@@ -392,30 +393,30 @@ def gamma_density(xp: Any, a: Any, x: Any) -> Any:
     return xp.where(far, 0, xp.exp(xp.xlogy(a - 1, x) - x - xp.gammaln(a)))
 
 
-def beta_density(xp: Any, a: Any, b: Any, x: Any) -> Any:
+def beta_density(xp: Namespace, a: Array, b: Array, x: Array) -> Array:
     """The derivative of `betainc(a, b, x)` by x."""
     a, b = as_array(xp, a, x), as_array(xp, b, x)
     return xp.exp(xp.xlogy(a - 1, x) + xp.xlog1py(b - 1, -x) - xp.betaln(a, b))
 
 
-def t_density(xp: Any, df: Any, t: Any) -> Any:
+def t_density(xp: Namespace, df: Any, t: Array) -> Array:
     """The derivative of `stdtr(df, t)` by t."""
     df = as_array(xp, df, t)
     return xp.exp(-0.5 * (df + 1) * xp.log1p(t * t / df) - xp.betaln(0.5 * df, xp.full_like(df, 0.5))) / xp.sqrt(df)
 
 
-def _times(xp: Any, density: Any, change: Any) -> Any:
+def _times(xp: Namespace, density: Any, change: Array) -> Array:
     """The derivative of a density by parameters, where the logarithm in its quotient is infinite at the ends."""
     return density * xp.where(density == 0, 0, change)
 
 
-def _gamma_density_change(xp: Any, a: Any, x: Any, order: int) -> Any:
+def _gamma_density_change(xp: Namespace, a: Array, x: Array, order: int) -> Array:
     a = as_array(xp, a, x)
     bell = _one_parameter(order, xp.log(x) - xp.digamma(a), _gamma_slopes(xp, order, a))
     return _times(xp, gamma_density(xp, a, x), bell[order])
 
 
-def _beta_density_change(xp: Any, a: Any, b: Any, x: Any, orders: tuple[int, int]) -> Any:
+def _beta_density_change(xp: Namespace, a: Array, b: Array, x: Array, orders: tuple[int, int]) -> Array:
     m, n = orders
     a, b = as_array(xp, a, x), as_array(xp, b, x)
     slopes = {
@@ -426,7 +427,7 @@ def _beta_density_change(xp: Any, a: Any, b: Any, x: Any, orders: tuple[int, int
     return _times(xp, beta_density(xp, a, b, x), _two_parameters(m, n, slopes)[m, n])
 
 
-def _t_density_change(xp: Any, df: Any, t: Any, order: int) -> Any:
+def _t_density_change(xp: Namespace, df: Any, t: Array, order: int) -> Array:
     df = as_array(xp, df, t)
     ratio = t * t / df
     slopes = _t_slopes(xp, _t_weights(xp, order, df), df, ratio, xp.log1p(ratio), 1 / (1 + ratio))
@@ -455,15 +456,15 @@ def _two_orders(orders: Any) -> tuple[int, int]:
     return m, n
 
 
-def _gamma_kernel(xp: Any, a: Any, x: Any, order: int = 1) -> Any:
+def _gamma_kernel(xp: Namespace, a: Array, x: Array, order: int = 1) -> Array:
     return in_double(partial(_gammainc_derivative, _one_order(order)))(xp, a, x)
 
 
-def _beta_kernel(xp: Any, a: Any, b: Any, x: Any, orders: tuple[int, int] = (1, 0)) -> Any:
+def _beta_kernel(xp: Namespace, a: Array, b: Array, x: Array, orders: tuple[int, int] = (1, 0)) -> Array:
     return in_double(partial(_betainc_derivative, _two_orders(orders)))(xp, a, b, x)
 
 
-def _t_kernel(xp: Any, df: Any, t: Any, order: int = 1) -> Any:
+def _t_kernel(xp: Namespace, df: Any, t: Array, order: int = 1) -> Array:
     return in_double(partial(_stdtr_derivative, _one_order(order)))(xp, df, t)
 
 

@@ -10,16 +10,17 @@ from typing import Any
 from tape_core.backends.errors import AxisError
 from tape_core.engine.op import elementwise, op, vjp
 from tape_core.engine.samples import Draw, Refused, Sample, binary, unary
-from tape_core.engine.tensor import ArrayLike, Tensor
+from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.ops.nn.functions import sigmoid
 from tape_core.ops.special.approximation import floats, in_double, is_array
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 expit = sigmoid  # one op by both of its names
 
 
 @in_double
-def _logit_kernel(xp: Any, x: Any) -> Any:
+def _logit_kernel(xp: Namespace, x: Array) -> Array:
     inside = xp.logical_and(x > 0, x < 1)
     p = xp.where(inside, x, 0.5)
     # Around 1/2 the quotient is near 1, and its logarithm would lose digits.
@@ -47,14 +48,14 @@ def logit(x: ArrayLike, /) -> Tensor:
 # -- products with a logarithm
 
 
-def _arrays(xp: Any, *values: Any) -> list[Any]:
+def _arrays(xp: Namespace, *values: Any) -> list[Any]:
     """Floating-point arrays of operands that are arrays and Python scalars."""
     values = tuple(floats(xp, *values))
     like = next(v for v in values if is_array(v))
     return [v if is_array(v) else xp.zeros_like(like) + v for v in values]
 
 
-def _logarithm(xp: Any, x: Any, log: Any, pole: float) -> Any:
+def _logarithm(xp: Namespace, x: Array, log: Any, pole: float) -> Array:
     """`log(x)`, without a warning of its pole or of what is below."""
     if xp.isdtype(x.dtype, "complex floating"):
         return xp.where(x == pole, -math.inf, log(xp.where(x == pole, 1, x)))
@@ -62,13 +63,13 @@ def _logarithm(xp: Any, x: Any, log: Any, pole: float) -> Any:
     return xp.where(x == pole, -math.inf, xp.where(below, math.nan, log(xp.where(below, 1, x))))
 
 
-def _product(xp: Any, x: Any, y: Any, log: Any, pole: float) -> Any:
+def _product(xp: Namespace, x: Array, y: Array, log: Any, pole: float) -> Array:
     x, y = _arrays(xp, x, y)
     nothing = xp.logical_and(x == 0, xp.logical_not(xp.isnan(y)))
     return x * _logarithm(xp, xp.where(nothing, 1, y), log, pole)
 
 
-def _log_of(xp: Any, g: Any, y: Any, shift: float = 0.0) -> Any:
+def _log_of(xp: Namespace, g: Cotangent, y: Array, shift: float = 0.0) -> Cotangent:
     """`log(shift + y)`, in the dtype of `g` where y is of integers."""
     if is_array(y):
         y = floats(xp, g, y)[1]
@@ -79,7 +80,7 @@ def _log_of(xp: Any, g: Any, y: Any, shift: float = 0.0) -> Any:
     return math.log(y) if y > 0 else -math.inf if y == 0 else math.nan
 
 
-def _quotient(xp: Any, x: Any, y: Any) -> Any:
+def _quotient(xp: Namespace, x: Array, y: Array) -> Array:
     """`x / y`, where 0 / 0 is 0."""
     x, y = floats(xp, x, y)
     if not is_array(x):
@@ -132,7 +133,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 @in_double
-def _entr_kernel(xp: Any, x: Any) -> Any:
+def _entr_kernel(xp: Namespace, x: Array) -> Array:
     inside = x > 0
     value = -x * xp.log(xp.where(inside, x, 1))
     return xp.where(inside, value, xp.where(x == 0, 0, xp.where(x < 0, -math.inf, x)))
@@ -149,7 +150,7 @@ def entr(x: ArrayLike, /) -> Tensor:
 
 
 @in_double
-def _rel_entr_kernel(xp: Any, x: Any, y: Any) -> Any:
+def _rel_entr_kernel(xp: Namespace, x: Array, y: Array) -> Array:
     x, y = _arrays(xp, x, y)
     inside = xp.logical_and(xp.logical_and(x > 0, y > 0), xp.logical_and(x < math.inf, y < math.inf))
     p, q = xp.where(inside, x, 1), xp.where(inside, y, 1)
@@ -168,12 +169,12 @@ def _rel_entr_kernel(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(inside, value, outside)
 
 
-def _rel_entr_x(xp: Any, g: Any, x: Any, y: Any) -> Any:
+def _rel_entr_x(xp: Namespace, g: Cotangent, x: Array, y: Array) -> Cotangent:
     both = xp.logical_and(_equal(xp, g, x), _equal(xp, g, y))
     return xp.where(both, 0, g * (_log_of(xp, g, x) - _log_of(xp, g, y) + 1))
 
 
-def _equal(xp: Any, g: Any, x: Any) -> Any:
+def _equal(xp: Namespace, g: Cotangent, x: Array) -> Cotangent:
     return (x if is_array(x) else xp.zeros_like(g) + x) == 0
 
 
@@ -199,7 +200,7 @@ def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 # -- running sums
 
 
-def _recurrence_kernel(xp: Any, a: Any, b: Any) -> Any:
+def _recurrence_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     # By doubling: after each round element j has what the last `step` elements before it bring.
     n = b.shape[-1]
     if n <= 1:
@@ -212,13 +213,13 @@ def _recurrence_kernel(xp: Any, a: Any, b: Any) -> Any:
     return b
 
 
-def _back(xp: Any, a: Any, g: Any) -> Any:
+def _back(xp: Namespace, a: Array, g: Cotangent) -> Array:
     """The recurrence the other way: `d[j] = g[j] + a[j + 1] * d[j + 1]`."""
     reversed = xp.linear_recurrence(xp.roll(xp.flip(a, axis=-1), 1, axis=-1), xp.flip(g, axis=-1))
     return xp.flip(reversed, axis=-1)
 
 
-def _recurrence_vjp_a(xp: Any, g: Any, a: Any, out: Any) -> Any:
+def _recurrence_vjp_a(xp: Namespace, g: Cotangent, a: Array, out: Array) -> Cotangent:
     if a.shape[-1] == 0:
         return g
     before = xp.concat([xp.zeros_like(out[..., :1]), out[..., :-1]], axis=-1)
@@ -257,10 +258,10 @@ def _one_axis(ndim: int, axis: int | None) -> int:
     return axis % ndim
 
 
-def _logcumsumexp_kernel(xp: Any, x: Any, *, axis: int | None = None, include_initial: bool = False) -> Any:
+def _logcumsumexp_kernel(xp: Namespace, x: Array, *, axis: int | None = None, include_initial: bool = False) -> Array:
     axis = _one_axis(len(x.shape), axis)
 
-    def running(xp: Any, x: Any) -> Any:
+    def running(xp: Namespace, x: Array) -> Array:
         x = xp.moveaxis(x, axis, -1)
         n = x.shape[-1]
         step = 1
@@ -275,7 +276,9 @@ def _logcumsumexp_kernel(xp: Any, x: Any, *, axis: int | None = None, include_in
     return in_double(running)(xp, x)
 
 
-def _logcumsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: int | None, include_initial: bool) -> Any:
+def _logcumsumexp_vjp(
+    xp: Namespace, g: Cotangent, x: Array, out: Array, axis: int | None, include_initial: bool
+) -> Cotangent:
     axis = _one_axis(len(x.shape), axis)
     if x.shape[axis] == 0:
         return xp.zeros_like(x)

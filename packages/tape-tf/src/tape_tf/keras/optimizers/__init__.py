@@ -27,7 +27,7 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name, by_name
 from tape_tf.keras.optimizers import schedules
 from tape_tf.names import absent
-from tape_tf.tracing import decided_by_value, is_assigned, runs_now
+from tape_tf.tracing import decided_by_value, is_assigned, run_uncompiled
 from tape_tf.variable import Variable
 
 __all__ = [
@@ -254,7 +254,7 @@ class Optimizer:
                 )
         # A learning rate assigned by the function being traced is known to the trace only, not to tape_nn's schedule.
         if self._schedule is None and is_assigned(self._rate.native):
-            runs_now("a learning rate that is assigned")
+            run_uncompiled("a learning rate that is assigned")
         natives = [unwrap(gradient) for gradient in gradients]
         if self.loss_scale_factor is not None:
             natives = [_divided(gradient, self.loss_scale_factor) for gradient in natives]

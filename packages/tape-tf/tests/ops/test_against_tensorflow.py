@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_tf as tf
+from tape_tf.functions import op
 
-DATA = json.loads((Path(__file__).parent / "data" / "functions.json").read_text())
+DATA = json.loads((Path(__file__).parents[1] / "expected" / "functions.json").read_text())
 
 
 def array(stored: dict[str, Any]) -> Any:
@@ -79,3 +80,27 @@ def test_none_for_a_tensor_is_named(call: Any, name: str) -> None:
 def test_einsum_without_its_equation_says_so() -> None:
     with pytest.raises(TypeError, match=r"equation must be a string such as .* before the tensors; got <tf.Tensor"):
         tf.einsum(tf.ones((2, 2)), tf.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda i: tf.reduce_sum(tf.ones((2, 3)), axis=i(1)),
+        lambda i: tf.reshape(tf.ones((2, 3)), i([3, 2])),
+        lambda i: tf.slice(tf.ones((2, 3)), i([0, 1]), i([-1, 2])),
+        lambda i: tf.pad(tf.ones((2, 3)), i([[0, 1], [2, 0]])),
+        lambda i: tf.math.top_k(tf.range(5.0), i(2)).indices,
+        lambda i: tf.one_hot([0, 2], i(3)),
+        lambda i: tf.scatter_nd([[1]], [2.0], i([3])),
+        lambda i: tf.image.resize(tf.ones((1, 2, 2, 1)), i([4, 3])),
+    ],
+    ids=["axis", "shape", "begin-size", "paddings", "k", "depth", "scatter-shape", "size"],
+)
+def test_axes_shapes_and_counts_may_be_tensors(call: Any) -> None:
+    of_ints, of_tensors = call(lambda value: value), call(tf.constant)
+    np.testing.assert_array_equal(of_tensors.numpy(), of_ints.numpy())
+
+
+def test_an_op_that_declares_a_parameter_that_it_lacks_is_refused() -> None:
+    with pytest.raises(TypeError, match="no parameter is called width"):
+        op("math.made_up", "x", static_args="width")(lambda x: x)

@@ -12,7 +12,7 @@ import pytest
 import tape_core as tc
 import tape_tf as tf
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "expected"
 NUMBER = r" *-?\d+\.?\d*(?:e[+-]?\d+)? *"
 
 

@@ -1,4 +1,4 @@
-"""Outputs and gradients of layers are those of PyTorch, as tests/data/make_layers.py wrote them down."""
+"""Outputs and gradients of layers are those of PyTorch, as tests/expected/make_layers.py wrote them down."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import tape_core as tc
 import tape_nn as nn
 
-CASES = json.loads((Path(__file__).parent / "data" / "layers.json").read_text())
+CASES = json.loads((Path(__file__).parents[1] / "expected" / "layers.json").read_text())
 
 
 def close(found: Any, expected: Any) -> None:

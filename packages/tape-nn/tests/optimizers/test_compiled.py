@@ -17,6 +17,7 @@ import pytest
 import tape_core as tc
 import tape_nn as nn
 from tape_compile.effects import each_time
+from tape_compile.tracer.traced_array import TracingError
 
 OPTIMIZERS: dict[str, Callable[..., nn.Optimizer]] = {
     "SGD": nn.SGD,
@@ -258,7 +259,7 @@ def test_the_rate_and_the_count_are_those_of_the_call() -> None:
         rate, count = step(tc.asarray(2.0))
         assert (rate.item(), count.item()) == (k, k + 1)
     assert step.traces == 1
-    with pytest.raises(tc.backends.traced.TracingError, match="a comparison with a number is asked for"):
+    with pytest.raises(TracingError, match="a comparison with a number is asked for"):
         tc.function(lambda g: g if optimizer.learning_rate > 0.1 else -g)(tc.asarray(2.0))
 
 

@@ -1,4 +1,4 @@
-"""`fit`, `evaluate` and `predict`: batches, results, steps of one's own, mistakes. What is resumed: test_resume.py."""
+"""`fit`, `evaluate` and `predict`: batches, results, own steps, mistakes. Resuming is in test_resuming.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tape_core as tc
 import tape_nn as nn
 from tape_nn import fitting
 
-KERAS = json.loads((Path(__file__).parent / "data" / "history.json").read_text())
+KERAS = json.loads((Path(__file__).parents[1] / "expected" / "history.json").read_text())
 MSE = nn.losses.MeanSquaredError()
 
 

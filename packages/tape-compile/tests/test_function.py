@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from tape_compile.passes import ORDER
 from tape_compile.tracer.traced_array import TracingError
 from tape_core import function
-from tape_core.compiled.passes import ORDER
 
 
 def values(*shape: int, seed: int = 0) -> tc.Tensor:

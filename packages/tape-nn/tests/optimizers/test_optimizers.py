@@ -12,7 +12,7 @@ import pytest
 import tape_core as tc
 import tape_nn as nn
 
-DATA = json.loads((Path(__file__).parent / "data" / "trajectories.json").read_text())
+DATA = json.loads((Path(__file__).parents[1] / "expected" / "trajectories.json").read_text())
 
 
 def trained(case: dict[str, Any], dtype: Any) -> list[list[Any]]:

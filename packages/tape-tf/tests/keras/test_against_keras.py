@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tape_tf as tf
 
-HERE = Path(__file__).parent / "data"
+HERE = Path(__file__).parents[1] / "expected"
 EXPECTED = json.loads((HERE / "keras.json").read_text())
 
 _spec = importlib.util.spec_from_file_location("make_keras", HERE / "make_keras.py")

@@ -397,7 +397,7 @@ def test_a_cast_to_an_integer_and_back_cuts_the_path() -> None:
         tape.gradient(y, x, unconnected_gradients="error")
 
 
-# -- threads and tasks (more in test_stress.py)
+# -- threads and tasks (more in test_chains_threads_and_leaks.py)
 
 
 def test_another_thread_does_not_see_the_tape() -> None:
