@@ -4,28 +4,32 @@ A backend may wrap any array library, so no class stands for "an array" here and
 The aliases of `Any` below say which kind of value is meant: an array as the library knows it, one that a rule
 computes with, a cotangent, and so on. Everything that has a class or a protocol of its own is annotated with that.
 
-This module imports nothing of Tape, so that every other module can import it.
+When it runs, this module imports nothing of Tape, so that every other module can import it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
 __all__ = [
     "Array",
     "ArrayLike",
     "Axis",
+    "BackendLike",
     "BatchInput",
     "Cotangent",
+    "DTypeKind",
     "DTypeLike",
-    "DeviceLike",
     "IndexKey",
     "Kernel",
     "Namespace",
     "PyTree",
     "Raw",
     "RawDType",
+    "RawDevice",
     "Record",
     "Records",
     "Residuals",
@@ -80,6 +84,9 @@ class Namespace(Protocol):
 Kernel: TypeAlias = Callable[..., Any]
 """A function of raw arrays that does the work of an op."""
 
+BackendLike: TypeAlias = "str | Backend | None"
+"""A backend's name or object; None for the selected one."""
+
 # -- shapes, dtypes, devices, indices
 
 Shape: TypeAlias = tuple[int, ...]
@@ -94,11 +101,14 @@ Axis: TypeAlias = int | tuple[int, ...] | None
 DTypeLike: TypeAlias = Any
 """A `DType`, its name, the library's own object for it, a Python type, or None for the default."""
 
+DTypeKind: TypeAlias = Any
+"""What `isdtype` compares with: a kind of the standard such as `"real floating"`, a dtype, or a tuple of these."""
+
 RawDType: TypeAlias = Any
 """The library's own object for a dtype, such as `numpy.dtype("float32")` or `torch.float32`."""
 
-DeviceLike: TypeAlias = Any
-"""A device as the library names it: a string or its own object; None for the default."""
+RawDevice: TypeAlias = Any
+"""The library's own object for a device, such as a `torch.device`; None for the default."""
 
 IndexKey: TypeAlias = Any
 """What may stand in `x[key]`: integers, slices, None, `...`, arrays of integers or booleans, or a tuple of these."""

@@ -175,7 +175,7 @@ class Trace:
         while frame is not None and (place is None or not (passed or len(frames) == _MAX_SCOPES)):
             ours = is_ours(frame)
             if place is None and (not ours or frame.f_back is None):
-                place = place_of(frame)
+                place = device_of(frame)
             passed = passed or frame is self._root
             if (not ours or is_layer(frame)) and not passed and _has_name(frame):
                 frames.append(frame)
@@ -191,7 +191,7 @@ class Trace:
         return place, stack[-1][1] if stack else None
 
 
-def place_of(frame: FrameType) -> Place:
+def device_of(frame: FrameType) -> Place:
     """Where a frame is."""
     return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 
