@@ -547,7 +547,7 @@ class Slots(dict[str, Raw]):
     """
 
     memory: Mapping[str, Raw] = MappingProxyType({})
-    library: Namespace = None
+    library: Any = None
 
     def add(self, name: str, change: Raw, decay: float | None = None) -> Raw:
         """Replace a slot by `slot + change`, or with `decay` by `slot * decay + change`, and return the new value.
