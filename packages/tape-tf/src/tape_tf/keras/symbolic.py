@@ -26,7 +26,7 @@ _PROBES = ((2, 64), (3, 128))
 
 
 class KerasTensor:
-    """A value that is not there yet: the input of a model, or what layers make of it.
+    """A symbolic value: the input of a model that is being built, or what layers make of it.
 
     >>> import tape_tf as tf
     >>> x = tf.keras.Input(shape=(4,))
