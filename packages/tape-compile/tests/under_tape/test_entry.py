@@ -8,19 +8,8 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from support import bits, leaves, values
 from tape_core.base import pytree
-
-
-def values(*shape: int, seed: int = 0) -> Any:
-    return tc.default_rng(seed).normal(shape)
-
-
-def leaves(tree: Any) -> list[Any]:
-    return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple | list) else [tree]
-
-
-def bits(value: Any) -> Any:
-    return None if value is None else (str(value.dtype), value.shape, value.numpy().tobytes())
 
 
 def test_what_cannot_be_compiled_runs_as_it_is() -> None:

@@ -14,10 +14,10 @@ from tape_core.base.contexts import contextmanager
 from tape_core.base.mistakes import real
 from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
+from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, named_variables, unknown_names
-from tape_nn.types import ArrayLike, Raw
 
 if TYPE_CHECKING:
     from tape_nn.fitting.run import Run

@@ -23,8 +23,9 @@ import tape_core as tc
 from safetensors import SafetensorError, deserialize
 from tape_core.base.contexts import contextmanager
 from tape_core.base.files import is_draft_of, write_whole
+from tape_core.typing import ArrayLike, Raw
 
-from tape_nn.types import ArrayLike, BackendLike, Raw
+from tape_nn.types import BackendLike
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend

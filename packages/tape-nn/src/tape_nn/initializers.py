@@ -20,8 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
 import tape_core as tc
-
-from tape_nn.types import DTypeLike
+from tape_core.typing import DTypeLike
 
 Initializer: TypeAlias = Callable[..., tc.Tensor]
 

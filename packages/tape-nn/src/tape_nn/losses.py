@@ -19,10 +19,10 @@ from typing import Any, Final, Literal, TypeAlias
 import tape_core as tc
 from tape_compile.effects import check_of_values
 from tape_core import Tensor
+from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
 from tape_nn.naming import unknown_names
-from tape_nn.types import ArrayLike
 
 Reduction: TypeAlias = Literal["sum_over_batch_size", "mean_with_sample_weight", "sum", "none"]
 

@@ -20,8 +20,9 @@ from tape_compile.tracer.traced_array import TracingError
 from tape_core import Tensor
 from tape_core.base.commit import Commit
 from tape_core.engine.recording import TRACE
+from tape_core.typing import ArrayLike
 
-from tape_nn.types import ArrayLike, StateDict
+from tape_nn.types import StateDict
 
 HostNumber: TypeAlias = Any
 """A Python number; while a function is compiled, the traced value of one."""

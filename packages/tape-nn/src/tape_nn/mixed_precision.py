@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tape_core.base.dtypes import as_dtype
+from tape_core.typing import DTypeLike
 
 from tape_nn.layers.base import Layer
 from tape_nn.module import Module
-from tape_nn.types import DTypeLike
 
 M = TypeVar("M", bound=Module)
 

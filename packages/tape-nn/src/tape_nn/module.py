@@ -12,8 +12,7 @@ from tape_core import Tensor, Variable
 from tape_core.base.commit import assign_together
 from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
-
-from tape_nn.types import ArrayLike
+from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
     from typing import Self

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
 from tape_core import Tensor, Variable, asarray
+from tape_core.typing import ArrayLike
 
 from tape_nn.module import Module
-from tape_nn.types import ArrayLike
 
 
 def named_variables(variables: Module | Mapping[str, Variable]) -> list[tuple[str, Variable]]:

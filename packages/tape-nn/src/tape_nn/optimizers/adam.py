@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from tape_compile.tracer.host_numbers import of_numbers
+from tape_core.typing import Namespace, Raw
 
 from tape_nn.optimizers.base import Optimizer, Schedule, Slots
-from tape_nn.types import Namespace, Raw
 
 _sqrt = of_numbers(math.sqrt)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tape_core.base.mistakes import real
+from tape_core.typing import Namespace, Raw
 
 from tape_nn.clipping import check_positive
 from tape_nn.optimizers.base import AddRows, Optimizer, Schedule, Slots
-from tape_nn.types import Namespace, Raw
 
 
 class RMSprop(Optimizer):

@@ -30,11 +30,12 @@ from tape_core.base.user_code import warn_user
 from tape_core.engine.recording import LISTENERS, TRACE
 from tape_core.engine.tensor import SCALARS, wrap
 from tape_core.engine.variable import check_assignable
+from tape_core.typing import ArrayLike, Namespace, Raw
 
 from tape_nn import clipping
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, named_variables, unknown_names
-from tape_nn.types import ArrayLike, Gradient, Namespace, Raw
+from tape_nn.types import Gradient
 
 Schedule: TypeAlias = Callable[[int], float]
 

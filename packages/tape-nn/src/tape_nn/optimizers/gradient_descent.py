@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from tape_core.typing import Namespace, Raw
+
 from tape_nn.optimizers.base import AddRows, Optimizer, Schedule, Slots
-from tape_nn.types import Namespace, Raw
 
 
 class SGD(Optimizer):

@@ -15,11 +15,12 @@ from tape_core.backends import Backend
 from tape_core.base.commit import Commit
 from tape_core.base.mistakes import integer, real
 from tape_core.engine.tensor import wrap
+from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
 from tape_nn.optimizers.base import Schedule
-from tape_nn.types import ArrayLike, Gradient
+from tape_nn.types import Gradient
 
 OptimizerLike: TypeAlias = Any
 """An optimizer of this package, or any object with `apply_gradients`, `learning_rate` and `iterations`."""

@@ -8,7 +8,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import matched, native, static, wrap
+from tape_tf.conversion import match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError, OutOfRangeError
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
@@ -173,7 +173,7 @@ def dynamic_partition(
 def dynamic_stitch(indices: Sequence[TensorLike], data: Sequence[TensorLike], name: str | None = None) -> Any:
     """Rows of several tensors at the places that `indices` say; of several for one place the last."""
     places = [native(part) for part in indices]
-    values = matched(list(data), "DynamicStitch")
+    values = match_dtypes(list(data), "DynamicStitch")
     flat = tc.concat([tc.reshape(part, (-1,)) for part in places])
     rest = values[0].shape[places[0].ndim :]
     rows = tc.concat([tc.reshape(part, (-1, *rest)) for part in values])

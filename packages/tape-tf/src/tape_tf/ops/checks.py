@@ -9,7 +9,7 @@ import tape_core as tc
 from tape_compile.effects import check_of_values
 
 from tape_tf import dtypes
-from tape_tf.conversion import matched, native, static, wrap
+from tape_tf.conversion import match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
@@ -47,7 +47,7 @@ def _publish_pair(short: str, function: Callable[..., Any], symbol: str) -> None
     def check(
         x: TensorLike, y: TensorLike, message: str | None = None, summarize: int | None = None, name: str | None = None
     ) -> None:
-        a, b = matched([x, y], f"Assert{short.capitalize()}")
+        a, b = match_dtypes([x, y], f"Assert{short.capitalize()}")
         _require(function(a, b), message, lambda a, b: f"Condition x {symbol} y did not hold.\nx: {a:}\ny: {b:}", a, b)
 
     check.__name__ = check.__qualname__ = f"assert_{short}"
@@ -83,7 +83,7 @@ def assert_near(
     name: str | None = None,
 ) -> None:
     """Raise an InvalidArgumentError unless `|x - y| <= atol + rtol * |y|` everywhere; both are 10 eps by default."""
-    a, b = matched([x, y], "AssertNear")
+    a, b = match_dtypes([x, y], "AssertNear")
     eps = 10 * tc.finfo(a.dtype).eps
     relative = eps if rtol is None else float(native(rtol))
     absolute = eps if atol is None else float(native(atol))

@@ -18,7 +18,7 @@ from tape_tf.ops.arrays import TensorArray
 from tape_tf.ops.function import returned
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Value, wrap_tensor
-from tape_tf.tracing import NOT, as_instruction, is_assigned, is_traced, runs_now
+from tape_tf.tracing import NOT_TRACED, as_instruction, is_assigned, is_traced, run_uncompiled
 from tape_tf.typing import DTypeLike, IntLike, PyTree, TensorLike
 from tape_tf.variable import NAME_SCOPE
 
@@ -39,9 +39,9 @@ def cond(pred: TensorLike, true_fn: Branch, false_fn: Branch, name: str | None =
     """`true_fn()` if `pred` is true, else `false_fn()`."""
     if callable(pred):
         raise TypeError("pred must not be a Python function; call it")
-    if isinstance(pred, Value) and is_traced(given := pred._now()):
+    if isinstance(pred, Value) and is_traced(given := pred._read_native()):
         found = as_instruction(lambda: tc.cond(given, _beneath(true_fn), _beneath(false_fn)))
-        if found is not NOT:
+        if found is not NOT_TRACED:
             return wrap(found)
     return _returned_all(true_fn() if bool(pred) else false_fn())
 
@@ -132,7 +132,7 @@ def while_loop(
         found = as_instruction(
             lambda: tc.while_loop(goes_on, lambda c: (c[0] + 1, unwrap(next_ones(wrap(c[1])))), (0, unwrap(values)))
         )
-        if found is not NOT:
+        if found is not NOT_TRACED:
             return wrap(found[1])
     steps = 0
     while (most is None or steps < most) and bool(cond(*values)):
@@ -201,7 +201,7 @@ def map_fn(
 
     if (long := _long(elems)) is not None:
         found = as_instruction(lambda: tc.map(_beneath(one), long))
-        if found is not NOT:
+        if found is not NOT_TRACED:
             return wrap(found)
     return _stacked([one(part) for part in _parts(elems)])
 
@@ -254,7 +254,7 @@ def _folded(
             return new, new
 
         found = as_instruction(lambda: tc.scan(step, unwrap(total), long, reverse=reverse))
-        if found is not NOT:
+        if found is not NOT_TRACED:
             return wrap(found[0]), wrap(found[1])
     parts = list(_parts(elems))
     totals = []
@@ -285,7 +285,7 @@ def scan(
 def py_function(func: Callable[..., Any], inp: Sequence[TensorLike], Tout: PyTree, name: str | None = None) -> Any:
     """`func(*inp)` of tensors, its results in the dtypes `Tout`; gradients pass."""
     if ACTIVE.get() or is_assigned():
-        runs_now("what py_function computes with, and its derivative,")
+        run_uncompiled("what py_function computes with, and its derivative,")
         return wrap(_called(func, list(inp), Tout))
     return wrap(_called_each_time(func, [native(x) for x in inp], Tout))
 
@@ -296,7 +296,7 @@ def numpy_function(
 ) -> Any:
     """`func(*inp)` of NumPy arrays, its results in the dtypes `Tout`; no gradient passes."""
     if is_assigned():
-        runs_now("what numpy_function computes with")
+        run_uncompiled("what numpy_function computes with")
     return wrap(_called_each_time(lambda *inp: func(*[x.numpy() for x in inp]), [native(x) for x in inp], Tout))
 
 

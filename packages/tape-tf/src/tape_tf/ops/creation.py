@@ -8,7 +8,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import as_tensor, check_integers, matched, native, static, where, wrap
+from tape_tf.conversion import as_tensor, backend_and_device, check_integers, match_dtypes, native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
@@ -20,7 +20,7 @@ def _shape(shape: ShapeLike) -> tuple[int, ...]:
 
 
 def _filled(shape: ShapeLike, value: float, dtype: DTypeLike) -> Any:
-    backend, device = where()
+    backend, device = backend_and_device()
     return wrap(tc.full(_shape(shape), value, dtype=dtypes.as_dtype(dtype).native, backend=backend, device=device))
 
 
@@ -63,7 +63,7 @@ def eye(
     name: str | None = None,
 ) -> Any:
     """Ones on the diagonal, zeros elsewhere."""
-    backend, device = where()
+    backend, device = backend_and_device()
     rows, columns = static(num_rows), static(num_columns)
     found = tc.eye(rows, columns, dtype=dtypes.as_dtype(dtype).native, backend=backend, device=device)
     return wrap(found if batch_shape is None else tc.broadcast_to(found, (*_shape(batch_shape), *found.shape)))
@@ -89,7 +89,9 @@ def range_(
     first, last, step = [float(part) if wanted.inexact else int(part) for part in parts]
     if step == 0:
         raise ValueError("Requires delta != 0: 0 [Op:Range]")
-    backend, device = where(next((t for t in map(as_tensor, (start, limit, delta)) if t is not None), None))
+    backend, device = backend_and_device(
+        next((t for t in map(as_tensor, (start, limit, delta)) if t is not None), None)
+    )
     count = max(0, math.ceil((last - first) / step))
     numbers = tc.arange(0, count, dtype=tc.int64, backend=backend, device=device)
     if wanted.inexact:
@@ -100,7 +102,7 @@ def range_(
 @exported("linspace")
 def linspace(start: TensorLike, stop: TensorLike, num: IntLike, name: str | None = None, axis: int = 0) -> Any:
     """`num` numbers from `start` to `stop`, evenly spaced along a new dimension; of ints float64."""
-    first, last = matched([start, stop], "LinSpace")
+    first, last = match_dtypes([start, stop], "LinSpace")
     if not first.dtype.inexact:
         first, last = tc.astype(first, tc.float64), tc.astype(last, tc.float64)
     return wrap(_evenly(first, last, static(num), axis))

@@ -8,7 +8,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import as_tensor, matched, native, wrap
+from tape_tf.conversion import as_tensor, match_dtypes, native, wrap
 from tape_tf.functions import binary, op, unary
 from tape_tf.names import export, exported
 from tape_tf.tensor import IndexedSlices, Tensor
@@ -107,7 +107,7 @@ def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> Any:
     """`x / y`. Integers become float64."""
     if as_tensor(x) is None and as_tensor(y) is None:
         x = wrap(native(x))
-    a, b = matched([x, y], "RealDiv", keep_scalars=True)
+    a, b = match_dtypes([x, y], "RealDiv", keep_scalars=True)
     a, b = [_as_floats(v) if isinstance(v, tc.Tensor) else v for v in (a, b)]
     return _divide(wrap(a), wrap(b))
 

@@ -24,7 +24,7 @@ from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Tensor, Value
-from tape_tf.tracing import as_value, decided_by_value
+from tape_tf.tracing import decided_by_value, without_trace
 from tape_tf.typing import PyTree, TensorLike
 from tape_tf.variable import Variable
 
@@ -123,7 +123,7 @@ class Function:
         for leaf in leaves:
             if isinstance(leaf, TensorArray) and TRACE.get() is not None:
                 decided_by_value("what is in a TensorArray")
-                leaf._parts = [None if part is None else as_value(part) for part in leaf._parts]
+                leaf._parts = [None if part is None else without_trace(part) for part in leaf._parts]
         return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
 
     def _as_it_is(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import check_integers, matched, native, static, wrap
+from tape_tf.conversion import check_integers, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError, in_tensorflow_terms
 from tape_tf.functions import op
 from tape_tf.names import exported
@@ -20,7 +20,7 @@ def getitem(x: Value, key: IndexLike) -> Tensor:
     """`x[key]`: integers, scalar integer tensors, slices, `...`, `tf.newaxis`, or a boolean mask."""
     parts = key if isinstance(key, tuple) else (key,)
     plain = tuple([_part(part) for part in parts])
-    value = x._now()
+    value = x._read_native()
     try:
         return wrap_tensor(value[plain if isinstance(key, tuple) else plain[0]])
     except IndexError as error:
@@ -189,7 +189,7 @@ def where(
             return wrap(tc.zeros((int(mask), 0), dtype=tc.int64, backend=mask.backend.root, device=mask.device))
         return wrap(tc.astype(tc.stack(list(places), axis=1), tc.int64))
     with in_tensorflow_terms("SelectV2"):
-        return wrap(tc.where(mask, *matched([x, y], "SelectV2")))
+        return wrap(tc.where(mask, *match_dtypes([x, y], "SelectV2")))
 
 
 @exported("boolean_mask")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tape_core as tc
 
-from tape_tf.conversion import matched, wrap
+from tape_tf.conversion import match_dtypes, wrap
 from tape_tf.errors import in_tensorflow_terms
 from tape_tf.functions import op, unary
 from tape_tf.names import exported
@@ -74,7 +74,7 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
     if not isinstance(equation, str):
         raise TypeError(f"einsum: equation must be a string such as 'ij,jk->ik', before the tensors; got {equation!r}")
     with in_tensorflow_terms("Einsum"):
-        return wrap(tc.einsum(equation.replace(" ", ""), *matched(list(inputs), "Einsum")))
+        return wrap(tc.einsum(equation.replace(" ", ""), *match_dtypes(list(inputs), "Einsum")))
 
 
 @op("linalg.cross", "a b", kernel="Cross")

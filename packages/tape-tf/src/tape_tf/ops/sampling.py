@@ -12,7 +12,7 @@ from tape_core.random import Generator as NativeGenerator
 from tape_core.random import global_rng
 
 from tape_tf import dtypes
-from tape_tf.conversion import native, static, where, wrap
+from tape_tf.conversion import backend_and_device, native, static, wrap
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
 from tape_tf.tensor import Value
@@ -99,7 +99,7 @@ def _floating(dtype: DTypeLike) -> tc.DType:
 
 
 def _place() -> dict[str, Any]:
-    backend, device = where()
+    backend, device = backend_and_device()
     return {"backend": backend, "device": device}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import constant, matched, native, static, wrap
+from tape_tf.conversion import constant, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.functions import op
 from tape_tf.names import exported
@@ -212,7 +212,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> Any:
     kwargs.pop("name", None)
     if kwargs:
         raise TypeError(f"'{next(iter(kwargs))}' is an invalid keyword argument for this function")
-    return [wrap(x) for x in tc.meshgrid(*matched(list(args), "Meshgrid"), indexing=indexing)]
+    return [wrap(x) for x in tc.meshgrid(*match_dtypes(list(args), "Meshgrid"), indexing=indexing)]
 
 
 @op("ensure_shape", "x")

@@ -9,7 +9,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import native, static, where, wrap
+from tape_tf.conversion import backend_and_device, native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.typing import DTypeLike, IntLike, TensorLike
@@ -92,7 +92,7 @@ def overlap_and_add(signal: TensorLike, frame_step: IntLike, name: str | None = 
 def _window(n: IntLike, periodic: bool, dtype: DTypeLike, a: float, b: float) -> Any:
     """`a - b cos`, over a period or from end to end."""
     count = static(n)
-    backend, device = where()
+    backend, device = backend_and_device()
     places = tc.arange(count, dtype=tc.float64, backend=backend, device=device)
     period = count if periodic and count % 2 == 0 else count - 1  # of odd lengths as from end to end, in TensorFlow too
     wave = a - b * tc.cos(places * (2 * math.pi / max(period, 1)))
