@@ -16,8 +16,8 @@ GENERATE = DOCS / "generate"
 
 TERMS = (
     "primal tangent cotangent VJP JVP transpose residual record slot plan sweep tape recorder watch leaf kernel rule "
-    "op backend namespace sample pytree trace tracer instruction program pass CSE DCE lowering inlining fusion in-place "
-    "schedule effect guard donation opaque fallback lifting eager weak"
+    "op backend namespace sample pytree trace tracer instruction program pass CSE DCE lowering inlining fusion "
+    "in-place schedule effect guard donation opaque fallback lifting eager weak"
 )
 PHRASES = [
     "constant folding",
@@ -60,6 +60,17 @@ def test_the_page_of_rules_shows_the_functions_that_it_names() -> None:
     named = set(re.findall(r"  \w+: (_\w+)$", rules, re.MULTILINE))
     assert len(named) > 50
     assert [name for name in sorted(named) if f"def {name}(" not in functions] == []
+
+
+def test_the_house_has_every_file_of_tape_core() -> None:
+    page = text(DOCS / "house.md")
+    source = ROOT / "packages" / "tape-core" / "src" / "tape_core"
+    for path in source.rglob("*.py"):
+        if path.name == "__init__.py":
+            folder = path.parent.relative_to(source).as_posix()
+            assert folder == "." or f"### `{folder}/`" in page, folder
+        else:
+            assert f"| `{path.name}` |" in page or path.name == "_version.py", path
 
 
 @pytest.mark.parametrize("term", [*TERMS.split(), *PHRASES])

@@ -16,6 +16,7 @@ def generated() -> dict[Path, str]:
     """The files with what they should hold."""
     return {
         DOCS / "rules.md": rules.page(),
+        DOCS / "house.md": house.page(),
         DOCS / "_static" / "house.svg": house.svg(),
         DOCS / "_static" / "calls-of-a-block.svg": calls.svg(calls.recorded()),
         DOCS / "_static" / "calls-of-a-gradient.svg": calls.svg(calls.differentiated()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -101,6 +102,66 @@ def reduced(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
         below[a] |= {b} | below[b]
     direct = {name: {b for a, b in found if a == name} for name in ROOMS}
     return [(a, b) for a, b in found if not any(b in below[c] for c in direct[a] - {b})]
+
+
+HEAD = """\
+# The house
+
+What is where. The picture has the packages and the folders of tape-core. An arrow leads from what imports to what is
+imported; arrows that follow from others are left out (`ops/` imports `base/`, too). {direction}
+
+![The packages and folders, and which imports which](_static/house.svg)
+
+`python docs/generate` writes this page and its pictures from the source. The sentence for a file is the first line of
+its docstring. [](design.md) says why the house is built so, [](toy-tape.md) builds a small one.
+"""
+
+DOWNWARDS = "They lead downwards only, so a room can be understood with those beneath it."
+
+CALLS = """\
+
+## One call, one gradient
+
+What Python functions are called when a tape records the sine of a Tensor, as a profile hook sees it. `tc.sin(x)` is one
+call: it runs the kernel and leaves a record.
+
+![The calls that a tape's block makes](_static/calls-of-a-block.svg)
+
+And what its gradient calls. `backward` is the code that Tape has generated for `sin`; the lambda is its rule.
+
+![The calls that a gradient makes](_static/calls-of-a-gradient.svg)
+"""
+
+PACKAGES = ("tape_core", "tape_compile", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "tape_conformance")
+
+
+def page() -> str:
+    """The page with every file of every package, and what each is."""
+    up = [f"`{a}` imports `{b}`" for a, b in arrows() if (a, b) not in downhill([(a, b)])]
+    direction = f"They lead downwards, but for these: {', '.join(up)}." if up else DOWNWARDS
+    text = [HEAD.format(direction=direction)]
+    for package in PACKAGES:
+        root = modules()[package].parent
+        text.append(f"\n## {package.replace('_', '-')}\n\n{_summary(modules()[package])}\n")
+        folders: dict[Path, list[Path]] = {}
+        for path in modules().values():
+            if path.is_relative_to(root) and path != modules()[package]:
+                folders.setdefault(path.parent, []).append(path)
+        for folder, paths in sorted(folders.items()):
+            if folder != root:
+                text.append(f"\n### `{folder.relative_to(root).as_posix()}/`\n")
+                text.append(f"\n{_summary(folder / '__init__.py')}\n" if folder / "__init__.py" in paths else "")
+            files = [path for path in paths if path.name != "__init__.py" and path.name != "_version.py"]
+            if files:
+                rows = [f"| `{path.name}` | {_summary(path)} |" for path in files]
+                text.append("\n".join(["", "| file | what it is |", "|---|---|", *rows, ""]))
+    return "".join([*text, CALLS])
+
+
+def _summary(path: Path) -> str:
+    """The first line of a file's docstring, as Markdown."""
+    line = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", line).replace("|", "\\|")
 
 
 def svg() -> str:
