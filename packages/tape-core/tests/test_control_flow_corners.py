@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracingError
 from tape_core.base import pytree
+from tape_core.staging import TracingError
 
 
 def assert_bits(expected: Any, found: Any) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import tape_core as tc
 from tape_compile.passes import ORDER
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import function
+from tape_core.staging import TracingError
 
 
 def values(*shape: int, seed: int = 0) -> tc.Tensor:

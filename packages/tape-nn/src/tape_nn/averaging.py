@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tape_core as tc
-from tape_compile.effects import asked, keeps_state
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import Tensor, Variable
 from tape_core.base.commit import Commit, assign_together
 from tape_core.base.contexts import contextmanager
 from tape_core.base.mistakes import real
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
+from tape_core.staging import TracingError, current, guard, stateful
 
 from tape_nn.module import Module
 from tape_nn.naming import like, named, unknown_names
@@ -53,7 +51,7 @@ class ExponentialMovingAverage:
 
     def update(self) -> None:
         """Take in the values that the Variables have now."""
-        asked(self._number)
+        guard(self._number)
         self._take_in([variable for _, variable in self._named()])
 
     def _number(self) -> int:
@@ -62,13 +60,13 @@ class ExponentialMovingAverage:
     def _holders(self) -> list[Variable]:
         return [average for _, average in self._averages.values()]
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def _take_in(self, variables: list[Variable]) -> None:
         commit = Commit()
         for variable in variables:
             known = self._averages.get(id(variable))
             if known is None:
-                if TRACE.get() is not None:
+                if current() is not None:
                     raise TracingError("an average is made once, and not in each call")
                 self._averages[id(variable)] = (variable, _average(variable, variable._array))
                 continue

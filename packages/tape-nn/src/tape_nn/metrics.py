@@ -14,12 +14,18 @@ import math
 from typing import Any
 
 import tape_core as tc
-from tape_compile.effects import each_time, keeps_state, runs_as_it_is
-from tape_compile.tracer.host_numbers import Number, number, of_numbers
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import Tensor
 from tape_core.base.commit import Commit
-from tape_core.engine.recording import TRACE
+from tape_core.staging import (
+    HostNumber,
+    TracingError,
+    current,
+    host_callback,
+    host_function,
+    host_number,
+    opaque,
+    stateful,
+)
 
 
 class Metric:
@@ -32,8 +38,8 @@ class Metric:
     name = "metric"
 
     # Sums in float64 are the same on every backend, and so they are kept in Python; compiled functions have them, too.
-    _total: Any = number()
-    _count: Any = number()
+    _total: Any = host_number()
+    _count: Any = host_number()
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None:
@@ -44,10 +50,10 @@ class Metric:
         """A number for each example."""
         raise NotImplementedError
 
-    def _holders(self) -> list[Number]:
+    def _holders(self) -> list[HostNumber]:
         return [Metric._total.of(self), Metric._count.of(self)]
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def update(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in a batch.
 
@@ -118,7 +124,7 @@ class Mean(Metric):
 
     name = "mean"
 
-    @keeps_state(Metric._holders)
+    @stateful(Metric._holders)
     def update(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         """Take in numbers."""
         if isinstance(values, float) and isinstance(sample_weight, int | float):
@@ -244,7 +250,7 @@ class AUC(Metric):
 
     name = "auc"
 
-    @runs_as_it_is
+    @opaque
     def update(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in a batch: 0 or 1, probabilities or logits of the same shape, and a weight for each."""
         y_pred = tc.stop_gradient(y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred))
@@ -260,7 +266,7 @@ class AUC(Metric):
 
     def result(self) -> float:
         """The area for all batches since the last reset."""
-        if TRACE.get() is not None:
+        if current() is not None:
             raise TracingError("auc: its result is computed in Python; ask for it outside of the compiled function")
         if not self._scores or any(map(math.isnan, self._scores)):
             return math.nan
@@ -273,10 +279,10 @@ class AUC(Metric):
         pairs = tc.sum(positive) * tc.sum(negative)
         return float(tc.sum(positive * below) / pairs) if float(pairs) else math.nan
 
-    def _holders(self) -> list[Number]:
+    def _holders(self) -> list[HostNumber]:
         return []
 
-    @each_time
+    @host_callback
     def reset(self) -> None:
         """Forget all batches."""
         self._truth: list[bool] = []
@@ -292,7 +298,7 @@ class AUC(Metric):
         self._truth, self._scores, self._weights = (list(state[key]) for key in ("truth", "scores", "weights"))
 
 
-@of_numbers
+@host_function
 def _mean(total: float, count: float) -> float:
     return total / count if count else math.nan
 
@@ -301,7 +307,7 @@ def _as_number(value: Tensor) -> Any:
     return _float(value._array)
 
 
-_float = of_numbers(float)
+_float = host_function(float)
 
 
 def _one_each(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:

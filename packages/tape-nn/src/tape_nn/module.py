@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import tape_core as tc
-from tape_compile.effects import asked
 from tape_core import Tensor, Variable
 from tape_core.base.commit import assign_together
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
+from tape_core.staging import current, guard
 
 if TYPE_CHECKING:
     from typing import Self
@@ -49,10 +48,10 @@ class Module:
     def training(self) -> bool:
         """The mode: :class:`BatchNorm`, :class:`Dropout` and the like do something else in training. It is set by
         :meth:`train` and :meth:`eval`; a call's `training` goes before."""
-        if TRACE.get() is None:
+        if current() is None:
             return bool(self._training)
         module = ref(self)  # which may have the compiled function that asks
-        return bool(asked(lambda: getattr(module(), "_training", None)))
+        return bool(guard(lambda: getattr(module(), "_training", None)))
 
     @training.setter
     def training(self, mode: bool) -> None:

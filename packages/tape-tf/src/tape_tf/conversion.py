@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracedNumber
 from tape_core.backends.selection import select
+from tape_core.staging import TracedValue
 
 from tape_tf import dtypes
 from tape_tf.errors import InvalidArgumentError
@@ -93,7 +93,7 @@ def _packed(parts: Sequence[Any]) -> tc.Tensor:
 
 def _from_python(value: Any, dtype: tc.DType | None, like: tc.Tensor | None) -> tc.Tensor:
     kind = type(value)
-    if kind is TracedNumber:
+    if isinstance(value, TracedValue):  # a number: arrays do not come here
         backend, device = where(like)
         default = tc.int32 if type(value.value) is int else tc.float32
         return tc.asarray(value, dtype=dtype or default, backend=backend, device=device)

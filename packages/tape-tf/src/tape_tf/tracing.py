@@ -6,44 +6,37 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracedArray, value_of
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
 from tape_core.modes.batched import OPEN
+from tape_core.staging import TracedValue, current, value_of
 
 NOT = object()
 """In place of a result: it is no instruction."""
 
 
-def decided_by_value(what: str) -> None:
+def require_value(what: str) -> None:
     """In a function that is being traced: it depends on this, so it cannot be compiled and runs as it is."""
-    if (trace := TRACE.get()) is not None:
-        trace.decided_by_value(what)
+    if (trace := current()) is not None:
+        trace.require_value(what)
 
 
 def runs_now(what: str) -> None:
     """The same, of what reads Variables without the trace: they are given what was assigned to them."""
-    if (trace := TRACE.get()) is not None:
-        trace.decided_by_value(what)
+    if (trace := current()) is not None:
+        trace.require_value(what)
         trace.commit()
 
 
 def is_assigned(*variables: tc.Variable) -> bool:
     """Whether one of these Variables, or any, is assigned before by the function that is being traced."""
-    trace = TRACE.get()
-    if trace is None:
-        return False
-    chosen = {id(variable) for variable in variables}
-    return any(held.written and (not chosen or key in chosen) for key, held in trace.held.items())
+    stage = current()
+    return stage is not None and stage.is_assigned(*variables)
 
 
-def is_traced(tensor: Any) -> bool:
-    """Whether a tensor of tape_core will have another value in another call."""
+def is_traced(tensor: tc.Tensor) -> bool:
+    """Whether a tensor of tape_core differs between the runs of the function that is being traced."""
     array = tensor._array
-    if type(array) is not TracedArray:
-        return False
-    trace = array.made_in
-    return trace.failed is None and array.id not in trace.constants
+    return isinstance(array, TracedValue) and array.made_in.is_traced(array)
 
 
 def as_value(tensor: Any) -> Any:
@@ -52,17 +45,9 @@ def as_value(tensor: Any) -> Any:
 
 
 def symbol(tensor: tc.Tensor) -> str | None:
-    """What a tensor is called that has no one value; None where it has one."""
-    if not is_traced(tensor):
-        return None
+    """The name of a tensor that differs between runs; None where it has one value."""
     array = tensor._array
-    trace = array.made_in
-    if array.id in trace.inputs:
-        return f"args_{trace.inputs.index(array.id)}:0"
-    for instruction in reversed(trace.instructions):
-        if array.id in (found := instruction.outputs):
-            return f"{instruction.name}:{found.index(array.id)}"
-    return "Tensor:0"
+    return array.made_in.symbol(tensor) if isinstance(array, TracedValue) else None
 
 
 def as_instruction(make: Callable[[], Any]) -> Any:
@@ -71,11 +56,11 @@ def as_instruction(make: Callable[[], Any]) -> Any:
     Where it is no instruction, since its functions are not alike or do what no branch may, the function that is traced
     runs as it is.
     """
-    trace = TRACE.get()
+    trace = current()
     if trace is None or trace.failed is not None or OPEN.get():
         return NOT
     try:
         return make()
     except (TypeError, ValueError, RuntimeError) as error:
-        trace.decided_by_value(f"a branch or a loop ({error})")
+        trace.require_value(f"a branch or a loop ({error})")
         return NOT

@@ -12,18 +12,16 @@ from typing import Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
 import tape_core as tc
-from tape_compile.effects import asked, keeps_state, untraced
-from tape_compile.tracer.host_numbers import number, of_numbers
-from tape_compile.tracer.traced_array import value_of
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.base.commit import Commit
 from tape_core.base.forking import Lock
 from tape_core.base.mistakes import real
 from tape_core.base.row_updates import rows_added
 from tape_core.base.user_code import warn_user
-from tape_core.engine.recording import LISTENERS, TRACE
+from tape_core.engine.recording import LISTENERS
 from tape_core.engine.tensor import SCALARS, wrap
 from tape_core.engine.variable import check_assignable
+from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
 
 from tape_nn import clipping
 from tape_nn.naming import like, named, unknown_names
@@ -64,15 +62,15 @@ class Optimizer:
         global_clipnorm: all gradients are scaled by one factor, so that their norm together is at most this.
 
     Raises:
-        ValueError: a number is out of range, or more than one kind of clipping is asked for.
+        ValueError: a number is out of range, or more than one kind of clipping is guard for.
     """
 
     _real_only: ClassVar[bool] = True
 
     # They change from call to call of a compiled function.
-    iterations: Any = number()
+    iterations: Any = host_number()
     """How many updates were applied."""
-    _rate: Any = number()
+    _rate: Any = host_number()
 
     def __init__(
         self,
@@ -144,9 +142,9 @@ class Optimizer:
         """Where a trace runs, have it be of use only while the settings are these."""
         if self._settings is None or self._settings.optimizer() is not self:  # that of what this is a copy of
             self._settings = _Settings(self)
-        asked(self._settings)
+        guard(self._settings)
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once.
 
@@ -184,7 +182,7 @@ class Optimizer:
             state = self._states.get(id(variable)) or fresh.get(id(variable))
             if state is None:
                 state = fresh[id(variable)] = self._started(variable)
-                if TRACE.get() is not None:  # which must know what is remembered, also where it tries once more
+                if current() is not None:  # which must know what is remembered, also where it tries once more
                     self._states[id(variable)] = state
             if gradient is None:
                 missing.append(variable)
@@ -305,7 +303,7 @@ class Optimizer:
     ) -> None:
         """Compute one Variable's new values; a large one's may have the memory `spare`, that of a gradient, say."""
         variable, slots = state.variable, state.slots
-        if TRACE.get() is None and type(variable) is Variable:
+        if current() is None and type(variable) is Variable:
             backend = variable._home  # the slots: the properties would ask for the trace each time
             whole = [gradient, variable._raw, *[slot._raw for slot in slots.values()]]
         else:
@@ -382,7 +380,7 @@ class Optimizer:
             kind = type(self).__name__
             raise TypeError(f"{kind} updates real variables; {_names([variable])} has dtype {variable.dtype}")
         started = value_of(self.iterations)
-        with untraced():
+        with outside():
             xp, like = variable.backend.xp, variable._array
             slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
             return _State(variable, started, slots)
@@ -568,7 +566,7 @@ class _Settings:
         return None if optimizer is None else self.get(optimizer)
 
 
-@of_numbers
+@host_function
 def _checked_rate(value: Any, name: str) -> float:
     rate = real("", name, value)
     if not 0 <= rate < math.inf:
@@ -576,7 +574,7 @@ def _checked_rate(value: Any, name: str) -> float:
     return rate
 
 
-@of_numbers
+@host_function
 def _scheduled(schedule: Schedule, iterations: int) -> float:
     return _checked_rate(schedule(iterations), "the schedule's learning rate")
 
@@ -599,7 +597,7 @@ def _pair(pair: Any) -> tuple[Any, Variable]:
 
 def _checked(gradient: Any, variable: Variable) -> Any:
     """The gradient as a raw array, so that nothing done with it is recorded, or IndexedSlices."""
-    plain = type(gradient) is Tensor and type(variable) is Variable and TRACE.get() is None
+    plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
     if plain and gradient.backend is variable._home:
         array, own = gradient._array, variable._raw  # the slots: the properties would ask for the trace each time
         if array.dtype == own.dtype and array.shape == own.shape:

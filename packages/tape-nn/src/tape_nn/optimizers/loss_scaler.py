@@ -8,12 +8,11 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 import tape_core as tc
-from tape_compile.effects import keeps_state
-from tape_compile.tracer.host_numbers import number
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.base.commit import Commit
 from tape_core.base.mistakes import integer, real
 from tape_core.engine.tensor import wrap
+from tape_core.staging import host_number, stateful
 
 from tape_nn.clipping import positive
 from tape_nn.optimizers.base import Schedule
@@ -56,9 +55,9 @@ class LossScaler:
     """
 
     # They change from call to call of a compiled function.
-    _scale: Any = number()
-    _in_a_row: Any = number()
-    _skipped: Any = number()
+    _scale: Any = host_number()
+    _in_a_row: Any = host_number()
+    _skipped: Any = host_number()
 
     def __init__(
         self,
@@ -123,12 +122,12 @@ class LossScaler:
         own = [getattr(LossScaler, name).of(self) for name in ("_scale", "_in_a_row", "_skipped")]
         return [*own, *(self.optimizer._holders() if hasattr(self.optimizer, "_holders") else ())]
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def _scale_like(self, loss: Tensor) -> Tensor:
         """A Tensor, so that a compiled function asks for it in each call."""
         return tc.asarray(self._scale, dtype=loss.dtype, backend=loss.backend, device=loss.device)
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once, or not at all if a gradient is not finite.
 

@@ -31,7 +31,7 @@ from tape_tf.data.transformations import (
 from tape_tf.errors import OutOfRangeError
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import Tensor, Value
-from tape_tf.tracing import decided_by_value
+from tape_tf.tracing import require_value
 
 
 class DataIterator:
@@ -50,7 +50,7 @@ class DataIterator:
         return self
 
     def __next__(self) -> Any:
-        decided_by_value("the next element of a dataset")
+        require_value("the next element of a dataset")
         return each(to_tensor, next(self._arrays))
 
     def get_next(self) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
-from tape_compile.effects import check_of_values
+from tape_core.staging import value_check
 
 from tape_tf import dtypes
 from tape_tf.conversion import matched, native, static, wrap
@@ -31,7 +31,7 @@ _SIGNS: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 
-@check_of_values
+@value_check
 def _require(holds: Any, message: Any, text: Callable[..., str], *values: Any) -> None:
     """Raise an InvalidArgumentError, of a text with these values, unless something holds everywhere; in each call."""
     if not bool(tc.all(holds)):
@@ -111,7 +111,7 @@ def check_numerics(tensor: Any, message: Any, name: Any = None) -> Any:
     return wrap(value)
 
 
-@check_of_values
+@value_check
 def _require_numbers(value: Any, message: Any) -> None:
     found = [what for what, test in (("NaN", tc.isnan), ("Inf", tc.isinf)) if bool(tc.any(test(value)))]
     if found:

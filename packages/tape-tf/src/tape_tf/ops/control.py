@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tape_core as tc
-from tape_compile.effects import runs_as_it_is
 from tape_core.base import pytree
 from tape_core.engine.recording import ACTIVE
+from tape_core.staging import opaque
 
 from tape_tf import dtypes, nest
 from tape_tf.conversion import convert_to_tensor, native, static, unwrap, wrap
@@ -286,7 +286,7 @@ def _called(func: Callable[..., Any], inp: list[Any], Tout: Any) -> Any:
     return native(found, spec)
 
 
-_called_each_time = runs_as_it_is(_called)
+_called_each_time = opaque(_called)
 
 
 # -- the rest
@@ -310,7 +310,7 @@ def timestamp(name: Any = None) -> Any:
     return wrap(_now())
 
 
-@runs_as_it_is
+@opaque
 def _now() -> tc.Tensor:
     return native(time.time(), dtypes.float64)
 

@@ -16,7 +16,7 @@ from tape_compile.function import Function as CompiledFunction
 from tape_compile.methods import Bound, Methods, WeakMethod, found_by_name
 from tape_core.base import pytree
 from tape_core.base.contexts import setting
-from tape_core.engine.recording import TRACE
+from tape_core.staging import current
 
 from tape_tf import logger, nest
 from tape_tf.conversion import convert_to_tensor, native, unwrap, wrap
@@ -24,7 +24,7 @@ from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Tensor, Value
-from tape_tf.tracing import as_value, decided_by_value
+from tape_tf.tracing import as_value, require_value
 from tape_tf.variable import Variable
 
 INSIDE: ContextVar[bool] = ContextVar("tape_tf.inside_function", default=False)
@@ -93,7 +93,7 @@ class Function:
         given = _beneath(args, kwargs)
         if given is None:
             return self._as_it_is(args, kwargs)
-        if TRACE.get() is not None:  # it becomes a part of the function around it
+        if current() is not None:  # it becomes a part of the function around it
             return wrap(self._compiled(*given[0], **given[1]))
         before = self._traces
         found = self._compiled(*given[0], **given[1])
@@ -115,13 +115,13 @@ class Function:
 
     def _traced(self, args: Any, kwargs: Any) -> Any:
         """The function on tensors of tape_core, for a trace or where something around records."""
-        if TRACE.get() is not None:
+        if current() is not None:
             self._traces += 1
         found = self._as_it_is(wrap(args), wrap(kwargs))
         leaves, structure = pytree.flatten(found)
         for leaf in leaves:
-            if isinstance(leaf, TensorArray) and TRACE.get() is not None:
-                decided_by_value("what is in a TensorArray")
+            if isinstance(leaf, TensorArray) and current() is not None:
+                require_value("what is in a TensorArray")
                 leaf._parts = [None if part is None else as_value(part) for part in leaf._parts]
         return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
 

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from tape_compile.effects import each_time
+from tape_core.staging import host_callback
 
 from tape_tf import nest
 from tape_tf.conversion import native, wrap
@@ -36,7 +36,7 @@ def _beneath(value: Any) -> Any:
     return nest.map_structure(lambda leaf: native(leaf) if isinstance(leaf, Value) else leaf, value)
 
 
-@each_time
+@host_callback
 def _print(values: Any, options: tuple[Any, int, str, str]) -> None:
     stream, summarize, sep, end = options
     text = sep.join([_shown(value, summarize) for value in wrap(values)]) + end

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import tape_core as tc
-from tape_compile.tracer.contexts import outside
 from tape_core.random import Generator as NativeGenerator
 from tape_core.random import global_rng
+from tape_core.staging import outside
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, static, where, wrap

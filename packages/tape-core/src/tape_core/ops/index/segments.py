@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache
 from typing import Any
-
-from tape_compile.tracer.traced_array import TracingError
 
 from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
@@ -20,6 +16,7 @@ from tape_core.ops.index.scatter import filled, scatter_max_with_key, scatter_mi
 from tape_core.ops.manipulation import reshape
 from tape_core.ops.statistical import max as largest
 from tape_core.ops.statistical import min as smallest
+from tape_core.staging import TracingError, value_check
 from tape_core.typing import ArrayLike
 
 
@@ -43,7 +40,7 @@ def _checked(name: str, x: ArrayLike, segment_ids: ArrayLike, num_segments: Any)
     if num_segments is None:
         num_segments = _counted(name, ids)
     num_segments = int(num_segments)
-    _check()(name, ids, num_segments)
+    _check_ids(name, ids, num_segments)
     return x, ids, (num_segments, *x.shape[ids.ndim :])
 
 
@@ -58,14 +55,7 @@ def _counted(name: str, ids: Tensor) -> int:
         ) from error
 
 
-@cache
-def _check() -> Callable[[str, Tensor, int], None]:
-    """The check of ids, which compiled code makes in each call."""
-    from tape_compile.effects import check_of_values
-
-    return check_of_values(_check_ids)
-
-
+@value_check
 def _check_ids(name: str, ids: Tensor, num_segments: int) -> None:
     low, high = (int(smallest(ids)), int(largest(ids))) if ids.size else (0, -1)
     if low < 0 or high >= num_segments:
