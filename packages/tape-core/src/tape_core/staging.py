@@ -271,9 +271,12 @@ def value_check(function: Call) -> Call:
 
 
 def _of_all_examples(value: Any) -> Any:
-    # A backend that batches has `of_all_examples`; vmaps may be nested.
+    # A backend that batches has `of_all_examples`, which returns None for what all examples share. vmaps may be nested.
     while (unbatch := getattr(getattr(value, "backend", None), "of_all_examples", None)) is not None:
-        value = unbatch(value)
+        batch = unbatch(value)
+        if batch is None:
+            break
+        value = batch
     return value
 
 

@@ -181,6 +181,11 @@ class Batched(Backend):
             return obj
         return self.shared(wrap(self.base.asarray(obj, dtype=dtype, device=device, copy=copy), self.base))
 
+    def of_all_examples(self, tensor: Tensor) -> Tensor | None:
+        """Return a Tensor of all examples, with their axis in front; None for what is no batch."""
+        array = tensor._array
+        return array.value if type(array) is BatchedArray else None
+
     def numpy(self, array: Any) -> Any:
         """Of a value that is the same for all examples; other values are not to be had inside vmap."""
         value = array._only("what a Tensor holds")
