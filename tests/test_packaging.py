@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-PACKAGES = sorted((Path(__file__).parents[1] / "packages").iterdir())
+PACKAGES = sorted(path.parent for path in Path(__file__).parents[1].glob("packages/*/pyproject.toml"))
 NAMES = [path.name for path in PACKAGES]
 # tape-torch, with the large PyTorch, is not in every environment.
 INSTALLED = [name for name in NAMES if find_spec(name.replace("-", "_")) is not None]

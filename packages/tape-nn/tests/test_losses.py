@@ -14,7 +14,7 @@ import tape_nn as nn
 from tape_core.testing import check_grads
 from tape_nn import losses, metrics
 
-DATA = json.loads((Path(__file__).parent / "data" / "losses.json").read_text())
+DATA = json.loads((Path(__file__).parent / "expected" / "losses.json").read_text())
 
 
 def arguments(case: dict[str, Any]) -> tuple[Any, Any]:

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from functools import cache, reduce
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import tape_tf as tf
+from tape_tf.absences import ABSENT
 from tape_tf.names import status
 from tape_tf.names_page import page, tensorflow_names
 
@@ -53,3 +55,13 @@ def test_names_that_are_said_to_be_there_are_there() -> None:
             else:
                 assert hasattr(value, name)
             assert kind != "different" or note
+
+
+def test_what_is_said_to_be_absent_is_absent() -> None:
+    """The note of a module that exists, such as tf.train, is for the names that it lacks."""
+    stale = []
+    for name in ABSENT:
+        value: Any = reduce(lambda space, part: getattr(space, part, None), name.split("."), tf)
+        if value is not None and not isinstance(value, ModuleType):
+            stale.append(name)
+    assert not stale, "remove them from absences.py: they are there now"

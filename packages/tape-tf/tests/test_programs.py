@@ -1,6 +1,6 @@
 """Programs of the kind that tutorials have, on gradients: written for TensorFlow, with one import changed.
 
-Training with Keras is in test_training_programs.py.
+Training with Keras is in keras/test_programs.py.
 """
 
 from __future__ import annotations

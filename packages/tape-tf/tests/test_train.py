@@ -139,6 +139,12 @@ def test_what_does_not_fit_changes_nothing(tmp_path: Path) -> None:
         tf.train.load_variable(path, "c")
 
 
+def test_a_folder_without_checkpoints_is_said_to_be_one(tmp_path: Path) -> None:
+    assert tf.train.latest_checkpoint(tmp_path) is None
+    with pytest.raises(ValueError, match="Couldn't find checkpoints"):
+        tf.train.list_variables(tmp_path)
+
+
 def test_what_cannot_be_saved() -> None:
     with pytest.raises(TypeError, match=r"iterator=.*cannot be saved"):
         tf.train.Checkpoint(iterator=iter([1]))

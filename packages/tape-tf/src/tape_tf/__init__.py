@@ -7,7 +7,7 @@
 >>> tape.gradient(y, x)
 <tf.Tensor: shape=(), dtype=float32, numpy=6.0>
 
-What is beneath a tensor is `t.native`, a Tensor of tape_core; `tf.convert_to_tensor(t)` is the way back.
+`t.native` is the tape_core Tensor that a tensor wraps; `tf.convert_to_tensor(t)` is the way back.
 """
 
 from tape_core._version import __version__
@@ -84,7 +84,7 @@ for _name, _dtype in dtypes.EXPORTS.items():
     _export(f"{_name} dtypes.{_name}", _dtype)
 for _name in __all__:
     _export(_name, globals()[_name])
-# Where Keras has what TensorFlow has under a name of its own.
+# TensorFlow's own names for some of Keras's classes and modules: tf.losses is tf.keras.losses.
 for _name in ("constant", "ones", "random_normal", "random_uniform", "zeros"):
     _export(f"{_name}_initializer", getattr(keras.initializers, _name))
 for _name in ("initializers", "losses", "metrics", "optimizers"):

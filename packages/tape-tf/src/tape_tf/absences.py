@@ -1,4 +1,8 @@
-"""What there is instead of TensorFlow's names that are absent. A name stands for all below it."""
+"""A table of the TensorFlow names that are absent, and the replacement that the error for each suggests.
+
+An entry for `"io"` also answers for `"io.read_file"`. Remove an entry when its name is published: a test fails on
+entries for names that exist.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ _SAVING = "models are saved with model.save, weights with save_weights, other Va
 _COMPILER = "there is no graph compiler"
 _QUANTIZED = "there are no quantized types"
 
-ABSENT: dict[str, str] = {
+ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to use instead
     "ragged": "there are no ragged tensors: pad to one length, and use a mask",
     "ragged_fill_empty_rows": "there are no ragged tensors",
     "ragged_fill_empty_rows_grad": "there are no ragged tensors",
@@ -75,7 +79,7 @@ ABSENT: dict[str, str] = {
     "image": "of tf.image there is little: use the functions of tf and tf.nn on arrays, or Pillow before",
 }
 
-_SEVERAL = {
+_SEVERAL = {  # several names, separated by spaces, that share one clause
     "DeviceSpec dtensor config.LogicalDeviceConfiguration config.get_logical_device_configuration "
     "config.set_logical_device_configuration config.experimental_connect_to_cluster "
     "config.experimental_connect_to_host config.get_soft_device_placement config.set_soft_device_placement "

@@ -1,4 +1,4 @@
-"""How a function of TensorFlow is made of one of tape_core: `op`, the one place that converts, calls and wraps."""
+"""Declaring functions of TensorFlow by functions of tape_core: `op`, the one place that converts, calls and wraps."""
 
 from __future__ import annotations
 
@@ -10,47 +10,38 @@ from typing import Any, NamedTuple
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import check_floating, matched, native, static, wrap
+from tape_tf.conversion import check_floating, match_dtypes, native, static, wrap
 from tape_tf.errors import translated
 from tape_tf.names import export
 from tape_tf.tensor import Tensor, wrap_tensor
-
-# fmt: off
-_STATIC = frozenset({
-    "axes", "axis", "batch_dims", "begin", "block_shape", "depth", "dilations", "end", "fft_length", "indexing",
-    "k", "ksize", "lower", "maxlength", "minlength", "multiples", "num", "num_classes", "num_lower",
-    "num_or_size_splits", "num_segments", "num_upper", "offset", "output_shape", "paddings", "perm", "repeats",
-    "shape", "shift", "size", "strides", "upper",
-})
-# fmt: on
-"""Parameters that are shapes, axes or counts: tensors among them become Python ints."""
+from tape_tf.typing import TensorLike
 
 _DTYPES = frozenset({"dtype", "out_type", "output_type"})
-"""Parameters that are dtypes: they arrive as those of tape_core."""
+"""Names of parameters that are dtypes in all of TensorFlow's functions: their values are converted to tape_core's."""
 
 
-class Group(NamedTuple):
-    """Parameters whose tensors must have one dtype."""
+class _Group(NamedTuple):
+    """Tensor parameters of an op that must have one dtype."""
 
     names: tuple[str, ...]
-    sequence: bool
+    is_sequence: bool  # one parameter that is a list of tensors
 
     def convert(self, given: dict[str, Any], label: str, keep_scalars: bool) -> None:
-        """Put values of tape_core in place of what is given; what is missing or None stays so."""
+        """Replace the arguments of this group in `given` by tape_core Tensors; missing and None ones stay so."""
         there = [p for p in self.names if given.get(p) is not None]
         if len(there) == 1:
             value = given[there[0]]
-            if self.sequence:
+            if self.is_sequence:
                 values = list(value)
-                given[there[0]] = matched(values, label) if values else []
+                given[there[0]] = match_dtypes(values, label) if values else []
             else:
                 given[there[0]] = value.native if type(value) is Tensor else native(value)
         elif there:
-            given.update(zip(there, matched([given[p] for p in there], label, keep_scalars), strict=True))
+            given.update(zip(there, match_dtypes([given[p] for p in there], label, keep_scalars), strict=True))
 
 
-def _short(names: str) -> str:
-    """What a function of these names is called."""
+def _function_name(names: str) -> str:
+    """Return `"add"` for `"math.add add"`."""
     return names.split(maxsplit=1)[0].rpartition(".")[2]
 
 
@@ -58,53 +49,60 @@ def op(
     names: str,
     inputs: str = "x",
     *,
+    static_args: str = "",
     kernel: str | None = None,
     differs: str = "",
     floating: bool = False,
     keep_scalars: bool = False,
-    raw: str = "",
     publish: bool = True,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Publish a function under TensorFlow's names; its body gets values of tape_core and returns such.
+    """Decorator: publish a function under TensorFlow's names; its body takes and returns tape_core values.
 
-    `name` is accepted and ignored. Errors that the core raises about values become InvalidArgumentErrors.
+    The published function also takes `name`, which is ignored. ValueErrors and IndexErrors of the core become
+    InvalidArgumentErrors. Parameters called `dtype`, `out_type` or `output_type` reach the body as tape_core's dtypes.
 
     Args:
         names: TensorFlow's names, such as `"math.add add"`.
         inputs: the parameters that are tensors. Those in one group must have one dtype, which Python numbers take;
             groups are separated by `;`. `*values` is a list of tensors of one dtype.
+        static_args: the parameters that are axes, shapes or counts: tensors given for them become Python ints, lists
+            become tuples.
         kernel: TensorFlow's name of the operation, for messages.
-        differs: what it does otherwise than TensorFlow's.
+        differs: how it differs from TensorFlow's.
         floating: the tensors of the first group must be floating or complex.
-        keep_scalars: Python numbers beside a tensor are left to the core.
-        raw: parameters to be left alone though they are called like a shape or a dtype.
+        keep_scalars: leave Python numbers beside a tensor to the core.
         publish: with False, the names are only for messages.
+
+    Raises:
+        TypeError: `inputs` or `static_args` name a parameter that the body does not have.
     """
     groups = [
-        Group(tuple(part.strip("*") for part in group.split()), group.strip().startswith("*"))
+        _Group(tuple(part.strip("*") for part in group.split()), group.strip().startswith("*"))
         for group in inputs.split(";")
         if group.strip()
     ]
+    statics = static_args.split()
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
-        short = _short(names)
+        short = _function_name(names)
         signature = inspect.signature(body)
         parameters = tuple(signature.parameters)
         label = kernel or "".join(part.capitalize() for part in short.split("_"))
-        statics = [p for p in parameters if p in _STATIC and p not in raw.split() and p not in inputs.split()]
-        typed = [p for p in parameters if p in _DTYPES and p not in raw.split()]
-        needed = {p for p, parameter in signature.parameters.items() if parameter.default is parameter.empty}
-        required = [p for group in groups for p in group.names if p in needed]
+        tensors = [p for group in groups for p in group.names]
+        if unknown := {*tensors, *statics} - {*parameters}:
+            raise TypeError(f"op {short}: no parameter is called {', '.join(sorted(unknown))}")
+        typed = [p for p in parameters if p in _DTYPES]
+        required = [p for p in tensors if signature.parameters[p].default is inspect.Parameter.empty]
         body.__name__ = body.__qualname__ = short
 
         @wraps(body)
         def function(*args: Any, **kwargs: Any) -> Any:
             kwargs.pop("name", None)
             if len(args) == len(parameters) + 1 and (args[-1] is None or isinstance(args[-1], str)):
-                args = args[:-1]  # the name, by position
+                args = args[:-1]  # `name`, given by position
             given = dict(zip(parameters, args, strict=False))
             if len(args) > len(given) or (kwargs and not given.keys().isdisjoint(kwargs)):
-                signature.bind(*args, **kwargs)  # raises
+                signature.bind(*args, **kwargs)  # raises Python's own TypeError
             given |= kwargs
             try:
                 for group in groups:
@@ -119,10 +117,11 @@ def op(
                     if p in given:
                         given[p] = dtypes.native_dtype(given[p])
                 found = body(**given)
-                return wrap_tensor(found) if type(found) is tc.Tensor else wrap(found)
+                return wrap_tensor(found) if type(found) is tc.Tensor else wrap(found)  # the common case first
             except (ValueError, IndexError) as error:
                 raise translated(error, label) from error
             except (AttributeError, TypeError) as error:
+                # A None for a required tensor is looked for only when the body has failed: calls that work do not pay.
                 missing = next((p for p in required if given.get(p, p) is None), None)
                 if missing is None:
                     raise
@@ -131,9 +130,11 @@ def op(
                 )
                 raise translated(ValueError(text), label) from error
 
+        # The body's annotations say what reaches it. A caller may give anything that converts to a tensor.
+        accepted = {p: "Sequence[TensorLike]" if g.is_sequence else "TensorLike" for g in groups for p in g.names}
         function.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[
-                *signature.parameters.values(),
+                *[p.replace(annotation=accepted.get(p.name, p.annotation)) for p in signature.parameters.values()],
                 inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default=None),
             ]
         )
@@ -143,33 +144,37 @@ def op(
 
 
 def binary(names: str, function: Callable[..., Any], kernel: str, *, differs: str = "") -> Callable[..., Any]:
-    """Publish an elementwise function of two tensors, `f(x, y)`; the short way, since operators are made of these."""
+    """Publish an elementwise function of two tensors, `f(x, y)`.
 
-    def call(x: Any, y: Any, name: Any = None) -> Any:
-        kind = type(y)
+    It does what `op` would, written out: the operators of tensors call these functions, so their overhead counts.
+    """
+
+    def call(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
+        a: Any
+        b: Any
         if type(x) is not Tensor:
-            a, b = matched([x, y], kernel, keep_scalars=True)
+            a, b = match_dtypes([x, y], kernel, keep_scalars=True)
         else:
             a, dtype = x.native, x.native.dtype
-            if kind is Tensor and y.native.dtype is dtype:
+            if type(y) is Tensor and y.native.dtype is dtype:
                 b = y.native
-            elif dtype.inexact and (kind is float or kind is int):
-                b = y
+            elif dtype.inexact and (type(y) is float or type(y) is int):
+                b = y  # the core's weak promotion gives it the tensor's dtype
             else:
-                a, b = matched([x, y], kernel, keep_scalars=True)
+                a, b = match_dtypes([x, y], kernel, keep_scalars=True)
         try:
             return wrap_tensor(function(a, b))
         except (ValueError, IndexError) as error:
             raise translated(error, kernel) from error
 
-    return _labelled(call, names, function, differs)
+    return _export_call(call, names, function, differs)
 
 
 def unary(names: str, function: Callable[..., Any], *, floating: bool = True, differs: str = "") -> Callable[..., Any]:
-    """Publish a function of one tensor, `f(x)`, which must be floating or complex unless told otherwise."""
-    label = _short(names).capitalize()
+    """Publish a function of one tensor, `f(x)`, which must be floating or complex unless `floating` is False."""
+    label = _function_name(names).capitalize()
 
-    def call(x: Any, name: Any = None) -> Any:
+    def call(x: TensorLike, name: str | None = None) -> Tensor:
         try:
             value = x.native if type(x) is Tensor else native(x)
             if floating:
@@ -178,10 +183,13 @@ def unary(names: str, function: Callable[..., Any], *, floating: bool = True, di
         except (ValueError, IndexError) as error:
             raise translated(error, label) from error
 
-    return _labelled(call, names, function, differs)
+    return _export_call(call, names, function, differs)
 
 
-def _labelled(call: Callable[..., Any], names: str, function: Callable[..., Any], differs: str) -> Callable[..., Any]:
-    call.__name__ = call.__qualname__ = _short(names)
+def _export_call(
+    call: Callable[..., Any], names: str, function: Callable[..., Any], differs: str
+) -> Callable[..., Any]:
+    """Export `call` with the name it is published under and the docstring of the core's function."""
+    call.__name__ = call.__qualname__ = _function_name(names)
     call.__doc__ = function.__doc__
-    return export(names, call, differs)  # type: ignore[no-any-return]
+    return export(names, call, differs)

@@ -1,4 +1,8 @@
-"""Which of TensorFlow's names there are, and what is said of those that are not."""
+"""The registry of TensorFlow's names: publishing functions under them, and the errors for names that are absent.
+
+Chapters of `tape_tf.ops` call `export` (or its decorators) while they are imported; `publish` then sets the attributes
+of the modules. `import tape_tf` imports every chapter before it publishes.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +16,22 @@ from tape_tf.absences import ABSENT
 
 Status = Literal["supported", "different", "absent"]
 
-_published: dict[str, Any] = {}
-_differences: dict[str, str] = {}
+_published: dict[str, Any] = {}  # "math.sin" -> the function
+_differences: dict[str, str] = {}  # "math.sin" -> how it differs from TensorFlow's, for the page of names
 
 T = TypeVar("T")
 
+_MAX_GUESSES = 3  # names suggested in the error for an unknown name
 
-def export(names: str, value: Any, differs: str = "") -> Any:
-    """Publish a value under TensorFlow's names for it, such as `"math.sin sin"`; returns the value.
+
+def export(names: str, value: T, differs: str = "") -> T:
+    """Publish a value under TensorFlow's names for it, such as `"math.sin sin"`, and return the value.
 
     Args:
-        differs: what it does otherwise than TensorFlow's, one clause.
+        differs: how it differs from TensorFlow's, one clause.
+
+    Raises:
+        ValueError: another value has one of the names.
     """
     for name in names.split():
         if name in _published and _published[name] is not value:
@@ -34,23 +43,24 @@ def export(names: str, value: Any, differs: str = "") -> Any:
 
 
 def exported(names: str, differs: str = "") -> Callable[[T], T]:
-    """Decorator: :func:`export`."""
+    """Decorator form of :func:`export`."""
     return lambda value: export(names, value, differs)
 
 
 def published() -> Mapping[str, Any]:
-    """What was exported, by its names."""
+    """Return all exported values by name."""
     return _published
 
 
 def publish() -> None:
-    """Put what was exported where it belongs: `"math.sin"` into the module `tape_tf.math`."""
+    """Set every exported value as an attribute of its module: `"math.sin"` goes into `tape_tf.math`."""
     for name, value in _published.items():
         space, _, last = name.rpartition(".")
         setattr(_module(space), last, value)
 
 
-def _module(space: str) -> Any:
+def _module(space: str) -> ModuleType:
+    """Return the module `tape_tf.{space}`; one that has no file, such as `tape_tf.random.experimental`, is made."""
     if not space:
         return sys.modules["tape_tf"]
     name = f"tape_tf.{space}"
@@ -64,7 +74,7 @@ def _module(space: str) -> Any:
 
 
 def status(name: str) -> tuple[Status, str]:
-    """Whether there is a name of TensorFlow's, such as `"math.sin"`, and what is to be said of it.
+    """Return whether a TensorFlow name, such as `"math.sin"`, is supported here, and a note on it.
 
     >>> from tape_tf.names import status
     >>> status("math.sin")
@@ -73,9 +83,9 @@ def status(name: str) -> tuple[Status, str]:
     'absent'
 
     Returns:
-        `"supported"`, `"different"` or `"absent"`, with how it differs or what there is instead.
+        `"supported"`, `"different"` or `"absent"`, with how it differs or what to use instead.
     """
-    value = sys.modules["tape_tf"]
+    value: object = sys.modules["tape_tf"]
     for part in name.split("."):
         try:
             value = getattr(value, part)
@@ -86,21 +96,21 @@ def status(name: str) -> tuple[Status, str]:
 
 
 def instead(name: str) -> str:
-    """What there is instead of a name that is absent; empty where nothing is known."""
-    while name:
+    """Return what to use instead of an absent name; an empty string if nothing is known."""
+    while name:  # the most specific entry wins: "keras.datasets.mnist", then "keras.datasets", then "keras"
         if note := ABSENT.get(name):
             return note
         name = name.rpartition(".")[0]
     return ""
 
 
-def _public(module: Any, space: str) -> list[str]:
-    """What a module says is public, for those that publish nothing here."""
+def _listed_names(module: ModuleType, space: str) -> list[str]:
+    """Return the names in a module's `__all__`, for modules like `tape_tf.nest` that do not call :func:`export`."""
     return [f"{space}.{name}" if space else name for name in getattr(module, "__all__", ())]
 
 
 def absent(space: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a namespace: what is said of a name that is not there."""
+    """Return the module-level `__getattr__` of a namespace, which raises an AttributeError that suggests a name."""
 
     def __getattr__(name: str) -> Any:
         module = _module(space)
@@ -110,11 +120,12 @@ def absent(space: str) -> Callable[[str], Any]:
         text = f"tape_tf has no tf.{full}"
         if note := instead(full):
             raise AttributeError(f"{text}: {note}", name=name, obj=module)
+        # The same name in another namespace (tf.log is tf.math.log) is a better guess than a similar one in this.
         elsewhere = [other for other in _published if other.rpartition(".")[2] == name]
-        there = [other for other in (*_published, *_public(module, space)) if other.rpartition(".")[0] == space]
-        meant = elsewhere[:3] or get_close_matches(full, there, 3)
-        if meant:
-            text += f"; did you mean {' or '.join(f'tf.{other}' for other in meant)}?"
+        here = [other for other in (*_published, *_listed_names(module, space)) if other.rpartition(".")[0] == space]
+        guesses = elsewhere[:_MAX_GUESSES] or get_close_matches(full, here, _MAX_GUESSES)
+        if guesses:
+            text += f"; did you mean {' or '.join(f'tf.{other}' for other in guesses)}?"
         else:
             where = f"tf.{space}" if space else "tf"
             text += f"; dir({where}) lists what there is, and functions of tape_core take tensors, too"

@@ -1,4 +1,4 @@
-"""The page of the documentation that says of each of TensorFlow's names whether it is here."""
+"""The documentation page `tensorflow-names.md`: for each TensorFlow name, whether it is supported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache, reduce
 from importlib.resources import files
 from types import ModuleType
-from typing import Any
 
 from tape_tf.names import Status, status
 
@@ -27,7 +26,7 @@ This page is written by `python -m tape_tf`, from the code and from the list of 
 
 @cache
 def tensorflow_names() -> dict[str, list[str]]:
-    """TensorFlow's public names, by module: `{"tf.math": ["abs", ...], ...}`.
+    """Return TensorFlow's public names, by module: `{"tf.math": ["abs", ...], ...}`.
 
     >>> from tape_tf.names_page import tensorflow_names
     >>> "sin" in tensorflow_names()["tf.math"]
@@ -43,7 +42,7 @@ def tensorflow_names() -> dict[str, list[str]]:
 
 
 def page() -> str:
-    """The page, in Markdown."""
+    """Return the page, in Markdown."""
     table, sections = [], []
     for space, names in tensorflow_names().items():
         known = {name: entry(f"{space}.{name}") for name in names}
@@ -54,9 +53,9 @@ def page() -> str:
 
 
 def entry(name: str) -> tuple[Status, str]:
-    """What :func:`status` says of `"tf.math.sin"`; of a module also whether there is all of it."""
+    """Return the :func:`status` of `"tf.math.sin"`; a module counts as different unless it has all of its names."""
     kind, note = status(name.removeprefix("tf."))
-    if kind == "supported" and isinstance(module := found(name), ModuleType):
+    if kind == "supported" and isinstance(module := resolve(name), ModuleType):
         same = module.__name__.replace("tape_tf", "tf")  # tf.losses is tf.keras.losses
         inside = tensorflow_names().get(same)
         if inside is None:
@@ -66,18 +65,18 @@ def entry(name: str) -> tuple[Status, str]:
     return kind, note
 
 
-def found(name: str) -> Any:
-    """The value of `"tf.math.sin"`."""
+def resolve(name: str) -> object:
+    """Return the value of `"tf.math.sin"`."""
     return reduce(getattr, name.split(".")[1:], sys.modules["tape_tf"])
 
 
 def linked(space: str) -> str:
-    # The anchor is as myst makes it of the heading.
+    # MyST makes the anchor from the heading: lower case, without dots.
     return f"[`{space}`](#{space.replace('.', '')})"
 
 
 def section(known: Mapping[str, tuple[Status, str]]) -> Iterator[str]:
-    """What is to be said of the names of one module."""
+    """Yield the Markdown of one module's section: a list of supported names, then a table per other status."""
     supported = [name for name, (kind, _) in known.items() if kind == "supported"]
     if supported:
         yield f"\n**Supported:** {listed(supported)}\n"

@@ -1,17 +1,19 @@
-"""tf.nest: nested structures, dicts in the order of their sorted keys; None, strings and arrays are leaves."""
+"""tf.nest: nested structures. Dicts are flattened by sorted keys; None, strings and arrays are leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tape_core.base import pytree
 
+from tape_tf.typing import PyTree
+
 __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
 
 
-def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """The leaves of a structure.
+def flatten(structure: PyTree, expand_composites: bool = False) -> list[Any]:
+    """Return the leaves of a structure, in order.
 
     >>> import tape_tf as tf
     >>> tf.nest.flatten({"b": 2, "a": [1, (0, None)]})
@@ -20,13 +22,13 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     return pytree.flatten(structure)[0]
 
 
-def is_nested(structure: Any) -> bool:
-    """Whether it is a structure and not a leaf: a list, a tuple or a dict, also an empty one."""
+def is_nested(structure: object) -> bool:
+    """Return whether a value is a list, a tuple or a dict (which may be empty), not a leaf."""
     return isinstance(structure, list | tuple | Mapping)
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
-    """`func` of each leaf, or of the leaves of several structures that correspond, in the structure of the first.
+    """Apply `func` to each leaf, or to the corresponding leaves of several structures; return the first's structure.
 
     >>> import tape_tf as tf
     >>> tf.nest.map_structure(lambda a, b: a + b, {"x": 1}, {"x": 2})
@@ -50,12 +52,12 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
     return pytree.unflatten(form, [func(*row) for row in zip(*columns, strict=True)])
 
 
-def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Any:
-    """Leaves in a structure: what :func:`flatten` gave, put back.
+def pack_sequence_as(structure: PyTree, flat_sequence: Sequence[Any], expand_composites: bool = False) -> Any:
+    """Put leaves into a structure: the inverse of :func:`flatten`.
 
     Raises:
         ValueError: there are more or fewer leaves than the structure has.
-        TypeError: `flat_sequence` is no sequence.
+        TypeError: `flat_sequence` is not a list or a tuple.
     """
     if not isinstance(flat_sequence, list | tuple):
         raise TypeError(f"flat_sequence must be a list or a tuple, not {type(flat_sequence)}")
@@ -68,7 +70,9 @@ def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool
     return pytree.unflatten(form, list(flat_sequence))
 
 
-def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:
+def assert_same_structure(
+    nest1: PyTree, nest2: PyTree, check_types: bool = True, expand_composites: bool = False
+) -> None:
     """Raise a ValueError unless two structures are the same."""
     (one, form), (other, other_form) = pytree.flatten(nest1), pytree.flatten(nest2)
     if len(one) != len(other) or (check_types and not pytree.same(form, other_form, len(one))):

@@ -1,15 +1,19 @@
-"""TensorShape and TensorSpec: what is known of a tensor without its values."""
+"""TensorShape and TensorSpec: descriptions of tensors without their values."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tape_tf import dtypes
 
+if TYPE_CHECKING:
+    from tape_tf.tensor import Value
+from tape_tf.typing import DTypeLike, ShapeLike
+
 
 class TensorShape(tuple):  # type: ignore[type-arg]
-    """The lengths of the dimensions: a tuple that also equals a list. None is a length, or a rank, that is not known.
+    """The lengths of the dimensions: a tuple that also equals a list. An unknown length is None.
 
     >>> import tape_tf as tf
     >>> shape = tf.zeros((2, 3)).shape
@@ -17,9 +21,10 @@ class TensorShape(tuple):  # type: ignore[type-arg]
     (2, 3) True [2, 3] 2
     """
 
+    # TensorShape(None) has an unknown rank: it is the empty tuple with this set to False.
     _known = True
 
-    def __new__(cls, dims: Any = None) -> TensorShape:
+    def __new__(cls, dims: ShapeLike = None) -> TensorShape:
         if isinstance(dims, int):
             dims = (dims,)
         self = super().__new__(cls, () if dims is None else [None if d is None else int(d) for d in dims])
@@ -29,36 +34,36 @@ class TensorShape(tuple):  # type: ignore[type-arg]
 
     @property
     def rank(self) -> int | None:
-        """The number of dimensions, None where it is not known."""
+        """The number of dimensions; None if it is unknown."""
         return len(self) if self._known else None
 
     ndims = rank
 
     @property
     def dims(self) -> list[int | None] | None:
-        """The lengths, None where not even their number is known."""
+        """The lengths as a list; None if the rank is unknown."""
         return list(self) if self._known else None
 
     def as_list(self) -> list[int | None]:
-        """The lengths as a list.
+        """Return the lengths as a list.
 
         Raises:
-            ValueError: their number is not known.
+            ValueError: the rank is unknown.
         """
         if not self._known:
             raise ValueError("as_list() is not defined on an unknown TensorShape.")
         return list(self)
 
     def num_elements(self) -> int | None:
-        """The number of elements, None where it is not known."""
+        """Return the number of elements; None if a length is unknown."""
         return math.prod(self) if self.is_fully_defined() else None
 
     def is_fully_defined(self) -> bool:
-        """Whether all lengths are known."""
+        """Return whether the rank and all lengths are known."""
         return self._known and None not in self
 
-    def is_compatible_with(self, other: Any) -> bool:
-        """Whether a shape can be both."""
+    def is_compatible_with(self, other: ShapeLike) -> bool:
+        """Return whether some fully defined shape fits both this one and `other`."""
         other = as_shape(other)
         if not (self._known and other._known):
             return True
@@ -66,22 +71,22 @@ class TensorShape(tuple):  # type: ignore[type-arg]
             a is None or b is None or a == b for a, b in zip(self, other, strict=True)
         )
 
-    def assert_is_compatible_with(self, other: Any) -> None:
-        """Raise a ValueError unless a shape can be both."""
+    def assert_is_compatible_with(self, other: ShapeLike) -> None:
+        """Raise a ValueError unless :meth:`is_compatible_with`."""
         if not self.is_compatible_with(other):
             raise ValueError(f"Shapes {self} and {as_shape(other)} are incompatible")
 
-    def concatenate(self, other: Any) -> TensorShape:
-        """This shape, followed by another."""
+    def concatenate(self, other: ShapeLike) -> TensorShape:
+        """Return this shape followed by another; of unknown rank if either is."""
         other = as_shape(other)
         return TensorShape(tuple(self) + tuple(other)) if self._known and other._known else TensorShape(None)
 
-    __add__ = concatenate
+    __add__ = concatenate  # type: ignore[assignment] # a tuple's takes tuples only
 
-    def __radd__(self, other: Any) -> TensorShape:
+    def __radd__(self, other: ShapeLike) -> TensorShape:
         return as_shape(other).concatenate(self)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: SupportsIndex | slice) -> Any:
         found = super().__getitem__(key)
         return TensorShape(found) if isinstance(key, slice) else found
 
@@ -109,8 +114,8 @@ class TensorShape(tuple):  # type: ignore[type-arg]
         return f"TensorShape({list(self) if self._known else None})"
 
 
-def as_shape(shape: Any) -> TensorShape:
-    """A TensorShape of one, of a tuple or list, of an int, or of None."""
+def as_shape(shape: ShapeLike) -> TensorShape:
+    """Convert a tuple, a list, an int (one dimension) or None (unknown rank) to a TensorShape."""
     return shape if isinstance(shape, TensorShape) else TensorShape(shape)
 
 
@@ -124,20 +129,20 @@ class TensorSpec:
 
     __slots__ = ("dtype", "name", "shape")
 
-    def __init__(self, shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> None:
+    def __init__(self, shape: ShapeLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> None:
         self.shape = as_shape(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.name = name
 
     @classmethod
-    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
-        """That of a tensor."""
+    def from_tensor(cls, tensor: Value, name: str | None = None) -> TensorSpec:
+        """Return the spec of a tensor."""
         return cls(tensor.shape, tensor.dtype, name)
 
     from_spec = from_tensor
 
-    def is_compatible_with(self, spec_or_tensor: Any) -> bool:
-        """Whether a tensor, or a spec, has this dtype and can have this shape."""
+    def is_compatible_with(self, spec_or_tensor: TensorSpec | Value) -> bool:
+        """Return whether a tensor or spec has this dtype and a compatible shape."""
         return self.dtype == spec_or_tensor.dtype and self.shape.is_compatible_with(spec_or_tensor.shape)
 
     def __eq__(self, other: object) -> bool:

@@ -1,7 +1,7 @@
-"""Tensor: a tape_core Tensor under TensorFlow's rules, and IndexedSlices likewise.
+"""Tensor and IndexedSlices: tape_core's, under TensorFlow's rules.
 
-The façade's objects hold the core's, in `native`. Tapes, rules and identity are the core's, of the core's objects;
-dtype rules and printing are TensorFlow's, and are here.
+The façade's objects hold the core's, in `native`, and nothing else. Tapes, derivative rules and identity are the
+core's; TensorFlow's dtype rules and its printing are here.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from tape_core.engine import cuts
 from tape_tf import dtypes
 from tape_tf.shapes import TensorShape
 from tape_tf.tracing import symbol
+from tape_tf.typing import IndexLike, NumPyArray, ShapeLike, TensorLike
 
 
 class Value:
-    """What a Tensor and a Variable have in common."""
+    """Base class of Tensor and Variable."""
 
     __slots__ = ("__weakref__", "native")
 
     native: tc.Tensor
 
-    def _now(self) -> tc.Tensor:
-        """The value as a plain Tensor of tape_core; of a Variable it is an access."""
+    def _read_native(self) -> tc.Tensor:
+        """Return the value as a plain tape_core Tensor; reading a Variable lets tapes watch it."""
         return self.native
 
-    __array_priority__ = (
-        100  # an ndarray on the left of an operator leaves the operation to us, and so the path is kept
-    )
+    # An ndarray on the left of an operator leaves the operation to us, so that the result stays connected to the tape.
+    __array_priority__ = 100
 
     def __tape_tensor__(self) -> tc.Tensor:
-        """What functions of tape_core take this for."""
-        return self._now()
+        """Return the Tensor that functions of tape_core compute with when they are given this object."""
+        return self._read_native()
 
     def __hash__(self) -> int:
         what = "Variable" if isinstance(self.native, tc.Variable) else "Tensor"
@@ -47,7 +47,7 @@ class Value:
         return TensorShape(self.native.shape)
 
     def get_shape(self) -> TensorShape:
-        """`shape`."""
+        """Return :attr:`shape`."""
         return self.shape
 
     @property
@@ -62,24 +62,24 @@ class Value:
 
     @property
     def device(self) -> str:
-        """The device in TensorFlow's terms."""
+        """The device, spelled as TensorFlow does."""
         kind, _, number = self.native.device.partition(":")
         kind = {"cpu": "CPU", "cuda": "GPU"}.get(kind, kind)
         return f"/job:localhost/replica:0/task:0/device:{kind}:{number or 0}"
 
     def ref(self) -> Reference:
-        """Something hashable that stands for this object."""
+        """Return a hashable reference to this object, for sets and keys of dicts."""
         return Reference(self)
 
     def numpy(self) -> Any:
-        """The values: a copy, as a NumPy array, or as a NumPy scalar where there are no dimensions. Cuts the path."""
-        native = self._now()
+        """Return a copy as a NumPy array, or as a NumPy scalar if there are no dimensions. No gradient flows back."""
+        native = self._read_native()
         if native._slots:
-            cuts.left(native, "numpy()")
+            cuts.left(native, "numpy()")  # tape.native.explain says that the path ends here
         return native.numpy()[()]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        native = self._now()
+    def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Any:
+        native = self._read_native()
         if native._slots:
             cuts.left(native, "__array__")
         return native.__array__(dtype, copy)
@@ -90,34 +90,34 @@ class Value:
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all() "
                 "(tf.reduce_any or tf.reduce_all)"
             )
-        return bool(self._now())
+        return bool(self._read_native())
 
     def __int__(self) -> int:
-        native = self._only()
+        native = self._read_single()
         if native._slots:
             cuts.left(native, "int()")
         return int(native)
 
     def __float__(self) -> float:
-        native = self._only()
+        native = self._read_single()
         if native._slots:
             cuts.left(native, "float()")
         return float(native)
 
     def __complex__(self) -> complex:
-        native = self._only()
+        native = self._read_single()
         if native._slots:
             cuts.left(native, "complex()")
         return complex(native)
 
-    def _only(self) -> tc.Tensor:
-        """The value, of one element."""
+    def _read_single(self) -> tc.Tensor:
+        """Return the value, which must have one element, as a tape_core Tensor."""
         if self.native.size != 1:
             raise TypeError(f"only a tensor of one element is a Python number; this one has the shape {self.shape}")
-        return self._now()
+        return self._read_native()
 
     def __index__(self) -> int:
-        return self._now().__index__()
+        return self._read_native().__index__()
 
     def __iter__(self) -> Iterator[Any]:
         if not self.native.ndim:
@@ -125,8 +125,8 @@ class Value:
         return (self[k] for k in range(self.native.shape[0]))
 
     def _values(self) -> Any:
-        """The values, for printing."""
-        native = self._now()
+        """Return the values as an array for printing: no tape is told that they left."""
+        native = self._read_native()
         return native.backend.numpy(native.backend.public(native._array))
 
     def __format__(self, spec: str) -> str:
@@ -137,33 +137,33 @@ class Value:
     # The operators are attached by `tape_tf.ops.operators`, where the functions are.
     if TYPE_CHECKING:
 
-        def __getitem__(self, key: Any) -> Tensor: ...
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __rfloordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __rmod__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __rpow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __rmatmul__(self, other: Any) -> Tensor: ...
-        def __and__(self, other: Any) -> Tensor: ...
-        def __rand__(self, other: Any) -> Tensor: ...
-        def __or__(self, other: Any) -> Tensor: ...
-        def __ror__(self, other: Any) -> Tensor: ...
-        def __xor__(self, other: Any) -> Tensor: ...
-        def __rxor__(self, other: Any) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
+        def __getitem__(self, key: IndexLike) -> Tensor: ...
+        def __add__(self, other: TensorLike) -> Tensor: ...
+        def __radd__(self, other: TensorLike) -> Tensor: ...
+        def __sub__(self, other: TensorLike) -> Tensor: ...
+        def __rsub__(self, other: TensorLike) -> Tensor: ...
+        def __mul__(self, other: TensorLike) -> Tensor: ...
+        def __rmul__(self, other: TensorLike) -> Tensor: ...
+        def __truediv__(self, other: TensorLike) -> Tensor: ...
+        def __rtruediv__(self, other: TensorLike) -> Tensor: ...
+        def __floordiv__(self, other: TensorLike) -> Tensor: ...
+        def __rfloordiv__(self, other: TensorLike) -> Tensor: ...
+        def __mod__(self, other: TensorLike) -> Tensor: ...
+        def __rmod__(self, other: TensorLike) -> Tensor: ...
+        def __pow__(self, other: TensorLike) -> Tensor: ...
+        def __rpow__(self, other: TensorLike) -> Tensor: ...
+        def __matmul__(self, other: TensorLike) -> Tensor: ...
+        def __rmatmul__(self, other: TensorLike) -> Tensor: ...
+        def __and__(self, other: TensorLike) -> Tensor: ...
+        def __rand__(self, other: TensorLike) -> Tensor: ...
+        def __or__(self, other: TensorLike) -> Tensor: ...
+        def __ror__(self, other: TensorLike) -> Tensor: ...
+        def __xor__(self, other: TensorLike) -> Tensor: ...
+        def __rxor__(self, other: TensorLike) -> Tensor: ...
+        def __lt__(self, other: TensorLike) -> Tensor: ...
+        def __le__(self, other: TensorLike) -> Tensor: ...
+        def __gt__(self, other: TensorLike) -> Tensor: ...
+        def __ge__(self, other: TensorLike) -> Tensor: ...
         def __eq__(self, other: object) -> Any: ...
         def __ne__(self, other: object) -> Any: ...
         def __neg__(self) -> Tensor: ...
@@ -173,7 +173,7 @@ class Value:
 
 
 class Tensor(Value):
-    """A value: one array of a backend, with TensorFlow's dtype rules.
+    """One array of a backend, with TensorFlow's dtype rules.
 
     Made by `tf.constant`, `tf.convert_to_tensor` and every operation; not by calling the class.
 
@@ -197,11 +197,11 @@ class Tensor(Value):
             raise TypeError("Scalar tensor has no `len()`")
         return self.native.shape[0]
 
-    def set_shape(self, shape: Any) -> None:
-        """Check that the shape is this one: there is nothing to find out about it.
+    def set_shape(self, shape: ShapeLike) -> None:
+        """Check that the shape is compatible: it is known already, there is nothing to set.
 
         Raises:
-            ValueError: it is another.
+            ValueError: it is not.
         """
         if not self.shape.is_compatible_with(shape):
             raise ValueError(f"Tensor's shape {self.shape} is not compatible with supplied shape {shape}.")
@@ -215,7 +215,7 @@ class Tensor(Value):
     def __reduce__(self) -> Any:
         return wrap_tensor, (self.native,)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         raise TypeError(
             "'tf.Tensor' object does not support item assignment; make a new one with tf.tensor_scatter_nd_update or "
             "tf.where, or use a tf.Variable: v[0].assign(x)"
@@ -239,7 +239,7 @@ class Tensor(Value):
         return f"<tf.Tensor: shape={self.shape}, dtype={self.native.dtype}, numpy={numpy_repr(self._values())}>"
 
 
-_AS_FUNCTION = {
+_FUNCTION_FOR_METHOD = {  # methods of NumPy and PyTorch that TensorFlow's tensors do not have
     "T": "tf.transpose(x)",
     "astype": "tf.cast(x, dtype)",
     "ravel": "tf.reshape(x, [-1])",
@@ -254,13 +254,13 @@ _AS_FUNCTION = {
 
 
 def missing_attribute(name: str) -> str:
-    """What to say of an attribute that a tensor lacks."""
-    hint = f"; use {_AS_FUNCTION[name]}" if name in _AS_FUNCTION else ""
+    """Return the error message for an attribute that a tensor lacks."""
+    hint = f"; use {_FUNCTION_FOR_METHOD[name]}" if name in _FUNCTION_FOR_METHOD else ""
     return f"'tf.Tensor' object has no attribute {name!r}{hint}"
 
 
-def numpy_repr(values: Any) -> str:
-    """How TensorFlow shows values inside `<...>`."""
+def numpy_repr(values: NumPyArray) -> str:
+    """Return the text of values inside `<tf.Tensor ...>`, as TensorFlow prints them."""
     if not values.ndim:
         return repr(values.item())
     text = repr(values)
@@ -268,15 +268,15 @@ def numpy_repr(values: Any) -> str:
 
 
 class Reference:
-    """Something hashable that stands for a Tensor or Variable: what `ref()` makes and `deref()` gives back."""
+    """A hashable reference to a Tensor or Variable: made by `ref()`, resolved by `deref()`."""
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Value) -> None:
         self._value = value
 
     def deref(self) -> Any:
-        """The object itself."""
+        """Return the Tensor or Variable."""
         return self._value
 
     def __eq__(self, other: object) -> bool:
@@ -289,11 +289,11 @@ class Reference:
         return f"<Reference wrapping {self._value!r}>"
 
 
-_new = object.__new__
+_new = object.__new__  # Tensor.__init__ raises, so that nobody calls the class
 
 
 def wrap_tensor(native: tc.Tensor) -> Tensor:
-    """A Tensor of one of tape_core."""
+    """Wrap a tape_core Tensor."""
     tensor: Tensor = _new(Tensor)
     tensor.native = native
     return tensor
@@ -310,17 +310,17 @@ class IndexedSlices:
 
     native: tc.IndexedSlices
 
-    def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
+    def __init__(self, values: TensorLike, indices: TensorLike, dense_shape: ShapeLike = None) -> None:
         from tape_tf.conversion import native, static
 
         rows, places = native(values), native(indices)
-        # Without a shape it stands for no tensor, as in TensorFlow; then the shape of the rows is all that is known.
+        # Without a shape there is no dense tensor, as in TensorFlow. The core needs one: () stands for "none given".
         shape = None if dense_shape is None else static(dense_shape)
         self.native = tc.IndexedSlices(rows, places, () if shape is None else shape)
 
     @classmethod
     def of(cls, native: tc.IndexedSlices) -> IndexedSlices:
-        """Those of tape_core."""
+        """Wrap tape_core's IndexedSlices."""
         self: IndexedSlices = _new(cls)
         self.native = native
         return self
@@ -332,12 +332,12 @@ class IndexedSlices:
 
     @property
     def indices(self) -> Tensor:
-        """The rows' places, shape (n,)."""
+        """The indices of the rows, shape (n,)."""
         return wrap_tensor(self.native.indices)
 
     @property
     def dense_shape(self) -> Tensor | None:
-        """The shape of the tensor they stand for, an int32 tensor; None where it was not given."""
+        """The shape of the dense tensor, an int32 tensor; None if it was not given."""
         if not self.native.dense_shape:
             return None
         from tape_tf.conversion import constant
@@ -346,7 +346,7 @@ class IndexedSlices:
 
     @property
     def shape(self) -> TensorShape:
-        """The shape of the tensor they stand for."""
+        """The shape of the dense tensor; of unknown length in front if it was not given."""
         known = self.native.dense_shape
         return TensorShape(known or (None, *self.native.values.shape[1:]))
 
@@ -361,7 +361,7 @@ class IndexedSlices:
         return self.values.device
 
     def densify(self) -> tc.Tensor:
-        """The whole array, duplicates added up.
+        """Return the dense tensor, a tape_core Tensor, with duplicates added up.
 
         Raises:
             ValueError: the shape was not given.
@@ -375,7 +375,7 @@ class IndexedSlices:
 
     __tape_tensor__ = densify
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Any:
         return np.asarray(self.densify().numpy(), dtype=dtype)
 
     def __neg__(self) -> IndexedSlices:

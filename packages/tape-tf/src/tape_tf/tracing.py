@@ -1,4 +1,4 @@
-"""What the façade says to a function that is being traced, and asks it."""
+"""The façade's dealings with the trace of a function: what it reports to it, and what it asks."""
 
 from __future__ import annotations
 
@@ -10,57 +10,57 @@ from tape_core.engine.tensor import wrap
 from tape_core.modes.batched import OPEN
 from tape_core.staging import TracedValue, current, value_of
 
-NOT = object()
-"""In place of a result: it is no instruction."""
+NOT_TRACED = object()
+"""The result of :func:`as_instruction` where there is no instruction; None may be a result."""
 
 
 def require_value(what: str) -> None:
-    """In a function that is being traced: it depends on this, so it cannot be compiled and runs as it is."""
+    """Tell the trace, if one runs, that Python depends on the value of `what`: the function cannot be compiled."""
     if (trace := current()) is not None:
         trace.require_value(what)
 
 
-def runs_now(what: str) -> None:
-    """The same, of what reads Variables without the trace: they are given what was assigned to them."""
+def run_uncompiled(what: str) -> None:
+    """Like :func:`require_value`, for code that reads Variables without the trace: assign their new values now."""
     if (trace := current()) is not None:
         trace.require_value(what)
         trace.commit()
 
 
 def is_assigned(*variables: tc.Variable) -> bool:
-    """Whether one of these Variables, or any, is assigned before by the function that is being traced."""
+    """Return whether the function being traced has assigned to one of these Variables (to any, if none is given)."""
     stage = current()
     return stage is not None and stage.is_assigned(*variables)
 
 
 def is_traced(tensor: tc.Tensor) -> bool:
-    """Whether a tensor of tape_core differs between the runs of the function that is being traced."""
+    """Return whether a tape_core tensor is computed by the trace: its value differs from call to call."""
     array = tensor._array
     return isinstance(array, TracedValue) and array.made_in.is_traced(array)
 
 
-def as_value(tensor: Any) -> Any:
-    """A tensor of tape_core without the trace that it is from."""
+def without_trace(tensor: tc.Tensor) -> Any:
+    """Return a tape_core tensor with its present value, detached from its trace."""
     return wrap(value_of(tensor._array), tensor.backend.library)
 
 
 def symbol(tensor: tc.Tensor) -> str | None:
-    """The name of a tensor that differs between runs; None where it has one value."""
+    """Return the name under which a traced tensor is printed, as in a TensorFlow graph; None for others."""
     array = tensor._array
     return array.made_in.symbol(tensor) if isinstance(array, TracedValue) else None
 
 
 def as_instruction(make: Callable[[], Any]) -> Any:
-    """What `make` gives: a branch or loop of tape_core, in a function that is being traced. `NOT` where none is.
+    """Run `make`, a branch or a loop of tape_core, as one instruction of the trace; :data:`NOT_TRACED` if none runs.
 
-    Where it is no instruction, since its functions are not alike or do what no branch may, the function that is traced
-    runs as it is.
+    The branches of an instruction must return alike values and may not do what depends on Python. Where that does not
+    hold, the function that is being traced falls back to plain Python.
     """
     trace = current()
-    if trace is None or trace.failed is not None or OPEN.get():
-        return NOT
+    if trace is None or trace.failed is not None or OPEN.get():  # OPEN: inside vmap branches run as Python
+        return NOT_TRACED
     try:
         return make()
     except (TypeError, ValueError, RuntimeError) as error:
         trace.require_value(f"a branch or a loop ({error})")
-        return NOT
+        return NOT_TRACED

@@ -11,14 +11,16 @@ import tape_core as tc
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.tensor import IndexedSlices, Tensor, Value, missing_attribute, numpy_repr, wrap_tensor
 from tape_tf.tracing import symbol
+from tape_tf.typing import DTypeLike, IndexLike, ShapeLike, TensorLike
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME_SCOPE: ContextVar[str] = ContextVar("tape_tf.name_scope", default="")
-"""What the names of new Variables begin with, see `tf.name_scope`."""
+"""The prefix of the names of new Variables, see `tf.name_scope`."""
 
-_known: WeakValueDictionary[int, Variable] = WeakValueDictionary()
+# By the id of the tape_core Variable, which its façade keeps alive: no id in here belongs to a dead one.
+_facades: WeakValueDictionary[int, Variable] = WeakValueDictionary()
 
 
 class Variable(Value):
@@ -33,14 +35,14 @@ class Variable(Value):
 
     Args:
         initial_value: a number, an array, a nested list, a tensor, or a function that makes one; copied.
-        trainable: whether tapes watch it of themselves.
+        trainable: whether tapes watch it automatically.
         name: shown when it is printed.
         dtype: by default float32 for Python floats, int32 for ints, else the value's own.
-        shape: what the value must have; lengths may be None.
+        shape: the shape that the value must be compatible with; lengths may be None.
 
     Raises:
-        ValueError: the value is nothing a tensor can be made of, or a tensor of another dtype or shape.
-        TypeError: a number cannot have `dtype`.
+        ValueError: the value does not convert to a tensor, or is a tensor of another dtype or shape.
+        TypeError: a number does not fit `dtype`.
 
     Attributes:
         native: the tape_core Variable.
@@ -53,18 +55,18 @@ class Variable(Value):
 
     def __init__(
         self,
-        initial_value: Any = None,
+        initial_value: TensorLike | Callable[[], TensorLike] | None = None,
         trainable: bool | None = None,
         validate_shape: bool = True,
-        caching_device: Any = None,
+        caching_device: object = None,
         name: str | None = None,
-        variable_def: Any = None,
-        dtype: Any = None,
-        import_scope: Any = None,
+        variable_def: object = None,
+        dtype: DTypeLike = None,
+        import_scope: object = None,
         constraint: Callable[[Any], Any] | None = None,
-        synchronization: Any = None,
-        aggregation: Any = None,
-        shape: Any = None,
+        synchronization: object = None,
+        aggregation: object = None,
+        shape: ShapeLike = None,
         experimental_enable_variable_lifting: bool = True,
     ) -> None:
         from tape_tf.conversion import native
@@ -83,54 +85,56 @@ class Variable(Value):
         label = NAME_SCOPE.get() + (name or "Variable") if name or NAME_SCOPE.get() else None
         self.native = tc.Variable(value, trainable=trainable is None or bool(trainable), name=label)
         self.constraint = constraint
-        _known[id(self.native)] = self
+        _facades[id(self.native)] = self
 
     @classmethod
     def of(cls, native: tc.Variable) -> Variable:
-        """The Variable of one of tape_core, such as a layer of tape_nn makes: always the same object."""
-        found = _known.get(id(native))
+        """Return the façade of a tape_core Variable, such as a layer of tape_nn makes: always the same object."""
+        found = _facades.get(id(native))
         if found is None:
             found = object.__new__(cls)
             found.native = native
             found.constraint = None
-            _known[id(native)] = found
+            _facades[id(native)] = found
         return found
 
-    def _now(self) -> tc.Tensor:
+    def _read_native(self) -> tc.Tensor:
         return self.native._read()
 
     # -- what it is
 
     @property
     def name(self) -> str:
-        """Its name; names are not unique."""
+        """The name; names are not unique."""
         return f"{self.native.name or 'Variable'}:0"
 
     @property
     def trainable(self) -> bool:
-        """Whether tapes watch it of themselves."""
+        """True if tapes watch it automatically when it is read."""
         return self.native.trainable
 
     def value(self) -> Tensor:
-        """The value, which later assignments leave alone; reading it is an access."""
+        """Return the value as a tensor, which later assignments do not change; tapes that record watch the Variable."""
         return wrap_tensor(self.native.value)
 
     def read_value(self) -> Tensor:
-        """The value: :meth:`value`."""
+        """Return :meth:`value`."""
         return self.value()
 
     def is_initialized(self, name: str | None = None) -> bool:
-        """True: a Variable has a value from the start."""
+        """Return True: a Variable has a value from the start."""
         return True
 
-    def set_shape(self, shape: Any) -> None:
-        """Check that the shape is this one."""
+    def set_shape(self, shape: ShapeLike) -> None:
+        """Check that the shape is compatible."""
         Tensor.set_shape(self, shape)  # type: ignore[arg-type]
 
     # -- assignment
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
-        """Replace the value. Nothing flows through an assignment, and what was recorded keeps the old value.
+    def assign(
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Replace the value. No gradient flows through an assignment, and tapes keep the value that was read.
 
         Args:
             read_value: with False, the result is None instead of the Variable.
@@ -138,7 +142,7 @@ class Variable(Value):
         Raises:
             ValueError: the value has another shape, or is a tensor of another dtype.
         """
-        given = self._given(value)
+        given = self._convert(value)
         if given.shape != self.native.shape:
             raise ValueError(
                 f"Cannot assign value to variable ' {self.name}': Shape mismatch.The variable shape {self.shape}, and "
@@ -148,7 +152,7 @@ class Variable(Value):
         return self._result(read_value)
 
     def assign_add(
-        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Add to the value; :class:`IndexedSlices` add to their rows.
 
@@ -160,26 +164,26 @@ class Variable(Value):
         return self._result(read_value)
 
     def assign_sub(
-        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Subtract from the value, as :meth:`assign_add` adds."""
+        """Subtract from the value; like :meth:`assign_add`."""
         self.native.assign_sub(self._delta(delta))
         return self._result(read_value)
 
-    def _given(self, value: Any) -> tc.Tensor:
+    def _convert(self, value: TensorLike) -> tc.Tensor:
         from tape_tf.conversion import native
 
         found = native(value, self.dtype, like=self.native)
         if found.backend is not self.native.backend or found.device != self.native.device:
-            # A value made elsewhere is brought here, as TensorFlow copies between devices.
+            # The value is copied to this backend and device, as TensorFlow copies between devices.
             found = tc.asarray(found, backend=self.native.backend, device=self.native.device)
         return found
 
-    def _delta(self, delta: Any) -> Any:
+    def _delta(self, delta: TensorLike) -> Any:
         if isinstance(delta, IndexedSlices | tc.IndexedSlices):
             found = delta.native if isinstance(delta, IndexedSlices) else delta
             return tc.IndexedSlices(found.values, found.indices, self.native.shape)
-        given = self._given(delta)
+        given = self._convert(delta)
         if given.shape != self.native.shape:
             raise InvalidArgumentError(
                 None,
@@ -195,101 +199,113 @@ class Variable(Value):
         self.native._read()
         return self
 
-    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_add(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
         """Add rows: `tf.IndexedSlices(values, indices)`; rows named twice get both."""
         return self.assign_add(_slices(sparse_delta))
 
-    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """Subtract rows, as :meth:`scatter_add` adds."""
+    def scatter_sub(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Subtract rows; like :meth:`scatter_add`."""
         return self.assign_sub(_slices(sparse_delta))
 
-    def scatter_update(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """Replace rows; of those for one row the last stays."""
-        return self._at_rows(sparse_delta, "set")
+    def scatter_update(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Replace rows; where an index occurs twice, the last row stays."""
+        return self._update_rows(sparse_delta, "set")
 
-    def scatter_mul(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """Multiply rows."""
-        return self._at_rows(sparse_delta, "multiply")
+    def scatter_mul(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Multiply rows element by element."""
+        return self._update_rows(sparse_delta, "multiply")
 
-    def scatter_max(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """The larger of the old and the new, row by row."""
-        return self._at_rows(sparse_delta, "max")
+    def scatter_max(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Replace rows by the elementwise maximum of the old and the given ones."""
+        return self._update_rows(sparse_delta, "max")
 
-    def scatter_min(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """The smaller of the old and the new, row by row."""
-        return self._at_rows(sparse_delta, "min")
+    def scatter_min(
+        self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Replace rows by the elementwise minimum of the old and the given ones."""
+        return self._update_rows(sparse_delta, "min")
 
-    def _at_rows(self, sparse_delta: Any, method: str) -> Any:
+    def _update_rows(self, sparse_delta: IndexedSlices | tc.IndexedSlices, method: str) -> Any:
         slices = _slices(sparse_delta)
         return self._update_at(slices.indices, slices.values, method)
 
-    def _at_places(self, indices: Any, updates: Any, method: str) -> Any:
+    def _update_nd(self, indices: TensorLike, updates: TensorLike, method: str) -> Any:
         from tape_tf.ops.indexing import nd_key
 
         return self._update_at(nd_key(indices), updates, method)
 
-    def _update_at(self, key: Any, values: Any, method: str) -> Any:
-        """Assign what `method` of `tape_core.at` makes of the value: nothing of it is recorded."""
+    def _update_at(self, key: IndexLike, values: TensorLike, method: str) -> Any:
+        """Assign the result of a `method` of `tape_core.at` on the value; tapes do not record it."""
         from tape_tf.conversion import unwrap
 
-        fresh = tc.stop_gradient(self.native)
-        given = tc.stop_gradient(self._given(values))
-        self.native.assign(getattr(tc.at(fresh)[unwrap(key)], method)(given))
+        constant = tc.stop_gradient(self.native)
+        given = tc.stop_gradient(self._convert(values))
+        self.native.assign(getattr(tc.at(constant)[unwrap(key)], method)(given))
         return self._result(True)
 
-    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
-        """Add at the places that the last axis of `indices` names."""
-        return self._at_places(indices, updates, "add")
+    def scatter_nd_add(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
+        """Add to the elements, or parts, whose coordinates are in the last axis of `indices`."""
+        return self._update_nd(indices, updates, "add")
 
-    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
-        """Subtract at the places that the last axis of `indices` names."""
-        return self._at_places(indices, -self._given(updates), "add")
+    def scatter_nd_sub(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
+        """Subtract from the elements, or parts, whose coordinates are in the last axis of `indices`."""
+        return self._update_nd(indices, -self._convert(updates), "add")
 
-    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
-        """Replace what is at the places that the last axis of `indices` names."""
-        return self._at_places(indices, updates, "set")
+    def scatter_nd_update(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
+        """Replace the elements, or parts, whose coordinates are in the last axis of `indices`."""
+        return self._update_nd(indices, updates, "set")
 
-    def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
-        """The rows at `indices`; the gradient is IndexedSlices."""
+    def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
+        """Return the rows at `indices`; the gradient is IndexedSlices."""
         from tape_tf.conversion import native
 
         return wrap_tensor(tc.gather(self.native, native(indices)))
 
     # -- as an operand
 
-    def __getitem__(self, key: Any) -> Tensor:
+    def __getitem__(self, key: IndexLike) -> Tensor:
         from tape_tf.ops.indexing import getitem
 
         found: SlicedVariable = object.__new__(SlicedVariable)
         found.native = getitem(self, key).native
-        found._of = (self, key)
+        found._source = (self, key)
         return found
 
-    def __iadd__(self, other: Any) -> NoReturn:
+    def __iadd__(self, other: object) -> NoReturn:
         raise RuntimeError(
             "Variable += value not supported. Use `variable.assign_add(value)` to modify the variable value and "
             "`variable = variable + value` to get a new Tensor object."
         )
 
-    def __isub__(self, other: Any) -> NoReturn:
+    def __isub__(self, other: object) -> NoReturn:
         raise RuntimeError(
             "Variable -= value not supported. Use `variable.assign_sub(value)` to modify the variable value and "
             "`variable = variable - value` to get a new Tensor object."
         )
 
-    def __imul__(self, other: Any) -> NoReturn:
+    def __imul__(self, other: object) -> NoReturn:
         raise RuntimeError(
             "Variable *= value not supported. Use `var.assign(var * value)` to modify the variable or `var = var * "
             "value` to get a new Tensor object."
         )
 
-    def __itruediv__(self, other: Any) -> NoReturn:
+    def __itruediv__(self, other: object) -> NoReturn:
         raise RuntimeError(
             "Variable /= value not supported. Use `var.assign(var / value)` to modify the variable or `var = var / "
             "value` to get a new Tensor object."
         )
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+    def __setitem__(self, key: object, value: object) -> NoReturn:
         raise TypeError("'tf.Variable' object does not support item assignment; use v[key].assign(value)")
 
     def __getattr__(self, name: str) -> Any:
@@ -317,22 +333,22 @@ class Variable(Value):
 class SlicedVariable(Tensor):
     """A part of a Variable: a tensor that can be assigned to, `v[0].assign(x)`."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_source",)
 
-    _of: tuple[Variable, Any]
+    _source: tuple[Variable, Any]  # the Variable and the key
 
-    def assign(self, value: Any, name: str | None = None) -> Variable:
-        """Replace this part of the Variable; returns the Variable.
+    def assign(self, value: TensorLike, name: str | None = None) -> Variable:
+        """Replace this part of the Variable, and return the Variable.
 
         Raises:
             ValueError: the value does not fit the part.
         """
-        variable, key = self._of
+        variable, key = self._source
         variable._update_at(key, value, "set")
         return variable
 
 
-def _slices(sparse_delta: Any) -> tc.IndexedSlices:
+def _slices(sparse_delta: IndexedSlices | tc.IndexedSlices) -> tc.IndexedSlices:
     if isinstance(sparse_delta, IndexedSlices):
         return sparse_delta.native
     if isinstance(sparse_delta, tc.IndexedSlices):

@@ -30,9 +30,10 @@ from tape_core.debugging.notes import (
     slots_in,
 )
 from tape_core.debugging.numerics import check_backward, check_forward
-from tape_core.engine import recording
+from tape_core.engine import record, recording
 from tape_core.engine.op import BOUND
 from tape_core.engine.plan import Part
+from tape_core.engine.record import PLAN
 from tape_core.engine.recording import ACTIVE, LISTENERS
 from tape_core.engine.tensor import SCALARS, Tensor
 
@@ -152,16 +153,16 @@ class Trace:
             now.entries.append(entry := Entry(None, (), order))
             entry.place = self._where()[0]
             return rec
-        plan = rec[0]
+        plan = rec[PLAN]
         if type(plan) is Part:
-            base = now.entries[rec[2]]
-            now.entries.append(entry := Entry(base.call, (rec[2],), order))
+            slot = record.slot(rec, 0)
+            now.entries.append(entry := Entry(now.entries[slot].call, (slot,), order))
             entry.part = plan.k
             return rec
-        now.entries.append(entry := Entry(self.pending, slots_in(rec, plan.n), order))
+        now.entries.append(entry := Entry(self.pending, slots_in(rec), order))
         entry.kept = now.newly_kept(plan.backend, arrays_in(rec, plan))
         entry.shared = now.checksums(plan.backend, rec, plan)
-        return (NotedPlan(plan, entry, self), *rec[1:])
+        return record.with_plan(rec, NotedPlan(plan, entry, self))
 
     # -- the user's code
 
@@ -174,7 +175,7 @@ class Trace:
         while frame is not None and (place is None or not (passed or len(frames) == _MAX_SCOPES)):
             ours = is_ours(frame)
             if place is None and (not ours or frame.f_back is None):
-                place = place_of(frame)
+                place = device_of(frame)
             passed = passed or frame is self._root
             if (not ours or is_layer(frame)) and not passed and _has_name(frame):
                 frames.append(frame)
@@ -190,7 +191,7 @@ class Trace:
         return place, stack[-1][1] if stack else None
 
 
-def place_of(frame: FrameType) -> Place:
+def device_of(frame: FrameType) -> Place:
     """Where a frame is."""
     return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 

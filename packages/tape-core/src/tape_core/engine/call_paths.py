@@ -2,7 +2,7 @@
 
 Everything a program does goes through here, so it is written out: one path for one input, one for two, one for
 the rest; no signature binding, no isinstance, no property, one dictionary lookup for kernel and plans.
-The layout of a record is in `tape_core.engine.rules`.
+The layout of a record is in `tape_core.engine.record`; here records are written out.
 """
 
 from __future__ import annotations

@@ -49,8 +49,10 @@ class Tensor:
     Tensor([3. 6.], shape=(2,), dtype=float32, backend=numpy)
     """
 
-    # _slots: for each tape that knows this value, by the tape's key, its position there. Integers only: a Tensor
-    # never references a tape. A record that saves this value holds the same dict, so it sees later watches.
+    # _slots: for each recorder that knows this value, by the recorder's key, where it keeps the value: on a tape an
+    # integer, the place in its list, so that a Tensor never references a tape. Forward mode has the tangent there, a
+    # Tensor, and the detector of sparsity an index set: those live as long as the value.
+    # A record that saves this value holds the same dict, so it sees later watches.
     __slots__ = ("__weakref__", "_array", "_slots", "backend")
 
     _array: Any

@@ -15,8 +15,8 @@ from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
-from tape_core.ops.creation import BackendLike, arange
-from tape_core.typing import Array, ArrayLike, Cotangent, DTypeLike, Namespace
+from tape_core.ops.creation import arange
+from tape_core.typing import Array, ArrayLike, BackendLike, Cotangent, DTypeLike, Namespace
 
 Norm = Literal["backward", "ortho", "forward"]
 

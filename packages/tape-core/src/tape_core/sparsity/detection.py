@@ -26,13 +26,14 @@ import numpy as np
 
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine import recording
+from tape_core.engine import record, recording
 from tape_core.engine.backward import lifting
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.op import registry
 from tape_core.engine.plan import Part, Plan
+from tape_core.engine.record import PLAN, SPECS
 from tape_core.engine.recording import COMPLEX, new_key, retire
-from tape_core.engine.rules import NONDIFF, UNWRITTEN, slot_at
+from tape_core.engine.rules import NONDIFF, UNWRITTEN
 from tape_core.engine.tensor import Tensor, own_slots
 from tape_core.modes import batching
 from tape_core.sparsity.index_sets import IndexSets, composed, empty, full, identity, joined, merged, union
@@ -85,7 +86,7 @@ class Detector:
     def know(self, tensor: Tensor, sets: IndexSets) -> None:
         """Give a value sets."""
         sets.array = tensor._array
-        own_slots(tensor)[self._key] = sets  # type: ignore[assignment]
+        own_slots(tensor)[self._key] = sets
 
     def sets_of(self, tensor: Tensor) -> IndexSets:
         """Those of a result."""
@@ -109,12 +110,12 @@ class Detector:
 
     def receive(self, rec: tuple[Any, ...]) -> None:
         """The sets of the result of one record."""
-        plan = rec[0]
+        plan = rec[PLAN]
         if type(plan) is Part:
             outs, parts = self._parts
             _put(parts[plan.k], self._key, outs[plan.k])
             return
-        out, slots = rec[slot_at(plan.n)], rec[slot_at(plan.n) + 1]
+        out, slots = record.out(rec), record.out_slots(rec)
         several = type(out) in (tuple, list)
         found: Sequence[Any] = [None] * len(out) if several else [None]
         if not plan.backend.level:  # what is inside vmap is seen where it is computed for all examples
@@ -167,21 +168,20 @@ class Record:
         self.plan = plan.recorded
         self.rec = rec
         self.op = op = plan.op
-        at = slot_at(plan.n)
-        results = rec[at]
+        results = record.out(rec)
         self.results = list(results) if type(results) in (tuple, list) else [results]
-        self.params: tuple[Any, ...] = rec[at + 2] if op.has_parameters else ()
-        self.kwargs: dict[str, Any] = rec[at + 3] if op.has_parameters else {}
+        self.params = record.params(rec)
+        self.kwargs = record.kwargs(rec)
         self.call = batching.Call(op, self.params, self.kwargs)
         flowing = {rule.k for rule in plan.rules}
         if op.sequence:
-            slots: list[Any] = list(rec[slot_at(0)])
-            specs = list(rec[1][0])
-            arrays = list(rec[slot_at(0) + 1] or [None] * len(slots))
+            slots: list[Any] = list(record.slot(rec, 0))
+            specs = list(rec[SPECS][0])
+            arrays = list(record.array(rec, 0) or [None] * len(slots))
         else:
-            slots = [rec[slot_at(k)] if k in flowing else None for k in range(plan.n)]
-            specs = list(rec[1] or [None] * plan.n)
-            arrays = [rec[slot_at(k) + 1] for k in range(plan.n)]
+            slots = [record.slot(rec, k) if k in flowing else None for k in range(plan.n)]
+            specs = list(rec[SPECS] or [None] * plan.n)
+            arrays = [record.array(rec, k) for k in range(plan.n)]
         self.arrays = [s.array if a is None and s is not None else a for a, s in zip(arrays, slots, strict=True)]
         self.sets: list[IndexSets | None] = slots
         self.shapes = [
@@ -456,16 +456,16 @@ class Record:
                 inner.know(seed, places.with_numbers(places.numbers[start : start + size].reshape(seed.shape)))
                 start += size
         ks = [k for k, s in enumerate(self.sets) if s is not None]
-        numbered = list(self.rec)
-        if op.sequence:
-            numbered[slot_at(0)] = tuple([None if s is None else k for k, s in enumerate(self.sets)])
-        else:
-            for rule in plan.rules:
-                numbered[slot_at(rule.k)] = rule.k
+        numbers = (
+            {0: tuple([None if s is None else k for k, s in enumerate(self.sets)])}
+            if op.sequence
+            else {rule.k: rule.k for rule in plan.rules}
+        )
+        numbered = record.with_slots(self.rec, numbers)
         grads: list[Any] = [None] * len(self.sets)
-        g = tuple(seeds) if len(seeds) > 1 or type(self.rec[slot_at(plan.n)]) in (tuple, list) else seeds[0]
+        g = tuple(seeds) if len(seeds) > 1 or type(record.out(self.rec)) in (tuple, list) else seeds[0]
         with _only((inner,)):
-            plan.backward_careful(g, tuple(numbered), grads, xp, lift, False)
+            plan.backward_careful(g, numbered, grads, xp, lift, False)
             grads = [dense(d) for d in grads]
         retire(inner._key)
         parts = []

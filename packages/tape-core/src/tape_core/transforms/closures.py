@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine import record
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.plan import Part
+from tape_core.engine.record import PLAN
 from tape_core.engine.recording import ACTIVE, ASSIGNING, COMPLEX
-from tape_core.engine.rules import slot_at
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.batched import BatchedArray, detached
@@ -99,17 +100,16 @@ class Capture:
 
     def append(self, rec: tuple[Any, ...]) -> None:
         """An op has computed with what the recorder knows."""
-        plan = rec[0]
+        plan = rec[PLAN]
         if type(plan) is Part:
             del self._parts[plan.k][self._key]
             return
-        end = slot_at(plan.n)
-        if type(rec[end + 1]) is list:
-            self._parts = rec[end + 1]
+        slots_of_out = record.out_slots(rec)
+        if type(slots_of_out) is list:
+            self._parts = slots_of_out
         else:
-            del rec[end + 1][self._key]
-        inputs = zip(*rec[2:5], strict=True) if plan.op.sequence else [rec[k : k + 3] for k in range(2, end, 3)]
-        for slot, array, slots in inputs:
+            del slots_of_out[self._key]
+        for slot, array, slots in record.inputs(rec):
             if slot is not None:
                 self._closure.note(array, slots, plan.backend)
 

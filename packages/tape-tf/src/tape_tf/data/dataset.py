@@ -1,8 +1,8 @@
-"""`tf.data`: datasets, that is elements one after the other, and what is made of them.
+"""`tf.data`: datasets, sequences of elements, and the transformations that derive one dataset from another.
 
 An element is a tensor or a nested structure of tensors: tuples and dictionaries; a list is a tensor, as in TensorFlow.
-Inside, elements are NumPy arrays; they become tensors, on the backend and the device selected, where a function of the
-user's or a loop gets them. So an element is a constant: it has no path to what the dataset was made from.
+Internally elements are NumPy arrays. They become tensors, on the selected backend and device, when a function of the
+user's or a loop receives them. So an element is a constant: no gradient flows back to the data of the dataset.
 
 Datasets are read in the caller's thread: `prefetch` and `num_parallel_calls` are accepted and change nothing.
 """
@@ -35,7 +35,7 @@ from tape_tf.tracing import require_value
 
 
 class DataIterator:
-    """What `iter(dataset)` gives."""
+    """The iterator that `iter(dataset)` returns; each `next` gives one element as tensors."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._arrays = dataset._make()
@@ -43,21 +43,22 @@ class DataIterator:
 
     @property
     def element_spec(self) -> Any:
-        """The dataset's."""
+        """The `element_spec` of the dataset."""
         return self._dataset.element_spec
 
     def __iter__(self) -> DataIterator:
         return self
 
     def __next__(self) -> Any:
+        # A compiled function cannot contain a call that gives something else each time: it falls back to eager.
         require_value("the next element of a dataset")
         return each(to_tensor, next(self._arrays))
 
     def get_next(self) -> Any:
-        """The next element.
+        """Return the next element.
 
         Raises:
-            tf.errors.OutOfRangeError: there is none.
+            tf.errors.OutOfRangeError: the dataset has ended.
         """
         try:
             return next(self)
@@ -66,17 +67,19 @@ class DataIterator:
 
 
 def missing(name: str) -> str:
-    """What to say of a method that datasets lack."""
+    """Return the message for an attribute that datasets lack."""
     return f"'tf.data.Dataset' object has no attribute {name!r}{_INSTEAD.get(name, '')}"
 
 
 class _Kind(type):
+    """Metaclass that says what to use instead of a missing static method, as in `tf.data.Dataset.list_files`."""
+
     def __getattr__(cls, name: str) -> Any:
         raise AttributeError(missing(name))
 
 
 class Dataset(Transformations, metaclass=_Kind):
-    """Elements one after the other, made anew each time they are iterated over.
+    """A sequence of elements, produced anew each time it is iterated over.
 
     >>> import tape_tf as tf
     >>> numbers = tf.data.Dataset.range(5).map(lambda x: x * x).batch(2)
@@ -86,20 +89,21 @@ class Dataset(Transformations, metaclass=_Kind):
     [4 9]
     [16]
 
-    A dataset is made by `from_tensor_slices`, `from_tensors`, `from_generator` and `range`, and from others by its
-    methods, which all leave it as it is. What `shuffle` does follows from `tf.random.set_seed`.
+    Make a dataset with `from_tensor_slices`, `from_tensors`, `from_generator` or `range`, and derive others from it
+    with its methods, which leave it unchanged. The order of `shuffle` follows from `tf.random.set_seed`.
     """
 
     def __init__(self, make: Make, cardinality: int, spec: Any = None) -> None:
         self._make = make
         self._cardinality = cardinality
-        self._spec = spec  # the element_spec, or a function that finds it, or None: the first element tells
+        # The element_spec, a function that computes it, or None: then the first element tells.
+        self._spec = spec
 
-    # -- where datasets come from
+    # -- sources
 
     @staticmethod
     def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
-        """One element for each row: the tensors are cut along their first dimension.
+        """A dataset with one element for each row: the tensors are sliced along their first dimension.
 
         >>> import tape_tf as tf
         >>> pairs = tf.data.Dataset.from_tensor_slices(([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
@@ -107,10 +111,10 @@ class Dataset(Transformations, metaclass=_Kind):
         (TensorSpec(shape=(), dtype=tf.int32, name=None), TensorSpec(shape=(2,), dtype=tf.float32, name=None))
 
         Args:
-            tensors: tensors, or what can be made one, in tuples and dictionaries; the arrays are copied.
+            tensors: tensors or array-likes, in tuples and dictionaries; the arrays are copied.
 
         Raises:
-            ValueError: there are none, one is a scalar, or their first dimensions differ.
+            ValueError: there are no tensors, one is a scalar, or their first dimensions differ.
         """
         arrays = each(lambda value: np.array(to_array(value)), tensors)
         found = leaves(arrays)
@@ -134,7 +138,7 @@ class Dataset(Transformations, metaclass=_Kind):
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
-        """A single element."""
+        """A dataset of a single element."""
         arrays = each(lambda value: None if value is None else np.array(to_array(value)), tensors)
         return Dataset(lambda: iter([arrays]), 1, each(spec_of, arrays))
 
@@ -147,7 +151,7 @@ class Dataset(Transformations, metaclass=_Kind):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Dataset:
-        """The elements that a generator yields, which is called anew for each iteration.
+        """A dataset of the elements that a generator yields; the generator is called anew for each iteration.
 
         >>> import tape_tf as tf
         >>> def count(n):
@@ -158,15 +162,15 @@ class Dataset(Transformations, metaclass=_Kind):
         [0, 1, 2]
 
         Args:
-            generator: a function that returns something to iterate over.
-            output_types: the dtypes of an element, in its structure; `output_signature` is the newer way.
+            generator: a function that returns an iterable.
+            output_types: the dtypes of an element, in its structure; `output_signature` is the newer form.
             output_shapes: the shapes, in the same structure.
-            args: what it is called with: NumPy arrays of these.
+            args: arguments for `generator`, which receives them as NumPy arrays.
             output_signature: the TensorSpecs of an element.
 
         Raises:
-            TypeError: `generator` cannot be called, or there is no signature; while iterating, an element is not as the
-                signature says.
+            TypeError: `generator` is not callable, or there is no signature; while iterating, an element does not match
+                the signature.
         """
         if not callable(generator):
             raise TypeError(f"from_generator: `generator` must be a Python callable, got {generator!r}")
@@ -178,7 +182,7 @@ class Dataset(Transformations, metaclass=_Kind):
             if output_shapes is None:
                 output_shapes = each(lambda dtype: TensorShape(None), output_types)
             output_signature = each(lambda dtype, shape: TensorSpec(shape, dtype), output_types, shapes(output_shapes))
-        signature = output_signature
+        signature = output_signature  # a name that mypy knows is never None
         given = tuple(np.asarray(to_array(value))[()] for value in args or ())
 
         def checked(spec: Any, value: Any) -> Any:
@@ -217,7 +221,7 @@ class Dataset(Transformations, metaclass=_Kind):
 
     @staticmethod
     def range(*args: Any, output_type: Any = None, name: str | None = None) -> Dataset:
-        """The integers of Python's `range`, int64."""
+        """A dataset of the integers of Python's `range`, int64 by default."""
         dtype = dtypes.as_dtype(output_type or dtypes.int64)
         numbers = range(*[positive(number, "each number", "range", least=-(2**63)) for number in args])
         kind = dtype.as_numpy_dtype
@@ -225,7 +229,7 @@ class Dataset(Transformations, metaclass=_Kind):
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
-        """Elements side by side, as long as all datasets have one.
+        """A dataset of tuples with one element of each dataset; it ends with the shortest.
 
         >>> import tape_tf as tf
         >>> a = tf.data.Dataset.range(3)
@@ -233,13 +237,13 @@ class Dataset(Transformations, metaclass=_Kind):
         [(0, 1), (1, 2)]
 
         Args:
-            args: datasets, or one structure of them.
+            args: datasets, or one nested structure of them.
         """
         parts = datasets if datasets is not None else args[0] if len(args) == 1 else args
         found = leaves(parts)
         for part in found:
             of_datasets(part, "zip")
-        # Without a structure of its own an element is that of the one dataset, as in TensorFlow.
+        # A single dataset without a structure around it keeps its elements as they are, as in TensorFlow.
         known = [part._cardinality for part in found if part._cardinality != INFINITE_CARDINALITY]
         count = UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in known else min(known, default=INFINITE_CARDINALITY)
 
@@ -255,11 +259,11 @@ class Dataset(Transformations, metaclass=_Kind):
 
     @staticmethod
     def counter(start: Any = 0, step: Any = 1, dtype: Any = None, name: str | None = None) -> Dataset:
-        """`start`, `start + step` and so on, for ever."""
+        """A dataset that counts `start`, `start + step` and so on, without end."""
         kind = dtypes.as_dtype(dtype or dtypes.int64)
         numbers = itertools.count(int(start), int(step))
         return Dataset(
-            lambda: (np.asarray(k, kind.as_numpy_dtype) for k in copy(numbers)),
+            lambda: (np.asarray(k, kind.as_numpy_dtype) for k in copy(numbers)),  # a copy: each iteration starts anew
             INFINITE_CARDINALITY,
             TensorSpec((), kind),
         )
@@ -272,19 +276,19 @@ class Dataset(Transformations, metaclass=_Kind):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
-        """The elements of several datasets, in random turns.
+        """A dataset that takes each element from one of several datasets, drawn at random.
 
         Args:
-            weights: how often each has its turn; all the same by default.
-            seed: with one the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
-            stop_on_empty_dataset: end with the first that ends; otherwise the others go on.
+            weights: the relative probability of each dataset; equal by default.
+            seed: with a seed the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
+            stop_on_empty_dataset: end with the first dataset that ends; otherwise the others go on.
         """
         parts = [of_datasets(part, "sample_from_datasets") for part in datasets]
         chances = [1.0] * len(parts) if weights is None else [float(weight) for weight in weights]
         if len(chances) != len(parts) or not parts:
             raise ValueError(f"sample_from_datasets: {len(parts)} datasets and {len(chances)} weights")
         start = int(global_rng().integers(0, 2**62).item()) if seed is None else int(seed)
-        rounds = itertools.count()
+        rounds = itertools.count()  # each iteration draws another order
 
         def make() -> Iterator[Any]:
             draw = stdlib.Random(f"{start} {next(rounds)}")
@@ -308,7 +312,7 @@ class Dataset(Transformations, metaclass=_Kind):
         return DataIterator(self)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
-        """The elements as NumPy arrays, scalars as NumPy scalars.
+        """Iterate over the elements as NumPy arrays, scalars as NumPy scalars.
 
         >>> import tape_tf as tf
         >>> [x.item() for x in tf.data.Dataset.range(2).as_numpy_iterator()]
@@ -317,7 +321,7 @@ class Dataset(Transformations, metaclass=_Kind):
         return (each(lambda leaf: None if leaf is None else np.array(leaf)[()], element) for element in self._make())
 
     def cardinality(self) -> Tensor:
-        """The number of elements, or tf.data.INFINITE_CARDINALITY or tf.data.UNKNOWN_CARDINALITY: an int64 tensor."""
+        """The number of elements, tf.data.INFINITE_CARDINALITY or tf.data.UNKNOWN_CARDINALITY, as an int64 tensor."""
         return convert_to_tensor(np.int64(self._cardinality))
 
     def __len__(self) -> int:
@@ -332,7 +336,7 @@ class Dataset(Transformations, metaclass=_Kind):
 
     @property
     def element_spec(self) -> Any:
-        """The TensorSpecs of an element, in its structure; a length that differs between elements is None.
+        """The TensorSpecs of an element, in its structure; None for a dimension that differs between elements.
 
         After `map` it is found by mapping the first element.
         """

@@ -1,4 +1,4 @@
-"""Elements of datasets: nested structures of NumPy arrays, and of tensors where the user's functions get them."""
+"""Elements of datasets: nested structures of NumPy arrays, and of tensors where the user's functions receive them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from tape_tf.shapes import TensorShape, TensorSpec
 
 
 def each(f: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """`f` of the leaves of one structure, and of those at the same places of others.
+    """Apply `f` to the leaves of a structure, and to the leaves at the same places of others, as `tf.nest` does.
+
+    The structures are tuples, named tuples and dictionaries. A list is a leaf: TensorFlow takes it for a tensor.
 
     Raises:
-        ValueError: another one has another structure.
+        ValueError: the structures differ.
     """
     if isinstance(first, tuple) and not isinstance(first, TensorShape):
         for other in others:
@@ -41,44 +43,47 @@ def leaves(structure: Any) -> list[Any]:
 
 
 def kinds(element: Any) -> Any:
-    """The dtypes of an element, in its structure, as text."""
+    """Return the dtypes of an element, in its structure, as text that can be compared and shown."""
     return str(each(lambda leaf: getattr(leaf, "dtype", type(leaf)), element))
 
 
 def row(element: Any, k: int) -> Any:
-    """Row number k of each leaf."""
+    """Return row `k` of each leaf."""
     return each(lambda leaf: leaf[k, ...], element)
 
 
 def to_array(value: Any) -> Any:
-    """A leaf as a NumPy array, under TensorFlow's dtype rules; None stays None, and a dataset a dataset."""
+    """Convert a leaf to a NumPy array, under TensorFlow's dtype rules; None and datasets are returned unchanged."""
     if value is None or isinstance(value, np.ndarray) or is_dataset(value):
         return value
     return native(value).numpy()
 
 
 def to_tensor(array: Any) -> Any:
-    """A leaf as a tensor."""
+    """Convert a leaf to a tensor; None and datasets are returned unchanged."""
     return array if array is None or is_dataset(array) else convert_to_tensor(array)
 
 
 def is_dataset(value: Any) -> bool:
-    """Whether a leaf is a dataset, as `window` makes them."""
+    """True for a dataset among the leaves of an element, such as `window` makes.
+
+    It asks for a method, since this module cannot import Dataset, which imports it.
+    """
     return hasattr(value, "as_numpy_iterator")
 
 
 def called(f: Callable[..., Any], element: Any) -> Any:
-    """`f` of an element of arrays: a tuple's parts are arguments of their own."""
+    """Call `f` with an element as tensors; the parts of a tuple are separate arguments."""
     tensors = each(to_tensor, element)
     return f(*tensors) if isinstance(tensors, tuple) else f(tensors)
 
 
 def positive(value: Any, name: str, where: str, least: int = 1) -> int:
-    """A count that was given as an int or a tensor.
+    """Return a count, given as an int or an integer tensor, as an int.
 
     Raises:
-        TypeError: it is no integer.
-        ValueError: it is below `least`.
+        TypeError: the value is no integer.
+        ValueError: the value is below `least`.
     """
     if isinstance(value, bool | float) or not hasattr(value, "__index__"):
         raise TypeError(f"{where}: {name} must be an integer, got {value!r}")
@@ -88,7 +93,7 @@ def positive(value: Any, name: str, where: str, least: int = 1) -> int:
 
 
 class DatasetSpec:
-    """The kind of a dataset that is an element of another."""
+    """The spec of a dataset that is an element of another dataset."""
 
     def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
         self.element_spec = element_spec
@@ -104,14 +109,14 @@ class DatasetSpec:
 
 
 def spec_of(leaf: Any) -> Any:
-    """The TensorSpec of an array."""
+    """Return the TensorSpec of an array, the DatasetSpec of a dataset, or None for None."""
     if is_dataset(leaf):
         return DatasetSpec(leaf.element_spec)
     return None if leaf is None else TensorSpec(leaf.shape, dtypes.as_dtype(leaf.dtype))
 
 
 def shapes(structure: Any) -> Any:
-    """Shapes that may be lists, tuples or None, in a structure, as TensorShapes in it."""
+    """Convert the shapes in a structure to TensorShapes; a shape may be a list, a tuple of lengths or None."""
     if structure is None or isinstance(structure, TensorShape | list):
         return TensorShape(structure)
     if isinstance(structure, tuple) and all(length is None or isinstance(length, int) for length in structure):
@@ -124,12 +129,12 @@ def shapes(structure: Any) -> Any:
 
 
 def stacked(rows: list[Any]) -> Any:
-    """One element of many.
+    """Stack elements to one, along a new first dimension.
 
     Raises:
-        tf.errors.InvalidArgumentError: their shapes differ.
+        tf.errors.InvalidArgumentError: their shapes differ, in some component.
     """
-    component = iter(range(len(leaves(rows[0]))))
+    component = iter(range(len(leaves(rows[0]))))  # map_structure visits the components in order; messages number them
 
     def stack(*arrays: Any) -> Any:
         number = next(component)
@@ -157,12 +162,17 @@ def stacked(rows: list[Any]) -> Any:
 
 
 def padded(rows: list[Any], padded_shapes: Any, padding_values: Any) -> Any:
-    """One element of many whose shapes differ, filled up at their ends.
+    """Stack elements of different shapes to one, each padded at its ends.
+
+    Args:
+        padded_shapes: the shapes to pad to; None for a length, or for all: the longest in `rows`.
+        padding_values: one number, or one for each component; 0 by default.
 
     Raises:
-        tf.errors.InvalidArgumentError: one is longer than `padded_shapes` allows.
+        tf.errors.InvalidArgumentError: an element is longer than `padded_shapes` allows.
     """
 
+    # TensorFlow writes -1 for a length that is not known; so `length < 0` means the same as None here.
     def fill(first: Any, wanted: Any, value: Any, *others: Any) -> Any:
         arrays = (first, *others)
         lengths = [max(array.shape[d] for array in arrays) for d in range(first.ndim)]

@@ -1,4 +1,4 @@
-"""What is made of datasets: the methods of `tf.data.Dataset` that give another one."""
+"""Transformations of datasets: the methods of `tf.data.Dataset` that return another dataset."""
 
 from __future__ import annotations
 
@@ -30,15 +30,19 @@ from tape_tf.shapes import TensorSpec
 if TYPE_CHECKING:
     from tape_tf.data import Dataset
 
-AUTOTUNE = -1
+AUTOTUNE = -1  # accepted wherever TensorFlow tunes a number of threads or a buffer; there is nothing to tune here
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
 Make = Callable[[], Iterator[Any]]
+"""A function that starts an iteration over the elements, as structures of NumPy arrays."""
 
 
 class Transformations:
-    """The methods that make other datasets; the class below them knows what a dataset is."""
+    """The base class of Dataset: methods that derive a dataset from another.
+
+    They need only `_make`, which starts an iteration, and `_cardinality`, the number of elements or a negative code.
+    """
 
     _make: Make
     _cardinality: int
@@ -56,7 +60,7 @@ class Transformations:
         zip: Callable[..., Dataset]
 
     def _like(self, make: Make, cardinality: int | None = None) -> Dataset:
-        """A dataset of elements of the same kind."""
+        """Return a dataset whose elements have the same spec as those of this one."""
         return self._new(make, self._cardinality if cardinality is None else cardinality, lambda: self.element_spec)
 
     def _new(self, make: Make, cardinality: int, spec: Any = None) -> Dataset:
@@ -71,7 +75,7 @@ class Transformations:
         use_unbounded_threadpool: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """A function of each element. The parts of a tuple are arguments of their own, a dictionary is one.
+        """Apply a function to each element. The parts of a tuple are separate arguments; a dictionary is one argument.
 
         >>> import tape_tf as tf
         >>> pairs = tf.data.Dataset.from_tensor_slices(([1.0, 2.0], [3.0, 4.0]))
@@ -84,6 +88,8 @@ class Transformations:
             return each(to_array, called(map_func, element))
 
         def spec() -> Any:
+            # The function is called on the first element. Where that is a batch, a result of the batch's length keeps
+            # the unknown first dimension: a last, smaller batch will make it smaller.
             first = next(self._make(), None)
             if first is None:
                 return self.element_spec
@@ -100,7 +106,7 @@ class Transformations:
         return self._new(lambda: map(mapped, self._make()), self._cardinality, spec)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements of which a function is true."""
+        """Keep the elements for which a function is true."""
         of_functions(predicate, "filter")
         return self._like(
             lambda: (element for element in self._make() if bool(called(predicate, element))), UNKNOWN_CARDINALITY
@@ -114,10 +120,10 @@ class Transformations:
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Consecutive elements stacked, along a new first dimension.
+        """Stack consecutive elements along a new first dimension.
 
         Args:
-            drop_remainder: leave out a last batch that is smaller.
+            drop_remainder: drop a last batch that is smaller.
 
         Raises:
             ValueError: `batch_size` is not positive.
@@ -133,7 +139,7 @@ class Transformations:
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Like `batch`, of elements of different shapes: they are filled up at their ends.
+        """Stack elements of different shapes, each padded at its ends.
 
         >>> import tape_tf as tf
         >>> lists = tf.data.Dataset.range(1, 3).map(lambda n: tf.fill([n], n))
@@ -142,7 +148,7 @@ class Transformations:
 
         Args:
             padded_shapes: the shapes, in the structure of an element; None for a length: the longest in the batch.
-            padding_values: what fills, one number or in the structure of an element; 0 by default.
+            padding_values: the number to pad with, one for all or in the structure of an element; 0 by default.
         """
 
         def join(rows: list[Any]) -> Any:
@@ -153,6 +159,8 @@ class Transformations:
     def _batched(
         self, size: int, drop_remainder: bool, join: Callable[[list[Any]], Any], open_ends: bool = False
     ) -> Dataset:
+        """Join every `size` elements; with `open_ends` the lengths of the result differ between batches."""
+
         def make() -> Iterator[Any]:
             elements = self._make()
             while rows := list(itertools.islice(elements, size)):
@@ -174,7 +182,7 @@ class Transformations:
         return self._new(make, count, spec)
 
     def unbatch(self, name: str | None = None) -> Dataset:
-        """The rows of each element as elements."""
+        """Make each row of each element an element."""
 
         def make() -> Iterator[Any]:
             for element in self._make():
@@ -193,7 +201,7 @@ class Transformations:
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Datasets of `size` consecutive elements, each beginning `shift` elements after the one before.
+        """Group elements into datasets of `size` elements each, every group `shift` elements after the one before.
 
         >>> import tape_tf as tf
         >>> windows = tf.data.Dataset.range(5).window(3, shift=1, drop_remainder=True)
@@ -204,10 +212,10 @@ class Transformations:
         [2 3 4]
 
         Args:
-            size: the number of elements.
-            shift: `size` by default.
-            stride: only every so many elements are taken into a window.
-            drop_remainder: leave out windows that are smaller.
+            size: the number of elements in a window.
+            shift: the distance between the starts of windows; `size` by default.
+            stride: the distance between elements of a window.
+            drop_remainder: drop windows with fewer elements.
         """
         count = positive(size, "size", "window")
         every = positive(stride, "stride", "window")
@@ -220,7 +228,7 @@ class Transformations:
             return each(dataset, *rows)
 
         def make() -> Iterator[Any]:
-            elements, waiting = self._make(), list[Any]()
+            elements, waiting = self._make(), list[Any]()  # waiting: read, and needed by a window to come
             while True:
                 waiting += itertools.islice(elements, (count - 1) * every + 1 - len(waiting))
                 rows = waiting[::every][:count]
@@ -229,7 +237,7 @@ class Transformations:
                 yield held(rows)
                 gone = step - len(waiting)
                 del waiting[:step]
-                if gone > 0:  # the windows have gaps between them
+                if gone > 0:  # shift exceeds the window: skip the elements between windows
                     next(itertools.islice(elements, gone, gone), None)
 
         known = self._cardinality
@@ -238,7 +246,7 @@ class Transformations:
         return self._new(make, known)
 
     def unique(self, name: str | None = None) -> Dataset:
-        """Each element once, in the order of first appearance."""
+        """Drop elements that were there before, keeping the order of first appearance."""
 
         def make() -> Iterator[Any]:
             seen = set()
@@ -251,7 +259,7 @@ class Transformations:
         return self._like(make, UNKNOWN_CARDINALITY)
 
     def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Dataset:
-        """Batches of another size."""
+        """Join and split batches to batches of another size."""
         return self.unbatch().batch(batch_size, drop_remainder)
 
     def shuffle(
@@ -261,18 +269,18 @@ class Transformations:
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """The elements in random order, as far as a buffer of some of them allows.
+        """Shuffle the elements, as far as a buffer allows.
 
-        Each element is drawn from `buffer_size` waiting ones, and the next one takes its place; so a buffer as large as
-        the dataset shuffles it evenly.
+        Each element is drawn at random from a buffer of `buffer_size` elements, and the next element takes its place.
+        So only a buffer as large as the dataset makes all orders equally likely.
 
         Args:
-            seed: with one the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
-            reshuffle_each_iteration: whether the next iteration has another order; True by default.
+            seed: with a seed the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
+            reshuffle_each_iteration: draw another order for the next iteration; True by default.
         """
         size = self._cardinality if buffer_size is None else positive(buffer_size, "buffer_size", "shuffle")
         start = int(global_rng().integers(0, 2**62).item()) if seed is None else int(seed)
-        rounds = itertools.count()
+        rounds = itertools.count()  # one order for each iteration
 
         def make() -> Iterator[Any]:
             number = 0 if reshuffle_each_iteration is False else next(rounds)
@@ -285,13 +293,13 @@ class Transformations:
                 waiting[k] = element
             while waiting:
                 k = draw(len(waiting))
-                waiting[k], waiting[-1] = waiting[-1], waiting[k]
+                waiting[k], waiting[-1] = waiting[-1], waiting[k]  # pop from the end: O(1)
                 yield waiting.pop()
 
         return self._like(make)
 
     def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
-        """The elements again and again: `count` times, or for ever."""
+        """Repeat the elements `count` times, or without end."""
         times = -1 if count is None else int(count)
         known = self._cardinality
         if times < 0:
@@ -305,13 +313,13 @@ class Transformations:
                 for element in self._make():
                     empty = False
                     yield element
-                if empty:  # for ever nothing is nothing
+                if empty:  # an endless repetition of nothing would never return
                     return
 
         return self._like(make, known)
 
     def take(self, count: Any, name: str | None = None) -> Dataset:
-        """The first `count` elements; all for -1."""
+        """Keep the first `count` elements; all for -1."""
         n, known = int(count), self._cardinality
         if n < 0:
             return self._like(self._make)
@@ -319,14 +327,14 @@ class Transformations:
         return self._like(lambda: itertools.islice(self._make(), n), bounded)
 
     def skip(self, count: Any, name: str | None = None) -> Dataset:
-        """All but the first `count` elements; none for -1."""
+        """Drop the first `count` elements; all for -1."""
         n, known = int(count), self._cardinality
         if n < 0:
             return self.take(0)
         return self._like(lambda: itertools.islice(self._make(), n, None), max(known - n, 0) if known >= 0 else known)
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
-        """Every `num_shards`-th element, from number `index` on."""
+        """Keep every `num_shards`-th element, starting with element `index`."""
         n, first, known = positive(num_shards, "num_shards", "shard"), int(index), self._cardinality
         if not 0 <= first < n:
             raise InvalidArgumentError(None, None, f"shard: index must be between 0 and {n - 1}, got {index!r}")
@@ -334,7 +342,7 @@ class Transformations:
         return self._like(lambda: itertools.islice(self._make(), first, None, n), count)
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements up to the first of which a function is false."""
+        """Keep the elements before the first for which a function is false."""
         of_functions(predicate, "take_while")
         return self._like(
             lambda: itertools.takewhile(lambda element: bool(called(predicate, element)), self._make()),
@@ -342,7 +350,7 @@ class Transformations:
         )
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
-        """The elements of this dataset, then those of another."""
+        """Append the elements of another dataset."""
         other = of_datasets(dataset, "concatenate")
         counts = self._cardinality, other._cardinality
         known = min(counts) if min(counts) < 0 else sum(counts)
@@ -363,22 +371,22 @@ class Transformations:
         return self._like(make, known)
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
-        """Pairs of a number, int64, and an element."""
+        """Pair each element with its number, an int64."""
         return self.zip((self.range(int(start), 2**63 - 1), self))
 
     def prefetch(self, buffer_size: Any = None, name: str | None = None) -> Dataset:
-        """The same elements: nothing is read ahead."""
+        """Return a dataset of the same elements: nothing is read ahead."""
         return self._like(self._make)
 
     def cache(self, filename: str = "", name: str | None = None) -> Dataset:
-        """The same elements, kept in memory once they have all been read.
+        """Keep the elements in memory once they have all been read.
 
         Raises:
-            ValueError: a file is named: there are caches in memory only.
+            ValueError: a file is named: only caches in memory are supported.
         """
         if filename:
             raise ValueError(f"cache: there is no cache in files, only in memory: leave filename={filename!r} out")
-        kept: list[list[Any]] = []
+        kept: list[list[Any]] = []  # empty, or one list of all elements: an iteration that is cut short caches nothing
 
         def make() -> Iterator[Any]:
             if not kept:
@@ -393,7 +401,7 @@ class Transformations:
         return self._like(make)
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements of the datasets that a function makes of the elements, one dataset after the other."""
+        """Map each element to a dataset, and chain those datasets."""
         return self.interleave(map_func, cycle_length=1)
 
     def interleave(
@@ -405,7 +413,7 @@ class Transformations:
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """The elements of the datasets that a function makes of the elements, in turns.
+        """Map each element to a dataset, and take elements from several of those datasets in turn.
 
         >>> import tape_tf as tf
         >>> numbers = tf.data.Dataset.range(1, 4)
@@ -416,8 +424,8 @@ class Transformations:
         [1, 1, 2, 2, 1, 2, 3, 3, 3]
 
         Args:
-            cycle_length: how many of the datasets take turns.
-            block_length: how many elements each gives in its turn.
+            cycle_length: the number of datasets read in turn.
+            block_length: the number of elements that each gives in its turn.
         """
         of_functions(map_func, "interleave")
         width = 1 if cycle_length in (None, AUTOTUNE) else positive(cycle_length, "cycle_length", "interleave")
@@ -435,13 +443,14 @@ class Transformations:
                         given += 1
                         yield element
                     if given < block:
+                        # This dataset has ended: the next one takes its place in the cycle.
                         turns[k] = next(sources, None)
                 turns = [source for source in turns if source is not None]
 
         return self._new(make, UNKNOWN_CARDINALITY)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
-        """`reduce_func(state, element)` of all elements, one after the other: the last state.
+        """Fold the elements: `state = reduce_func(state, element)` for each; returns the last state.
 
         >>> import tape_tf as tf
         >>> int(tf.data.Dataset.range(5).reduce(tf.constant(0, tf.int64), lambda total, x: total + x))
@@ -454,7 +463,7 @@ class Transformations:
         return each(convert_to_tensor, state)
 
     def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> Dataset:
-        """`scan_func(state, element)` gives the next state and an element of the new dataset."""
+        """Map with a state: `scan_func(state, element)` returns the next state and an element of the new dataset."""
         of_functions(scan_func, "scan")
 
         def make() -> Iterator[Any]:
@@ -466,14 +475,14 @@ class Transformations:
         return self._new(make, self._cardinality)
 
     def apply(self, transformation_func: Callable[[Any], Any], name: str | None = None) -> Any:
-        """A function of the dataset."""
+        """Return `transformation_func(self)`."""
         return transformation_func(self)
 
     def get_single_element(self, name: str | None = None) -> Any:
-        """The only element.
+        """Return the only element.
 
         Raises:
-            tf.errors.InvalidArgumentError: there is none, or more than one.
+            tf.errors.InvalidArgumentError: there is no element, or more than one.
         """
         found = list(itertools.islice(self, 2))
         if len(found) != 1:
@@ -482,13 +491,13 @@ class Transformations:
 
 
 def of_functions(f: Any, where: str) -> None:
-    """Check that it can be called."""
+    """Raise a TypeError unless `f` can be called."""
     if not callable(f):
         raise TypeError(f"{where}: a function is needed, got {f!r}")
 
 
 def of_datasets(value: Any, where: str) -> Dataset:
-    """Check that it is a dataset."""
+    """Return the value; raise a TypeError unless it is a dataset."""
     if not isinstance(value, Transformations):
         raise TypeError(
             f"{where}: a tf.data.Dataset is needed, got {value!r}; tf.data.Dataset.from_tensor_slices makes one"

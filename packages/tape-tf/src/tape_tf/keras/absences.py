@@ -1,4 +1,4 @@
-"""What there is instead of names of tf.keras that are absent."""
+"""Hints for names of tf.keras that are absent: what to use instead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ _LAYERS = {
     "Wrapper": "hold the layer as an attribute of a layer of your own",
     "InputSpec": "check inputs in `build`",
     "STFTSpectrogram MelSpectrogram": "use tf.signal.fft on frames",
-    "serialize deserialize": "use get_config and from_config",
 }
 
 _OTHERS = {

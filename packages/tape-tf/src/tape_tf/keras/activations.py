@@ -1,4 +1,4 @@
-"""`tf.keras.activations`: the activations that layers take by name.
+"""`tf.keras.activations`: activation functions, which layers accept by name.
 
 >>> import tape_tf as tf
 >>> tf.keras.activations.relu(tf.constant([-1.0, 2.0])).numpy()
@@ -25,7 +25,7 @@ def linear(x: Any) -> Any:
 
 
 def relu(x: Any, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
-    """`x` from `threshold` up to `max_value`, and below `negative_slope * (x - threshold)`.
+    """`x` between `threshold` and `max_value`; below the threshold `negative_slope * (x - threshold)`.
 
     >>> import tape_tf as tf
     >>> tf.keras.activations.relu(tf.constant([-2.0, 0.5, 9.0]), negative_slope=0.5, max_value=6.0).numpy()
@@ -41,25 +41,25 @@ def relu(x: Any, negative_slope: float = 0.0, max_value: float | None = None, th
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
-    """`x`, and where it is negative `negative_slope * x`."""
+    """`x`, or `negative_slope * x` where `x` is negative."""
     return wrap(tc.leaky_relu(native(x), negative_slope))
 
 
 def elu(x: Any, alpha: float = 1.0) -> Any:
-    """`x`, and where it is negative `alpha * (exp(x) - 1)`."""
+    """`x`, or `alpha * (exp(x) - 1)` where `x` is negative."""
     return wrap(tc.elu(native(x), alpha))
 
 
 def gelu(x: Any, approximate: bool = False) -> Any:
-    """`x` times the normal distribution's probability of less."""
+    """`x * P(X <= x)` for a standard normal X; `approximate=True` uses tanh instead of the error function."""
     return wrap(tc.gelu(native(x), approximate=approximate))
 
 
 def softmax(x: Any, axis: int = -1) -> Any:
-    """Probabilities along `axis`.
+    """`exp(x)` normalized to the sum 1 along `axis`.
 
     Raises:
-        ValueError: `x` has no axis.
+        ValueError: `x` is a scalar.
     """
     value = native(x)
     if value.ndim == 0:
@@ -68,11 +68,13 @@ def softmax(x: Any, axis: int = -1) -> Any:
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:
-    """The logarithm of :func:`softmax`, exact far out, too."""
+    """The logarithm of :func:`softmax`, accurate also where the softmax underflows to 0."""
     return wrap(tc.log_softmax(native(x), axis=axis))
 
 
 def _same(name: str, function: Callable[..., Any], text: str) -> Function:
+    """Make an activation out of a function of tape_core Tensors."""
+
     def activation(x: Any) -> Any:
         return wrap(function(native(x)))
 
@@ -86,7 +88,7 @@ tanh = _same("tanh", tc.tanh, "The hyperbolic tangent.")
 exponential = _same("exponential", tc.exp, "`exp(x)`.")
 softplus = _same("softplus", tc.softplus, "`log(1 + exp(x))`.")
 softsign = _same("softsign", lambda x: x / (1.0 + tc.abs(x)), "`x / (1 + abs(x))`.")
-selu = _same("selu", tc.selu, "A scaled :func:`elu` that keeps mean 0 and variance 1.")
+selu = _same("selu", tc.selu, "A scaled :func:`elu`: normalized inputs keep mean 0 and variance 1.")
 silu = _same("silu", tc.silu, "`x * sigmoid(x)`.")
 mish = _same("mish", tc.mish, "`x * tanh(softplus(x))`.")
 relu6 = _same("relu6", tc.relu6, "`x` between 0 and 6.")
@@ -131,10 +133,10 @@ __all__ = [
 
 
 def get(identifier: Function | str | None) -> Function:
-    """The activation of this name; a callable is passed through, None is :func:`linear`.
+    """Return the activation of a name; a callable is returned unchanged, and None gives :func:`linear`.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: no activation has this name.
     """
     if identifier is None:
         return linear
@@ -145,7 +147,7 @@ def get(identifier: Function | str | None) -> Function:
 
 
 def for_tape_nn(activation: Function | str | None) -> Function | None:
-    """The activation as layers of tape_nn call it."""
+    """Return the activation as a function of tape_core Tensors, for tape_nn's layers; None for :func:`linear`."""
     found = get(activation)
     if found is linear:
         return None

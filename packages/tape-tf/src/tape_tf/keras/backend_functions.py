@@ -1,7 +1,8 @@
-"""The functions of `tf.keras.backend`, which older programs call `K`: those of `tf` with Keras' arguments."""
+"""The functions of `tf.keras.backend`, which older programs import as `K`: functions of `tf` with Keras' arguments."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tape_tf.conversion import convert_to_tensor
@@ -10,7 +11,7 @@ from tape_tf.keras.backend import floatx
 from tape_tf.names import export, exported, published
 from tape_tf.variable import Variable
 
-# What is the same function, as it is called there and here.
+# Functions that are the same in `tf`: names in tf.keras.backend, and the pattern of their names in `tf`.
 _SAME = {
     "abs cos equal exp eye greater greater_equal less less_equal log maximum minimum not_equal ones_like pow round "
     "shape sigmoid sign sin square stack stop_gradient tanh tile transpose zeros_like": "{}",
@@ -21,7 +22,7 @@ _SAME = {
 
 
 def publish() -> None:
-    """Publish the functions above; `tape_tf` has them all by then."""
+    """Publish the functions of `_SAME`. `tape_tf` calls this last, when all functions of `tf` are published."""
     known = published()
     for names, pattern in _SAME.items():
         for name in names.split():
@@ -30,93 +31,95 @@ def publish() -> None:
     export("keras.backend.var", known["math.reduce_variance"])
 
 
-def _tf(name: str) -> Any:
-    return published()[name]
+def _tf(name: str) -> Callable[..., Any]:
+    """Return a function of `tf` by its name; by name, since importing `tape_tf.ops` from here would be a cycle."""
+    function: Callable[..., Any] = published()[name]
+    return function
 
 
 @exported("keras.backend.argmax")
 def argmax(x: Any, axis: int = -1) -> Any:
-    """The place of the largest element along an axis."""
+    """The index of the largest element along an axis."""
     return _tf("argmax")(x, axis)
 
 
 @exported("keras.backend.argmin")
 def argmin(x: Any, axis: int = -1) -> Any:
-    """The place of the smallest element along an axis."""
+    """The index of the smallest element along an axis."""
     return _tf("argmin")(x, axis)
 
 
 @exported("keras.backend.cast")
 def cast(x: Any, dtype: Any) -> Any:
-    """In another dtype."""
+    """Convert to another dtype."""
     return _tf("cast")(x, dtype)
 
 
 @exported("keras.backend.clip")
 def clip(x: Any, min_value: Any, max_value: Any) -> Any:
-    """Between two bounds."""
+    """Limit the elements to the range from `min_value` to `max_value`."""
     return _tf("clip_by_value")(x, min_value, max_value)
 
 
 @exported("keras.backend.concatenate")
 def concatenate(tensors: Any, axis: int = -1) -> Any:
-    """One after the other, along an axis."""
+    """Join tensors along an axis."""
     return _tf("concat")(tensors, axis)
 
 
 @exported("keras.backend.dot")
 def dot(x: Any, y: Any) -> Any:
-    """The product over the last axis of `x` and the last but one of `y`."""
+    """The tensor product, summed over the last axis of `x` and the last but one of `y`."""
     x, y = convert_to_tensor(x), convert_to_tensor(y)
     return _tf("tensordot")(x, y, [[x.ndim - 1], [max(y.ndim - 2, 0)]])
 
 
 @exported("keras.backend.expand_dims")
 def expand_dims(x: Any, axis: int = -1) -> Any:
-    """With a new axis of length 1."""
+    """Insert an axis of length 1."""
     return _tf("expand_dims")(x, axis)
 
 
 @exported("keras.backend.flatten")
 def flatten(x: Any) -> Any:
-    """As a vector."""
+    """Reshape to a vector."""
     return _tf("reshape")(x, [-1])
 
 
 @exported("keras.backend.batch_flatten")
 def batch_flatten(x: Any) -> Any:
-    """As a matrix with a row for each example."""
+    """Reshape to a matrix with one row for each example."""
     x = convert_to_tensor(x)
     return _tf("reshape")(x, [x.shape[0], -1])
 
 
 @exported("keras.backend.gather")
 def gather(reference: Any, indices: Any) -> Any:
-    """Rows of a tensor."""
+    """Pick rows of a tensor."""
     return _tf("gather")(reference, indices)
 
 
 @exported("keras.backend.l2_normalize")
 def l2_normalize(x: Any, axis: Any = None) -> Any:
-    """Divided by its norm."""
+    """Divide by the Euclidean norm."""
     return _tf("nn.l2_normalize")(x, axis)
 
 
 @exported("keras.backend.one_hot")
 def one_hot(indices: Any, num_classes: int) -> Any:
-    """A one in the place of each index."""
+    """Encode class numbers as vectors with a single 1."""
     return _tf("one_hot")(indices, num_classes)
 
 
 @exported("keras.backend.permute_dimensions")
 def permute_dimensions(x: Any, pattern: Any) -> Any:
-    """With its axes in another order."""
+    """Permute the axes."""
     return _tf("transpose")(x, pattern)
 
 
 @exported("keras.backend.relu")
 def relu(x: Any, alpha: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
-    """`alpha * (x - threshold)` below the threshold, x above it, and no more than `max_value`."""
+    """`x` above the threshold, at most `max_value`; `alpha * (x - threshold)` below it."""
     x = convert_to_tensor(x)
     out = _tf("where")(x >= threshold, x, alpha * (x - threshold)) if alpha or threshold else _tf("nn.relu")(x)
     return out if max_value is None else _tf("minimum")(out, max_value)
@@ -124,38 +127,38 @@ def relu(x: Any, alpha: float = 0.0, max_value: float | None = None, threshold: 
 
 @exported("keras.backend.repeat_elements")
 def repeat_elements(x: Any, rep: int, axis: int) -> Any:
-    """Each element `rep` times along an axis."""
+    """Repeat each element `rep` times along an axis."""
     return _tf("repeat")(x, rep, axis)
 
 
 @exported("keras.backend.reshape")
 def reshape(x: Any, shape: Any) -> Any:
-    """In another shape."""
+    """Change the shape."""
     return _tf("reshape")(x, shape)
 
 
 @exported("keras.backend.reverse")
 def reverse(x: Any, axes: Any) -> Any:
-    """Backwards along axes."""
+    """Reverse the order along axes."""
     return _tf("reverse")(x, [axes] if isinstance(axes, int) else axes)
 
 
 @exported("keras.backend.sqrt")
 def sqrt(x: Any) -> Any:
-    """The square root; 0 of what is negative."""
+    """The square root; 0 for negative elements."""
     x = convert_to_tensor(x)
     return _tf("sqrt")(_tf("maximum")(x, 0.0))
 
 
 @exported("keras.backend.squeeze")
 def squeeze(x: Any, axis: int) -> Any:
-    """Without an axis of length 1."""
+    """Remove an axis of length 1."""
     return _tf("squeeze")(x, [axis])
 
 
 @exported("keras.backend.switch")
 def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
-    """One of two tensors, or of what two functions return; elementwise where the condition is no scalar."""
+    """Choose between two tensors, or the results of two functions; elementwise unless the condition is a scalar."""
     condition = convert_to_tensor(condition)
     if not condition.ndim:
         chosen = then_expression if condition else else_expression
@@ -165,18 +168,18 @@ def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
     return _tf("where")(_tf("reshape")(condition, [*condition.shape, *[1] * missing]), *both)
 
 
-# -- values and what they are
+# -- values and their properties
 
 
 @exported("keras.backend.constant")
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Any:
-    """A tensor in Keras' float type, or another."""
+    """A constant tensor, by default of Keras' float type."""
     return _tf("cast")(_tf("constant")(value, shape=shape), dtype or floatx())
 
 
 @exported("keras.backend.variable")
 def variable(value: Any, dtype: Any = None, name: str | None = None, constraint: Any = None) -> Any:
-    """A Variable in Keras' float type, or another."""
+    """A Variable, by default of Keras' float type."""
     made = Variable(_tf("cast")(value, dtype or floatx()), name=name or "Variable")
     made.constraint = constraint
     return made
@@ -196,25 +199,25 @@ def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
 
 @exported("keras.backend.dtype")
 def dtype(x: Any) -> str:
-    """The name of its dtype."""
+    """The name of a tensor's dtype."""
     return str(convert_to_tensor(x).dtype.name)
 
 
 @exported("keras.backend.int_shape")
 def int_shape(x: Any) -> tuple[int | None, ...]:
-    """Its shape as a tuple."""
+    """The shape as a tuple."""
     return tuple(x.shape)
 
 
 @exported("keras.backend.ndim")
 def ndim(x: Any) -> int:
-    """The number of its axes."""
+    """The number of axes."""
     return len(x.shape)
 
 
 @exported("keras.backend.get_value keras.backend.eval")
 def get_value(x: Any) -> Any:
-    """The value, as NumPy's."""
+    """The value as a NumPy array or scalar."""
     return convert_to_tensor(x).numpy()
 
 
@@ -247,13 +250,13 @@ def update_sub(x: Any, decrement: Any) -> Any:
 
 @exported("keras.backend.random_normal", differs="other random numbers than TensorFlow's, of the same distribution")
 def random_normal(shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None) -> Any:
-    """Normally distributed values."""
+    """Normally distributed random values."""
     return _tf("random.normal")(shape, mean, stddev, dtype or floatx(), seed)
 
 
 @exported("keras.backend.random_uniform", differs="other random numbers than TensorFlow's, of the same distribution")
 def random_uniform(shape: Any, minval: float = 0.0, maxval: float = 1.0, dtype: Any = None, seed: Any = None) -> Any:
-    """Uniform values."""
+    """Uniformly distributed random values."""
     return _tf("random.uniform")(shape, minval, maxval, dtype or floatx(), seed)
 
 
@@ -271,5 +274,5 @@ def categorical_crossentropy(target: Any, output: Any, from_logits: bool = False
 
 @exported("keras.backend.sparse_categorical_crossentropy")
 def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Any:
-    """The loss of each example, of class numbers."""
+    """The loss of each example, for class numbers as targets."""
     return losses.sparse_categorical_crossentropy(target, output, from_logits=from_logits, axis=axis)

@@ -1,4 +1,4 @@
-"""What `compile` was given, applied to labels and predictions: one tensor, or several by name or in order."""
+"""The loss and the metrics of `compile`, applied to labels and predictions, for one output or several."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from tape_tf.keras.structures import leaves
 
 
 def _each(value: Any, y_pred: Any, names: Sequence[str], what: str, for_all: bool = False) -> list[Any]:
-    """A part for each output.
+    """Distribute an argument of `compile` or `fit` over the outputs of a model; returns a list with a part for each.
 
     Args:
-        for_all: whether one part that is no list or dict stands for all of them.
+        what: the name of the argument, for messages.
+        for_all: a value that is no list or dict stands for every output.
 
     Raises:
-        ValueError: there are not as many, or a name is none of an output.
+        ValueError: the number of parts differs from the number of outputs, or a name is none of an output.
     """
     if isinstance(value, dict):
         if unknown := sorted(map(str, value.keys() - set(names))):
@@ -38,13 +39,13 @@ def _each(value: Any, y_pred: Any, names: Sequence[str], what: str, for_all: boo
 
 
 class _Outputs:
-    """Labels and predictions by output."""
+    """Base class that splits labels and predictions by output."""
 
     def __init__(self, names: Sequence[str] | None) -> None:
         self.names = names
 
     def split(self, y: Any, y_pred: Any) -> tuple[list[str], list[Any], list[Any]]:
-        """The outputs' names, the labels and the predictions; one output has the name ""."""
+        """Return the names of the outputs, their labels and their predictions; a single output has the name ""."""
         if isinstance(y_pred, dict):
             names = list(y_pred)
             return names, _each(y, y_pred, names, "y"), list(y_pred.values())
@@ -55,10 +56,10 @@ class _Outputs:
 
 
 class CompiledLoss(_Outputs):
-    """The loss of `compile`.
+    """The loss of `compile`, for all outputs.
 
     Attributes:
-        metrics: the means of the outputs' losses, where there are several.
+        metrics: for several outputs, the mean loss of each.
     """
 
     def __init__(self, loss: Any, weights: Any, names: Sequence[str] | None) -> None:
@@ -69,14 +70,15 @@ class CompiledLoss(_Outputs):
         self._factors: list[Any] = []
 
     def check(self) -> None:
-        """Raise a ValueError for names that no loss has."""
+        """Raise a ValueError for a name that is no loss."""
         for loss in leaves(self.loss):
             get_loss(loss)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None, regularization_losses: Any = None) -> Any:
-        """The sum of the outputs' losses, each times its weight; None where there is none."""
+        """Return the sum of the outputs' losses, each times its weight; None if there is no loss at all."""
         names, truths, predictions = self.split(y_true, y_pred)
         if self._losses is None:
+            # The number of outputs is known only now, at the first batch.
             several = len(names) > 1 or names != [""]
             given = _each(self.loss, y_pred, names, "loss", for_all=True) if several else [self.loss]
             self._losses = [None if loss is None else as_loss(loss) for loss in given]
@@ -96,6 +98,7 @@ class CompiledLoss(_Outputs):
                 )
             value = loss(truth, prediction, weight)
             if self.metrics:
+                # The metric averages over examples; `value` is the mean of a batch, so it counts with the batch's size.
                 self.metrics[k].update_state(value, sample_weight=prediction.shape[0])
             if factor is not None:
                 value = value * factor
@@ -106,7 +109,7 @@ class CompiledLoss(_Outputs):
 
 
 class CompiledMetrics(Metric, _Outputs):
-    """The metrics of `compile`, weighted and not."""
+    """The metrics of `compile`, weighted and unweighted, for all outputs."""
 
     def __init__(self, metrics: Any, weighted: Any, names: Sequence[str] | None) -> None:
         Metric.__init__(self, name="compile_metrics")
@@ -115,23 +118,24 @@ class CompiledMetrics(Metric, _Outputs):
         self._made: list[tuple[int, Metric, bool]] | None = None
 
     def check(self) -> None:
-        """Raise a ValueError for names that no metric has."""
+        """Raise a ValueError for a name that is no metric."""
         for metric in leaves(self._given):
+            # "accuracy" stands for one of three metrics, depending on the shapes of labels: see `as_metric`.
             if metric not in ("accuracy", "acc"):
                 get_metric(metric)
 
     @property
     def metrics(self) -> list[Metric]:
-        """The metrics; names stand for some only when there were labels to go by."""
+        """The metrics; empty before the first batch, since names such as "accuracy" are resolved by its shapes."""
         return [metric for _, metric, _ in self._made or []]
 
     @property
     def metric_names(self) -> list[str]:
-        """Their names."""
+        """The names of the metrics."""
         return [metric.name for metric in self.metrics]
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Take in a batch."""
+        """Update the metrics with a batch."""
         names, truths, predictions = self.split(y_true, y_pred)
         if self._made is None:
             self._made = self._make(names, truths, predictions)
@@ -142,6 +146,7 @@ class CompiledMetrics(Metric, _Outputs):
             metric.update_state(truths[k], predictions[k], sample_weight=weights[k] if weighted else None)
 
     def _make(self, names: list[str], truths: list[Any], predictions: list[Any]) -> list[tuple[int, Metric, bool]]:
+        """Make the metrics, each with the number of its output and with True if weights of examples count for it."""
         made = []
         for given, weighted in zip(self._given, (False, True), strict=True):
             parts = [given] if names == [""] else _each(given, predictions, names, "metrics")
@@ -157,10 +162,10 @@ class CompiledMetrics(Metric, _Outputs):
         return made
 
     def result(self) -> dict[str, Any]:
-        """All results by name."""
+        """Return the results of all metrics, by name."""
         return {metric.name: metric.result() for metric in self.metrics}
 
     def reset_state(self) -> None:
-        """Forget all batches."""
+        """Reset all metrics."""
         for metric in self.metrics:
             metric.reset_state()

@@ -1,4 +1,4 @@
-"""`tf.keras.constraints`: what weights are made to be after each update."""
+"""`tf.keras.constraints`: projections of weights, applied after each update."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Projection: TypeAlias = Callable[[Any], Any]
 
 
 class Constraint:
-    """Base class of constraints: `__call__(w)` gives the weight's new value."""
+    """Base class of constraints: `__call__(w)` returns the projected weight."""
 
     def __call__(self, w: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(self, w)")
 
 
 class NonNeg(Constraint):
-    """Negative elements become 0.
+    """Set negative elements to 0.
 
     >>> import tape_tf as tf
     >>> layer = tf.keras.layers.Dense(1, kernel_constraint="non_neg", kernel_initializer="ones")
@@ -52,7 +52,13 @@ class NonNeg(Constraint):
 
 
 class MinMaxNorm(Constraint):
-    """The norm along `axis` goes to between `min_value` and `max_value`, or `rate` of the way there."""
+    """Bring the norm along `axis` into a range, or `rate` of the way there.
+
+    Args:
+        min_value, max_value: the range.
+        rate: 1 projects onto the range at once; smaller values move the norm towards it at each update.
+        axis: the axis or axes over which the norm is taken; 0, the inputs of a Dense kernel, by default.
+    """
 
     def __init__(self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: Any = 0) -> None:
         self.min_value, self.max_value, self.rate, self.axis = min_value, max_value, rate, axis
@@ -65,14 +71,14 @@ class MinMaxNorm(Constraint):
 
 
 class MaxNorm(MinMaxNorm):
-    """The norm along `axis` becomes at most `max_value`."""
+    """Scale weights down where the norm along `axis` exceeds `max_value`."""
 
     def __init__(self, max_value: float = 2.0, axis: Any = 0) -> None:
         super().__init__(0.0, max_value, 1.0, axis)
 
 
 class UnitNorm(MinMaxNorm):
-    """The norm along `axis` becomes 1."""
+    """Scale weights to norm 1 along `axis`."""
 
     def __init__(self, axis: Any = 0) -> None:
         super().__init__(1.0, 1.0, 1.0, axis)
@@ -93,7 +99,11 @@ _BY_NAME = {
 
 
 def get(identifier: Projection | str | None) -> Projection | None:
-    """The constraint of this name; a callable, or None, is passed through."""
+    """Return the constraint of a name; a callable and None are returned unchanged.
+
+    Raises:
+        ValueError: no constraint has this name.
+    """
     if identifier is None or callable(identifier):
         return identifier
     made: Projection = by_name("constraint", identifier, _BY_NAME)()

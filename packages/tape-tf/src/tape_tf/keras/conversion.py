@@ -1,4 +1,4 @@
-"""What layers, losses and metrics do with their inputs: Keras casts where TensorFlow would refuse."""
+"""Conversion of the inputs of layers, losses and metrics: Keras casts where TensorFlow refuses another dtype."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tape_tf.keras.backend import floatx
 
 
 def cast(value: Any, dtype: Any = None) -> tc.Tensor:
-    """A tensor-like value as a tape_core Tensor of this dtype, by default Keras' float type."""
+    """Convert a tensor-like value to a tape_core Tensor of a dtype, by default Keras' float type."""
     wanted = dtypes.native_dtype(floatx() if dtype is None else dtype)
     tensor = native(value)
     return tensor if tensor.dtype is wanted else tc.astype(tensor, wanted)
 
 
 def autocast(value: Any, dtype: Any) -> tc.Tensor:
-    """The same for real floating values; others keep their dtype."""
+    """Convert a tensor-like value to a tape_core Tensor, and cast it to `dtype` if it is real floating."""
     tensor = native(value)
     return cast(tensor, dtype) if tensor.dtype.kind == "real floating" else tensor
 
 
 def same_rank(y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
-    """Where one of the two has a last axis of length 1 more than the other: the two with as many axes.
+    """Add or remove a last axis of length 1, so that labels and predictions have the same number of axes.
 
-    Keras does so, and so shape (n,) goes together with (n, 1).
+    Keras does so, and thus accepts labels of shape (n,) for predictions of shape (n, 1), and the reverse.
     """
     if y_true.ndim == y_pred.ndim + 1 and y_true.shape[-1] == 1:
         if y_pred.ndim == 1:
@@ -41,7 +41,7 @@ def same_rank(y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tenso
 
 
 def class_numbers(y_true: tc.Tensor, y_pred: tc.Tensor, axis: int = -1) -> tc.Tensor:
-    """Labels as integers of the shape of `y_pred` without its classes."""
+    """Return labels as integers, without the axis of classes that `y_pred` has."""
     if not y_true.dtype.kind.endswith("integer"):
         y_true = tc.astype(y_true, tc.int64)
     if y_true.ndim == y_pred.ndim and y_true.ndim and y_true.shape[axis] == 1:

@@ -1,4 +1,4 @@
-"""Data for `fit`, `evaluate` and `predict`, as tape_nn takes them."""
+"""Data for `fit`, `evaluate` and `predict`: arrays or iterables in the form that `tape_nn.fit` accepts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from tape_tf.keras.structures import is_array, mapped
 from tape_tf.tensor import Value
 
 _ANEW = "the epoch ends there, and the next begins at the first batch"
+"""The end of a warning about arrays or a dataset with fewer batches than `steps_per_epoch`."""
+
+DEFAULT_BATCH_SIZE = 32  # examples; Keras' default
 
 
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
-    """`x`, `y` and the examples' weights; None for what a batch does not have.
+    """Split a batch into `x`, `y` and the weights of the examples; None for a part that is missing.
 
     >>> from tape_tf.keras.data import unpack_x_y_sample_weight
     >>> unpack_x_y_sample_weight((1, 2))
     (1, 2, None)
 
     Raises:
-        ValueError: there are more than three.
+        ValueError: the batch has more than three parts.
     """
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if not 1 <= len(parts) <= 3:
@@ -40,25 +43,25 @@ def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
 
 
 def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-    """A batch of what there is."""
+    """Return a batch of the parts that are given, in the form that :func:`unpack_x_y_sample_weight` takes."""
     if y is None:
         return (x,) if isinstance(x, list | tuple) else x
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
 class Batches:
-    """Batches that an iterable makes, of tensors.
+    """Batches that an iterable yields.
 
     Attributes:
-        length: how many an epoch has, None where that is not known.
-        batch_size: None, for tape_nn: they are batches already.
+        length: the number of batches of an epoch, None if it is not known.
+        batch_size: None tells tape_nn that the data come in batches already.
     """
 
     batch_size: int | None = None
 
     def __init__(self, data: Any, steps: int | None) -> None:
         self._data, self._steps = data, steps
-        self._going: Iterator[Any] | None = None  # where one iterator goes through several epochs
+        self._going: Iterator[Any] | None = None  # the open iterator: with `steps`, one may last several epochs
         self.length: int | None = steps
         if steps is None:
             try:
@@ -67,7 +70,7 @@ class Batches:
                 self.length = None
 
     def source(self, run: Any, shuffle: bool) -> Callable[[int], Iterator[Any]]:
-        """A function from the epoch to its batches."""
+        """Return a function from the number of an epoch to its batches."""
 
         def epoch(number: int) -> Iterator[Any]:
             done = 0
@@ -75,7 +78,7 @@ class Batches:
                 yield batch
                 done += 1
             if self._steps is not None and done < self._steps:
-                if isinstance(self._data, Iterator):  # there is no beginning to go back to
+                if isinstance(self._data, Iterator):  # such as a generator: it cannot be started again
                     run.model.stop_training = True
                     _warn_of_too_few(done, self._steps, "interrupting training: it is gone")
                 else:
@@ -85,19 +88,20 @@ class Batches:
         return epoch
 
     def once(self) -> Iterator[Any]:
-        """The batches of an evaluation."""
+        """Return an iterator over the batches of one evaluation, from the first batch."""
         self._going = None
         return self._some()
 
     def whole(self) -> Any:
-        """All examples as one batch."""
+        """Return all examples as one batch; only arrays can do that."""
         raise ValueError("one batch must be given as arrays or tensors")
 
     def _some(self) -> Iterator[Any]:
+        """Iterate over the batches of one epoch: all of them, or the next `steps`, starting over at the end."""
         if self._steps is None:
             batches = iter(self._data)
         else:
-            first = list(islice(self._going or (), 1))
+            first = list(islice(self._going or (), 1))  # empty where the open iterator has ended
             if not first and not (self._going and isinstance(self._data, Iterator)):
                 self._going = iter(self._data)
             batches = islice(chain(first, self._going or ()), self._steps)
@@ -109,12 +113,16 @@ def _warn_of_too_few(done: int, steps: int, then: str) -> None:
 
 
 class ArrayBatches(Batches):
-    """Batches cut from arrays: by tape_nn."""
+    """Batches cut from arrays by tape_nn.
+
+    Without `steps` tape_nn gets the arrays themselves and does everything; with `steps` an epoch is a part of a pass
+    through the arrays, which tape_nn does not know.
+    """
 
     def __init__(self, data: tuple[Any, ...], batch_size: int | None, steps: int | None) -> None:
         self._parts = data
         self._steps = steps
-        self._size = 32 if batch_size is None else batch_size
+        self._size = DEFAULT_BATCH_SIZE if batch_size is None else batch_size
         self._arrays = Arrays(data, self._size, None, {}, "data")
         self.batch_size = self._size if steps is None else None
         self.length = self._arrays.length if steps is None else steps
@@ -127,7 +135,7 @@ class ArrayBatches(Batches):
         there, steps = -(-arrays.examples // self._size), self._steps
 
         def epoch(number: int) -> Iterator[Any]:
-            # It goes on where the epoch before ended; the last one of a pass through the arrays may have less.
+            # An epoch continues where the one before ended; the last epoch of a pass may have fewer batches.
             turn, part = divmod(number, -(-there // steps))
             first = part * steps
             if first + steps > there:
@@ -144,10 +152,10 @@ class ArrayBatches(Batches):
 
 
 def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None) -> Batches:
-    """Data in the form of :meth:`Model.fit`'s arguments as batches.
+    """Return the batches of `x`, `y` and `sample_weight`, which are as for :meth:`Model.fit`.
 
     Raises:
-        ValueError: an argument does not go with the others, or arrays differ in length.
+        ValueError: the arguments do not fit together, or arrays differ in length.
     """
     if x is None:
         raise ValueError("x is missing: arrays, or batches")
@@ -172,25 +180,25 @@ def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps
 
 
 def _is_data(x: Any) -> bool:
-    """Whether it is arrays, and not something that makes batches."""
+    """True for arrays, in structures; False for an iterable of batches."""
     if isinstance(x, dict):
         return True
-    if isinstance(x, list | tuple):  # of arrays, or an array written out; a list of batches is neither
+    if isinstance(x, list | tuple):  # several arrays, or one array written out; batches would be tuples
         return not any(isinstance(part, tuple) for part in x)
     return is_array(x) or hasattr(x, "__array__")
 
 
 def _tensors_of(part: Any) -> Any:
-    """Arrays in structures as tensors of tape_core, floating ones in Keras' float type."""
+    """Convert arrays in structures to tape_core Tensors, floating ones in Keras' float type."""
     if part is None:
         return None
     if isinstance(part, dict):
         return {key: _tensors_of(value) for key, value in part.items()}
     if isinstance(part, list | tuple) and all(getattr(value, "ndim", 0) for value in part):
-        return tuple([_tensors_of(value) for value in part])  # several inputs, and not numbers written out
+        return tuple([_tensors_of(value) for value in part])  # several inputs; numbers written out have no ndim
     return autocast(part.native if isinstance(part, Value) else part, floatx())
 
 
 def _as_tensors(batch: Any) -> Any:
-    """A batch of arrays or tensors, floating ones in Keras' float type."""
+    """Convert a batch to tape_core Tensors, floating ones in Keras' float type."""
     return mapped(lambda leaf: leaf if leaf is None else autocast(leaf, floatx()), batch)

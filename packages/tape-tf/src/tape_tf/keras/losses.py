@@ -1,4 +1,4 @@
-"""`tf.keras.losses`: those of :mod:`tape_nn.losses`, as functions and as classes.
+"""`tf.keras.losses`: loss functions and loss classes, on those of :mod:`tape_nn.losses`.
 
 >>> import tape_tf as tf
 >>> tf.keras.losses.MeanSquaredError()([[0.0], [1.0]], [[1.0], [1.0]])
@@ -24,7 +24,7 @@ from tape_tf.names import absent
 
 
 def _floats(y_true: Any, y_pred: Any) -> tuple[tc.Tensor, tc.Tensor]:
-    """Predictions as floating numbers, the truth in their dtype and rank."""
+    """Convert predictions to floating numbers, and labels to their dtype and rank."""
     prediction = native(y_pred)
     if prediction.dtype.kind != "real floating":
         prediction = cast(prediction)
@@ -32,7 +32,7 @@ def _floats(y_true: Any, y_pred: Any) -> tuple[tc.Tensor, tc.Tensor]:
 
 
 def _function(of: Callable[..., Any], text: str, arguments: Callable[..., Any] = _floats) -> Callable[..., Any]:
-    """A loss of tape_nn for arguments as Keras takes them."""
+    """Wrap a loss of tape_nn as a function that converts its arguments as Keras does."""
 
     def loss(y_true: Any, y_pred: Any, *options: Any, **named: Any) -> Any:
         return wrap(of(*arguments(y_true, y_pred), *options, **named))
@@ -44,7 +44,7 @@ def _function(of: Callable[..., Any], text: str, arguments: Callable[..., Any] =
 
 
 mean_squared_error = _function(nn.losses.mean_squared_error, "The mean of `(y_true - y_pred)**2` along the last axis.")
-mean_absolute_error = _function(nn.losses.mean_absolute_error, "The mean of `abs(y_true - y_pred)` there.")
+mean_absolute_error = _function(nn.losses.mean_absolute_error, "The mean of `abs(y_true - y_pred)` on the last axis.")
 huber = _function(nn.losses.huber, "Quadratic for small errors, linear for large ones.")
 mean_absolute_percentage_error = _function(nn.losses.mean_absolute_percentage_error, "The mean error in per cent.")
 mean_squared_logarithmic_error = _function(nn.losses.mean_squared_logarithmic_error, "The mean error of logarithms.")
@@ -61,7 +61,7 @@ categorical_crossentropy = _function(nn.losses.categorical_crossentropy, "The cr
 def binary_crossentropy(
     y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Any:
-    """The cross-entropy of yes-or-no questions, the mean along `axis`.
+    """The cross-entropy of independent yes-or-no answers, averaged along `axis`.
 
     See :func:`tape_nn.losses.binary_crossentropy`.
     """
@@ -74,9 +74,9 @@ def binary_crossentropy(
 def sparse_categorical_crossentropy(
     y_true: Any, y_pred: Any, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
 ) -> Any:
-    """The cross-entropy of class numbers. See :func:`tape_nn.losses.sparse_categorical_crossentropy`.
+    """The cross-entropy for class numbers as labels. See :func:`tape_nn.losses.sparse_categorical_crossentropy`.
 
-    Labels may be floating numbers, and have a last axis of length 1.
+    Labels may be floating numbers, and may have a last axis of length 1.
     """
     prediction = native(y_pred)
     if prediction.dtype.kind != "real floating":
@@ -87,7 +87,7 @@ def sparse_categorical_crossentropy(
 
 
 class Loss:
-    """Base class of losses: a new one defines `call(y_true, y_pred)`, which gives a loss for each example.
+    """Base class of losses. A new one defines `call(y_true, y_pred)`, which returns a loss for each example.
 
     >>> import tape_tf as tf
     >>> class Cubic(tf.keras.losses.Loss):
@@ -97,13 +97,13 @@ class Loss:
     np.float32(4.5)
 
     Args:
-        name: what it is called.
+        name: shown when the loss is printed, and used in its config.
         reduction: "sum_over_batch_size" (or "mean"), the mean over the examples, each times its weight;
-            "mean_with_sample_weight", the sum over that of the weights; "sum"; or "none" or None.
-        dtype: of the loss; by default Keras' float type.
+            "mean_with_sample_weight", divided by the sum of the weights instead; "sum"; or "none" or None.
+        dtype: the dtype of the loss; by default Keras' float type.
 
     Raises:
-        ValueError: there is no such reduction.
+        ValueError: the reduction is unknown.
     """
 
     def __init__(
@@ -113,11 +113,11 @@ class Loss:
         self.reduction = reduction
         chosen: Any = "sum_over_batch_size" if reduction == "mean" else reduction
         self.dtype = getattr(dtype, "name", dtype) or floatx()
-        # tape_nn weights and adds up what `call` gives.
+        # tape_nn applies the weights and the reduction to the losses that `call` returns.
         self.native = nn.losses.Loss(lambda y_true, y_pred: native(self.call(y_true, y_pred)), chosen)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             sample_weight: a weight for each example.
@@ -135,19 +135,19 @@ class Loss:
         return wrap(cast(value, self.dtype))
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """A loss for each example."""
+        """Return the loss of each example."""
         raise NotImplementedError(f"{type(self).__name__} must define call(self, y_true, y_pred)")
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments it was made with."""
+        """The arguments that the loss was made with."""
         return {"name": self.name, "reduction": self.reduction}
 
 
 class LossFunctionWrapper(Loss):
-    """A function of `y_true` and `y_pred` as a Loss.
+    """A Loss made of a function of `y_true` and `y_pred`.
 
     Args:
-        fn: gives a loss for each example, or their mean.
+        fn: returns a loss for each example, or their mean.
         kwargs: further arguments of `fn`.
     """
 
@@ -164,13 +164,13 @@ class LossFunctionWrapper(Loss):
         self._fn_kwargs = kwargs
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """What the function gives."""
+        """Return what the function returns."""
         if not isinstance(y_true, dict) and not isinstance(y_pred, dict):
             y_true, y_pred = map(wrap, same_rank(y_true.native, y_pred.native))
         return self.fn(y_true, y_pred, **self._fn_kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments it was made with."""
+        """The arguments that the loss was made with."""
         return super().get_config() | self._fn_kwargs
 
     def __repr__(self) -> str:
@@ -178,7 +178,7 @@ class LossFunctionWrapper(Loss):
 
 
 def _class(function: Callable[..., Any], kind: str) -> type[LossFunctionWrapper]:
-    """A loss whose function has no options."""
+    """Make the class of a loss whose function has no options of its own."""
     label = function.__name__
 
     def __init__(
@@ -283,6 +283,7 @@ msle = MSLE = mean_squared_logarithmic_error
 kld = KLD = kullback_leibler_divergence = kl_divergence
 logcosh = log_cosh
 
+# All public functions and classes of this module are losses, and found by their names in `get` and in saved models.
 _PUBLIC = {
     name: value
     for name, value in list(globals().items())
@@ -347,10 +348,10 @@ __all__ = [
 
 
 def get(identifier: Any) -> Any:
-    """The loss of this name; a callable, or None, is passed through, a class is called.
+    """Return the loss of a name; a callable and None are returned unchanged, a class is called.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: no loss has this name.
     """
     if isinstance(identifier, type) and issubclass(identifier, Loss):
         return identifier()
@@ -361,7 +362,7 @@ def get(identifier: Any) -> Any:
 
 
 def as_loss(identifier: Any) -> Loss:
-    """A loss for `compile`: a Loss, a function or the name of one."""
+    """Return a Loss for an argument of `compile`: a Loss, a function or the name of one."""
     found = get(identifier)
     return found if isinstance(found, Loss) else LossFunctionWrapper(found, name=getattr(found, "__name__", "loss"))
 

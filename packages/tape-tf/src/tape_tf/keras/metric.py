@@ -1,4 +1,4 @@
-"""What metrics share: Metric, and how one of tape_nn becomes one."""
+"""Metric, the base class of metrics, and the classes that make one out of a metric of tape_nn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tape_tf.variable import Variable
 
 
 class Metric:
-    """Base class of metrics. A new one defines `update_state`, `result` and, with variables of its own, `__init__`.
+    """Base class of metrics. A new one defines `update_state`, `result` and, for variables of its own, `__init__`.
 
     >>> import tape_tf as tf
     >>> class Positives(tf.keras.metrics.Metric):
@@ -38,8 +38,8 @@ class Metric:
     np.float32(0.0)
 
     Args:
-        name: what it is called in logs.
-        dtype: of the result; by default Keras' float type.
+        name: its name in logs.
+        dtype: the dtype of the result; by default Keras' float type.
     """
 
     def __init__(self, dtype: Any = None, name: str | None = None) -> None:
@@ -49,18 +49,18 @@ class Metric:
 
     @property
     def dtype(self) -> str:
-        """Of the result."""
+        """The name of the result's dtype."""
         return str(self._dtype)
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables made with :meth:`add_weight`; metrics of this module have none, they count in Python."""
+        """The variables made with :meth:`add_weight`; the metrics of this module have none: they count in Python."""
         return list(self._variables)
 
     def add_variable(
         self, shape: Any, initializer: Any, dtype: Any = None, name: str | None = None, **kwargs: Any
     ) -> Any:
-        """A variable that is not trained and that :meth:`reset_state` sets to 0."""
+        """Make a variable that is not trained and that :meth:`reset_state` sets to 0."""
         value = initializers.get(initializer)(tuple(shape), dtype=dtype or self.dtype)
         variable = Variable(value, trainable=False, name=name)
         self._variables.append(variable)
@@ -69,29 +69,29 @@ class Metric:
     def add_weight(
         self, shape: Any = (), initializer: Any = "zeros", dtype: Any = None, name: str | None = None
     ) -> Any:
-        """:meth:`add_variable`, by default a number."""
+        """Make a variable, by default a scalar: see :meth:`add_variable`."""
         return self.add_variable(shape, initializer, dtype, name)
 
     def update_state(self, *args: Any, **kwargs: Any) -> Any:
-        """Take in a batch."""
+        """Update the metric with a batch."""
         raise NotImplementedError(f"{type(self).__name__} must define update_state")
 
     def result(self) -> Any:
-        """The metric of all batches since the last reset."""
+        """Return the metric of all batches since the last reset."""
         raise NotImplementedError(f"{type(self).__name__} must define result(self)")
 
     def reset_state(self) -> None:
-        """Forget all batches."""
+        """Reset the metric: forget all batches."""
         for variable in self._variables:
             variable.assign(wrap(tc.zeros_like(variable.native)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Take in a batch; then the result."""
+        """Update the metric with a batch, and return the result."""
         self.update_state(*args, **kwargs)
         return self.result()
 
     def get_config(self) -> dict[str, Any]:
-        """The name and the dtype."""
+        """The arguments that the metric was made with."""
         return {"name": self.name, "dtype": self.dtype}
 
     def __repr__(self) -> str:
@@ -99,16 +99,16 @@ class Metric:
 
 
 class OfTapeNN(Metric):
-    """A metric of tape_nn."""
+    """A metric that delegates to one of tape_nn, `native`, which keeps its state in Python numbers."""
 
-    _nan: ClassVar[float] = 0.0  # what Keras gives before the first batch
+    _nan: ClassVar[float] = 0.0  # the result before the first batch, where tape_nn's is NaN
 
     def __init__(self, of: nn.metrics.Metric, name: str | None, dtype: Any) -> None:
         super().__init__(dtype, name)
         self.native = of
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Take in a batch.
+        """Update the metric with a batch.
 
         Args:
             sample_weight: a weight for each example.
@@ -120,22 +120,24 @@ class OfTapeNN(Metric):
         return cast(y_true, self.dtype), cast(y_pred, self.dtype)
 
     def result(self) -> Any:
-        """The metric of all batches since the last reset."""
+        """Return the metric of all batches since the last reset."""
         return wrap(self._now())
 
     @stateful(lambda self: self.native._holders())
     def _now(self) -> tc.Tensor:
+        # In compiled code the numbers are read anew in each call; `keeps_state` names their holders to the tracer.
         return native(self._number(), self.dtype)
 
     def _number(self) -> float:
         return _unless_empty(self.native.result(), self.native.state_dict().get("count", 1), self._nan)
 
     def reset_state(self) -> None:
-        """Forget all batches."""
+        """Reset the metric: forget all batches."""
         self.native.reset()
 
 
 @host_function
+# `of_numbers` makes a call one instruction of compiled code, computed anew from the numbers of each run.
 def _unless_empty(value: float, count: float, otherwise: float) -> float:
     return otherwise if math.isnan(value) and count == 0 else value
 
@@ -154,7 +156,7 @@ class Mean(OfTapeNN):
         super().__init__(nn.metrics.Mean(), name, dtype)
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
-        """Take in numbers."""
+        """Update the mean with numbers."""
         self.native.update(cast(values, self.dtype), weights_of(sample_weight))
 
 
@@ -170,7 +172,7 @@ class Sum(Mean):
 
 
 class Values(nn.metrics.Metric):
-    """The mean of what a function gives for each example."""
+    """A metric of tape_nn: the mean of a function's values, one for each example."""
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         super().__init__()
@@ -181,7 +183,7 @@ class Values(nn.metrics.Metric):
 
 
 class MeanMetricWrapper(OfTapeNN):
-    """The mean of a function `fn(y_true, y_pred, **kwargs)`, which gives a number for each example.
+    """The mean of a function `fn(y_true, y_pred, **kwargs)` that returns a number for each example.
 
     >>> import tape_tf as tf
     >>> metric = tf.keras.metrics.MeanMetricWrapper(tf.keras.losses.mean_squared_error, name="mse")

@@ -1,4 +1,4 @@
-"""Model and Sequential."""
+"""Model and Sequential: layers with `fit`, saving and a summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tape_tf.tensor import Value
 class Model(Trainer, Layer):
     """A layer that can be trained with `fit`.
 
-    Derive from it, with layers as attributes and a `call`:
+    Derive a class, with layers as attributes and a `call`:
 
     >>> import tape_tf as tf
     >>> class Line(tf.keras.Model):
@@ -39,7 +39,7 @@ class Model(Trainer, Layer):
     >>> history.history["loss"][-1] < 1e-3, model.predict(x, verbose=0).shape
     (True, (64, 1))
 
-    Or say what is called on what:
+    Or connect layers, beginning with a symbolic input:
 
     >>> inputs = tf.keras.Input(shape=(4,))
     >>> hidden = tf.keras.layers.Dense(8, activation="relu")(inputs)
@@ -48,8 +48,8 @@ class Model(Trainer, Layer):
     TensorShape([3, 2])
 
     Args:
-        inputs, outputs: symbolic ones, see `tf.keras.Input`; alone, or in lists, tuples or dicts.
-        kwargs: as for :class:`tf.keras.layers.Layer`.
+        inputs, outputs: symbolic tensors, see `tf.keras.Input`; alone, or in lists, tuples or dicts.
+        kwargs: the arguments of :class:`tf.keras.layers.Layer`.
 
     Raises:
         ValueError: an output does not depend on the inputs alone.
@@ -59,7 +59,7 @@ class Model(Trainer, Layer):
     _outputs: Any = None
     _graph: Any = None
     output_names: list[str] | None = None
-    _called_on: Any = None  # the arguments of the first call
+    _called_on: Any = None  # the arguments of the first call, with TensorSpecs for tensors
 
     def __init__(self, inputs: Any = None, outputs: Any = None, **kwargs: Any) -> None:
         if inputs is not None and type(self) is Model and kwargs.get("name") is None:
@@ -83,7 +83,7 @@ class Model(Trainer, Layer):
         self._output_shape = shapes(outputs)
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        """The outputs."""
+        """Compute the outputs."""
         if self._graph is None:
             return super().call(inputs)
         names = [tensor.name for tensor in leaves(self._inputs)]
@@ -107,7 +107,7 @@ class Model(Trainer, Layer):
         return run(self._graph, list(leaves(wanted)), values, self._outputs)
 
     def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape, a tuple, or a structure of tuples."""
+        """Make the weights, for inputs of this shape: a tuple, or a structure of tuples."""
         if not self.built:
             self(_symbols(input_shape, self.dtype))
         self.built = True
@@ -118,33 +118,33 @@ class Model(Trainer, Layer):
 
         self._called_on = mapped(spec, (args, kwargs))
         if type(self).build in (Model.build, Sequential.build):
-            self.built = True  # the layers build themselves when they are called
+            self.built = True  # the layers inside build themselves when they are called
         else:
             super()._build_for(args, kwargs)
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers held as attributes."""
+        """The layers held as attributes, without the operators between symbolic tensors."""
         return [layer for layer in self._sublayers() if isinstance(layer, Layer) and not isinstance(layer, Operation)]
 
     @property
     def inputs(self) -> Any:
-        """The symbolic inputs, in a list; None where there are none."""
+        """The symbolic inputs, in a list; None for a model that has none."""
         return None if self._inputs is None else list(leaves(self._inputs))
 
     @property
     def outputs(self) -> Any:
-        """The symbolic outputs, in a list; None where there are none."""
+        """The symbolic outputs, in a list; None for a model that has none."""
         return None if self._outputs is None else list(leaves(self._outputs))
 
     @property
     def input(self) -> Any:
-        """The symbolic inputs."""
+        """The symbolic inputs, in the structure in which they were given."""
         return super().input if self._inputs is None else self._inputs
 
     @property
     def output(self) -> Any:
-        """The symbolic outputs."""
+        """The symbolic outputs, in the structure in which they were given."""
         return super().output if self._outputs is None else self._outputs
 
     @property
@@ -158,10 +158,10 @@ class Model(Trainer, Layer):
         return _tuples(self.output)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
-        """A layer by its name or its number.
+        """Return a layer by its name or its index.
 
         Raises:
-            ValueError: there is none.
+            ValueError: no layer has this name or index.
         """
         layers = self.layers
         if (name is None) == (index is None):
@@ -186,13 +186,14 @@ class Model(Trainer, Layer):
         show_trainable: bool = False,
         layer_range: Any = None,
     ) -> None:
-        """Print a table of the layers, their outputs' shapes and how many weights they have.
+        """Print a table of the layers, the shapes of their outputs and the sizes of their weights.
 
         Args:
-            line_length: how wide it is.
-            print_fn: is given the text; by default it goes to standard output.
-            expand_nested: whether the layers of models in it are shown.
-            show_trainable: whether to show which layers are trained.
+            line_length: the width of the table, in characters.
+            positions, layer_range: no effect.
+            print_fn: a function that receives the text; by default it goes to standard output.
+            expand_nested: show the layers of nested models.
+            show_trainable: show which layers are trainable.
         """
         summary_table(self, line_length, print_fn, expand_nested, show_trainable)
 
@@ -201,7 +202,7 @@ class Model(Trainer, Layer):
 
         Raises:
             ValueError: a layer has not made its weights yet.
-            FileExistsError: the file is there and is not to be overwritten.
+            FileExistsError: the file exists, and `overwrite` is False.
         """
         import os
 
@@ -210,14 +211,14 @@ class Model(Trainer, Layer):
         Weights(self).save_weights(filepath)
 
     def load_weights(self, filepath: Any, skip_mismatch: bool = False) -> None:
-        """Read what :meth:`save_weights` wrote, with any backend.
+        """Read weights that :meth:`save_weights` wrote, on any backend.
 
         Args:
-            skip_mismatch: whether weights that the file and the model do not both have are left out.
+            skip_mismatch: skip weights that only one of the file and the model has.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: it is damaged, or does not fit the model. Nothing is changed.
+            FileNotFoundError: the file does not exist.
+            ValueError: the file is damaged, or does not fit the model. Then nothing is changed.
         """
         Weights(self).load_weights(filepath, strict=not skip_mismatch)
 
@@ -228,7 +229,7 @@ class Model(Trainer, Layer):
         save_model(self, filepath, overwrite, **kwargs)
 
     def to_json(self, **kwargs: Any) -> str:
-        """What the model is made of, without its weights, for :func:`tf.keras.models.model_from_json`."""
+        """Describe the model's structure, without its weights, for :func:`tf.keras.models.model_from_json`."""
         from tape_tf.keras.serialization import serialize_keras_object
 
         return json.dumps(serialize_keras_object(self), **kwargs)
@@ -253,7 +254,7 @@ class Sequential(Model):
     ([8, 2], 4)
 
     Args:
-        layers: layers, with a `tf.keras.Input` first if the shape of inputs is to be known before the first call.
+        layers: layers, optionally after a `tf.keras.Input`, which fixes the shape of inputs before the first call.
         name: by default "sequential".
     """
 
@@ -264,10 +265,10 @@ class Sequential(Model):
             self.add(layer)
 
     def add(self, layer: Any) -> None:
-        """Put a layer at the end.
+        """Append a layer.
 
         Raises:
-            ValueError: it is none, or its name is taken.
+            ValueError: the argument is no layer, or its name is taken.
         """
         if isinstance(layer, KerasTensor):
             layer = InputLayer(batch_shape=layer.shape, dtype=layer.dtype, name=layer.name)
@@ -294,14 +295,14 @@ class Sequential(Model):
             self._output_shape = self._outputs.shape
 
     def pop(self) -> Layer:
-        """Take the last layer away."""
+        """Remove the last layer, and return it."""
         layer = self._layers.pop()
         if self._inputs is not None:
             self._outputs = layer._nodes[-1].inputs
         return layer
 
     def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape."""
+        """Make the weights, for inputs of this shape."""
         if self._inputs is None:
             self._inputs = self._outputs = Input(batch_shape=tuple(input_shape), dtype=self.dtype)
             for layer in self._layers:
@@ -309,19 +310,19 @@ class Sequential(Model):
         self.built = True
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        """What the last layer gives."""
+        """Apply the layers in order."""
         for layer in self._layers:
             inputs = layer(inputs)
         return inputs
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers."""
+        """The layers, in order."""
         return list(self._layers)
 
 
 def _first_input(layer: Layer) -> KerasTensor | None:
-    """An input like that which a layer was told to expect, or a model that stands for one knows."""
+    """Return a symbolic input for a layer that was given `input_shape`, or a model with a symbolic input; else None."""
     if layer._given_shape is not None:
         return Input(batch_shape=layer._given_shape, dtype=layer.dtype)
     known = layer._inputs if isinstance(layer, Model) else None
@@ -329,6 +330,7 @@ def _first_input(layer: Layer) -> KerasTensor | None:
 
 
 def _symbols(shape: Any, dtype: str) -> Any:
+    """Return symbolic inputs for a structure of shapes."""
     if isinstance(shape, dict):
         return {key: _symbols(part, dtype) for key, part in shape.items()}
     if shape and not isinstance(shape[0], int | None):
@@ -337,6 +339,7 @@ def _symbols(shape: Any, dtype: str) -> Any:
 
 
 def _tuples(structure: Any) -> Any:
+    """Return the shapes of symbolic tensors in a structure, as tuples."""
     if isinstance(structure, list | tuple):
         return [tuple(tensor.shape) for tensor in structure]
     if isinstance(structure, dict):

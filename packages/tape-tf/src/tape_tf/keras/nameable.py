@@ -1,6 +1,7 @@
-"""What a description of a model may name: classes and functions from lists that are closed, and what was registered.
+"""The names that the description of a model may contain: fixed tables of classes and functions, and registered ones.
 
-A name is looked up in these tables and nowhere else: no attribute of a module is asked for with a name from a file.
+This is what makes files of models safe to read. A name from a file is looked up in these tables and nowhere else: it
+never becomes an attribute of a module.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from tape_tf.keras.regularizers import Regularizer
 from tape_tf.names import published
 
 KINDS = (Layer, Initializer, Regularizer, Constraint, Optimizer, LearningRateSchedule, Loss, Metric)
-"""What a class that is constructed from a description derives from."""
+"""The base classes of classes that a description may name to have an instance made."""
 
-# The spaces of `tf.keras`, and what the classes in them derive from.
+# The namespaces of `tf.keras`, and the base class of the classes in them; None for functions.
 _SPACES: dict[str, type | None] = {
     "layers": Layer,
     "models": Layer,
@@ -60,10 +61,10 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
         "getitem",
     ]
 }
-"""What operators on symbolic inputs are made of."""
+"""The operators on symbolic tensors, by name."""
 
-# Functions of `tf` that a Lambda or an activation may be. They take tensors and give one that is no larger than these
-# together; none calls another function, and none reads or writes anything else.
+# Functions of `tf` that a Lambda or an activation may be. Safe to call with values from a file: each takes tensors and
+# returns one no larger than its arguments together, calls no function it is given, and reads or writes nothing else.
 _OF_TF = """
 nn.relu nn.relu6 nn.elu nn.selu nn.leaky_relu nn.gelu nn.silu nn.swish nn.softsign nn.softmax nn.log_softmax
 nn.sigmoid nn.softplus nn.tanh nn.l2_normalize nn.l2_loss sigmoid tanh sin cos tan exp sqrt abs square sign negative
@@ -84,7 +85,7 @@ reshape squeeze expand_dims transpose concat stack reverse sort argsort
 
 @cache
 def _table(space: str) -> dict[str, Any]:
-    """The classes and functions of a space of `tf.keras`, by their names."""
+    """Return the classes and functions of a namespace of `tf.keras`, by name."""
     module: Any = import_module(f"tape_tf.keras.{space}")
     base = _SPACES[space]
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
@@ -104,24 +105,25 @@ def _table(space: str) -> dict[str, Any]:
 
 
 def space_of(value: Any) -> str | None:
-    """The space of `tf.keras` that a class or function is in, None if it is not Keras' own."""
+    """Return the namespace of `tf.keras` that holds a class or function; None if it is not Keras' own."""
     name = getattr(value, "__name__", "")
     return next((space for space in _SPACES if _table(space).get(name) is value), None)
 
 
 def name_in_tf(function: Any) -> str | None:
-    """What a function of `tf` is called, if a description may name it."""
+    """Return the name of a function of `tf`, if a description may contain it; else None."""
     return next((name for name in _OF_TF if published().get(name) is function), None)
 
 
 def named(name: str, space: str | None, registered: Callable[[str], Any]) -> Any:
-    """The class or function of a name.
+    """Return the class or function of a name.
 
     Args:
-        registered: gives what was registered under a name, else None.
+        space: a namespace of `tf.keras`; "operator"; "tf"; or None for registered names.
+        registered: returns what was registered under a name, or None.
 
     Raises:
-        TypeError: there is none.
+        TypeError: nothing has this name.
     """
     if space == "operator":
         found = OPERATORS.get(name)
@@ -142,10 +144,10 @@ def named(name: str, space: str | None, registered: Callable[[str], Any]) -> Any
 
 
 def constructible(found: Any, name: str) -> type:
-    """A class, if an object of it may be made from a description.
+    """Return a class of which a description may have an instance made.
 
     Raises:
-        TypeError: it is no class, or no part of a model.
+        TypeError: the value is no class, or no part of a model.
     """
     if not isinstance(found, type):
         raise TypeError(f"{name!r} is a function, where a class is needed: a function is named, and not called")

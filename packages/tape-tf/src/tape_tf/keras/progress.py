@@ -1,4 +1,4 @@
-"""How a run is going, on standard output, as Keras shows it."""
+"""The progress of `fit`, `evaluate` and `predict` on standard output, in Keras' format."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 
 from tape_tf.keras.callbacks import Callback
 
-_WIDTH = 20
+_BAR_WIDTH = 20  # characters
+_REFRESH_SECONDS = 0.05  # the shortest time between two drawings of the bar, so that writing does not slow training
+_SCIENTIFIC_UP_TO = 1e-3  # numbers with an absolute value up to this are shown with an exponent
 
 
 class Progress(Callback):
-    """A bar for each epoch with `verbose=1`, a line with `verbose=2`."""
+    """A callback that shows a bar for each epoch with `verbose=1`, and a line with `verbose=2`."""
 
     def __init__(self, verbose: int) -> None:
         super().__init__()
         self.verbose = verbose
-        self._fitting = False
+        self._fitting = False  # in `fit`: then a validation shows nothing of its own
         self._target: int | None = None
         self._shown = 0.0
         self._length = 0
@@ -61,7 +63,7 @@ class Progress(Callback):
     def _begin(self) -> None:
         self._target = self.params.get("steps")
         self._started = time.perf_counter()
-        self._first = 0.0  # how long the first step took, which makes more than the others
+        self._first = 0.0  # seconds of the first step; left out of the mean, since it builds and compiles
         self._done = self._length = 0
         self._shown = 0.0
 
@@ -69,7 +71,7 @@ class Progress(Callback):
         self._done, now = done, time.perf_counter()
         if done == 1:
             self._first = now - self._started
-        if self.verbose == 1 and now - self._shown >= 0.05:
+        if self.verbose == 1 and now - self._shown >= _REFRESH_SECONDS:
             self._write(self._bar(logs), "")
             self._shown = now
 
@@ -82,20 +84,20 @@ class Progress(Callback):
         sys.stdout.flush()
 
     def _write(self, text: str, end: str) -> None:
-        sys.stdout.write("\r" + text.ljust(self._length) + end)
+        sys.stdout.write("\r" + text.ljust(self._length) + end)  # spaces erase the rest of a longer text
         sys.stdout.flush()
         self._length = len(text)
 
     def _bar(self, logs: Mapping[str, Any] | None) -> str:
         if self._target is None:
             return f"{self._done:7d}/Unknown{self._time(' ')}{_numbers(logs)}"
-        filled = _WIDTH * self._done // max(self._target, 1)
+        filled = _BAR_WIDTH * self._done // max(self._target, 1)
         count = f"{self._done:{len(str(self._target))}d}/{self._target}"
-        bar = f"\x1b[32m{'━' * filled}\x1b[0m\x1b[37m{'━' * (_WIDTH - filled)}\x1b[0m"
+        bar = f"\x1b[32m{'━' * filled}\x1b[0m\x1b[37m{'━' * (_BAR_WIDTH - filled)}\x1b[0m"
         return f"\x1b[1m{count}\x1b[0m {bar}{self._time(' ')}{_numbers(logs)}"
 
     def _time(self, between: str) -> str:
-        """The time since the start, or that left, and the time a step takes."""
+        """The time since the start, or the time left, and the time of a step."""
         passed = time.perf_counter() - self._started
         step = (passed - self._first) / (self._done - 1) if self._done > 1 else passed
         shown = passed
@@ -106,4 +108,8 @@ class Progress(Callback):
 
 
 def _numbers(logs: Mapping[str, Any] | None) -> str:
-    return "".join([f" - {name}: " + (f"{v:.4f}" if abs(v) > 1e-3 else f"{v:.4e}") for name, v in (logs or {}).items()])
+    """The numbers, each as ` - name: value`."""
+    shown = [
+        f" - {name}: " + (f"{v:.4f}" if abs(v) > _SCIENTIFIC_UP_TO else f"{v:.4e}") for name, v in (logs or {}).items()
+    ]
+    return "".join(shown)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import tape_core as tc
 
 from tape_tf.conversion import native, wrap
+from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
 
@@ -28,7 +29,7 @@ Penalty: TypeAlias = Callable[[Any], Any]
 
 
 class Regularizer:
-    """Base class of regularizers: `__call__(x)` gives the penalty."""
+    """Base class of regularizers: `__call__(x)` returns the penalty of a tensor."""
 
     def __call__(self, x: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(self, x)")
@@ -42,7 +43,7 @@ class L1L2(Regularizer):
     np.float32(6.5)
 
     Raises:
-        ValueError: a factor is negative or not a number.
+        ValueError: a factor is negative or not finite.
     """
 
     def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
@@ -50,6 +51,7 @@ class L1L2(Regularizer):
 
     def __call__(self, x: Any) -> Any:
         value = native(x)
+        # Without factors the penalty is still a tensor that depends on x, so that its gradient is 0 and not None.
         penalty: Any = 0.0 * tc.sum(value) if not (self.l1 or self.l2) else 0.0
         if self.l1:
             penalty = penalty + self.l1 * tc.sum(tc.abs(value))
@@ -83,7 +85,7 @@ class OrthogonalRegularizer(Regularizer):
     """`factor` times the mean absolute cosine between different rows (or columns) of a matrix.
 
     Raises:
-        ValueError: when it is called with anything but a matrix.
+        ValueError: when called with anything but a matrix.
     """
 
     def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
@@ -99,14 +101,16 @@ class OrthogonalRegularizer(Regularizer):
         size = rows.shape[0]
         if size < 2:
             return wrap(0.0 * tc.sum(rows))
-        unit = rows / tc.sqrt(tc.maximum(tc.sum(rows * rows, axis=1, keepdims=True), 1e-12))
+        unit = rows / tc.sqrt(tc.maximum(tc.sum(rows * rows, axis=1, keepdims=True), SQUARED_NORM_FLOOR))
         cosines = tc.abs(tc.matmul(unit, unit.T)) * (
             1.0 - tc.eye(size, dtype=value.dtype, backend=value.backend.root, device=value.device)
         )
+        # Each pair occurs twice in the symmetric matrix, and there are size * (size - 1) / 2 pairs.
         return wrap(self.factor * 0.5 * tc.sum(cosines) / (size * (size - 1) / 2))
 
 
-def _factor(name: str, value: Any) -> float:
+def _factor(name: str, value: float) -> float:
+    """Return a factor as a float; raise a ValueError unless it is finite and at least 0."""
     number = float(value)
     if not 0 <= number < float("inf"):
         raise ValueError(f"{name} must be a finite number of at least 0; got {value}")
@@ -122,7 +126,11 @@ _BY_NAME = {
 
 
 def get(identifier: Penalty | str | None) -> Penalty | None:
-    """The regularizer of this name; a callable, or None, is passed through."""
+    """Return the regularizer of a name; a callable and None are returned unchanged.
+
+    Raises:
+        ValueError: no regularizer has this name.
+    """
     if identifier is None or callable(identifier):
         return identifier
     made: Penalty = by_name("regularizer", identifier, _BY_NAME)()

@@ -1,7 +1,8 @@
-"""Layers, models and their parts from the dictionaries that :mod:`tape_tf.keras.serialization` makes.
+"""Layers, models and their parts, made from the dictionaries that :mod:`tape_tf.keras.serialization` writes.
 
-Such a dictionary may come from anywhere. It can name what :mod:`tape_tf.keras.nameable` lists and what was registered,
-have objects of the classes made, and layers called on symbolic inputs; nothing else in it is looked up or called.
+Such a dictionary may come from anywhere, so it is not trusted. It can name what :mod:`tape_tf.keras.nameable` lists and
+what was registered, have instances made of those classes, and have layers called on symbolic inputs. Nothing else in it
+is looked up or called.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ from tape_tf.tensor import Value
 
 _NAMES = frozenset(value.name for value in vars(dtypes).values() if isinstance(value, dtypes.DType))
 
+MAX_RANK = 32  # axes of a shape in a description; NumPy's own limit was 32 until version 2
+
 
 @exported("keras.saving.deserialize_keras_object keras.utils.deserialize_keras_object" + each_space("deserialize"))
 def deserialize_keras_object(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """What :func:`serialize_keras_object` gave, as an object again.
+    """Make the object that :func:`serialize_keras_object` described.
 
     Args:
-        custom_objects: classes and functions by name that are not registered.
+        custom_objects: classes and functions by name, in addition to registered ones.
 
     Raises:
-        TypeError: it names a class or a function that is not Keras' own and not registered.
-        ValueError: it is no such description, or makes no sense.
+        TypeError: the description names a class or function that is neither Keras' own nor registered.
+        ValueError: the description is malformed, or exceeds a limit.
     """
     with custom_object_scope(custom_objects or {}), reading("deserialize: the description"), limits.limited():
         check_depth(config)
@@ -46,11 +49,13 @@ def deserialize_keras_object(config: Any, custom_objects: dict[str, Any] | None 
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """A context in which whatever goes wrong is put down to what is read.
+    """A context that turns every error of reading into one about the file.
+
+    Reading a hostile description may raise anything, wherever its values arrive. The caller needs two cases only.
 
     Raises:
-        ValueError: something went wrong.
-        TypeError: a class or a function is not known.
+        ValueError: for any error inside, unless it is the following one.
+        TypeError: a class or function is not known, which `custom_objects` would mend.
     """
     try:
         yield
@@ -67,10 +72,10 @@ class _UnknownName(TypeError):
 
 
 def parsed(text: str | bytes, size: int | None = limits.CONFIG_BYTES) -> Any:
-    """What a JSON text says.
+    """Parse the JSON text of a description.
 
     Raises:
-        ValueError: it is none, it is longer than `size`, a name is there twice, or it is nested too deeply.
+        ValueError: it is no JSON, longer than `size` bytes, nested too deeply, or has a name twice in one dictionary.
     """
     if size is not None and len(text) > size:
         raise ValueError(f"the description has {len(text)} bytes, more than {size}")
@@ -87,10 +92,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_depth(config: Any) -> None:
-    """Check that lists and dictionaries are not nested too deeply, or in themselves.
+    """Raise a ValueError if lists and dictionaries are nested too deeply, or contain themselves.
 
-    Raises:
-        ValueError: they are.
+    The walk goes level by level, without recursion, and meets each object of a level once: a list that contains itself
+    twice would otherwise double at each level.
     """
     level, depth = [config], 0
     while level:
@@ -105,14 +110,15 @@ def check_depth(config: Any) -> None:
 
 
 def _part(config: Any, name: str, *kinds: type) -> Any:
-    """An entry of a dictionary.
+    """Return an entry of a dictionary, checked.
 
     Raises:
-        ValueError: it is not there, or of another type.
+        ValueError: the entry is missing, or of none of the types `kinds`.
     """
     if not isinstance(config, dict) or name not in config:
         raise ValueError(f"{name!r} is missing")
     value = config[name]
+    # bool is a subclass of int, and is no number in a description.
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise ValueError(f"{name!r} cannot be {_short(value)}")
     return value
@@ -124,11 +130,11 @@ def _short(value: Any) -> str:
 
 
 def restored(config: Any) -> Any:
-    """The object that a dictionary describes, in the current scope of custom objects.
+    """Make the object that a dictionary describes, with the custom objects of the current scope.
 
     Raises:
-        TypeError: a class or a function is not known.
-        ValueError: it describes none.
+        TypeError: a class or function is not known.
+        ValueError: the description is malformed.
     """
     if isinstance(config, list):
         return [restored(part) for part in config]
@@ -159,6 +165,7 @@ def restored(config: Any) -> Any:
     if issubclass(found, Sequential) and "layers" in inner and "input" in inner:
         return _sequential(found, inner)
     arguments = {_text(key): restored(value) for key, value in inner.items()}
+    # An Operation calls its function on values of the description: only the listed operators are safe there.
     if issubclass(found, Operation) and arguments.get("function") not in OPERATORS.values():
         raise ValueError(f"{_short(arguments.get('function'))} is not one of the operators")
     made = found.from_config(arguments) if hasattr(found, "from_config") else found(**arguments)
@@ -202,18 +209,18 @@ def _array(config: dict[str, Any], tensor: bool) -> Any:
 
 
 def _symbol(config: Any) -> KerasTensor:
-    """An input."""
+    """Make the symbolic input that an entry describes."""
     shape, dtype = _part(config, "batch_shape", list), _part(config, "dtype", str)
     return symbol(shape, dtype, _part(config, "name", str))
 
 
 def symbol(shape: Any, dtype: str, name: str | None = None) -> KerasTensor:
-    """An input of a shape and a dtype from a file.
+    """Make a symbolic input with a shape and a dtype from a file.
 
     Raises:
-        ValueError: the one or the other cannot be.
+        ValueError: the shape or the dtype is malformed.
     """
-    if not all(n is None or (type(n) is int and n >= 0) for n in shape) or len(shape) > 32:
+    if not all(n is None or (type(n) is int and n >= 0) for n in shape) or len(shape) > MAX_RANK:
         raise ValueError(f"a shape cannot be {_short(shape)}")
     if dtype not in _NAMES:
         raise ValueError(f"there is no dtype {dtype!r}")
@@ -223,6 +230,7 @@ def symbol(shape: Any, dtype: str, name: str | None = None) -> KerasTensor:
 
 
 def _layers(config: Any) -> list[Layer]:
+    """Make the layers that a list describes."""
     layers = [restored(layer) for layer in config]
     for layer in layers:
         if not isinstance(layer, Layer):
@@ -231,12 +239,17 @@ def _layers(config: Any) -> list[Layer]:
 
 
 def _sequential(kind: Any, config: dict[str, Any]) -> Any:
+    """Make a Sequential from its description, which is as `serialization` writes it."""
     first = [] if _part(config, "input", dict, type(None)) is None else [_symbol(config["input"])]
     layers = _layers(_part(config, "layers", list))
     return kind([*first, *layers], trainable=_part(config, "trainable", bool), name=_part(config, "name", str))
 
 
 def _functional(config: dict[str, Any]) -> Any:
+    """Make a functional model by repeating the symbolic calls that are described.
+
+    Symbolic tensors are numbered in the description; `known` has those made so far, by number.
+    """
     known: dict[int, KerasTensor] = {}
 
     def number(part: Any) -> int:
@@ -244,6 +257,7 @@ def _functional(config: dict[str, Any]) -> Any:
         return found
 
     def filled(part: Any) -> Any:
+        """Return arguments with symbolic tensors in place of their numbers."""
         kind = part.get("class_name") if isinstance(part, dict) else None
         if kind == "__keras_tensor__":
             if number(part) not in known:
@@ -256,6 +270,7 @@ def _functional(config: dict[str, Any]) -> Any:
         return [filled(item) for item in part] if isinstance(part, list) else restored(part)
 
     def numbers(part: Any) -> Iterator[int]:
+        """Iterate over the numbers of the symbolic tensors in a structure."""
         if isinstance(part, list):
             for item in part:
                 yield from numbers(item)
@@ -285,10 +300,12 @@ def _functional(config: dict[str, Any]) -> Any:
 
 
 def _check_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Check that a call is symbolic, and that of an operator has tensors and numbers alone.
+    """Check that a call is symbolic, and that an operator gets tensors and numbers alone.
+
+    Without a symbolic argument a layer would compute on values from the file, in full size.
 
     Raises:
-        ValueError: it is not, or has something else.
+        ValueError: no argument is symbolic, or an operator gets something else.
     """
     if not any(isinstance(leaf, KerasTensor) for leaf in leaves((args, kwargs))):
         raise ValueError(f"the layer {layer.name!r} is called, but on nothing that a model is given")
@@ -303,7 +320,11 @@ def _check_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def call_again(model: Any, structure: Any) -> None:
-    """Make a model's weights by calling it, symbolically, on such inputs."""
+    """Make a model's weights by calling it on symbolic inputs with the shapes and dtypes of its first call.
+
+    Args:
+        structure: a description that `serialization.called_on` wrote: a list [shape, dtype] for each tensor.
+    """
 
     def symbols(part: Any) -> Any:
         if isinstance(part, list) and len(part) == 2 and isinstance(part[0], list) and isinstance(part[1], str):

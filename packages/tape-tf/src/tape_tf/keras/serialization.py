@@ -1,4 +1,4 @@
-"""Layers, models and their parts as dictionaries that JSON can hold. They name classes and hold no code."""
+"""Descriptions of layers, models and their parts: dictionaries for JSON, with names of classes and no code."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import Value
 
 _REGISTERED: dict[str, Any] = {}
-_SCOPE: ContextVar[dict[str, Any]] = ContextVar("custom objects", default={})  # noqa: B039 - never changed
+# The default is shared by all contexts, and safe to share: scopes are set to new dictionaries, none is changed.
+_SCOPE: ContextVar[dict[str, Any]] = ContextVar("custom objects", default={})  # noqa: B039
 
 
 def each_space(name: str) -> str:
-    """A name in each space of `tf.keras` that has functions to describe what is in it."""
+    """Return a name in each namespace of `tf.keras` that has `serialize` and `deserialize`, each after a space."""
     return "".join(f" keras.{space}.{name}" for space in SPACES if space != "models")
 
 
-# -- names of what is not Keras' own
+# -- names of the user's classes and functions
 
 
 @exported("keras.saving.register_keras_serializable keras.utils.register_keras_serializable")
 def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Callable[[Any], Any]:
-    """Decorator: a class or function that saved models may name.
+    """Decorator: register a class or function under a name that saved models may contain.
 
     >>> import tape_tf as tf
     >>> @tf.keras.saving.register_keras_serializable(package="Example")
@@ -56,13 +57,13 @@ def register_keras_serializable(package: str = "Custom", name: str | None = None
 
 @exported("keras.saving.get_registered_name keras.utils.get_registered_name")
 def get_registered_name(obj: Any) -> str:
-    """What a class or function was registered as, or else its own name."""
+    """The name under which a class or function was registered, or else its own name."""
     return next((name for name, value in _REGISTERED.items() if value is obj), getattr(obj, "__name__", str(obj)))
 
 
 @exported("keras.saving.get_registered_object keras.utils.get_registered_object")
 def get_registered_object(name: str, custom_objects: Any = None, module_objects: Any = None) -> Any:
-    """The class or function of a name, None if there is none."""
+    """Return the class or function of a name; None if nothing has it."""
     for known in (custom_objects or {}, _SCOPE.get(), _REGISTERED, module_objects or {}):
         if name in known:
             return known[name]
@@ -71,7 +72,7 @@ def get_registered_object(name: str, custom_objects: Any = None, module_objects:
 
 @exported("keras.saving.get_custom_objects keras.utils.get_custom_objects")
 def get_custom_objects() -> dict[str, Any]:
-    """What saved models may name, beside what is Keras' own: the dictionary itself, which may be added to."""
+    """The registered classes and functions, by name: the registry itself, which may be changed."""
     return _REGISTERED
 
 
@@ -81,17 +82,17 @@ def get_custom_objects() -> dict[str, Any]:
 )
 @contextmanager
 def custom_object_scope(custom_objects: dict[str, Any]) -> Iterator[None]:
-    """A context in which saved models may name these, too."""
+    """A context in which saved models may contain these names, too."""
     with setting(_SCOPE, _SCOPE.get() | custom_objects):
         yield
 
 
-# -- there
+# -- descriptions
 
 
 @exported("keras.saving.serialize_keras_object keras.utils.serialize_keras_object" + each_space("serialize"))
 def serialize_keras_object(obj: Any) -> Any:
-    """An object of `tf.keras`, or a structure of such, as a dictionary for :func:`deserialize_keras_object`.
+    """Describe an object of `tf.keras`, or a structure of such, for :func:`deserialize_keras_object`.
 
     >>> import tape_tf as tf
     >>> config = tf.keras.saving.serialize_keras_object(tf.keras.layers.Dense(3, activation="relu"))
@@ -99,7 +100,7 @@ def serialize_keras_object(obj: Any) -> Any:
     ('Dense', 3)
 
     Raises:
-        TypeError: it holds something that is neither a number, text, an array, nor an object with `get_config`.
+        TypeError: a part is neither a number, text, an array, nor an object with `get_config`.
     """
     if obj is None or isinstance(obj, bool | int | float | str):
         return obj
@@ -132,30 +133,33 @@ def serialize_keras_object(obj: Any) -> Any:
         return _named(obj, {key: serialize_keras_object(value) for key, value in _arguments(obj).items()})
     name = getattr(obj, "__name__", "<lambda>")
     if name != "<lambda>":
-        if OPERATORS.get(name) is obj:  # of an operator on symbolic inputs
+        if OPERATORS.get(name) is obj:  # the function of an operator between symbolic tensors
             return {"class_name": "function", "config": name, "module": "operator"}
-        if (function := name_in_tf(obj)) is not None:  # tf.nn.relu
+        if (function := name_in_tf(obj)) is not None:  # such as tf.nn.relu
             return {"class_name": "function", "config": function, "module": "tf"}
         return {"class_name": "function", "config": _name(obj), "module": space_of(obj)}
     raise TypeError(f"{obj!r} cannot be saved: write a function with a name, and register_keras_serializable")
 
 
 def _named(obj: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """Describe an instance of a class by the class's names and a config."""
     kind = obj if isinstance(obj, type) else type(obj)
     return {"class_name": kind.__name__, "module": space_of(kind), "registered_name": _name(kind), "config": config}
 
 
 def _name(value: Any) -> str:
+    """Return the name of a class or function of Keras, or the registered name of another."""
     return getattr(value, "__name__", "") if space_of(value) else get_registered_name(value)
 
 
 def _arguments(obj: Any) -> dict[str, Any]:
-    """The arguments that make an object like this one."""
+    """The arguments that would make an object like this one."""
+    # The façade's optimizers take *args and hand them to a class of tape_nn: its signature tells the arguments.
     wanted = inspect.signature(getattr(type(obj), "_of", type(obj)).__init__).parameters
     if hasattr(obj, "get_config"):
         config = obj.get_config()
         if type(obj).get_config is Layer.get_config and not any(p.kind is p.VAR_KEYWORD for p in wanted.values()):
-            # What every layer takes, this one need not.
+            # The config has what every layer accepts (name, dtype, ...); a subclass may not accept it.
             config = {key: value for key, value in config.items() if key in wanted}
         return dict(config)
     names = [name for name, p in wanted.items() if name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
@@ -178,8 +182,8 @@ def _symbol(tensor: KerasTensor) -> dict[str, Any]:
 
 
 def _functional(model: Model) -> dict[str, Any]:
-    """A model made of symbolic calls: its inputs, its layers, the calls in their order, and its outputs."""
-    numbers: dict[int, int] = {}
+    """Describe a functional model: its inputs, its layers, the symbolic calls in order, and its outputs."""
+    numbers: dict[int, int] = {}  # symbolic tensors by identity: the number that stands for each in the description
 
     def numbered(structure: Any) -> Any:
         def leaf(value: Any) -> Any:
@@ -218,7 +222,7 @@ def _functional(model: Model) -> dict[str, Any]:
 
 
 def called_on(model: Any) -> Any:
-    """The shapes and dtypes that a model was first called on, for :func:`call_again`."""
+    """Describe the shapes and dtypes that a model was first called with, for :func:`call_again`."""
 
     def described(leaf: Any) -> Any:
         return [list(leaf.shape), leaf.dtype.name] if isinstance(leaf, TensorSpec) else leaf

@@ -1,4 +1,7 @@
-"""Tensors in lists, tuples and dicts."""
+"""Structures of tensors: lists, tuples and dicts, nested to any depth.
+
+tape_core.pytree is not used here: Keras keeps dicts in their own order, and a layer may hold objects of any type.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tape_tf.tensor import Value
 
 
 def placed_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """What is in lists, tuples and dicts, nested to any depth, after its place, such as `"blocks.0"`."""
+    """Iterate over the leaves, each with its path, such as `".blocks.0"`."""
     if isinstance(value, dict | list | tuple):
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
             yield from placed_leaves(part, f"{place}.{key}")
@@ -22,12 +25,12 @@ def placed_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What is in lists, tuples and dicts, nested to any depth; dicts in their own order."""
+    """Iterate over the leaves; dicts in their own order."""
     return (leaf for _, leaf in placed_leaves(value))
 
 
 def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
-    """The same structure, of what the function makes of each leaf."""
+    """Apply a function to each leaf; returns the same structure."""
     if isinstance(structure, dict):
         return {key: mapped(function, part) for key, part in structure.items()}
     if isinstance(structure, list | tuple):
@@ -37,22 +40,22 @@ def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
 
 
 def once(values: Iterable[Any]) -> list[Any]:
-    """Each object once, in the order of first appearance."""
+    """Return each object once, by identity, in the order of first appearance."""
     return list({id(value): value for value in values}.values())
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is a tensor or an array, or a list that has one in it."""
+    """True for a tensor or an array, and for a list or tuple that contains one."""
     return isinstance(value, Value | tc.Tensor | np.ndarray | np.generic) or (
         isinstance(value, list | tuple) and any(map(is_array, value))
     )
 
 
 def tensors(structure: Any) -> list[Any]:
-    """The tensors and Variables in a structure."""
+    """Return the tensors and Variables in a structure."""
     return [leaf for leaf in leaves(structure) if isinstance(leaf, Value)]
 
 
 def shapes(structure: Any) -> Any:
-    """The shapes of the tensors in a structure, None for what has none."""
+    """Replace each leaf by its shape, or by None if it has none."""
     return mapped(lambda leaf: getattr(leaf, "shape", None), structure)

@@ -1,4 +1,4 @@
-"""The table that `Model.summary` prints, as Keras does."""
+"""The table that `Model.summary` prints, in Keras' format."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from typing import Any
 
 import numpy as np
 
+# Widths in characters, and the right edges of columns as shares of the width, as in Keras.
+_WIDTH, _EDGES = 88, (0.45, 0.80, 1.0)
+_WIDTH_TRAINABLE, _EDGES_TRAINABLE = 100, (0.405, 0.72, 0.90, 1.0)
+
 
 def summary_table(
     model: Any,
@@ -19,12 +23,9 @@ def summary_table(
     expand_nested: bool,
     show_trainable: bool,
 ) -> None:
-    """Print it."""
+    """Print the table; the arguments are those of :meth:`Model.summary`."""
     head = ["Layer (type)", "Output Shape", "Param #"] + (["Trainable"] if show_trainable else [])
-    positions = [0.45, 0.80, 1.0]
-    width = 88
-    if show_trainable:
-        width, positions = 100, [0.405, 0.72, 0.90, 1.0]
+    width, positions = (_WIDTH_TRAINABLE, _EDGES_TRAINABLE) if show_trainable else (_WIDTH, _EDGES)
     width = line_length or min(width, shutil.get_terminal_size().columns - 4)
     edges = [0, *(int(position * width) for position in positions)]
     widths = [b - a for a, b in pairwise(edges)]
@@ -38,11 +39,12 @@ def summary_table(
 
 
 def _shown(model: Any) -> list[Any]:
-    """The layers, and the operators between symbolic inputs."""
+    """The layers to list: of a functional model also the operators between symbolic tensors."""
     return model.layers if model._graph is None else model._layers  # type: ignore[no-any-return]
 
 
 def _rows(layer: Any, before: str, expand_nested: bool) -> Iterator[list[str]]:
+    """Iterate over the cells of a layer's row, and the rows of the layers in it, indented by `before`."""
     shape = layer._output_shape
     weights = f"{layer.count_params():,}" if layer.built else "0 (unbuilt)"
     trained = ("Y" if layer.trainable else "N") if layer.variables else "-"
@@ -54,6 +56,7 @@ def _rows(layer: Any, before: str, expand_nested: bool) -> Iterator[list[str]]:
 
 
 def _text(shape: Any) -> str:
+    """Format a shape, or the shapes in a structure."""
     if isinstance(shape, list | dict):
         parts = shape.values() if isinstance(shape, dict) else shape
         return ", ".join([_text(part) for part in parts])
@@ -61,7 +64,8 @@ def _text(shape: Any) -> str:
 
 
 def _table(head: list[str], rows: list[list[str]], widths: list[int]) -> Iterator[str]:
-    # Of a column's width a space on either side, and the lines, are not for text.
+    """Iterate over the lines of a table with borders."""
+    # A space on either side and one border belong to each column; the first column has two borders.
     widths = [max(width - (4 if k == 1 else 3), 3) for k, width in enumerate(widths)]
 
     def line(left: str, middle: str, right: str, dash: str) -> str:
@@ -100,6 +104,7 @@ def _totals(model: Any) -> Iterator[str]:
 
 
 def _count(variables: list[Any]) -> str:
+    """The number of elements of variables, and their size in memory."""
     numbers = sum(v.native.size for v in variables)
     size = float(sum(v.native.size * v.native.dtype.itemsize for v in variables))
     for unit in ("B", "KB", "MB", "GB", "TB"):

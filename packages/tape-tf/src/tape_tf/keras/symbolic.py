@@ -1,7 +1,8 @@
-"""`tf.keras.Input` and what layers make of it: which layer is called on what, and the shapes that come out.
+"""`tf.keras.Input` and symbolic calls: which layer is called on what, and the shapes of the results.
 
-Shapes are found by calling the layer, on ones, with two numbers in place of each length that is not known: a length
-that comes out differently is not known either.
+A layer has no rule for shapes. They are inferred by calling it on arrays of ones, twice, with different numbers in
+place of each unknown length. A length of the result that differs between the two calls is unknown; the others are
+known.
 """
 
 from __future__ import annotations
@@ -22,18 +23,20 @@ from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import leaves, mapped
 from tape_tf.shapes import TensorShape
 
+# The lengths that stand for unknown ones in the two calls: of the axis of examples, and of the other axes. Those must
+# be large enough for kernels, strides and pooling to leave something; few examples keep the calls cheap.
 _PROBES = ((2, 64), (3, 128))
 
 
 class KerasTensor:
-    """A value that is not there yet: the input of a model, or what layers make of it.
+    """A symbolic tensor: the input of a model, or the result of calling layers on it. It has a shape and no value.
 
     >>> import tape_tf as tf
     >>> x = tf.keras.Input(shape=(4,))
     >>> tf.keras.layers.Dense(2)(x).shape
     TensorShape([None, 2])
 
-    Operators make such values of such values; functions of `tf` need tensors: put them into a
+    Operators between symbolic tensors give symbolic tensors. Functions of `tf` need values: put them into a
     `tf.keras.layers.Lambda` or into a layer's `call`.
     """
 
@@ -49,17 +52,16 @@ class KerasTensor:
         return len(self.shape)
 
     def _probe_shape(self, number: int) -> tuple[int, ...]:
-        """This shape, for lengths that are not known with one or another that will do."""
-        # Two or three examples; along other axes enough for kernels and strides to leave something.
+        """Return the shape with a number in place of each unknown length."""
         examples, others = _PROBES[number]
         return tuple([n if n is not None else others if axis else examples for axis, n in enumerate(self.shape)])
 
     def check_size(self) -> None:
-        """Check that there is memory for such values, where a model is made from a file: see :mod:`limits`."""
-        limits.check(self._probe_shape(1))
+        """Raise a ValueError if a value of this shape is too large, while a model is made from a file."""
+        limits.check(self._probe_shape(1))  # the larger one
 
     def _probe(self, number: int) -> Any:
-        """A tensor of this shape."""
+        """Return a tensor of the shape, with ones, or zeros for dtypes that may be indices."""
         shape = self._probe_shape(number)
         make = tc.ones if self.dtype.is_floating else tc.zeros
         return wrap(make(shape, dtype=self.dtype.native))
@@ -86,11 +88,13 @@ class KerasTensor:
 
 
 def _operation(name: str, function: Callable[..., Any]) -> Any:
+    """Make the layer that an operator between symbolic tensors becomes."""
     from tape_tf.keras.layers.core import Operation
 
     return Operation(function, name=auto_name(name))
 
 
+# Keras names the layers of operators after its functions.
 _NAMES = {
     "sub": "subtract",
     "mul": "multiply",
@@ -103,8 +107,8 @@ _NAMES = {
 
 
 def _operator(name: str, reflected: bool) -> None:
+    """Define an operator of KerasTensor, and its reflected form."""
     function = getattr(operator, name)
-
     label = _NAMES.get(name, name)
 
     def forward(self: KerasTensor, *others: Any) -> Any:
@@ -126,7 +130,7 @@ for _name in ("lt", "le", "gt", "ge", "neg", "abs"):
 
 @dataclass(eq=False)
 class Node:
-    """One symbolic call."""
+    """A symbolic call: a layer, its arguments and its outputs."""
 
     layer: Any
     args: tuple[Any, ...]
@@ -135,12 +139,12 @@ class Node:
 
     @property
     def parents(self) -> list[KerasTensor]:
-        """What it was called on."""
+        """The symbolic tensors among the arguments."""
         return [leaf for leaf in leaves((self.args, self.kwargs)) if isinstance(leaf, KerasTensor)]
 
     @property
     def inputs(self) -> Any:
-        """The first argument, or where there are several symbolic ones all of them."""
+        """The symbolic argument, or a list of them if there are several."""
         found = self.parents
         return found[0] if len(found) == 1 else found
 
@@ -156,17 +160,18 @@ def Input(
     tensor: Any = None,
     optional: bool = False,
 ) -> KerasTensor:
-    """The input of a model.
+    """The symbolic input of a model.
 
     Args:
-        shape: of an example, without the axis of examples; None for lengths that are not known.
-        batch_size: how many examples there are; by default that is not known.
+        shape: the shape of an example, without the axis of examples; None for an unknown length.
+        batch_size: the number of examples; unknown by default.
         dtype: by default Keras' float type.
-        batch_shape: in place of `shape` and `batch_size`.
+        sparse, ragged, tensor: must be left out.
+        batch_shape: the shape of a batch, in place of `shape` and `batch_size`.
         name: by default "input_layer".
 
     Raises:
-        ValueError: there is no shape, or two; or the input is to be sparse or ragged, which tensors here are not.
+        ValueError: there is no shape, or two; or the input is to be sparse or ragged, which is not supported.
     """
     if sparse or ragged or tensor is not None:
         raise ValueError("Input: there are no sparse or ragged tensors here, and no inputs made of tensors")
@@ -178,7 +183,7 @@ def Input(
 
 
 def is_symbolic(structure: Any) -> bool:
-    """Whether there is a KerasTensor in a structure."""
+    """True if there is a KerasTensor in a structure."""
     if isinstance(structure, list | tuple):
         return any([is_symbolic(part) for part in structure])
     if isinstance(structure, dict):
@@ -191,21 +196,21 @@ def _probed(number: int, leaf: Any) -> Any:
 
 
 def symbolic_call(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a layer makes of KerasTensors: KerasTensors."""
+    """Call a layer on KerasTensors: infer the shapes of the outputs, and return them as KerasTensors."""
     node = Node(layer, args, kwargs)
     open_ended = any([None in parent.shape for parent in node.parents])
     found = []
     for number in (0, 1) if open_ended else (0,):
         probed = mapped(partial(_probed, number), [list(args), kwargs])
-        probed[1].setdefault("training", False)
+        probed[1].setdefault("training", False)  # so that no moving average learns from the probes
         outputs = layer(*probed[0], **probed[1])
         found.append([*leaves(outputs)])
         for value in found[-1]:
             limits.check(getattr(value, "shape", ()))
     made = []
     for versions in zip(*found, strict=True):
-        lengths = [n if len(set(column)) == 1 else None for column in zip(*[v.shape for v in versions], strict=True)
-                   for n in column[:1]]  # fmt: skip
+        columns = zip(*[version.shape for version in versions], strict=True)
+        lengths = [column[0] if len(set(column)) == 1 else None for column in columns]
         made.append(KerasTensor(lengths, versions[0].dtype, auto_name("keras_tensor"), node))
     remaining = iter(made)
     node.outputs = mapped(lambda _: next(remaining), outputs)
@@ -215,10 +220,12 @@ def symbolic_call(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def ordered(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]:
-    """The calls that lead from inputs to outputs, each after those it needs.
+    """Return the symbolic calls that lead from inputs to outputs, each after those it depends on.
+
+    The search is depth-first with a stack of its own, so that deep models do not reach Python's recursion limit.
 
     Raises:
-        ValueError: an output does not depend on the inputs alone.
+        ValueError: an output depends on an Input that is not among the inputs.
     """
     known = {id(tensor) for tensor in inputs}
     done: dict[int, Node] = {}
@@ -240,10 +247,10 @@ def ordered(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]
 
 
 def layers_of(inputs: list[KerasTensor], sources: list[Any], nodes: list[Node]) -> list[Any]:
-    """The layers, those farthest from the outputs first, as Keras orders them.
+    """Return the layers, those farthest from the outputs first, as Keras orders them.
 
     Args:
-        sources: a layer for each input.
+        sources: an InputLayer for each input.
     """
     depth: dict[int, int] = {}
     for node in reversed(nodes):
@@ -258,13 +265,13 @@ def layers_of(inputs: list[KerasTensor], sources: list[Any], nodes: list[Node]) 
             if id(parent) in source:
                 found.setdefault(id(source[id(parent)]), (depth.get(id(parent), 0), source[id(parent)]))
         found.setdefault(id(node.layer), (depth[id(node)], node.layer))
-    for layer in sources:  # those that nothing uses
+    for layer in sources:  # inputs that nothing uses
         found.setdefault(id(layer), (0, layer))
     return [layer for _, layer in sorted(found.values(), key=lambda item: -item[0])]
 
 
 def run(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs: Any) -> Any:
-    """The values of the outputs for these values of the inputs."""
+    """Compute the values of the outputs by repeating the symbolic calls on values of the inputs."""
     found = {id(tensor): value for tensor, value in zip(inputs, values, strict=True)}
 
     def value(leaf: Any) -> Any:

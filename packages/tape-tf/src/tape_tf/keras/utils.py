@@ -1,4 +1,4 @@
-"""`tf.keras.utils`."""
+"""`tf.keras.utils`: seeds, one-hot encoding, normalization and the parts of batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def set_random_seed(seed: int) -> None:
-    """Seed Python's, NumPy's and the library's random numbers.
+    """Seed the random numbers of Python, NumPy and Tape.
 
     >>> import tape_tf as tf
     >>> tf.keras.utils.set_random_seed(1)
@@ -36,7 +36,7 @@ def set_random_seed(seed: int) -> None:
 
 
 def to_categorical(x: Any, num_classes: int | None = None) -> Any:
-    """Class numbers as rows with a one: an array of NumPy.
+    """Encode class numbers as vectors with a single 1, a float64 NumPy array.
 
     >>> import tape_tf as tf
     >>> tf.keras.utils.to_categorical([0, 2])
@@ -44,7 +44,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
            [0., 0., 1.]])
 
     Raises:
-        ValueError: a number is no class.
+        ValueError: a number is negative or not below `num_classes`.
     """
     numbers = np.asarray(x).astype(np.int64)
     if numbers.ndim > 1 and numbers.shape[-1] == 1:
@@ -58,7 +58,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
 
 
 def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
-    """An array of NumPy, divided by its norms along `axis`; what is zero stays zero."""
+    """Divide an array by its norms along `axis`; vectors of zeros stay zero. Returns a NumPy array."""
     array = np.asarray(x)
     norm = np.linalg.norm(array, order, axis, keepdims=True)
     return array / np.where(norm == 0, 1, norm)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import matched, native, static, wrap
+from tape_tf.conversion import match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError, OutOfRangeError
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
+from tape_tf.typing import DTypeLike, IntLike, ShapeLike, TensorLike
 
 
 @exported("TensorArray")
@@ -34,17 +36,17 @@ class TensorArray:
 
     def __init__(
         self,
-        dtype: Any,
-        size: Any = None,
+        dtype: DTypeLike,
+        size: IntLike | None = None,
         dynamic_size: bool | None = None,
         clear_after_read: bool | None = None,
-        tensor_array_name: Any = None,
-        handle: Any = None,
-        flow: Any = None,
+        tensor_array_name: object = None,
+        handle: object = None,
+        flow: object = None,
         infer_shape: bool = True,
-        element_shape: Any = None,
+        element_shape: ShapeLike = None,
         colocate_with_first_write_call: bool = True,
-        name: Any = None,
+        name: str | None = None,
     ) -> None:
         self.dtype = dtypes.as_dtype(dtype)
         self.dynamic_size = bool(dynamic_size)
@@ -53,7 +55,7 @@ class TensorArray:
         self._parts: list[tc.Tensor | None] = [None] * (static(size) or 0)
         self._read: set[int] = set()
 
-    def write(self, index: Any, value: Any, name: Any = None) -> TensorArray:
+    def write(self, index: IntLike, value: TensorLike, name: str | None = None) -> TensorArray:
         """Set one.
 
         Raises:
@@ -70,7 +72,7 @@ class TensorArray:
         self._read.discard(k)
         return self
 
-    def read(self, index: Any, name: Any = None) -> Any:
+    def read(self, index: IntLike, name: str | None = None) -> Any:
         """One of them; zeros of the others' shape where it was not written.
 
         Raises:
@@ -103,21 +105,21 @@ class TensorArray:
             raise ValueError("nothing was written to the TensorArray")
         return [tc.zeros_like(known) if part is None else part for part in self._parts]
 
-    def stack(self, name: Any = None) -> Any:
+    def stack(self, name: str | None = None) -> Any:
         """All of them along a new first dimension."""
         parts = self._all()
         return wrap(tc.stack(parts)) if parts else wrap(native([], self.dtype))
 
-    def concat(self, name: Any = None) -> Any:
+    def concat(self, name: str | None = None) -> Any:
         """All of them, one after the other along their first dimension."""
         return wrap(tc.concat(self._all(), axis=0))
 
-    def gather(self, indices: Any, name: Any = None) -> Any:
+    def gather(self, indices: Sequence[IntLike] | TensorLike, name: str | None = None) -> Any:
         """Some of them along a new first dimension."""
         parts = self._all()
         return wrap(tc.stack([parts[k] for k in static(indices)]))
 
-    def unstack(self, value: Any, name: Any = None) -> TensorArray:
+    def unstack(self, value: TensorLike, name: str | None = None) -> TensorArray:
         """Set all, from the parts of a tensor along its first dimension."""
         parts = list(tc.unstack(native(value, self.dtype)))
         if len(parts) > len(self._parts) and not self.dynamic_size:
@@ -126,19 +128,21 @@ class TensorArray:
         self._read.clear()
         return self
 
-    def scatter(self, indices: Any, value: Any, name: Any = None) -> TensorArray:
+    def scatter(
+        self, indices: Sequence[IntLike] | TensorLike, value: TensorLike, name: str | None = None
+    ) -> TensorArray:
         """Set some, from the parts of a tensor."""
         for k, part in zip(static(indices), tc.unstack(native(value, self.dtype)), strict=True):
             self.write(k, wrap(part))
         return self
 
-    def split(self, value: Any, lengths: Any, name: Any = None) -> TensorArray:
+    def split(self, value: TensorLike, lengths: TensorLike, name: str | None = None) -> TensorArray:
         """Set all, from consecutive parts of a tensor of these lengths."""
         self._parts = list(tc.split(native(value, self.dtype), list(static(lengths)), axis=0))
         self._read.clear()
         return self
 
-    def size(self, name: Any = None) -> Any:
+    def size(self, name: str | None = None) -> Any:
         """How many there are, an int32 tensor."""
         return wrap(native(len(self._parts)))
 
@@ -146,7 +150,7 @@ class TensorArray:
         """Itself."""
         return self
 
-    def close(self, name: Any = None) -> None:
+    def close(self, name: str | None = None) -> None:
         """Forget all of them."""
         self._parts = []
 
@@ -155,7 +159,9 @@ class TensorArray:
 
 
 @exported("dynamic_partition")
-def dynamic_partition(data: Any, partitions: Any, num_partitions: Any, name: Any = None) -> list[Any]:
+def dynamic_partition(
+    data: TensorLike, partitions: TensorLike, num_partitions: IntLike, name: str | None = None
+) -> list[Any]:
     """The rows of `data` that go to each of `num_partitions` tensors, by number."""
     values, numbers = native(data), native(partitions)
     if values.shape[: numbers.ndim] != numbers.shape:
@@ -164,10 +170,10 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: Any, name: Any
 
 
 @exported("dynamic_stitch")
-def dynamic_stitch(indices: Any, data: Any, name: Any = None) -> Any:
+def dynamic_stitch(indices: Sequence[TensorLike], data: Sequence[TensorLike], name: str | None = None) -> Any:
     """Rows of several tensors at the places that `indices` say; of several for one place the last."""
     places = [native(part) for part in indices]
-    values = matched(list(data), "DynamicStitch")
+    values = match_dtypes(list(data), "DynamicStitch")
     flat = tc.concat([tc.reshape(part, (-1,)) for part in places])
     rest = values[0].shape[places[0].ndim :]
     rows = tc.concat([tc.reshape(part, (-1, *rest)) for part in values])

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tape_core as tc
 from tape_core.staging import value_check
 
 from tape_tf import dtypes
-from tape_tf.conversion import matched, native, static, wrap
+from tape_tf.conversion import match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
 from tape_tf.tensor import Value
+from tape_tf.typing import DTypeLike, IntLike, TensorLike
 
 _PAIRS: dict[str, tuple[Callable[..., Any], str]] = {
     "equal": (tc.equal, "=="),
@@ -32,7 +33,7 @@ _SIGNS: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 @value_check
-def _require(holds: Any, message: Any, text: Callable[..., str], *values: Any) -> None:
+def _require(holds: tc.Tensor, message: str | None, text: Callable[..., str], *values: Any) -> None:
     """Raise an InvalidArgumentError, of a text with these values, unless something holds everywhere; in each call."""
     if not bool(tc.all(holds)):
         shown = text(*map(wrap, values))
@@ -43,8 +44,10 @@ def _publish_pair(short: str, function: Callable[..., Any], symbol: str) -> None
     also = f" assert_{short}" if short in ("equal", "less", "greater") else ""
 
     @exported(f"debugging.assert_{short}{also}")
-    def check(x: Any, y: Any, message: Any = None, summarize: Any = None, name: Any = None) -> None:
-        a, b = matched([x, y], f"Assert{short.capitalize()}")
+    def check(
+        x: TensorLike, y: TensorLike, message: str | None = None, summarize: int | None = None, name: str | None = None
+    ) -> None:
+        a, b = match_dtypes([x, y], f"Assert{short.capitalize()}")
         _require(function(a, b), message, lambda a, b: f"Condition x {symbol} y did not hold.\nx: {a:}\ny: {b:}", a, b)
 
     check.__name__ = check.__qualname__ = f"assert_{short}"
@@ -53,7 +56,7 @@ def _publish_pair(short: str, function: Callable[..., Any], symbol: str) -> None
 
 def _publish_sign(short: str, function: Callable[..., Any], text: str) -> None:
     @exported(f"debugging.assert_{short}")
-    def check(x: Any, message: Any = None, summarize: Any = None, name: Any = None) -> None:
+    def check(x: TensorLike, message: str | None = None, summarize: int | None = None, name: str | None = None) -> None:
         value = native(x)
         _require(
             function(value, 0), message, lambda x: f"Condition x {text} did not hold element-wise:\nx: {x:}", value
@@ -71,10 +74,16 @@ for _short, (_function, _symbol) in _SIGNS.items():
 
 @exported("debugging.assert_near")
 def assert_near(
-    x: Any, y: Any, rtol: Any = None, atol: Any = None, message: Any = None, summarize: Any = None, name: Any = None
+    x: TensorLike,
+    y: TensorLike,
+    rtol: TensorLike | None = None,
+    atol: TensorLike | None = None,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
 ) -> None:
     """Raise an InvalidArgumentError unless `|x - y| <= atol + rtol * |y|` everywhere; both are 10 eps by default."""
-    a, b = matched([x, y], "AssertNear")
+    a, b = match_dtypes([x, y], "AssertNear")
     eps = 10 * tc.finfo(a.dtype).eps
     relative = eps if rtol is None else float(native(rtol))
     absolute = eps if atol is None else float(native(atol))
@@ -88,7 +97,7 @@ def assert_near(
 
 
 @exported("debugging.Assert Assert")
-def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:
+def Assert(condition: TensorLike, data: object, summarize: int | None = None, name: str | None = None) -> None:
     """Raise an InvalidArgumentError that shows `data` unless `condition` is true."""
 
     def text(*parts: Any) -> str:
@@ -100,7 +109,7 @@ def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -
 
 
 @exported("debugging.check_numerics")
-def check_numerics(tensor: Any, message: Any, name: Any = None) -> Any:
+def check_numerics(tensor: TensorLike, message: str, name: str | None = None) -> Any:
     """The tensor, which must have no NaN and no infinity.
 
     Raises:
@@ -112,23 +121,23 @@ def check_numerics(tensor: Any, message: Any, name: Any = None) -> Any:
 
 
 @value_check
-def _require_numbers(value: Any, message: Any) -> None:
+def _require_numbers(value: tc.Tensor, message: str) -> None:
     found = [what for what, test in (("NaN", tc.isnan), ("Inf", tc.isinf)) if bool(tc.any(test(value)))]
     if found:
         raise InvalidArgumentError(None, None, f"{message} : Tensor had {' and '.join(found)} values")
 
 
 @exported("debugging.assert_all_finite")
-def assert_all_finite(x: Any, message: Any, name: Any = None) -> Any:
+def assert_all_finite(x: TensorLike, message: str, name: str | None = None) -> Any:
     """:func:`check_numerics`."""
     return check_numerics(x, message)
 
 
-def _rank(x: Any) -> int:
+def _rank(x: TensorLike) -> int:
     return x.native.ndim if isinstance(x, Value) else native(x).ndim
 
 
-def _check_rank(x: Any, holds: bool, text: str, message: Any) -> None:
+def _check_rank(x: TensorLike, holds: bool, text: str, message: str | None) -> None:
     if not holds:
         shape = as_shape(x.native.shape if isinstance(x, Value) else native(x).shape)
         raise ValueError(
@@ -137,25 +146,27 @@ def _check_rank(x: Any, holds: bool, text: str, message: Any) -> None:
 
 
 @exported("debugging.assert_rank assert_rank")
-def assert_rank(x: Any, rank: Any, message: Any = None, name: Any = None) -> None:
+def assert_rank(x: TensorLike, rank: IntLike, message: str | None = None, name: str | None = None) -> None:
     """Raise a ValueError unless `x` has so many dimensions."""
     _check_rank(x, _rank(x) == static(rank), str(static(rank)), message)
 
 
 @exported("debugging.assert_rank_at_least")
-def assert_rank_at_least(x: Any, rank: Any, message: Any = None, name: Any = None) -> None:
+def assert_rank_at_least(x: TensorLike, rank: IntLike, message: str | None = None, name: str | None = None) -> None:
     """Raise a ValueError unless `x` has so many dimensions or more."""
     _check_rank(x, _rank(x) >= static(rank), f"at least {static(rank)}", message)
 
 
 @exported("debugging.assert_rank_in")
-def assert_rank_in(x: Any, ranks: Any, message: Any = None, name: Any = None) -> None:
+def assert_rank_in(
+    x: TensorLike, ranks: Sequence[IntLike], message: str | None = None, name: str | None = None
+) -> None:
     """Raise a ValueError unless the number of dimensions of `x` is one of these."""
     _check_rank(x, _rank(x) in static(ranks), f"in {static(ranks)}", message)
 
 
 @exported("debugging.assert_scalar")
-def assert_scalar(tensor: Any, name: Any = None, message: Any = None) -> Any:
+def assert_scalar(tensor: TensorLike, name: str | None = None, message: str | None = None) -> Any:
     """The tensor, which must have no dimensions: else a ValueError."""
     if _rank(tensor):
         raise ValueError(f"{message or ''}Expected scalar shape, saw shape: {as_shape(native(tensor).shape)}.")
@@ -163,7 +174,9 @@ def assert_scalar(tensor: Any, name: Any = None, message: Any = None) -> Any:
 
 
 @exported("debugging.assert_shapes", differs="sizes are numbers, letters, None or '...' not at all")
-def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message: Any = None, name: Any = None) -> None:
+def assert_shapes(
+    shapes: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+) -> None:
     """Raise a ValueError unless tensors have these shapes: pairs `(x, ("N", 3))`, a letter for one length."""
     known: dict[str, int] = {}
     for x, sizes in shapes.items() if isinstance(shapes, dict) else shapes:
@@ -178,7 +191,7 @@ def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message:
 
 
 @exported("debugging.assert_type")
-def assert_type(tensor: Any, tf_type: Any, message: Any = None, name: Any = None) -> None:
+def assert_type(tensor: TensorLike, tf_type: DTypeLike, message: str | None = None, name: str | None = None) -> None:
     """Raise a TypeError unless the tensor has a dtype."""
     found = dtypes.of(native(tensor).dtype)
     if found != dtypes.as_dtype(tf_type):
@@ -186,7 +199,7 @@ def assert_type(tensor: Any, tf_type: Any, message: Any = None, name: Any = None
 
 
 @exported("debugging.assert_integer")
-def assert_integer(x: Any, message: Any = None, name: Any = None) -> None:
+def assert_integer(x: TensorLike, message: str | None = None, name: str | None = None) -> None:
     """Raise a TypeError unless the tensor is of integers."""
     found = dtypes.of(native(x).dtype)
     if not found.is_integer:
@@ -194,13 +207,13 @@ def assert_integer(x: Any, message: Any = None, name: Any = None) -> None:
 
 
 @exported("debugging.is_numeric_tensor")
-def is_numeric_tensor(tensor: Any) -> bool:
+def is_numeric_tensor(tensor: object) -> bool:
     """Whether it is a tensor of numbers."""
     return isinstance(tensor, Value) and tensor.dtype.is_numeric
 
 
 @exported("debugging.assert_same_float_dtype")
-def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> Any:
+def assert_same_float_dtype(tensors: Sequence[TensorLike] | None = None, dtype: DTypeLike = None) -> Any:
     """The floating dtype that all tensors have: else a ValueError."""
     found = {dtypes.of(native(t).dtype) for t in tensors or []} | ({dtypes.as_dtype(dtype)} if dtype else set())
     if len(found) > 1 or any(not kind.is_floating for kind in found):

@@ -8,64 +8,75 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import as_tensor, check_integers, matched, native, static, where, wrap
+from tape_tf.conversion import as_tensor, backend_and_device, check_integers, match_dtypes, native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
+from tape_tf.typing import DTypeLike, IntLike, ShapeLike, TensorLike
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def _shape(shape: ShapeLike) -> tuple[int, ...]:
     return tuple(as_shape(static(shape)))
 
 
-def _filled(shape: Any, value: float, dtype: Any) -> Any:
-    backend, device = where()
+def _filled(shape: ShapeLike, value: float, dtype: DTypeLike) -> Any:
+    backend, device = backend_and_device()
     return wrap(tc.full(_shape(shape), value, dtype=dtypes.as_dtype(dtype).native, backend=backend, device=device))
 
 
 @exported("zeros")
-def zeros(shape: Any, dtype: Any = dtypes.float32, name: Any = None, layout: Any = None) -> Any:
+def zeros(shape: ShapeLike, dtype: DTypeLike = dtypes.float32, name: str | None = None, layout: object = None) -> Any:
     """Zeros."""
     return _filled(shape, 0, dtype)
 
 
 @exported("ones")
-def ones(shape: Any, dtype: Any = dtypes.float32, name: Any = None, layout: Any = None) -> Any:
+def ones(shape: ShapeLike, dtype: DTypeLike = dtypes.float32, name: str | None = None, layout: object = None) -> Any:
     """Ones."""
     return _filled(shape, 1, dtype)
 
 
 @exported("fill")
-def fill(dims: Any, value: Any, name: Any = None, layout: Any = None) -> Any:
+def fill(dims: ShapeLike, value: TensorLike, name: str | None = None, layout: object = None) -> Any:
     """`value` everywhere; its gradient is the sum over all places."""
     return wrap(tc.broadcast_to(native(value), _shape(dims)))
 
 
 @op("zeros_like", "input", differs="a constant, also of a Variable, which is not watched by it")
-def zeros_like(input: Any, dtype: Any = None) -> Any:
+def zeros_like(input: tc.Tensor, dtype: tc.DType | None = None) -> Any:
     """Zeros of the shape and dtype of a tensor."""
     return tc.zeros_like(input, dtype=dtype)
 
 
 @op("ones_like", "input")
-def ones_like(input: Any, dtype: Any = None) -> Any:
+def ones_like(input: tc.Tensor, dtype: tc.DType | None = None) -> Any:
     """Ones of the shape and dtype of a tensor."""
     return tc.ones_like(input, dtype=dtype)
 
 
 @exported("eye linalg.eye")
 def eye(
-    num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = dtypes.float32, name: Any = None
+    num_rows: IntLike,
+    num_columns: IntLike | None = None,
+    batch_shape: ShapeLike = None,
+    dtype: DTypeLike = dtypes.float32,
+    name: str | None = None,
 ) -> Any:
     """Ones on the diagonal, zeros elsewhere."""
-    backend, device = where()
+    backend, device = backend_and_device()
     rows, columns = static(num_rows), static(num_columns)
     found = tc.eye(rows, columns, dtype=dtypes.as_dtype(dtype).native, backend=backend, device=device)
     return wrap(found if batch_shape is None else tc.broadcast_to(found, (*_shape(batch_shape), *found.shape)))
 
 
 @exported("range")
-def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None) -> Any:
+def range_(
+    start: TensorLike,
+    limit: TensorLike | None = None,
+    delta: TensorLike = 1,
+    dtype: DTypeLike = None,
+    name: str | None = None,
+) -> Any:
     """The numbers from `start` up to, but not including, `limit`, `delta` apart."""
     if limit is None:
         start, limit = 0, start
@@ -78,7 +89,9 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
     first, last, step = [float(part) if wanted.inexact else int(part) for part in parts]
     if step == 0:
         raise ValueError("Requires delta != 0: 0 [Op:Range]")
-    backend, device = where(next((t for t in map(as_tensor, (start, limit, delta)) if t is not None), None))
+    backend, device = backend_and_device(
+        next((t for t in map(as_tensor, (start, limit, delta)) if t is not None), None)
+    )
     count = max(0, math.ceil((last - first) / step))
     numbers = tc.arange(0, count, dtype=tc.int64, backend=backend, device=device)
     if wanted.inexact:
@@ -87,9 +100,9 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
 
 
 @exported("linspace")
-def linspace(start: Any, stop: Any, num: Any, name: Any = None, axis: int = 0) -> Any:
+def linspace(start: TensorLike, stop: TensorLike, num: IntLike, name: str | None = None, axis: int = 0) -> Any:
     """`num` numbers from `start` to `stop`, evenly spaced along a new dimension; of ints float64."""
-    first, last = matched([start, stop], "LinSpace")
+    first, last = match_dtypes([start, stop], "LinSpace")
     if not first.dtype.inexact:
         first, last = tc.astype(first, tc.float64), tc.astype(last, tc.float64)
     return wrap(_evenly(first, last, static(num), axis))
@@ -108,9 +121,14 @@ def _evenly(first: tc.Tensor, last: tc.Tensor, n: int, axis: int) -> tc.Tensor:
     return tc.expand_dims(first, axis=axis) + tc.expand_dims(last - first, axis=axis) * fractions
 
 
-@op("one_hot", "indices")
+@op("one_hot", "indices", static_args="depth axis")
 def one_hot(
-    indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: Any = None, dtype: Any = None
+    indices: tc.Tensor,
+    depth: int,
+    on_value: TensorLike | None = None,
+    off_value: TensorLike | None = None,
+    axis: int | None = None,
+    dtype: tc.DType | None = None,
 ) -> Any:
     """For each index a row that is `on_value` at its place and `off_value` elsewhere; of one out of range all off."""
     if dtype is None:
@@ -123,12 +141,14 @@ def one_hot(
     return found if axis in (-1, indices.ndim) else tc.moveaxis(found, -1, axis)
 
 
-def _value(given: Any, default: int, dtype: tc.DType, like: tc.Tensor) -> tc.Tensor:
+def _value(given: TensorLike | None, default: int, dtype: tc.DType, like: tc.Tensor) -> tc.Tensor:
     return native(default if given is None else given, dtypes.of(dtype), like=like)
 
 
 @exported("sequence_mask")
-def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: Any = None) -> Any:
+def sequence_mask(
+    lengths: TensorLike, maxlen: IntLike | None = None, dtype: DTypeLike = dtypes.bool_, name: str | None = None
+) -> Any:
     """For each length a row that is True that often."""
     counts = native(lengths)
     n = int(tc.max(counts)) if maxlen is None else static(maxlen)

@@ -43,13 +43,13 @@ def list_logical_devices(device_type: str | None = None) -> list[Any]:
 
 
 @exported("config.experimental.set_memory_growth", differs="does nothing: the array library allocates as it does")
-def set_memory_growth(device: Any, enable: bool) -> None:
+def set_memory_growth(device: object, enable: bool) -> None:
     """Nothing: the array library allocates memory as it needs it."""
 
 
 @exported("device", differs="a device that is not there is an error; TensorFlow takes the CPU instead")
 @contextmanager
-def device(device_name: Any) -> Iterator[None]:
+def device(device_name: str | None) -> Iterator[None]:
     """New tensors are made on a device inside the block: `with tf.device("/GPU:0"): ...`. None changes nothing.
 
     Raises:

@@ -8,10 +8,11 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import as_tensor, matched, native, wrap
+from tape_tf.conversion import as_tensor, match_dtypes, native, wrap
 from tape_tf.functions import binary, op, unary
 from tape_tf.names import export, exported
 from tape_tf.tensor import IndexedSlices, Tensor
+from tape_tf.typing import DTypeLike, TensorLike
 
 _UNARY = {
     "math.acos acos": tc.acos,
@@ -102,11 +103,11 @@ def _as_floats(x: tc.Tensor) -> tc.Tensor:
 
 
 @exported("math.truediv truediv math.divide divide realdiv")
-def truediv(x: Any, y: Any, name: Any = None) -> Any:
+def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> Any:
     """`x / y`. Integers become float64."""
     if as_tensor(x) is None and as_tensor(y) is None:
         x = wrap(native(x))
-    a, b = matched([x, y], "RealDiv", keep_scalars=True)
+    a, b = match_dtypes([x, y], "RealDiv", keep_scalars=True)
     a, b = [_as_floats(v) if isinstance(v, tc.Tensor) else v for v in (a, b)]
     return _divide(wrap(a), wrap(b))
 
@@ -115,77 +116,77 @@ _divide = binary("math._divide", tc.divide, "RealDiv")
 
 
 @op("math.divide_no_nan", "x y", floating=True, kernel="DivNoNan", keep_scalars=False)
-def divide_no_nan(x: Any, y: Any) -> Any:
+def divide_no_nan(x: tc.Tensor, y: tc.Tensor) -> Any:
     """`x / y`, and 0 where `y` is 0."""
     zero = y == 0
     return tc.where(zero, tc.zeros_like(x), x / tc.where(zero, tc.ones_like(y), y))
 
 
 @op("math.multiply_no_nan", "x y", kernel="MulNoNan")
-def multiply_no_nan(x: Any, y: Any) -> Any:
+def multiply_no_nan(x: tc.Tensor, y: tc.Tensor) -> Any:
     """`x * y`, and 0 where `y` is 0, whatever `x` is."""
     return tc.where((y == 0) & ~tc.isfinite(x), tc.zeros_like(x), x) * y
 
 
 @op("math.xlogy", "x y", floating=True, kernel="Xlogy")
-def xlogy(x: Any, y: Any) -> Any:
+def xlogy(x: tc.Tensor, y: tc.Tensor) -> Any:
     """`x * log(y)`, and 0 where `x` is 0, the gradient too."""
     return tc.where(x == 0, tc.zeros_like(x), tc.xlogy(x, y))
 
 
 @op("math.xlog1py", "x y", floating=True, kernel="Xlog1py")
-def xlog1py(x: Any, y: Any) -> Any:
+def xlog1py(x: tc.Tensor, y: tc.Tensor) -> Any:
     """`x * log(1 + y)`, and 0 where `x` is 0, the gradient too."""
     return tc.where(x == 0, tc.zeros_like(x), tc.xlog1py(x, y))
 
 
 @op("math.reciprocal_no_nan", "x", floating=True)
-def reciprocal_no_nan(x: Any) -> Any:
+def reciprocal_no_nan(x: tc.Tensor) -> Any:
     """`1 / x`, and 0 where `x` is 0."""
     zero = x == 0
     return tc.where(zero, tc.zeros_like(x), tc.reciprocal(tc.where(zero, tc.ones_like(x), x)))
 
 
 @op("math.xdivy", "x y", floating=True, kernel="Xdivy")
-def xdivy(x: Any, y: Any) -> Any:
+def xdivy(x: tc.Tensor, y: tc.Tensor) -> Any:
     """`x / y`, and 0 where `x` is 0."""
     zero = x == 0
     return tc.where(zero, tc.zeros_like(x), x / tc.where(zero, tc.ones_like(y), y))
 
 
 @op("math.squared_difference", "x y")
-def squared_difference(x: Any, y: Any) -> Any:
+def squared_difference(x: tc.Tensor, y: tc.Tensor) -> Any:
     """`(x - y)²`; of complex values the squared distance."""
     difference = x - y
     return difference * tc.conj(difference) if difference.dtype.kind == "complex floating" else tc.square(difference)
 
 
 @op("math.rsqrt", "x", floating=True)
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: tc.Tensor) -> Any:
     """1 / √x."""
     return tc.reciprocal(tc.sqrt(x))
 
 
 @op("math.real", "input")
-def real(input: Any) -> Any:
+def real(input: tc.Tensor) -> Any:
     """The real part."""
     return tc.real(input) if _is_complex(input) else input
 
 
 @op("math.imag", "input")
-def imag(input: Any) -> Any:
+def imag(input: tc.Tensor) -> Any:
     """The imaginary part."""
     return tc.imag(input) if _is_complex(input) else tc.zeros_like(input)
 
 
 @op("math.conj", "x")
-def conj(x: Any) -> Any:
+def conj(x: tc.Tensor) -> Any:
     """The complex conjugate."""
     return tc.conj(x) if _is_complex(x) else x
 
 
 @op("math.angle", "input")
-def angle(input: Any) -> Any:
+def angle(input: tc.Tensor) -> Any:
     """The argument of a complex number; of a real one 0 or π."""
     if _is_complex(input):
         return tc.atan2(tc.imag(input), tc.real(input))
@@ -193,7 +194,7 @@ def angle(input: Any) -> Any:
 
 
 @op("dtypes.complex complex", "real imag", kernel="Complex")
-def complex(real: Any, imag: Any) -> Any:
+def complex(real: tc.Tensor, imag: tc.Tensor) -> Any:
     """The complex numbers of real and imaginary parts: complex64 of float32, complex128 of float64."""
     target = {tc.float32: tc.complex64, tc.float64: tc.complex128}.get(real.dtype)
     if target is None:
@@ -206,7 +207,7 @@ def _is_complex(x: tc.Tensor) -> bool:
 
 
 @exported("cast dtypes.cast")
-def cast(x: Any, dtype: Any, name: Any = None) -> Any:
+def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any:
     """`x` in another dtype, to zero where integers are made of floats; a tensor that has it is returned itself."""
     wanted = dtypes.native_dtype(dtype)
     assert wanted is not None
@@ -221,7 +222,7 @@ def cast(x: Any, dtype: Any, name: Any = None) -> Any:
 
 
 @exported("dtypes.saturate_cast saturate_cast")
-def saturate_cast(value: Any, dtype: Any, name: Any = None) -> Any:
+def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any:
     """`value` in another dtype, clipped to its limits first."""
     wanted = dtypes.as_dtype(dtype)
     found = native(value)
@@ -234,7 +235,7 @@ def saturate_cast(value: Any, dtype: Any, name: Any = None) -> Any:
 
 
 @op("identity", "input")
-def identity(input: Any) -> Any:
+def identity(input: tc.Tensor) -> Any:
     """The same value as another tensor."""
     if input.dtype.inexact:
         return tc.positive(input)
@@ -242,18 +243,20 @@ def identity(input: Any) -> Any:
 
 
 @op("identity_n", "*input")
-def identity_n(input: Any) -> Any:
+def identity_n(input: list[tc.Tensor]) -> Any:
     """Each tensor of a list as another one."""
     return [tc.positive(x) if x.dtype.inexact else x for x in input]
 
 
 @op("clip_by_value", "t clip_value_min clip_value_max", kernel="ClipByValue", keep_scalars=True, publish=False)
-def _clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
+def _clip_by_value(t: tc.Tensor, clip_value_min: tc.Tensor, clip_value_max: tc.Tensor) -> Any:
     return tc.clip(t, clip_value_min, clip_value_max)
 
 
 @exported("clip_by_value")
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None) -> Any:
+def clip_by_value(
+    t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
+) -> Any:
     """`t`, at least `clip_value_min` and at most `clip_value_max`; of IndexedSlices the values."""
     if isinstance(t, IndexedSlices):
         return IndexedSlices(_clip_by_value(t.values, clip_value_min, clip_value_max), t.indices, t.dense_shape)
@@ -261,7 +264,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = 
 
 
 @op("math.add_n add_n", "*inputs", kernel="AddN")
-def add_n(inputs: Any) -> Any:
+def add_n(inputs: list[tc.Tensor]) -> Any:
     """The sum of a list of tensors of one shape.
 
     Raises:
@@ -283,7 +286,7 @@ export("math.accumulate_n", add_n)
 
 
 @op("math.polyval", "*coeffs; x")
-def polyval(coeffs: Any, x: Any) -> Any:
+def polyval(coeffs: list[tc.Tensor], x: tc.Tensor) -> Any:
     """A polynomial's value, by Horner's rule; `coeffs` from the highest power down."""
     total = tc.zeros_like(x)
     for coefficient in coeffs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import update_wrapper
 from typing import Any
@@ -24,7 +24,8 @@ from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Tensor, Value
-from tape_tf.tracing import as_value, require_value
+from tape_tf.tracing import require_value, without_trace
+from tape_tf.typing import PyTree, TensorLike
 from tape_tf.variable import Variable
 
 INSIDE: ContextVar[bool] = ContextVar("tape_tf.inside_function", default=False)
@@ -46,7 +47,7 @@ class _Switch:
 class _Compiled(CompiledFunction):
     """A compiled function with TensorFlow's messages."""
 
-    def _check_made(self, trace: Any) -> None:
+    def _check_made(self, trace: object) -> None:
         if self._made_variables:
             raise ValueError(
                 "tf.function only supports singleton tf.Variables created on the first call. Make sure the tf.Variable "
@@ -64,7 +65,7 @@ class Function:
         input_signature: the TensorSpecs that its arguments must fit.
     """
 
-    def __init__(self, python_function: Callable[..., Any], input_signature: Any = None) -> None:
+    def __init__(self, python_function: Callable[..., Any], input_signature: Sequence[PyTree] | None = None) -> None:
         self.python_function = python_function
         self.input_signature = None if input_signature is None else tuple(input_signature)
         update_wrapper(self, python_function)
@@ -102,7 +103,7 @@ class Function:
             self._warn_of_traces()
         return wrap(found)
 
-    def _bound(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments by their places, defaults among them, so that one trace is for each way to write a call."""
         signature = self._signature
         if self.input_signature is not None:
@@ -113,7 +114,7 @@ class Function:
         bound.apply_defaults()
         return bound.args, bound.kwargs
 
-    def _traced(self, args: Any, kwargs: Any) -> Any:
+    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The function on tensors of tape_core, for a trace or where something around records."""
         if current() is not None:
             self._traces += 1
@@ -122,10 +123,10 @@ class Function:
         for leaf in leaves:
             if isinstance(leaf, TensorArray) and current() is not None:
                 require_value("what is in a TensorArray")
-                leaf._parts = [None if part is None else as_value(part) for part in leaf._parts]
+                leaf._parts = [None if part is None else without_trace(part) for part in leaf._parts]
         return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
 
-    def _as_it_is(self, args: Any, kwargs: Any) -> Any:
+    def _as_it_is(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with setting(INSIDE, True):
             return nest.map_structure(returned, self.python_function(*args, **kwargs))
 
@@ -151,7 +152,7 @@ class Function:
             what = "too many positional arguments" if len(args) > len(specs) else "missing a required argument"
             raise self._unfit(what, args, kwargs)
 
-        def check(spec: TensorSpec, value: Any) -> Any:
+        def check(spec: TensorSpec, value: TensorLike) -> Any:
             try:
                 tensor = value if isinstance(value, Value) else convert_to_tensor(value, dtype=spec.dtype)
             except (TypeError, ValueError) as error:
@@ -165,7 +166,7 @@ class Function:
             for spec, arg in zip(specs, args, strict=True)
         )
 
-    def _unfit(self, what: str, args: Any, kwargs: Any) -> TypeError:
+    def _unfit(self, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
         specs = ", ".join(map(repr, self.input_signature or ()))
         return TypeError(
             f"Binding inputs to tf.function failed due to `{what}`. Received args: {args} and kwargs: {kwargs} for "
@@ -174,7 +175,7 @@ class Function:
 
     # -- methods
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         """A method: each instance has traces of its own, for as long as it lives."""
         if instance is None:
             return self
@@ -265,7 +266,7 @@ class ConcreteFunction:
         nest.map_structure(lambda s, value: self._check(s, value, args, kwargs), (expected, named), (args, kwargs))
         return self.function(*args, **kwargs)
 
-    def _check(self, spec: Any, value: Any, args: Any, kwargs: Any) -> None:
+    def _check(self, spec: object, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not isinstance(spec, TensorSpec):
             if spec is not value and spec != value:
                 raise self._unfit(f"{value!r} in place of {spec!r}", args, kwargs)
@@ -274,7 +275,7 @@ class ConcreteFunction:
         if not spec.is_compatible_with(tensor):
             raise self._unfit(f"Can not cast {TensorSpec.from_tensor(tensor)} to {spec}", args, kwargs)
 
-    def _unfit(self, what: str, args: Any, kwargs: Any) -> TypeError:
+    def _unfit(self, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
         return TypeError(
             f"Binding inputs to tf.function failed due to `{what}`. Received args: {args} and kwargs: {kwargs} for "
             f"signature: {self.structured_input_signature}."
@@ -284,13 +285,13 @@ class ConcreteFunction:
         raise AttributeError(f"a concrete function has no {name}: it is traced when it is called, and has no graph")
 
 
-def _spec(leaf: Any) -> Any:
+def _spec(leaf: object) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
         leaf = convert_to_tensor(leaf)
     return TensorSpec.from_tensor(leaf) if isinstance(leaf, Tensor) else leaf
 
 
-def _has_specs(tree: Any) -> bool:
+def _has_specs(tree: PyTree) -> bool:
     return any(isinstance(leaf, TensorSpec) for leaf in nest.flatten(tree))
 
 
@@ -301,7 +302,7 @@ def _signature_of(python_function: Callable[..., Any]) -> inspect.Signature | No
         return None
 
 
-def _beneath(args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+def _beneath(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
     """The arguments with values of tape_core; None for those that no trace can be kept for."""
     if not kwargs and all([type(arg) is Tensor for arg in args]):
         return [arg.native for arg in args], kwargs
@@ -334,16 +335,16 @@ def returned(value: Any) -> Any:
 @exported("function", differs="where Python decides by a tensor's value, the function runs as it is written")
 def function(
     func: Callable[..., Any] | None = None,
-    input_signature: Any = None,
+    input_signature: Sequence[PyTree] | None = None,
     autograph: bool = True,
     jit_compile: bool | None = None,
     reduce_retracing: bool = False,
-    experimental_implements: Any = None,
-    experimental_autograph_options: Any = None,
-    experimental_attributes: Any = None,
-    experimental_relax_shapes: Any = None,
-    experimental_compile: Any = None,
-    experimental_follow_type_hints: Any = None,
+    experimental_implements: object = None,
+    experimental_autograph_options: object = None,
+    experimental_attributes: object = None,
+    experimental_relax_shapes: object = None,
+    experimental_compile: object = None,
+    experimental_follow_type_hints: object = None,
 ) -> Any:
     """Decorator: a function of tensors that is traced once for arguments of one kind, and then runs without Python.
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import check_integers, matched, native, static, wrap
+from tape_tf.conversion import check_integers, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError, in_tensorflow_terms
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.tensor import Tensor, Value, wrap_tensor
+from tape_tf.typing import DTypeLike, IndexLike, IntLike, TensorLike
 
 
-def getitem(x: Any, key: Any) -> Tensor:
+def getitem(x: Value, key: IndexLike) -> Tensor:
     """`x[key]`: integers, scalar integer tensors, slices, `...`, `tf.newaxis`, or a boolean mask."""
     parts = key if isinstance(key, tuple) else (key,)
     plain = tuple([_part(part) for part in parts])
-    value = x._now()
+    value = x._read_native()
     try:
         return wrap_tensor(value[plain if isinstance(key, tuple) else plain[0]])
     except IndexError as error:
@@ -54,8 +55,8 @@ def _part(part: Any) -> Any:
     )
 
 
-@op("slice", "input_", raw="size begin")
-def slice_(input_: Any, begin: Any, size: Any) -> Any:
+@op("slice", "input_", static_args="begin size")
+def slice_(input_: tc.Tensor, begin: tuple[int, ...], size: tuple[int, ...]) -> Any:
     """The part that begins at `begin` and has the shape `size`, of which -1 is all that is left."""
     starts, lengths = static(begin), static(size)
     key = tuple(slice(b, None if n == -1 else b + n) for b, n in zip(starts, lengths, strict=True))
@@ -65,8 +66,10 @@ def slice_(input_: Any, begin: Any, size: Any) -> Any:
     return found
 
 
-@op("strided_slice", "input_", raw="begin end")
-def strided_slice(input_: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+@op("strided_slice", "input_", static_args="begin end strides")
+def strided_slice(
+    input_: tc.Tensor, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...] | None = None
+) -> Any:
     """The part from `begin` to `end`, in steps."""
     steps = strides or (1,) * len(static(begin))
     return input_[tuple(slice(*part) for part in zip(static(begin), static(end), steps, strict=True))]
@@ -83,8 +86,10 @@ def _in_range(indices: tc.Tensor, length: int, label: str = "indices") -> None:
         raise InvalidArgumentError(None, None, f"{label} = {bad} is not in [0, {length}) [Op:GatherV2]")
 
 
-@op("gather", "params; indices", kernel="GatherV2")
-def gather(params: Any, indices: Any, validate_indices: Any = None, axis: Any = None, batch_dims: Any = 0) -> Any:
+@op("gather", "params; indices", static_args="axis batch_dims", kernel="GatherV2")
+def gather(
+    params: tc.Tensor, indices: tc.Tensor, validate_indices: object = None, axis: int | None = None, batch_dims: int = 0
+) -> Any:
     """The parts of `params` at `indices` along `axis`. Along the first, the gradient is IndexedSlices.
 
     Args:
@@ -122,7 +127,9 @@ def _along(params: tc.Tensor, k: int, ndim: int) -> tc.Tensor:
 
 
 @exported("nn.embedding_lookup")
-def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: Any = None) -> Any:
+def embedding_lookup(
+    params: TensorLike, ids: TensorLike, max_norm: TensorLike | None = None, name: str | None = None
+) -> Any:
     """The rows of `params` at `ids`; the gradient is IndexedSlices.
 
     Args:
@@ -145,14 +152,14 @@ def check_places(indices: tc.Tensor, shape: tuple[int, ...]) -> None:
         _in_range(indices[..., k], shape[k], f"indices[..., {k}]")
 
 
-def nd_key(indices: Any) -> tuple[tc.Tensor, ...]:
+def nd_key(indices: TensorLike) -> tuple[tc.Tensor, ...]:
     """The key that the last axis of `indices` names."""
     places = native(indices)
     return tuple(places[..., k] for k in range(places.shape[-1]))
 
 
-@op("gather_nd", "params; indices", kernel="GatherNd")
-def gather_nd(params: Any, indices: Any, batch_dims: Any = 0) -> Any:
+@op("gather_nd", "params; indices", static_args="batch_dims", kernel="GatherNd")
+def gather_nd(params: tc.Tensor, indices: tc.Tensor, batch_dims: int = 0) -> Any:
     """The parts of `params` at the places that the last axis of `indices` names. Of whole rows, as :func:`gather`."""
     depth = indices.shape[-1]
     check_places(indices, params.shape[batch_dims:])
@@ -164,7 +171,9 @@ def gather_nd(params: Any, indices: Any, batch_dims: Any = 0) -> Any:
 
 
 @exported("where")
-def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
+def where(
+    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
+) -> Any:
     """`x` where `condition` is true, else `y`; without them, the places where it is true, int64 of shape (n, ndim).
 
     No NaN comes from the branch not taken, in the gradient either.
@@ -180,11 +189,13 @@ def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any
             return wrap(tc.zeros((int(mask), 0), dtype=tc.int64, backend=mask.backend.root, device=mask.device))
         return wrap(tc.astype(tc.stack(list(places), axis=1), tc.int64))
     with in_tensorflow_terms("SelectV2"):
-        return wrap(tc.where(mask, *matched([x, y], "SelectV2")))
+        return wrap(tc.where(mask, *match_dtypes([x, y], "SelectV2")))
 
 
 @exported("boolean_mask")
-def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: Any = "boolean_mask") -> Any:
+def boolean_mask(
+    tensor: TensorLike, mask: TensorLike, axis: IntLike | None = None, name: str | None = "boolean_mask"
+) -> Any:
     """The elements at which `mask` is true, along its dimensions from `axis` on."""
     values, chosen = native(tensor), native(mask)
     start = 0 if axis is None else static(axis) % values.ndim
@@ -194,7 +205,9 @@ def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: Any = "boolean_
 
 
 @op("reverse_sequence", "input; seq_lengths")
-def reverse_sequence(input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None) -> Any:
+def reverse_sequence(
+    input: tc.Tensor, seq_lengths: tc.Tensor, seq_axis: int | None = None, batch_axis: int | None = None
+) -> Any:
     """Of each example the first `seq_lengths` elements along `seq_axis` in reverse order."""
     seq, batch = (seq_axis or 0) % input.ndim, (batch_axis or 0) % input.ndim
     n = input.shape[seq]
@@ -206,8 +219,8 @@ def reverse_sequence(input: Any, seq_lengths: Any, seq_axis: int | None = None, 
     return tc.take_along_axis(input, tc.broadcast_to(order, input.shape), axis=seq)
 
 
-@op("unravel_index", "indices", raw="dims")
-def unravel_index(indices: Any, dims: Any) -> Any:
+@op("unravel_index", "indices", static_args="dims")
+def unravel_index(indices: tc.Tensor, dims: tuple[int, ...]) -> Any:
     """The places in a tensor of shape `dims` of places in it made flat: shape (len(dims), ...)."""
     found, rest = [], indices
     for length in reversed(static(dims)):
@@ -217,7 +230,12 @@ def unravel_index(indices: Any, dims: Any) -> Any:
 
 
 @op("searchsorted", "sorted_sequence values", kernel="SearchSorted")
-def searchsorted(sorted_sequence: Any, values: Any, side: Any = "left", out_type: Any = dtypes.int32.native) -> Any:
+def searchsorted(
+    sorted_sequence: tc.Tensor,
+    values: tc.Tensor,
+    side: Literal["left", "right"] = "left",
+    out_type: tc.DType = dtypes.int32.native,
+) -> Any:
     """Where `values` would have to be inserted to keep each row in order."""
     if sorted_sequence.ndim == 1:
         return tc.astype(tc.searchsorted(sorted_sequence, values, side=side), out_type)
@@ -243,19 +261,19 @@ class UniqueWithCounts(NamedTuple):
 
 
 @op("unique", "x")
-def unique(x: Any, out_idx: Any = dtypes.int32) -> Any:
+def unique(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> Any:
     """The different elements in the order in which they appear, and for each element which of them it is."""
     y, idx, _ = _unique(x, out_idx)
     return Unique(y, idx)
 
 
 @op("unique_with_counts", "x")
-def unique_with_counts(x: Any, out_idx: Any = dtypes.int32) -> Any:
+def unique_with_counts(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> Any:
     """As :func:`unique`, and how often each appears."""
     return UniqueWithCounts(*_unique(x, out_idx))
 
 
-def _unique(x: tc.Tensor, out_idx: Any) -> tuple[tc.Tensor, ...]:
+def _unique(x: tc.Tensor, out_idx: DTypeLike) -> tuple[tc.Tensor, ...]:
     if x.ndim != 1:
         raise ValueError("unique expects a 1D vector.")
     found = tc.unique_all(x)

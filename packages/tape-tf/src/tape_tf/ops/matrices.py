@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tape_core as tc
 
-from tape_tf.conversion import matched, wrap
+from tape_tf.conversion import match_dtypes, wrap
 from tape_tf.errors import in_tensorflow_terms
 from tape_tf.functions import op, unary
 from tape_tf.names import exported
@@ -15,15 +16,15 @@ from tape_tf.tensor import wrap_tensor
 
 @op("linalg.matmul matmul", "a b", kernel="MatMul")
 def matmul(
-    a: Any,
-    b: Any,
+    a: tc.Tensor,
+    b: tc.Tensor,
     transpose_a: bool = False,
     transpose_b: bool = False,
     adjoint_a: bool = False,
     adjoint_b: bool = False,
     a_is_sparse: bool = False,
     b_is_sparse: bool = False,
-    output_type: Any = None,
+    output_type: tc.DType | None = None,
     grad_a: bool = False,
     grad_b: bool = False,
 ) -> Any:
@@ -50,13 +51,13 @@ def _turned(x: tc.Tensor, transpose: bool, adjoint: bool) -> tc.Tensor:
 
 
 @op("linalg.matvec", "a b", kernel="MatVec")
-def matvec(a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False) -> Any:
+def matvec(a: tc.Tensor, b: tc.Tensor, transpose_a: bool = False, adjoint_a: bool = False) -> Any:
     """The products of matrices and vectors."""
     return tc.matmul(_turned(a, transpose_a, adjoint_a), b[..., None])[..., 0]
 
 
-@op("tensordot linalg.tensordot", "a b", raw="axes")
-def tensordot(a: Any, b: Any, axes: Any) -> Any:
+@op("tensordot linalg.tensordot", "a b")
+def tensordot(a: tc.Tensor, b: tc.Tensor, axes: int | Sequence[Any]) -> Any:
     """The sum of products over several dimensions: their number, or those of `a` and those of `b`."""
     if not isinstance(axes, int):
         axes = tuple([part] if isinstance(part, int) else [int(p) for p in part] for part in axes)
@@ -73,17 +74,17 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
     if not isinstance(equation, str):
         raise TypeError(f"einsum: equation must be a string such as 'ij,jk->ik', before the tensors; got {equation!r}")
     with in_tensorflow_terms("Einsum"):
-        return wrap(tc.einsum(equation.replace(" ", ""), *matched(list(inputs), "Einsum")))
+        return wrap(tc.einsum(equation.replace(" ", ""), *match_dtypes(list(inputs), "Einsum")))
 
 
 @op("linalg.cross", "a b", kernel="Cross")
-def cross(a: Any, b: Any) -> Any:
+def cross(a: tc.Tensor, b: tc.Tensor) -> Any:
     """The cross products of vectors of length 3."""
     return tc.linalg.cross(a, b)
 
 
 @op("linalg.trace", "x")
-def trace(x: Any) -> Any:
+def trace(x: tc.Tensor) -> Any:
     """The sums of the diagonals."""
     return tc.linalg.trace(x, dtype=x.dtype)
 
@@ -96,27 +97,27 @@ unary("linalg.expm", tc.linalg.expm)
 
 
 @op("linalg.inv", "input", floating=True)
-def inv(input: Any, adjoint: bool = False) -> Any:
+def inv(input: tc.Tensor, adjoint: bool = False) -> Any:
     """The inverses of matrices."""
     return tc.linalg.inv(_turned(input, False, adjoint))
 
 
 @op("linalg.pinv", "a", floating=True)
-def pinv(a: Any, rcond: Any = None, validate_args: bool = False) -> Any:
+def pinv(a: tc.Tensor, rcond: float | None = None, validate_args: bool = False) -> Any:
     """The pseudo-inverses of matrices."""
     return tc.linalg.pinv(a, rtol=rcond)
 
 
 @op("linalg.solve", "matrix rhs", floating=True, kernel="MatrixSolve")
-def solve(matrix: Any, rhs: Any, adjoint: bool = False) -> Any:
+def solve(matrix: tc.Tensor, rhs: tc.Tensor, adjoint: bool = False) -> Any:
     """The solutions of systems of linear equations; `rhs` is of matrices."""
     if rhs.ndim < 2:
         raise ValueError(f"Input tensor must be of rank >= 2, rhs has shape {rhs.shape}; use rhs[:, tf.newaxis]")
     return tc.linalg.solve(_turned(matrix, False, adjoint), rhs)
 
 
-@op("linalg.triangular_solve", "matrix rhs", floating=True, kernel="MatrixTriangularSolve")
-def triangular_solve(matrix: Any, rhs: Any, lower: Any = True, adjoint: bool = False) -> Any:
+@op("linalg.triangular_solve", "matrix rhs", static_args="lower", floating=True, kernel="MatrixTriangularSolve")
+def triangular_solve(matrix: tc.Tensor, rhs: tc.Tensor, lower: bool = True, adjoint: bool = False) -> Any:
     """The solutions of systems with triangular matrices, lower ones by default."""
     if adjoint:
         return tc.linalg.solve_triangular(_turned(matrix, False, True), rhs, lower=not lower)
@@ -124,13 +125,13 @@ def triangular_solve(matrix: Any, rhs: Any, lower: Any = True, adjoint: bool = F
 
 
 @op("linalg.cholesky_solve", "chol rhs", floating=True, kernel="CholeskySolve")
-def cholesky_solve(chol: Any, rhs: Any) -> Any:
+def cholesky_solve(chol: tc.Tensor, rhs: tc.Tensor) -> Any:
     """The solutions of systems of which the Cholesky factors are given."""
     return tc.linalg.cho_solve(chol, rhs)
 
 
 @op("linalg.lstsq", "matrix rhs", floating=True, kernel="MatrixSolveLs")
-def lstsq(matrix: Any, rhs: Any, l2_regularizer: float = 0.0, fast: bool = True) -> Any:
+def lstsq(matrix: tc.Tensor, rhs: tc.Tensor, l2_regularizer: float = 0.0, fast: bool = True) -> Any:
     """The solutions of least squares problems, with `l2_regularizer` times the square of the solution."""
     if l2_regularizer:
         turned = _turned(matrix, False, True)
@@ -148,26 +149,26 @@ class LogMatrixDeterminant(NamedTuple):
 
 
 @op("linalg.slogdet", "input", floating=True)
-def slogdet(input: Any) -> Any:
+def slogdet(input: tc.Tensor) -> Any:
     """The signs of determinants, and the logarithms of their absolute values."""
     return LogMatrixDeterminant(*tc.linalg.slogdet(input))
 
 
 @op("linalg.logdet", "matrix", floating=True)
-def logdet(matrix: Any) -> Any:
+def logdet(matrix: tc.Tensor) -> Any:
     """The logarithms of the determinants of positive definite matrices."""
     factor = tc.linalg.diagonal(tc.linalg.cholesky(matrix))
     return 2.0 * tc.sum(tc.log(tc.real(factor) if factor.dtype.kind == "complex floating" else factor), axis=-1)
 
 
 @op("linalg.eigh", "tensor", floating=True)
-def eigh(tensor: Any) -> Any:
+def eigh(tensor: tc.Tensor) -> Any:
     """The eigenvalues of symmetric matrices, in rising order, and the eigenvectors in columns."""
     return tuple(tc.linalg.eigh(tensor))
 
 
 @op("linalg.eig eig", "tensor", floating=True)
-def eig(tensor: Any) -> Any:
+def eig(tensor: tc.Tensor) -> Any:
     """The eigenvalues of matrices, and the eigenvectors in columns; complex."""
     return tuple(tc.linalg.eig(tensor))
 
@@ -180,13 +181,13 @@ class Qr(NamedTuple):
 
 
 @op("linalg.qr", "input", floating=True)
-def qr(input: Any, full_matrices: bool = False) -> Any:
+def qr(input: tc.Tensor, full_matrices: bool = False) -> Any:
     """The QR decompositions `(q, r)`."""
     return Qr(*tc.linalg.qr(input, mode="complete" if full_matrices else "reduced"))
 
 
 @op("linalg.svd", "tensor", floating=True)
-def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
+def svd(tensor: tc.Tensor, full_matrices: bool = False, compute_uv: bool = True) -> Any:
     """The singular value decompositions `(s, u, v)`, with `v` and not its adjoint; or `s` alone."""
     if not compute_uv:
         return tc.linalg.svdvals(tensor)
@@ -202,21 +203,21 @@ class LU(NamedTuple):
 
 
 @op("linalg.lu", "input", floating=True)
-def lu(input: Any, output_idx_type: Any = None) -> Any:
+def lu(input: tc.Tensor, output_idx_type: object = None) -> Any:
     """The LU decompositions, both factors in one matrix, and the permutations."""
     factors, permutation = tc.linalg.lu_factor(input)
     return LU(factors, tc.astype(permutation, tc.int32))
 
 
-@op("linalg.lu_solve", "lower_upper rhs; perm", kernel="LuSolve", raw="perm")
-def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False) -> Any:
+@op("linalg.lu_solve", "lower_upper rhs; perm", kernel="LuSolve")
+def lu_solve(lower_upper: tc.Tensor, perm: tc.Tensor, rhs: tc.Tensor, validate_args: bool = False) -> Any:
     """The solutions of systems of which the LU decompositions are given."""
     factors = (lower_upper, tc.astype(perm, tc.int64))
     return tc.linalg.lu_solve(factors, rhs)  # type: ignore[call-arg] # mypy sees the op beneath
 
 
-@op("linalg.lu_reconstruct", "lower_upper; perm", raw="perm")
-def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False) -> Any:
+@op("linalg.lu_reconstruct", "lower_upper; perm")
+def lu_reconstruct(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> Any:
     """The matrices of which the LU decompositions are given."""
     ones = tc.eye(
         lower_upper.shape[-1], dtype=lower_upper.dtype, backend=lower_upper.backend.root, device=lower_upper.device
@@ -225,8 +226,8 @@ def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False) -> 
     return tc.take_along_axis(product, tc.astype(tc.argsort(perm), tc.int64)[..., None], axis=-2)
 
 
-@op("linalg.lu_matrix_inverse", "lower_upper; perm", raw="perm")
-def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False) -> Any:
+@op("linalg.lu_matrix_inverse", "lower_upper; perm")
+def lu_matrix_inverse(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> Any:
     """The inverses of matrices of which the LU decompositions are given."""
     ones = tc.eye(
         lower_upper.shape[-1], dtype=lower_upper.dtype, backend=lower_upper.backend.root, device=lower_upper.device
@@ -236,21 +237,21 @@ def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False) 
 
 
 @op("linalg.matrix_rank", "a", floating=True)
-def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False) -> Any:
+def matrix_rank(a: tc.Tensor, tol: float | None = None, validate_args: bool = False) -> Any:
     """The ranks of matrices, int32."""
     return tc.astype(tc.linalg.matrix_rank(a, rtol=tol), tc.int32)
 
 
-@op("linalg.band_part", "input")
-def band_part(input: Any, num_lower: Any, num_upper: Any) -> Any:
+@op("linalg.band_part", "input", static_args="num_lower num_upper")
+def band_part(input: tc.Tensor, num_lower: int, num_upper: int) -> Any:
     """Matrices with zeros outside the diagonal and so many others below and above it; -1 is all of them."""
     if num_lower >= 0:
         input = tc.triu(input, k=-num_lower)
     return tc.tril(input, k=num_upper) if num_upper >= 0 else input
 
 
-@op("linalg.set_diag", "input diagonal", kernel="MatrixSetDiag", raw="k")
-def set_diag(input: Any, diagonal: Any, k: int = 0) -> Any:
+@op("linalg.set_diag", "input diagonal", kernel="MatrixSetDiag")
+def set_diag(input: tc.Tensor, diagonal: tc.Tensor, k: int = 0) -> Any:
     """Matrices with another `k`-th diagonal."""
     n = diagonal.shape[-1]
     places = tc.arange(n, backend=input.backend.root, device=input.device)
@@ -258,7 +259,7 @@ def set_diag(input: Any, diagonal: Any, k: int = 0) -> Any:
 
 
 @op("linalg.tensor_diag", "diagonal")
-def tensor_diag(diagonal: Any) -> Any:
+def tensor_diag(diagonal: tc.Tensor) -> Any:
     """A tensor of twice as many dimensions that has this one as its diagonal."""
     from tape_tf.ops.shaping import diag
 
@@ -267,7 +268,7 @@ def tensor_diag(diagonal: Any) -> Any:
 
 
 @op("linalg.tensor_diag_part", "input")
-def tensor_diag_part(input: Any) -> Any:
+def tensor_diag_part(input: tc.Tensor) -> Any:
     """The diagonal of a tensor of twice as many dimensions."""
     half = input.shape[: input.ndim // 2]
     size = 1

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 import tape_core as tc
 
 from tape_tf.conversion import native, static, wrap
 from tape_tf.functions import op, unary
 from tape_tf.names import exported
+from tape_tf.tensor import Value
+from tape_tf.typing import IntLike, ShapeLike, TensorLike
+
+Ints: TypeAlias = "IntLike | Sequence[IntLike] | None"
+"""Strides and the like: one number for all spatial axes, one for each, or one for each dimension; None for ones."""
+
+Padding: TypeAlias = "str | Sequence[Sequence[IntLike]] | Value"
+"""`"SAME"`, `"VALID"`, or pairs of the numbers before and after, for each spatial axis or for each dimension."""
 
 _ACTIVATIONS = {
     "nn.relu": tc.relu,
@@ -23,43 +31,43 @@ for _names, _function in _ACTIVATIONS.items():
 
 
 @op("nn.leaky_relu", "features", floating=True)
-def leaky_relu(features: Any, alpha: float = 0.2) -> Any:
+def leaky_relu(features: tc.Tensor, alpha: float = 0.2) -> Any:
     """`x` above 0, `alpha * x` elsewhere."""
     return tc.leaky_relu(features, alpha)
 
 
 @op("nn.gelu", "features", floating=True)
-def gelu(features: Any, approximate: bool = False) -> Any:
+def gelu(features: tc.Tensor, approximate: bool = False) -> Any:
     """`x` times the probability that a normal variable is below `x`."""
     return tc.gelu(features, approximate=approximate)
 
 
 @op("nn.silu nn.swish", "features", floating=True)
-def silu(features: Any, beta: float = 1.0) -> Any:
+def silu(features: tc.Tensor, beta: float = 1.0) -> Any:
     """`x * sigmoid(beta * x)`."""
     return tc.silu(features) if beta == 1.0 else features * tc.sigmoid(features * beta)
 
 
 @op("nn.softsign math.softsign", "features", floating=True)
-def softsign(features: Any) -> Any:
+def softsign(features: tc.Tensor) -> Any:
     """`x / (1 + |x|)`."""
     return features / (1 + tc.abs(features))
 
 
-@op("nn.crelu", "features")
-def crelu(features: Any, axis: Any = -1) -> Any:
+@op("nn.crelu", "features", static_args="axis")
+def crelu(features: tc.Tensor, axis: int = -1) -> Any:
     """relu of `x` and of `-x`, side by side."""
     return tc.concat([tc.relu(features), tc.relu(-features)], axis=axis)
 
 
-@op("nn.softmax math.softmax", "logits", floating=True)
-def softmax(logits: Any, axis: Any = None) -> Any:
+@op("nn.softmax math.softmax", "logits", static_args="axis", floating=True)
+def softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
     """exp(x), divided by its sum along `axis`, by default the last."""
     return tc.softmax(logits, axis=-1 if axis is None else axis)
 
 
-@op("nn.log_softmax math.log_softmax", "logits", floating=True)
-def log_softmax(logits: Any, axis: Any = None) -> Any:
+@op("nn.log_softmax math.log_softmax", "logits", static_args="axis", floating=True)
+def log_softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
     """The logarithm of the softmax, without loss of accuracy."""
     return tc.log_softmax(logits, axis=-1 if axis is None else axis)
 
@@ -70,17 +78,18 @@ def log_softmax(logits: Any, axis: Any = None) -> Any:
 @op(
     "nn.softmax_cross_entropy_with_logits",
     "labels logits",
+    static_args="axis",
     kernel="SoftmaxCrossEntropyWithLogits",
     floating=True,
     differs="the gradient is right also where labels do not add up to 1",
 )
-def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1) -> Any:
+def softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, axis: int = -1) -> Any:
     """The cross-entropy of distributions `labels` and the softmax of `logits`; differentiable in both."""
     return -tc.sum(labels * tc.log_softmax(logits, axis=axis), axis=axis)
 
 
 @op("nn.sparse_softmax_cross_entropy_with_logits", "logits; labels", floating=True)
-def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
+def sparse_softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> Any:
     """The cross-entropy of class numbers `labels` and the softmax of `logits`.
 
     Raises:
@@ -95,7 +104,7 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
 
 
 @op("nn.sigmoid_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
-def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
+def sigmoid_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> Any:
     """The cross-entropy of probabilities `labels` and the sigmoid of `logits`, each by itself."""
     if labels.shape != logits.shape:
         raise ValueError(
@@ -111,14 +120,14 @@ def _logistic(x: tc.Tensor) -> tc.Tensor:
 
 
 @op("nn.weighted_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
-def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any) -> Any:
+def weighted_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, pos_weight: float | tc.Tensor) -> Any:
     """As :func:`sigmoid_cross_entropy_with_logits`, with positive labels weighted."""
     weight = 1 + (pos_weight - 1) * labels
     return (1 - labels) * logits + weight * (_logistic(-logits))
 
 
 @op("nn.log_poisson_loss", "targets log_input", floating=True)
-def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False) -> Any:
+def log_poisson_loss(targets: tc.Tensor, log_input: tc.Tensor, compute_full_loss: bool = False) -> Any:
     """The negative log likelihood of counts, but for a constant that is added if `compute_full_loss`."""
     loss = tc.exp(log_input) - log_input * targets
     if compute_full_loss:
@@ -128,13 +137,15 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
 
 
 @op("nn.l2_loss", "t", floating=True)
-def l2_loss(t: Any) -> Any:
+def l2_loss(t: tc.Tensor) -> Any:
     """Half the sum of the squares."""
     return tc.sum(tc.square(t)) / 2
 
 
 @op("nn.compute_average_loss", "per_example_loss")
-def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Any:
+def compute_average_loss(
+    per_example_loss: tc.Tensor, sample_weight: TensorLike | None = None, global_batch_size: IntLike | None = None
+) -> Any:
     """The sum of the losses, weighted, over the number of examples."""
     if sample_weight is not None:
         per_example_loss = per_example_loss * native(sample_weight, like=per_example_loss)
@@ -155,7 +166,7 @@ def _layout(data_format: str | None, ndim: int) -> Literal["channels_last", "cha
     raise ValueError(f"data_format must be one such as 'NHWC' or 'NCHW', got {data_format!r}")
 
 
-def _spatial(given: Any, n: int, layout: str, name: str) -> tuple[int, ...]:
+def _spatial(given: Ints, n: int, layout: str, name: str) -> tuple[int, ...]:
     """One number for each of n axes, from one, n, or one for each dimension of the input."""
     if given is None:
         return (1,) * n
@@ -169,7 +180,7 @@ def _spatial(given: Any, n: int, layout: str, name: str) -> tuple[int, ...]:
     return values
 
 
-def _padding(given: Any, n: int, layout: str) -> Any:
+def _padding(given: Padding, n: int, layout: str) -> Any:
     """In the core's terms, from `"SAME"`, `"VALID"` or pairs for each dimension."""
     if isinstance(given, str):
         if given.upper() not in ("SAME", "VALID"):
@@ -193,7 +204,9 @@ def _channels(x: tc.Tensor, layout: str) -> int:
     return x.shape[-1 if layout == "channels_last" else 1]
 
 
-def _conv(x: tc.Tensor, w: tc.Tensor, strides: Any, padding: Any, data_format: Any, dilations: Any) -> tc.Tensor:
+def _conv(
+    x: tc.Tensor, w: tc.Tensor, strides: Ints, padding: Padding, data_format: str | None, dilations: Ints
+) -> tc.Tensor:
     n = w.ndim - 2
     if x.ndim != n + 2:
         raise ValueError(
@@ -216,17 +229,29 @@ def _conv(x: tc.Tensor, w: tc.Tensor, strides: Any, padding: Any, data_format: A
 
 
 def _publish_convolution(n: int) -> None:
-    @op(f"nn.conv{n}d", "input filters", kernel=f"Conv{n}D")
+    @op(f"nn.conv{n}d", "input filters", static_args="strides dilations", kernel=f"Conv{n}D")
     def conv(
-        input: Any, filters: Any, strides: Any, padding: Any, data_format: Any = None, dilations: Any = None
+        input: tc.Tensor,
+        filters: tc.Tensor,
+        strides: Ints,
+        padding: Padding,
+        data_format: str | None = None,
+        dilations: Ints = None,
     ) -> Any:
         return _conv(input, filters, strides, padding, data_format, dilations)
 
     conv.__doc__ = f"The convolution of neural networks over {n} axes: `filters` of shape (*lengths, in / groups, out)."
 
 
-@op("nn.conv1d", "input filters", kernel="Conv2D")
-def conv1d(input: Any, filters: Any, stride: Any, padding: Any, data_format: Any = None, dilations: Any = None) -> Any:
+@op("nn.conv1d", "input filters", static_args="dilations", kernel="Conv2D")
+def conv1d(
+    input: tc.Tensor,
+    filters: tc.Tensor,
+    stride: Ints,
+    padding: Padding,
+    data_format: str | None = None,
+    dilations: Ints = None,
+) -> Any:
     """The convolution of neural networks over one axis: `filters` of shape (length, in / groups, out)."""
     return _conv(input, filters, stride, padding, data_format, dilations)
 
@@ -235,43 +260,48 @@ for _n in (2, 3):
     _publish_convolution(_n)
 
 
-@op("nn.convolution", "input filters", kernel="Convolution")
+@op("nn.convolution", "input filters", static_args="strides dilations", kernel="Convolution")
 def convolution(
-    input: Any,
-    filters: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    data_format: Any = None,
-    dilations: Any = None,
+    input: tc.Tensor,
+    filters: tc.Tensor,
+    strides: Ints = None,
+    padding: Padding = "VALID",
+    data_format: str | None = None,
+    dilations: Ints = None,
 ) -> Any:
     """The convolution of neural networks, over as many axes as `filters` has."""
     return _conv(input, filters, strides, padding, data_format, dilations)
 
 
 @op("nn.atrous_conv2d", "value filters", kernel="Conv2D")
-def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any) -> Any:
+def atrous_conv2d(value: tc.Tensor, filters: tc.Tensor, rate: int, padding: Padding) -> Any:
     """A convolution with so much from an element of the filters to the next."""
     return _conv(value, filters, 1, padding, "NHWC", rate)
 
 
-@op("nn.depthwise_conv2d", "input filter", kernel="DepthwiseConv2dNative")
+@op("nn.depthwise_conv2d", "input filter", static_args="strides dilations", kernel="DepthwiseConv2dNative")
 def depthwise_conv2d(
-    input: Any, filter: Any, strides: Any, padding: Any, data_format: Any = None, dilations: Any = None
+    input: tc.Tensor,
+    filter: tc.Tensor,
+    strides: Ints,
+    padding: Padding,
+    data_format: str | None = None,
+    dilations: Ints = None,
 ) -> Any:
     """A convolution of each channel by itself; `filter` of shape (h, w, in, multiplier)."""
     h, w, channels, multiplier = filter.shape
     return _conv(input, tc.reshape(filter, (h, w, 1, channels * multiplier)), strides, padding, data_format, dilations)
 
 
-@op("nn.separable_conv2d", "input depthwise_filter pointwise_filter", kernel="Conv2D")
+@op("nn.separable_conv2d", "input depthwise_filter pointwise_filter", static_args="strides dilations", kernel="Conv2D")
 def separable_conv2d(
-    input: Any,
-    depthwise_filter: Any,
-    pointwise_filter: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any = None,
-    dilations: Any = None,
+    input: tc.Tensor,
+    depthwise_filter: tc.Tensor,
+    pointwise_filter: tc.Tensor,
+    strides: Ints,
+    padding: Padding,
+    data_format: str | None = None,
+    dilations: Ints = None,
 ) -> Any:
     """A convolution of each channel by itself, then one of the channels at each place."""
     h, w, channels, multiplier = depthwise_filter.shape
@@ -281,7 +311,13 @@ def separable_conv2d(
 
 
 def _conv_transpose(
-    x: tc.Tensor, w: tc.Tensor, output_shape: Any, strides: Any, padding: Any, data_format: Any, dilations: Any
+    x: tc.Tensor,
+    w: tc.Tensor,
+    output_shape: Ints,
+    strides: Ints,
+    padding: Padding,
+    data_format: str | None,
+    dilations: Ints,
 ) -> tc.Tensor:
     n = w.ndim - 2
     layout = _layout(data_format, n)
@@ -317,15 +353,20 @@ def _conv_transpose(
 
 
 def _publish_transposed(n: int) -> None:
-    @op(f"nn.conv{n}d_transpose", "input filters", kernel=f"Conv{n}DBackpropInput")
+    @op(
+        f"nn.conv{n}d_transpose",
+        "input filters",
+        static_args="output_shape strides dilations",
+        kernel=f"Conv{n}DBackpropInput",
+    )
     def conv_transpose(
-        input: Any,
-        filters: Any,
-        output_shape: Any,
-        strides: Any,
-        padding: Any = "SAME",
-        data_format: Any = None,
-        dilations: Any = None,
+        input: tc.Tensor,
+        filters: tc.Tensor,
+        output_shape: Ints,
+        strides: Ints,
+        padding: Padding = "SAME",
+        data_format: str | None = None,
+        dilations: Ints = None,
     ) -> Any:
         return _conv_transpose(input, filters, output_shape, strides, padding, data_format, dilations)
 
@@ -336,7 +377,9 @@ for _n in (1, 2, 3):
     _publish_transposed(_n)
 
 
-def _pool(function: Callable[..., Any], x: tc.Tensor, ksize: Any, strides: Any, padding: Any, data_format: Any) -> Any:
+def _pool(
+    function: Callable[..., Any], x: tc.Tensor, ksize: Ints, strides: Ints, padding: Padding, data_format: str | None
+) -> Any:
     n = x.ndim - 2
     layout = _layout(data_format, n)
     return function(
@@ -351,9 +394,14 @@ def _pool(function: Callable[..., Any], x: tc.Tensor, ksize: Any, strides: Any, 
 def _publish_pools(short: str, function: Callable[..., Any]) -> None:
     for suffix, ndim in (("", None), ("1d", 3), ("2d", 4), ("3d", 5)):
 
-        @op(f"nn.{short}_pool{suffix}", "input", kernel=f"{short.capitalize()}Pool")
+        @op(f"nn.{short}_pool{suffix}", "input", static_args="ksize strides", kernel=f"{short.capitalize()}Pool")
         def pool(
-            input: Any, ksize: Any, strides: Any, padding: Any, data_format: Any = None, ndim: int | None = ndim
+            input: tc.Tensor,
+            ksize: Ints,
+            strides: Ints,
+            padding: Padding,
+            data_format: str | None = None,
+            ndim: int | None = ndim,
         ) -> Any:
             if ndim is not None and input.ndim != ndim:
                 raise ValueError(f"input must have {ndim} dimensions, its shape is {input.shape}")
@@ -368,14 +416,14 @@ _publish_pools("avg", tc.avg_pool)
 
 @exported("nn.pool")
 def pool(
-    input: Any,
-    window_shape: Any,
+    input: TensorLike,
+    window_shape: Ints,
     pooling_type: str,
-    strides: Any = None,
-    padding: Any = "VALID",
-    data_format: Any = None,
-    dilations: Any = None,
-    name: Any = None,
+    strides: Ints = None,
+    padding: Padding = "VALID",
+    data_format: str | None = None,
+    dilations: Ints = None,
+    name: str | None = None,
 ) -> Any:
     """The greatest element (`"MAX"`) or the mean (`"AVG"`) of each window."""
     if pooling_type not in ("MAX", "AVG"):
@@ -390,7 +438,7 @@ def pool(
 
 
 @op("nn.bias_add", "value bias", kernel="BiasAdd")
-def bias_add(value: Any, bias: Any, data_format: Any = None) -> Any:
+def bias_add(value: tc.Tensor, bias: tc.Tensor, data_format: str | None = None) -> Any:
     """A number added to each channel."""
     layout = _layout(data_format, value.ndim - 2)
     if bias.ndim != 1 or bias.shape[0] != _channels(value, layout):
@@ -398,15 +446,17 @@ def bias_add(value: Any, bias: Any, data_format: Any = None) -> Any:
     return value + (bias if layout == "channels_last" else tc.reshape(bias, (-1,) + (1,) * (value.ndim - 2)))
 
 
-@op("nn.moments", "x", floating=True)
-def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False) -> Any:
+@op("nn.moments", "x", static_args="axes", floating=True)
+def moments(x: tc.Tensor, axes: int | tuple[int, ...], shift: object = None, keepdims: bool = False) -> Any:
     """The mean and the variance along `axes`."""
     axis = tuple(axes) if isinstance(axes, tuple) else axes
     return tc.mean(x, axis=axis, keepdims=keepdims), tc.var(x, axis=axis, keepdims=keepdims)
 
 
-@op("nn.weighted_moments", "x frequency_weights")
-def weighted_moments(x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False) -> Any:
+@op("nn.weighted_moments", "x frequency_weights", static_args="axes")
+def weighted_moments(
+    x: tc.Tensor, axes: int | tuple[int, ...], frequency_weights: tc.Tensor, keepdims: bool = False
+) -> Any:
     """The mean and the variance along `axes`, of elements that count so often."""
     weights = tc.broadcast_to(frequency_weights, tc.broadcast_shapes(x.shape, frequency_weights.shape))
     total = tc.sum(weights, axis=axes, keepdims=True)
@@ -418,7 +468,14 @@ def weighted_moments(x: Any, axes: Any, frequency_weights: Any, keepdims: bool =
 
 
 @op("nn.batch_normalization", "x mean variance offset scale", kernel="BatchNorm")
-def batch_normalization(x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float) -> Any:
+def batch_normalization(
+    x: tc.Tensor,
+    mean: tc.Tensor,
+    variance: tc.Tensor,
+    offset: tc.Tensor | None,
+    scale: tc.Tensor | None,
+    variance_epsilon: float,
+) -> Any:
     """`(x - mean) / √(variance + variance_epsilon)`, times `scale`, plus `offset`; each broadcasts, or is None."""
     factor = tc.reciprocal(tc.sqrt(variance + variance_epsilon))
     if scale is not None:
@@ -429,7 +486,7 @@ def batch_normalization(x: Any, mean: Any, variance: Any, offset: Any, scale: An
 
 @op("nn.local_response_normalization nn.lrn", "input", kernel="LRN")
 def local_response_normalization(
-    input: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
+    input: tc.Tensor, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
 ) -> Any:
     """Each element over a power of the sum of squares of its neighbours among the channels."""
     padded = tc.pad(tc.square(input), [(0, 0)] * (input.ndim - 1) + [(depth_radius, depth_radius)])
@@ -438,7 +495,9 @@ def local_response_normalization(
 
 
 @exported("nn.dropout", differs="other random numbers than TensorFlow's")
-def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: Any = None) -> Any:
+def dropout(
+    x: TensorLike, rate: TensorLike, noise_shape: ShapeLike = None, seed: IntLike | None = None, name: str | None = None
+) -> Any:
     """Each element is 0 with probability `rate`, and divided by `1 - rate` otherwise."""
     from tape_tf.ops.sampling import generator
 
@@ -452,8 +511,8 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: 
     return wrap(tc.dropout(value, share, rng=generator(seed), noise_shape=shape))
 
 
-@op("math.in_top_k nn.in_top_k", "targets; predictions")
-def in_top_k(targets: Any, predictions: Any, k: Any) -> Any:
+@op("math.in_top_k nn.in_top_k", "targets; predictions", static_args="k")
+def in_top_k(targets: tc.Tensor, predictions: tc.Tensor, k: int) -> Any:
     """Whether the score of each target is among the `k` best of its row; never in a row with an infinity or a NaN."""
     import tape_nn as nn
 
@@ -461,6 +520,6 @@ def in_top_k(targets: Any, predictions: Any, k: Any) -> Any:
 
 
 @exported("nn.scale_regularization_loss")
-def scale_regularization_loss(regularization_loss: Any) -> Any:
+def scale_regularization_loss(regularization_loss: TensorLike) -> Any:
     """The sum of the losses: there is one replica."""
     return wrap(tc.sum(native(regularization_loss)))

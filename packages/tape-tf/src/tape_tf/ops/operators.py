@@ -10,12 +10,13 @@ from tape_tf.ops.elementwise import FUNCTIONS, truediv
 from tape_tf.ops.indexing import getitem
 from tape_tf.ops.matrices import matmul
 from tape_tf.tensor import IndexedSlices, Tensor, Value
+from tape_tf.typing import TensorLike
 
 
 def _logical(name: str, bits: str) -> Callable[[Any, Any], Any]:
     """`&` and the like: logical of truth values, of integers bit by bit."""
 
-    def function(x: Any, y: Any) -> Any:
+    def function(x: Any, y: Any) -> Any:  # one of them is a Value: these are methods of it
         tensor = x if isinstance(x, Value) else y
         return FUNCTIONS[name if tensor.dtype.is_bool else bits](x, y)
 
@@ -23,7 +24,7 @@ def _logical(name: str, bits: str) -> Callable[[Any, Any], Any]:
 
 
 def _equal(name: str) -> Callable[[Any, Any], Any]:
-    def function(x: Any, y: Any) -> Any:
+    def function(x: Value, y: TensorLike | None) -> Any:
         if y is None:
             return name != "equal"
         if isinstance(y, list | tuple | Value) and not _broadcast(x, y):
@@ -33,7 +34,7 @@ def _equal(name: str) -> Callable[[Any, Any], Any]:
     return function
 
 
-def _broadcast(x: Any, y: Any) -> bool:
+def _broadcast(x: Value, y: TensorLike) -> bool:
     """Whether shapes broadcast: those that do not are not equal."""
     one, other = tuple(x.shape), tuple(native(y).shape)
     return all(a in (1, b) or b == 1 for a, b in zip(reversed(one), reversed(other), strict=False))
@@ -56,10 +57,10 @@ _COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greate
 
 
 def _attach(name: str, function: Callable[..., Any]) -> None:
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self: Value, other: TensorLike) -> Any:
         return function(self, other)
 
-    def reflected(self: Any, other: Any) -> Any:
+    def reflected(self: Value, other: TensorLike) -> Any:
         return function(other, self)
 
     setattr(Value, f"__{name}__", operator)
@@ -80,7 +81,7 @@ for _name, _function in {"neg": FUNCTIONS["negative"], "abs": FUNCTIONS["abs"], 
     setattr(Value, f"__{_name}__", _unary(_function))
 
 
-def _invert(self: Any) -> Any:
+def _invert(self: Value) -> Any:
     return FUNCTIONS["logical_not" if self.dtype.is_bool else "invert"](self)
 
 
@@ -89,7 +90,7 @@ setattr(Tensor, "__getitem__", getitem)  # noqa: B010
 
 
 def _slices_operator(function: Callable[..., Any]) -> Callable[..., Any]:
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self: Value, other: TensorLike) -> Any:
         return function(self, other)
 
     return operator

@@ -12,10 +12,11 @@ from tape_tf.conversion import native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.ops.sampling import generator
+from tape_tf.typing import DTypeLike, IntLike, ShapeLike, TensorLike
 
 
 @op("image.adjust_contrast", "images", kernel="AdjustContrastv2")
-def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
+def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
     """The distance from the mean of each channel, times a factor.
 
     Raises:
@@ -23,10 +24,10 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
     """
 
     @tc.custom_gradient
-    def adjusted(images: Any, factor: Any) -> Any:
+    def adjusted(images: tc.Tensor, factor: tc.Tensor) -> Any:
         mean = tc.mean(images, axis=(-3, -2), keepdims=True)
 
-        def no_rule(upstream: Any) -> Any:
+        def no_rule(upstream: object) -> Any:
             raise LookupError(
                 "gradient registry has no entry for: AdjustContrastv2; write it out to differentiate it: with mean = "
                 "tf.reduce_mean(x, axis=[-3, -2], keepdims=True) it is (x - mean) * factor + mean"
@@ -38,31 +39,31 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
 
 
 @op("image.adjust_brightness", "image")
-def adjust_brightness(image: Any, delta: Any) -> Any:
+def adjust_brightness(image: tc.Tensor, delta: TensorLike) -> Any:
     """`delta` added to all."""
     return image + native(delta, dtypes.of(image.dtype), like=image)
 
 
 @op("image.flip_left_right", "image")
-def flip_left_right(image: Any) -> Any:
+def flip_left_right(image: tc.Tensor) -> Any:
     """Mirrored."""
     return tc.flip(image, axis=-2)
 
 
 @op("image.flip_up_down", "image")
-def flip_up_down(image: Any) -> Any:
+def flip_up_down(image: tc.Tensor) -> Any:
     """Upside down."""
     return tc.flip(image, axis=-3)
 
 
 @op("image.transpose", "image")
-def transpose(image: Any) -> Any:
+def transpose(image: tc.Tensor) -> Any:
     """Rows as columns."""
     return tc.moveaxis(image, -3, -2)
 
 
-@op("image.rot90", "image", raw="k")
-def rot90(image: Any, k: int = 1) -> Any:
+@op("image.rot90", "image")
+def rot90(image: tc.Tensor, k: int = 1) -> Any:
     """Turned to the left, `k` times by a right angle."""
     for _ in range(k % 4):
         image = tc.flip(tc.moveaxis(image, -3, -2), axis=-3)
@@ -70,7 +71,7 @@ def rot90(image: Any, k: int = 1) -> Any:
 
 
 @op("image.total_variation", "images")
-def total_variation(images: Any) -> Any:
+def total_variation(images: tc.Tensor) -> Any:
     """The sum of the distances of neighbours, of each image."""
     down = tc.abs(images[..., 1:, :, :] - images[..., :-1, :, :])
     right = tc.abs(images[..., :, 1:, :] - images[..., :, :-1, :])
@@ -78,7 +79,7 @@ def total_variation(images: Any) -> Any:
 
 
 @op("image.image_gradients", "image")
-def image_gradients(image: Any) -> Any:
+def image_gradients(image: tc.Tensor) -> Any:
     """The differences to the pixel below and to the one on the right; zeros at the end."""
     if image.ndim != 4:
         raise ValueError(f"image_gradients expects a 4D tensor (batch, h, w, channels), got shape {image.shape}")
@@ -88,7 +89,7 @@ def image_gradients(image: Any) -> Any:
 
 
 @op("image.per_image_standardization", "image")
-def per_image_standardization(image: Any) -> Any:
+def per_image_standardization(image: tc.Tensor) -> Any:
     """Each image less its mean, over its standard deviation, which counts as at least 1/√(number of elements)."""
     x = image if image.dtype.inexact else tc.astype(image, tc.float32)
     axes = (-3, -2, -1)
@@ -98,27 +99,27 @@ def per_image_standardization(image: Any) -> Any:
 
 
 @op("image.rgb_to_grayscale", "images")
-def rgb_to_grayscale(images: Any) -> Any:
+def rgb_to_grayscale(images: tc.Tensor) -> Any:
     """The brightness as eyes see it, one channel."""
     weights = native([0.2989, 0.5870, 0.1140], dtypes.of(images.dtype), like=images)
     return tc.sum(images * weights, axis=-1, keepdims=True)
 
 
 @op("image.grayscale_to_rgb", "images")
-def grayscale_to_rgb(images: Any) -> Any:
+def grayscale_to_rgb(images: tc.Tensor) -> Any:
     """One channel three times."""
     return tc.concat([images] * 3, axis=-1)
 
 
 @op("image.psnr", "a b", kernel="Psnr")
-def psnr(a: Any, b: Any, max_val: Any) -> Any:
+def psnr(a: tc.Tensor, b: tc.Tensor, max_val: TensorLike) -> Any:
     """The peak signal-to-noise ratio in decibels, of each pair of images."""
     error = tc.mean(tc.square(a - b), axis=(-3, -2, -1))
     return 10 * tc.log10(float(native(max_val)) ** 2 / error)
 
 
 @exported("image.convert_image_dtype")
-def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: Any = None) -> Any:
+def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = False, name: str | None = None) -> Any:
     """Intensities in another dtype: floating ones from 0 to 1, integers from 0 to their maximum."""
     from tape_tf.ops.elementwise import saturate_cast
 
@@ -137,7 +138,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: An
 
 @op("image.crop_to_bounding_box", "image")
 def crop_to_bounding_box(
-    image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
+    image: tc.Tensor, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Any:
     """The part of this size at this place."""
     height, width = image.shape[-3:-1]
@@ -149,7 +150,7 @@ def crop_to_bounding_box(
 
 @op("image.pad_to_bounding_box", "image")
 def pad_to_bounding_box(
-    image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
+    image: tc.Tensor, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Any:
     """The image at this place of a black one of this size."""
     height, width = image.shape[-3:-1]
@@ -161,7 +162,7 @@ def pad_to_bounding_box(
 
 
 @op("image.central_crop", "image")
-def central_crop(image: Any, central_fraction: float) -> Any:
+def central_crop(image: tc.Tensor, central_fraction: float) -> Any:
     """The middle, of which each side has this fraction."""
     height, width = image.shape[-3:-1]
     rows, columns = (int((n - n * central_fraction) / 2) for n in (height, width))
@@ -182,9 +183,13 @@ def _weights(before: int, after: int, antialias: bool) -> Any:
     return (weights / weights.sum(axis=1, keepdims=True)).astype("float32")
 
 
-@op("image.resize", "images", raw="size", differs="bilinear and nearest only")
+@op("image.resize", "images", static_args="size", differs="bilinear and nearest only")
 def resize(
-    images: Any, size: Any, method: str = "bilinear", preserve_aspect_ratio: bool = False, antialias: bool = False
+    images: tc.Tensor,
+    size: tuple[int, int],
+    method: str = "bilinear",
+    preserve_aspect_ratio: bool = False,
+    antialias: bool = False,
 ) -> Any:
     """Images of another height and width: float32 by `"bilinear"` interpolation, or the `"nearest"` pixels.
 
@@ -213,8 +218,8 @@ def resize(
 
 
 def _flip(names: str, axis: int, doc: str) -> None:
-    @op(names, "image", raw="seed", differs="other random numbers than TensorFlow's")
-    def flip(image: Any, seed: Any = None) -> Any:
+    @op(names, "image", differs="other random numbers than TensorFlow's")
+    def flip(image: tc.Tensor, seed: IntLike | None = None) -> Any:
         if image.ndim == 3:
             return tc.flip(image, axis=axis) if generator(seed).uniform(()).item() < 0.5 else image
         chosen = (
@@ -230,7 +235,7 @@ _flip("image.random_flip_up_down", -3, "Each image upside down, or not.")
 
 
 @exported("image.random_brightness", "other random numbers than TensorFlow's")
-def random_brightness(image: Any, max_delta: float, seed: Any = None) -> Any:
+def random_brightness(image: TensorLike, max_delta: float, seed: IntLike | None = None) -> Any:
     """A number up to `max_delta` added, or subtracted."""
     if max_delta < 0:
         raise ValueError("max_delta must be non-negative.")
@@ -238,7 +243,7 @@ def random_brightness(image: Any, max_delta: float, seed: Any = None) -> Any:
 
 
 @exported("image.random_contrast", "other random numbers than TensorFlow's")
-def random_contrast(image: Any, lower: float, upper: float, seed: Any = None) -> Any:
+def random_contrast(image: TensorLike, lower: float, upper: float, seed: IntLike | None = None) -> Any:
     """The contrast times a number between `lower` and `upper`."""
     if not 0 <= lower < upper:
         raise ValueError("upper must be > lower, and lower must be non-negative")
@@ -246,7 +251,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: Any = None) ->
 
 
 @exported("image.random_crop", "other random numbers than TensorFlow's")
-def random_crop(value: Any, size: Any, seed: Any = None, name: Any = None) -> Any:
+def random_crop(value: TensorLike, size: ShapeLike, seed: IntLike | None = None, name: str | None = None) -> Any:
     """A part of this size, anywhere in the tensor."""
     x, lengths = native(value), tuple(static(size))
     if len(lengths) != x.ndim or any(n > m for n, m in zip(lengths, x.shape, strict=True)):

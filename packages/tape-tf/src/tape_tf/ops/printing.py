@@ -12,6 +12,7 @@ from tape_tf import nest
 from tape_tf.conversion import native, wrap
 from tape_tf.names import exported
 from tape_tf.tensor import Value
+from tape_tf.typing import NumPyArray, PyTree
 
 
 @exported("print")
@@ -32,12 +33,12 @@ def print_(*inputs: Any, **kwargs: Any) -> None:
     _print([_beneath(value) for value in inputs], (stream, summarize, sep, end))
 
 
-def _beneath(value: Any) -> Any:
+def _beneath(value: PyTree) -> Any:
     return nest.map_structure(lambda leaf: native(leaf) if isinstance(leaf, Value) else leaf, value)
 
 
 @host_callback
-def _print(values: Any, options: tuple[Any, int, str, str]) -> None:
+def _print(values: PyTree, options: tuple[Any, int, str, str]) -> None:
     stream, summarize, sep, end = options
     text = sep.join([_shown(value, summarize) for value in wrap(values)]) + end
     if isinstance(stream, str):
@@ -47,7 +48,7 @@ def _print(values: Any, options: tuple[Any, int, str, str]) -> None:
         (stream or sys.stderr).write(text)
 
 
-def _shown(value: Any, summarize: int) -> str:
+def _shown(value: PyTree, summarize: int) -> str:
     if isinstance(value, Value):
         return _digits(value.numpy(), summarize)
     if isinstance(value, np.ndarray):
@@ -60,11 +61,11 @@ def _shown(value: Any, summarize: int) -> str:
     return str(value)
 
 
-def _part(value: Any, summarize: int) -> str:
+def _part(value: PyTree, summarize: int) -> str:
     return repr(value) if isinstance(value, str) else _shown(value, summarize)
 
 
-def _digits(values: Any, summarize: int, indent: int = 1) -> str:
+def _digits(values: NumPyArray, summarize: int, indent: int = 1) -> str:
     if not np.ndim(values):
         return _number(values)
     few = summarize >= 0 and len(values) > 2 * summarize

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import tape_core as tc
 
@@ -12,9 +12,13 @@ from tape_tf.conversion import native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.tensor import IndexedSlices
+from tape_tf.typing import Axis, DTypeLike, TensorLike
+
+Axes: TypeAlias = "int | tuple[int, ...] | None"
+"""The axes that reach a function's body: Python ints; None stands for all."""
 
 
-def _mean(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
+def _mean(x: tc.Tensor, *, axis: Axes, keepdims: bool) -> tc.Tensor:
     if x.dtype.inexact:
         return tc.mean(x, axis=axis, keepdims=keepdims)
     # Of integers an integer, rounded to zero, as TensorFlow has it.
@@ -25,7 +29,7 @@ def _mean(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
 def _in_own_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     """Sums of int32 are int32, where the standard has int64."""
 
-    def reduced(x: tc.Tensor, *, axis: Any, keepdims: bool) -> Any:
+    def reduced(x: tc.Tensor, *, axis: Axes, keepdims: bool) -> Any:
         return function(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
 
     return reduced
@@ -34,7 +38,7 @@ def _in_own_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     """A variance is real, also of complex values."""
 
-    def reduced(x: tc.Tensor, *, axis: Any, keepdims: bool) -> Any:
+    def reduced(x: tc.Tensor, *, axis: Axes, keepdims: bool) -> Any:
         if not x.dtype.inexact:
             raise TypeError("Input must be either real or complex. Received integer type " + str(x.dtype))
         if x.dtype.kind == "complex floating":
@@ -46,7 +50,7 @@ def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduced
 
 
-def _norm(x: tc.Tensor, *, axis: Any, keepdims: bool) -> tc.Tensor:
+def _norm(x: tc.Tensor, *, axis: Axes, keepdims: bool) -> tc.Tensor:
     return tc.linalg.vector_norm(x, axis=axis, keepdims=keepdims)
 
 
@@ -65,7 +69,7 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _axes(axis: Any) -> Any:
+def _axes(axis: Axes) -> Any:
     return tuple(axis) if isinstance(axis, list | tuple) else axis
 
 
@@ -75,8 +79,8 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
 
     floating = short in ("logsumexp", "euclidean_norm")
 
-    @op(names, "input_tensor", kernel=short.capitalize(), floating=floating)
-    def reduce(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    @op(names, "input_tensor", static_args="axis", kernel=short.capitalize(), floating=floating)
+    def reduce(input_tensor: tc.Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
         if axis == ():
             if input_tensor.ndim:
                 return function(tc.expand_dims(input_tensor, axis=0), axis=0, keepdims=False)
@@ -90,33 +94,35 @@ for _short, _reduction in _REDUCTIONS.items():
     _publish(_short, _reduction)
 
 
-@op("math.argmax argmax", "input", kernel="ArgMax")
-def argmax(input: Any, axis: Any = None, output_type: Any = dtypes.int64.native) -> Any:
+@op("math.argmax argmax", "input", static_args="axis", kernel="ArgMax")
+def argmax(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dtypes.int64.native) -> Any:
     """The places of the largest elements along `axis`, by default 0."""
     return tc.astype(tc.argmax(input, axis=0 if axis is None else axis), output_type)
 
 
-@op("math.argmin argmin", "input", kernel="ArgMin")
-def argmin(input: Any, axis: Any = None, output_type: Any = dtypes.int64.native) -> Any:
+@op("math.argmin argmin", "input", static_args="axis", kernel="ArgMin")
+def argmin(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dtypes.int64.native) -> Any:
     """The places of the smallest elements along `axis`, by default 0."""
     return tc.astype(tc.argmin(input, axis=0 if axis is None else axis), output_type)
 
 
-@op("math.count_nonzero", "input")
-def count_nonzero(input: Any, axis: Any = None, keepdims: bool = False, dtype: Any = dtypes.int64.native) -> Any:
+@op("math.count_nonzero", "input", static_args="axis")
+def count_nonzero(
+    input: tc.Tensor, axis: Axes = None, keepdims: bool = False, dtype: tc.DType = dtypes.int64.native
+) -> Any:
     """How many elements along `axis` are not 0."""
     return tc.astype(tc.count_nonzero(input, axis=_axes(axis), keepdims=bool(keepdims)), dtype)
 
 
 @op("math.zero_fraction nn.zero_fraction", "value")
-def zero_fraction(value: Any) -> Any:
+def zero_fraction(value: tc.Tensor) -> Any:
     """The fraction of the elements that are 0."""
     return tc.mean(tc.astype(value == 0, tc.float32))
 
 
 def _cumulative(names: str, function: Callable[..., Any], neutral: float) -> None:
-    @op(names, "x")
-    def cumulative(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False) -> Any:
+    @op(names, "x", static_args="axis")
+    def cumulative(x: tc.Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Any:
         axis = axis % x.ndim if x.ndim else 0
         if reverse:
             x = tc.flip(x, axis=axis)
@@ -136,8 +142,8 @@ _cumulative("math.cumprod", lambda x, axis: tc.cumulative_prod(x, axis=axis, dty
 _cumulative("math.cumulative_logsumexp", lambda x, axis: tc.logcumsumexp(x, axis=axis), float("-inf"))
 
 
-@op("norm linalg.norm", "tensor")
-def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Any:
+@op("norm linalg.norm", "tensor", static_args="axis")
+def norm(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None, keepdims: bool = False) -> Any:
     """A norm of vectors, or with two axes of matrices; of all elements together where `axis` is None.
 
     Args:
@@ -155,34 +161,34 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
     return tc.astype(tc.linalg.vector_norm(tensor, axis=axis, ord=kind, keepdims=keepdims), tensor.dtype)
 
 
-@op("linalg.normalize", "tensor")
-def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None) -> Any:
+@op("linalg.normalize", "tensor", static_args="axis")
+def normalize(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None) -> Any:
     """The tensor over its norm along `axis`, and that norm."""
     size = norm(wrap(tensor), ord, axis, keepdims=True).native
     return tensor / size, size
 
 
 @exported("linalg.global_norm")
-def global_norm(t_list: Any, name: Any = None) -> Any:
+def global_norm(t_list: Sequence[TensorLike | None], name: str | None = None) -> Any:
     """The norm of all tensors together, as one vector; of IndexedSlices that of the values. None counts nothing."""
     import tape_nn as nn
 
     return wrap(nn.global_norm([None if t is None else _rows(t) for t in t_list]))
 
 
-def _rows(t: Any) -> tc.Tensor:
+def _rows(t: TensorLike) -> tc.Tensor:
     """A gradient, or the rows of a sparse one: TensorFlow takes norms of the values, duplicates not merged."""
     return t.native.values if isinstance(t, IndexedSlices) else native(t)
 
 
-def _scaled(t: Any, clipped: tc.Tensor) -> Any:
+def _scaled(t: TensorLike, clipped: tc.Tensor) -> Any:
     if isinstance(t, IndexedSlices):
         return wrap(tc.IndexedSlices(clipped, t.native.indices, t.native.dense_shape))
     return wrap(clipped)
 
 
 @exported("clip_by_norm")
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> Any:
+def clip_by_norm(t: TensorLike, clip_norm: TensorLike, axes: Axis = None, name: str | None = None) -> Any:
     """`t`, scaled to the norm `clip_norm` where its own is larger; along `axes`, by default all."""
     rows = _rows(t)
     norm = tc.linalg.vector_norm(rows, axis=_axes(static(axes)), keepdims=True)
@@ -191,7 +197,12 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> 
 
 
 @exported("clip_by_global_norm")
-def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None) -> Any:
+def clip_by_global_norm(
+    t_list: Sequence[TensorLike | None],
+    clip_norm: TensorLike,
+    use_norm: TensorLike | None = None,
+    name: str | None = None,
+) -> Any:
     """All tensors scaled by one factor, so that their global norm is at most `clip_norm`; and that norm before.
 
     Where the norm is not finite all become NaN. None stays None.
@@ -207,11 +218,11 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
         norm = native(use_norm)
         factor = float(native(clip_norm)) / tc.maximum(norm, tc.full_like(norm, float(native(clip_norm))))
         clipped = [None if r is None else r * tc.astype(factor, r.dtype) for r in rows]
-    return [None if t is None else _scaled(t, c) for t, c in zip(t_list, clipped, strict=True)], wrap(norm)
+    return [None if t is None or c is None else _scaled(t, c) for t, c in zip(t_list, clipped, strict=True)], wrap(norm)
 
 
-@op("math.l2_normalize linalg.l2_normalize nn.l2_normalize", "x")
-def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12) -> Any:
+@op("math.l2_normalize linalg.l2_normalize nn.l2_normalize", "x", static_args="axis")
+def l2_normalize(x: tc.Tensor, axis: Axes = None, epsilon: float = 1e-12) -> Any:
     """`x` over its Euclidean norm along `axis`, which counts as at least √epsilon."""
     total = tc.sum(tc.square(tc.abs(x)), axis=_axes(axis), keepdims=True)
     return x * tc.astype(tc.reciprocal(tc.sqrt(tc.maximum(total, tc.full_like(total, epsilon)))), x.dtype)
@@ -224,8 +235,8 @@ class TopKV2(NamedTuple):
     indices: Any
 
 
-@op("math.top_k nn.top_k", "input", kernel="TopKV2")
-def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32) -> Any:
+@op("math.top_k nn.top_k", "input", static_args="k", kernel="TopKV2")
+def top_k(input: tc.Tensor, k: int = 1, sorted: bool = True, index_type: DTypeLike = dtypes.int32) -> Any:
     """The `k` largest elements of each row, from the largest down, and their places: `(values, indices)`."""
     values, indices = tc.top_k(input, k)
     return TopKV2(values, tc.astype(indices, dtypes.native_dtype(index_type)))

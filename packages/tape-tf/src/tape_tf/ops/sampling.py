@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import tape_core as tc
 from tape_core.random import Generator as NativeGenerator
@@ -11,12 +12,17 @@ from tape_core.random import global_rng
 from tape_core.staging import outside
 
 from tape_tf import dtypes
-from tape_tf.conversion import native, static, where, wrap
+from tape_tf.conversion import backend_and_device, native, static, wrap
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
+from tape_tf.tensor import Value
+from tape_tf.typing import DTypeLike, IntLike, NumPyArray, ShapeLike, TensorLike
 
 _OTHER = "other random numbers than TensorFlow's, of the same distribution"
 _TAIL = 0.5 * math.erfc(2 / math.sqrt(2))  # the probability of more than two standard deviations, on one side
+
+Seed: TypeAlias = "Sequence[IntLike] | Value | tc.Tensor | NumPyArray"
+"""The seed of a stateless function: two integers."""
 
 _by_seed: dict[int, NativeGenerator] = {}
 _global_seed: int | None = None
@@ -31,15 +37,15 @@ def set_seed(seed: int) -> None:
     tc.set_seed(_global_seed)
 
 
-def generator(seed: Any) -> NativeGenerator:
+def generator(seed: IntLike | None) -> NativeGenerator:
     """The generator behind a `seed` argument: one of its own for each seed, which goes on from call to call."""
     if seed is None:
         return global_rng()
-    seed = static(seed)
-    if seed not in _by_seed:
+    key: int = static(seed)
+    if key not in _by_seed:
         with outside():  # it goes on from call to call of what is compiled, too
-            _by_seed[seed] = tc.default_rng(_mixed(_global_seed or 0, seed))
-    return _by_seed[seed]
+            _by_seed[key] = tc.default_rng(_mixed(_global_seed or 0, key))
+    return _by_seed[key]
 
 
 def _mixed(*parts: int) -> int:
@@ -49,11 +55,11 @@ def _mixed(*parts: int) -> int:
     return total
 
 
-def _normal(rng: NativeGenerator, shape: Any, mean: Any, stddev: Any, dtype: Any) -> Any:
+def _normal(rng: NativeGenerator, shape: ShapeLike, mean: TensorLike, stddev: TensorLike, dtype: DTypeLike) -> Any:
     return _moved(rng.normal(_shape(shape), **_place(), dtype=_floating(dtype)), mean, stddev, dtype)
 
 
-def _moved(values: tc.Tensor, mean: Any, stddev: Any, dtype: Any) -> Any:
+def _moved(values: tc.Tensor, mean: TensorLike, stddev: TensorLike, dtype: DTypeLike) -> Any:
     """Times the standard deviation plus the mean, which may be tensors with a gradient."""
     kind = dtypes.as_dtype(dtype)
     if not (isinstance(stddev, int | float) and stddev == 1):
@@ -63,12 +69,14 @@ def _moved(values: tc.Tensor, mean: Any, stddev: Any, dtype: Any) -> Any:
     return wrap(values)
 
 
-def _truncated(rng: NativeGenerator, shape: Any, mean: Any, stddev: Any, dtype: Any) -> Any:
+def _truncated(rng: NativeGenerator, shape: ShapeLike, mean: TensorLike, stddev: TensorLike, dtype: DTypeLike) -> Any:
     fractions = rng.uniform(_shape(shape), low=_TAIL, high=1 - _TAIL, dtype=tc.float64, **_place())
     return _moved(tc.astype(tc.ndtri(fractions), _floating(dtype)), mean, stddev, dtype)
 
 
-def _uniform(rng: NativeGenerator, shape: Any, minval: Any, maxval: Any, dtype: Any) -> Any:
+def _uniform(
+    rng: NativeGenerator, shape: ShapeLike, minval: TensorLike, maxval: TensorLike | None, dtype: DTypeLike
+) -> Any:
     kind = dtypes.as_dtype(dtype)
     if kind.is_integer:
         if maxval is None:
@@ -83,7 +91,7 @@ def _uniform(rng: NativeGenerator, shape: Any, minval: Any, maxval: Any, dtype: 
     return wrap(values * (native(high, kind, like=values) - low) + low)
 
 
-def _floating(dtype: Any) -> tc.DType:
+def _floating(dtype: DTypeLike) -> tc.DType:
     kind = dtypes.as_dtype(dtype)
     if not kind.is_floating:
         raise ValueError(f"dtype must be a floating one, got {kind.name}")
@@ -91,17 +99,22 @@ def _floating(dtype: Any) -> tc.DType:
 
 
 def _place() -> dict[str, Any]:
-    backend, device = where()
+    backend, device = backend_and_device()
     return {"backend": backend, "device": device}
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def _shape(shape: ShapeLike) -> tuple[int, ...]:
     return tuple(as_shape(static(shape)))
 
 
 @exported("random.normal", _OTHER)
 def normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: Any = None, name: Any = None
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32,
+    seed: IntLike | None = None,
+    name: str | None = None,
 ) -> Any:
     """Normally distributed values; differentiable in `mean` and `stddev`."""
     return _normal(generator(seed), shape, mean, stddev, dtype)
@@ -109,7 +122,12 @@ def normal(
 
 @exported("random.truncated_normal", _OTHER)
 def truncated_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: Any = None, name: Any = None
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32,
+    seed: IntLike | None = None,
+    name: str | None = None,
 ) -> Any:
     """Normally distributed values, none further than two standard deviations from the mean."""
     return _truncated(generator(seed), shape, mean, stddev, dtype)
@@ -117,14 +135,19 @@ def truncated_normal(
 
 @exported("random.uniform", _OTHER)
 def uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, seed: Any = None, name: Any = None
+    shape: ShapeLike,
+    minval: TensorLike = 0,
+    maxval: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
+    seed: IntLike | None = None,
+    name: str | None = None,
 ) -> Any:
     """Values in [minval, maxval), floating or integer; by default in [0, 1)."""
     return _uniform(generator(seed), shape, minval, maxval, dtype)
 
 
 @exported("random.shuffle random.experimental.stateful_shuffle", f"{_OTHER}; a gradient comes back")
-def shuffle(value: Any, seed: Any = None, name: Any = None) -> Any:
+def shuffle(value: TensorLike, seed: IntLike | None = None, name: str | None = None) -> Any:
     """The rows in random order."""
     found = native(value)
     order = generator(seed).permutation(found.shape[0], backend=found.backend.root, device=found.device)
@@ -132,12 +155,18 @@ def shuffle(value: Any, seed: Any = None, name: Any = None) -> Any:
 
 
 @exported("random.categorical", _OTHER)
-def categorical(logits: Any, num_samples: Any, dtype: Any = dtypes.int64, seed: Any = None, name: Any = None) -> Any:
+def categorical(
+    logits: TensorLike,
+    num_samples: IntLike,
+    dtype: DTypeLike = dtypes.int64,
+    seed: IntLike | None = None,
+    name: str | None = None,
+) -> Any:
     """For each row of `logits` class numbers, drawn with probabilities softmax(logits): (rows, num_samples)."""
     return _categorical(generator(seed), logits, num_samples, dtype)
 
 
-def _categorical(rng: NativeGenerator, logits: Any, num_samples: Any, dtype: Any) -> Any:
+def _categorical(rng: NativeGenerator, logits: TensorLike, num_samples: IntLike, dtype: DTypeLike) -> Any:
     scores = tc.stop_gradient(native(logits))
     if scores.ndim != 2:
         raise ValueError(f"logits should be a matrix, got shape {scores.shape}")
@@ -150,7 +179,7 @@ def _categorical(rng: NativeGenerator, logits: Any, num_samples: Any, dtype: Any
 # -- of a seed, and nothing else
 
 
-def _stateless(seed: Any) -> NativeGenerator:
+def _stateless(seed: Seed) -> NativeGenerator:
     parts = static(seed)
     if not isinstance(parts, tuple) or len(parts) != 2:
         raise ValueError(f"seed must be two integers, got {seed!r}")
@@ -159,13 +188,13 @@ def _stateless(seed: Any) -> NativeGenerator:
 
 @exported("random.stateless_normal", _OTHER)
 def stateless_normal(
-    shape: Any,
-    seed: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = dtypes.float32,
-    name: Any = None,
-    alg: Any = None,
+    shape: ShapeLike,
+    seed: Seed,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32,
+    name: str | None = None,
+    alg: object = None,
 ) -> Any:
     """Normally distributed values, the same whenever the two integers of `seed` are."""
     return _normal(_stateless(seed), shape, mean, stddev, dtype)
@@ -173,13 +202,13 @@ def stateless_normal(
 
 @exported("random.stateless_truncated_normal", _OTHER)
 def stateless_truncated_normal(
-    shape: Any,
-    seed: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = dtypes.float32,
-    name: Any = None,
-    alg: Any = None,
+    shape: ShapeLike,
+    seed: Seed,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32,
+    name: str | None = None,
+    alg: object = None,
 ) -> Any:
     """As :func:`truncated_normal`, the same whenever the two integers of `seed` are."""
     return _truncated(_stateless(seed), shape, mean, stddev, dtype)
@@ -187,32 +216,34 @@ def stateless_truncated_normal(
 
 @exported("random.stateless_uniform", _OTHER)
 def stateless_uniform(
-    shape: Any,
-    seed: Any,
-    minval: Any = 0,
-    maxval: Any = None,
-    dtype: Any = dtypes.float32,
-    name: Any = None,
-    alg: Any = None,
+    shape: ShapeLike,
+    seed: Seed,
+    minval: TensorLike = 0,
+    maxval: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
+    name: str | None = None,
+    alg: object = None,
 ) -> Any:
     """As :func:`uniform`, the same whenever the two integers of `seed` are."""
     return _uniform(_stateless(seed), shape, minval, maxval, dtype)
 
 
 @exported("random.stateless_categorical", _OTHER)
-def stateless_categorical(logits: Any, num_samples: Any, seed: Any, dtype: Any = dtypes.int64, name: Any = None) -> Any:
+def stateless_categorical(
+    logits: TensorLike, num_samples: IntLike, seed: Seed, dtype: DTypeLike = dtypes.int64, name: str | None = None
+) -> Any:
     """As :func:`categorical`, the same whenever the two integers of `seed` are."""
     return _categorical(_stateless(seed), logits, num_samples, dtype)
 
 
 @exported("random.split random.experimental.stateless_split", _OTHER)
-def split(seed: Any, num: int = 2, alg: Any = None) -> Any:
+def split(seed: Seed, num: int = 2, alg: object = None) -> Any:
     """New seeds made of one, shape (num, 2)."""
     return wrap(tc.astype(_stateless(seed).integers(-(2**31), 2**31, (num, 2), **_place()), tc.int32))
 
 
 @exported("random.fold_in random.experimental.stateless_fold_in", _OTHER)
-def fold_in(seed: Any, data: Any, alg: Any = None) -> Any:
+def fold_in(seed: Seed, data: IntLike, alg: object = None) -> Any:
     """A new seed made of one and a number."""
     rng = tc.default_rng(_mixed(*static(seed), static(data)))
     return wrap(tc.astype(rng.integers(-(2**31), 2**31, (2,), **_place()), tc.int32))
@@ -235,33 +266,48 @@ class Generator:
         self._native = tc.default_rng(seed)
 
     @classmethod
-    def from_seed(cls, seed: Any, alg: Any = None) -> Generator:
+    def from_seed(cls, seed: IntLike, alg: object = None) -> Generator:
         """The same numbers for the same seed."""
         return cls(int(static(seed)))
 
     @classmethod
-    def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
+    def from_non_deterministic_state(cls, alg: object = None) -> Generator:
         """Other numbers in every run."""
         return cls()
 
-    def reset_from_seed(self, seed: Any) -> None:
+    def reset_from_seed(self, seed: IntLike) -> None:
         """Start again, from a seed."""
         self._native = tc.default_rng(int(static(seed)))
 
     def normal(
-        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: Any = None
+        self,
+        shape: ShapeLike,
+        mean: TensorLike = 0.0,
+        stddev: TensorLike = 1.0,
+        dtype: DTypeLike = dtypes.float32,
+        name: str | None = None,
     ) -> Any:
         """Normally distributed values."""
         return _normal(self._native, shape, mean, stddev, dtype)
 
     def truncated_normal(
-        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: Any = None
+        self,
+        shape: ShapeLike,
+        mean: TensorLike = 0.0,
+        stddev: TensorLike = 1.0,
+        dtype: DTypeLike = dtypes.float32,
+        name: str | None = None,
     ) -> Any:
         """Normally distributed values, none further than two standard deviations from the mean."""
         return _truncated(self._native, shape, mean, stddev, dtype)
 
     def uniform(
-        self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, name: Any = None
+        self,
+        shape: ShapeLike,
+        minval: TensorLike = 0,
+        maxval: TensorLike | None = None,
+        dtype: DTypeLike = dtypes.float32,
+        name: str | None = None,
     ) -> Any:
         """Values in [minval, maxval)."""
         return _uniform(self._native, shape, minval, maxval, dtype)

@@ -10,8 +10,8 @@ from tape_tf.functions import op
 from tape_tf.ops.indexing import check_places, nd_key
 
 
-@op("scatter_nd", "indices; updates", kernel="ScatterNd", raw="shape")
-def scatter_nd(indices: Any, updates: Any, shape: Any) -> Any:
+@op("scatter_nd", "indices; updates", static_args="shape", kernel="ScatterNd")
+def scatter_nd(indices: tc.Tensor, updates: tc.Tensor, shape: tuple[int, ...]) -> Any:
     """Zeros of `shape` with `updates` added at the places that the last axis of `indices` names.
 
     Raises:
@@ -38,7 +38,7 @@ def _at(tensor: tc.Tensor, indices: tc.Tensor, updates: tc.Tensor, method: str) 
 
 def _publish(short: str, method: str) -> None:
     @op(f"tensor_scatter_nd_{short}", "tensor updates; indices", kernel=f"TensorScatter{short.capitalize()}")
-    def scatter(tensor: Any, indices: Any, updates: Any) -> Any:
+    def scatter(tensor: tc.Tensor, indices: tc.Tensor, updates: tc.Tensor) -> Any:
         check_places(indices, tensor.shape)
         return _at(tensor, indices, updates, method)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tape_core as tc
@@ -12,6 +12,7 @@ from tape_tf import dtypes
 from tape_tf.conversion import native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
+from tape_tf.typing import DTypeLike, IntLike, TensorLike
 
 _SEGMENTS: dict[str, Callable[..., Any]] = {
     "sum": tc.segment_sum,
@@ -22,7 +23,7 @@ _SEGMENTS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _filled(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: Any) -> tc.Tensor:
+def _filled(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: complex) -> tc.Tensor:
     """Segments of no rows have `value`, for what has no neutral element."""
     if short not in ("max", "min"):
         return found
@@ -46,7 +47,7 @@ def _ids(segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
 
 def _publish(short: str, function: Callable[..., Any]) -> None:
     @op(f"math.segment_{short}", "data; segment_ids", kernel=f"Segment{short.capitalize()}")
-    def sorted_segments(data: Any, segment_ids: Any) -> Any:
+    def sorted_segments(data: tc.Tensor, segment_ids: tc.Tensor) -> Any:
         if segment_ids.ndim != 1 or segment_ids.shape[0] != data.shape[0]:
             raise ValueError(f"segment_ids should be the same size as dimension 0 of input, {data.shape}")
         if bool(tc.any(segment_ids[1:] < segment_ids[:-1])):
@@ -54,8 +55,13 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
         n = int(segment_ids[-1]) + 1 if segment_ids.size else 0
         return _filled(short, function(data, segment_ids, n), segment_ids, n, 0)
 
-    @op(f"math.unsorted_segment_{short}", "data; segment_ids", kernel=f"UnsortedSegment{short.capitalize()}")
-    def unsorted_segments(data: Any, segment_ids: Any, num_segments: Any) -> Any:
+    @op(
+        f"math.unsorted_segment_{short}",
+        "data; segment_ids",
+        static_args="num_segments",
+        kernel=f"UnsortedSegment{short.capitalize()}",
+    )
+    def unsorted_segments(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> Any:
         ids, n = _ids(segment_ids, num_segments), num_segments + 1
         limits = dtypes.of(data.dtype)
         found = _filled(short, function(data, ids, n), ids, n, limits.min if short == "max" else limits.max)
@@ -69,8 +75,8 @@ for _short, _function in _SEGMENTS.items():
     _publish(_short, _function)
 
 
-@op("math.unsorted_segment_sqrt_n", "data; segment_ids")
-def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any) -> Any:
+@op("math.unsorted_segment_sqrt_n", "data; segment_ids", static_args="num_segments")
+def unsorted_segment_sqrt_n(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> Any:
     """The sum of the rows of each segment, over the square root of how many there are."""
     ids = _ids(segment_ids, num_segments)
     total = tc.segment_sum(data, ids, num_segments + 1)[:num_segments]
@@ -81,12 +87,12 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any) -> A
 
 @exported("math.bincount", differs="of tensors, without binary_output and axis")
 def bincount(
-    arr: Any,
-    weights: Any = None,
-    minlength: Any = None,
-    maxlength: Any = None,
-    dtype: Any = dtypes.int32,
-    name: Any = None,
+    arr: TensorLike,
+    weights: TensorLike | None = None,
+    minlength: IntLike | None = None,
+    maxlength: IntLike | None = None,
+    dtype: DTypeLike = dtypes.int32,
+    name: str | None = None,
 ) -> Any:
     """How often each number from 0 on is there, or the sum of the weights at it."""
     values = tc.reshape(native(arr), (-1,))
@@ -105,12 +111,12 @@ def bincount(
 
 @exported("math.confusion_matrix")
 def confusion_matrix(
-    labels: Any,
-    predictions: Any,
-    num_classes: Any = None,
-    weights: Any = None,
-    dtype: Any = dtypes.int32,
-    name: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    num_classes: IntLike | None = None,
+    weights: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.int32,
+    name: str | None = None,
 ) -> Any:
     """How often each label (row) was predicted as each class (column)."""
     truth, guess = native(labels), native(predictions)
@@ -126,13 +132,15 @@ def confusion_matrix(
 
 
 @op("math.invert_permutation", "x")
-def invert_permutation(x: Any) -> Any:
+def invert_permutation(x: tc.Tensor) -> Any:
     """Where each number stands in a permutation."""
     return tc.astype(tc.argsort(x), x.dtype)
 
 
-@op("histogram_fixed_width", "values", raw="value_range")
-def histogram_fixed_width(values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32.native) -> Any:
+@op("histogram_fixed_width", "values", static_args="nbins")
+def histogram_fixed_width(
+    values: tc.Tensor, value_range: Sequence[TensorLike], nbins: int = 100, dtype: tc.DType = dtypes.int32.native
+) -> Any:
     """How many values are in each of `nbins` bins of one width; those outside are in the first or the last."""
     low, high = (float(native(end)) for end in value_range)
     n = static(nbins)

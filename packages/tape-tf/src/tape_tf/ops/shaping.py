@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import constant, matched, native, static, wrap
+from tape_tf.conversion import constant, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
 from tape_tf.tensor import Value
+from tape_tf.typing import Axis, DTypeLike, IntLike, ShapeLike, TensorLike
 
 
 @exported("shape")
-def shape(input: Any, out_type: Any = dtypes.int32, name: Any = None) -> Any:
+def shape(input: TensorLike, out_type: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """The shape as a tensor."""
     return constant(_shape_of(input), dtype=out_type)
 
 
 @exported("size")
-def size(input: Any, out_type: Any = dtypes.int32, name: Any = None) -> Any:
+def size(input: TensorLike, out_type: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """The number of elements as a tensor."""
     total = 1
     for length in _shape_of(input):
@@ -31,43 +33,43 @@ def size(input: Any, out_type: Any = dtypes.int32, name: Any = None) -> Any:
 
 
 @exported("rank")
-def rank(input: Any, name: Any = None) -> Any:
+def rank(input: TensorLike, name: str | None = None) -> Any:
     """The number of dimensions as a tensor."""
     return constant(len(_shape_of(input)), dtype=dtypes.int32)
 
 
-def _shape_of(input: Any) -> tuple[int, ...]:
+def _shape_of(input: TensorLike) -> tuple[int, ...]:
     return tuple(input.native.shape if isinstance(input, Value) else native(input).shape)
 
 
 @exported("shape_n")
-def shape_n(input: Any, out_type: Any = dtypes.int32, name: Any = None) -> Any:
+def shape_n(input: Sequence[TensorLike], out_type: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """The shapes of several tensors."""
     return [shape(x, out_type) for x in input]
 
 
-@op("reshape", "tensor")
-def reshape(tensor: Any, shape: Any) -> Any:
+@op("reshape", "tensor", static_args="shape")
+def reshape(tensor: tc.Tensor, shape: int | tuple[int, ...]) -> Any:
     """The elements in another shape, of which one length may be -1."""
     return tc.reshape(tensor, shape if isinstance(shape, tuple) else (shape,))
 
 
-@op("squeeze", "input")
-def squeeze(input: Any, axis: Any = None) -> Any:
+@op("squeeze", "input", static_args="axis")
+def squeeze(input: tc.Tensor, axis: int | tuple[int, ...] | None = None) -> Any:
     """Without the dimensions of length 1, or those of `axis`."""
     if axis is None or axis == ():
         axis = tuple(k for k, length in enumerate(input.shape) if length == 1)
     return tc.squeeze(input, axis=axis)
 
 
-@op("expand_dims", "input")
-def expand_dims(input: Any, axis: Any) -> Any:
+@op("expand_dims", "input", static_args="axis")
+def expand_dims(input: tc.Tensor, axis: int) -> Any:
     """With a dimension of length 1 more, at `axis`."""
     return tc.expand_dims(input, axis=axis)
 
 
-@op("transpose", "a")
-def transpose(a: Any, perm: Any = None, conjugate: bool = False) -> Any:
+@op("transpose", "a", static_args="perm")
+def transpose(a: tc.Tensor, perm: tuple[int, ...] | None = None, conjugate: bool = False) -> Any:
     """The dimensions in another order, by default in the reverse one."""
     if conjugate and a.dtype.kind == "complex floating":
         a = tc.conj(a)
@@ -77,33 +79,33 @@ def transpose(a: Any, perm: Any = None, conjugate: bool = False) -> Any:
 
 
 @op("linalg.matrix_transpose", "a")
-def matrix_transpose(a: Any, conjugate: bool = False) -> Any:
+def matrix_transpose(a: tc.Tensor, conjugate: bool = False) -> Any:
     """Each matrix transposed."""
     found = tc.matrix_transpose(a)
     return tc.conj(found) if conjugate and a.dtype.kind == "complex floating" else found
 
 
 @op("linalg.adjoint", "matrix")
-def adjoint(matrix: Any) -> Any:
+def adjoint(matrix: tc.Tensor) -> Any:
     """Each matrix transposed and conjugated."""
     found = tc.matrix_transpose(matrix)
     return tc.conj(found) if matrix.dtype.kind == "complex floating" else found
 
 
-@op("concat", "*values", kernel="ConcatV2")
-def concat(values: Any, axis: Any) -> Any:
+@op("concat", "*values", static_args="axis", kernel="ConcatV2")
+def concat(values: list[tc.Tensor], axis: int) -> Any:
     """Tensors one after the other along `axis`."""
     return tc.concat(values, axis=axis)
 
 
-@op("stack", "*values", kernel="Pack")
-def stack(values: Any, axis: Any = 0) -> Any:
+@op("stack", "*values", static_args="axis", kernel="Pack")
+def stack(values: list[tc.Tensor], axis: int = 0) -> Any:
     """Tensors of one shape along a new dimension."""
     return tc.stack(values, axis=axis)
 
 
-@op("unstack", "value")
-def unstack(value: Any, num: Any = None, axis: Any = 0) -> Any:
+@op("unstack", "value", static_args="num axis")
+def unstack(value: tc.Tensor, num: int | None = None, axis: int = 0) -> Any:
     """The parts along `axis`, a list."""
     found = list(tc.unstack(value, axis=axis))
     if num is not None and num != len(found):
@@ -111,8 +113,8 @@ def unstack(value: Any, num: Any = None, axis: Any = 0) -> Any:
     return found
 
 
-@op("split", "value")
-def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None) -> Any:
+@op("split", "value", static_args="num_or_size_splits axis num")
+def split(value: tc.Tensor, num_or_size_splits: int | tuple[int, ...], axis: int = 0, num: int | None = None) -> Any:
     """Equal parts along `axis`, or parts of given lengths, of which one may be -1."""
     length = value.shape[axis]
     if isinstance(num_or_size_splits, int):
@@ -131,14 +133,14 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None) -
     return list(tc.split(value, sizes, axis=axis))
 
 
-@op("tile", "input")
-def tile(input: Any, multiples: Any) -> Any:
+@op("tile", "input", static_args="multiples")
+def tile(input: tc.Tensor, multiples: tuple[int, ...]) -> Any:
     """The tensor repeated along each dimension."""
     return tc.tile(input, multiples)
 
 
 @exported("repeat")
-def repeat(input: Any, repeats: Any, axis: Any = None, name: Any = None) -> Any:
+def repeat(input: TensorLike, repeats: IntLike | Sequence[IntLike], axis: Axis = None, name: str | None = None) -> Any:
     """Each element along `axis` repeated, all alike or each as often as `repeats` says."""
     times = static(repeats)
     if isinstance(times, tuple):
@@ -146,20 +148,20 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: Any = None) -> Any:
     return wrap(tc.repeat(native(input), times, axis=static(axis)))
 
 
-@op("broadcast_to", "input")
-def broadcast_to(input: Any, shape: Any) -> Any:
+@op("broadcast_to", "input", static_args="shape")
+def broadcast_to(input: tc.Tensor, shape: tuple[int, ...]) -> Any:
     """The tensor as one of a larger shape."""
     return tc.broadcast_to(input, shape)
 
 
 @exported("broadcast_dynamic_shape")
-def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
+def broadcast_dynamic_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Any:
     """The shape two shapes broadcast to, a tensor."""
     return constant(broadcast_static_shape(static(shape_x), static(shape_y)), dtype=dtypes.int32)
 
 
 @exported("broadcast_static_shape")
-def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Any:
+def broadcast_static_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Any:
     """The shape two shapes broadcast to.
 
     Raises:
@@ -168,20 +170,22 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Any:
     return as_shape(tc.broadcast_shapes(tuple(as_shape(shape_x)), tuple(as_shape(shape_y))))
 
 
-@op("reverse", "tensor")
-def reverse(tensor: Any, axis: Any) -> Any:
+@op("reverse", "tensor", static_args="axis")
+def reverse(tensor: tc.Tensor, axis: int | tuple[int, ...]) -> Any:
     """In reverse order along `axis`."""
     return tc.flip(tensor, axis=axis)
 
 
-@op("roll", "input")
-def roll(input: Any, shift: Any, axis: Any) -> Any:
+@op("roll", "input", static_args="shift axis")
+def roll(input: tc.Tensor, shift: int | tuple[int, ...], axis: int | tuple[int, ...]) -> Any:
     """Shifted along `axis`; what leaves at one end comes in at the other."""
     return tc.roll(input, shift, axis=axis)
 
 
-@op("pad", "tensor", raw="paddings")
-def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0) -> Any:
+@op("pad", "tensor", static_args="paddings")
+def pad(
+    tensor: tc.Tensor, paddings: tuple[tuple[int, int], ...], mode: str = "CONSTANT", constant_values: TensorLike = 0
+) -> Any:
     """With more elements around: `paddings` has the numbers before and after for each dimension.
 
     Args:
@@ -208,11 +212,11 @@ def meshgrid(*args: Any, **kwargs: Any) -> Any:
     kwargs.pop("name", None)
     if kwargs:
         raise TypeError(f"'{next(iter(kwargs))}' is an invalid keyword argument for this function")
-    return [wrap(x) for x in tc.meshgrid(*matched(list(args), "Meshgrid"), indexing=indexing)]
+    return [wrap(x) for x in tc.meshgrid(*match_dtypes(list(args), "Meshgrid"), indexing=indexing)]
 
 
-@op("ensure_shape", "x", raw="shape")
-def ensure_shape(x: Any, shape: Any) -> Any:
+@op("ensure_shape", "x")
+def ensure_shape(x: tc.Tensor, shape: ShapeLike) -> Any:
     """`x`, whose shape must be this one, of which lengths may be None.
 
     Raises:
@@ -225,8 +229,8 @@ def ensure_shape(x: Any, shape: Any) -> Any:
     return x
 
 
-@op("nn.space_to_depth", "input", raw="block_size")
-def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC") -> Any:
+@op("nn.space_to_depth", "input")
+def space_to_depth(input: tc.Tensor, block_size: int, data_format: str = "NHWC") -> Any:
     """Blocks of space as channels."""
     _channels_last(data_format)
     b, h, w, c = input.shape
@@ -236,7 +240,7 @@ def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC") -> An
 
 
 @op("nn.depth_to_space", "input")
-def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC") -> Any:
+def depth_to_space(input: tc.Tensor, block_size: int, data_format: str = "NHWC") -> Any:
     """Channels as blocks of space."""
     _channels_last(data_format)
     b, h, w, c = input.shape
@@ -250,14 +254,14 @@ def _channels_last(data_format: str) -> None:
         raise ValueError(f"data_format must be 'NHWC', got {data_format!r}")
 
 
-@op("sort", "values")
-def sort(values: Any, axis: Any = -1, direction: str = "ASCENDING") -> Any:
+@op("sort", "values", static_args="axis")
+def sort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING") -> Any:
     """The elements along `axis` in order."""
     return tc.sort(values, axis=axis, descending=_descending(direction))
 
 
-@op("argsort", "values")
-def argsort(values: Any, axis: Any = -1, direction: str = "ASCENDING", stable: bool = False) -> Any:
+@op("argsort", "values", static_args="axis")
+def argsort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING", stable: bool = False) -> Any:
     """The places of the elements along `axis` in their order, int32."""
     return tc.astype(tc.argsort(values, axis=axis, descending=_descending(direction)), tc.int32)
 
@@ -268,8 +272,8 @@ def _descending(direction: str) -> bool:
     return direction == "DESCENDING"
 
 
-@op("linalg.diag", "diagonal", raw="k")
-def diag(diagonal: Any, k: int = 0) -> Any:
+@op("linalg.diag", "diagonal")
+def diag(diagonal: tc.Tensor, k: int = 0) -> Any:
     """Matrices that have the last dimension on their `k`-th diagonal, and zeros elsewhere."""
     n = diagonal.shape[-1] + abs(k)
     columns = tc.arange(diagonal.shape[-1], backend=diagonal.backend.root, device=diagonal.device)
@@ -279,7 +283,7 @@ def diag(diagonal: Any, k: int = 0) -> Any:
     return tc.at(square)[(..., rows, columns + max(k, 0))].set(diagonal)
 
 
-@op("linalg.diag_part", "input", raw="k")
-def diag_part(input: Any, k: int = 0) -> Any:
+@op("linalg.diag_part", "input")
+def diag_part(input: tc.Tensor, k: int = 0) -> Any:
     """The `k`-th diagonals of matrices."""
     return tc.linalg.diagonal(input, offset=k)

@@ -28,33 +28,33 @@ binary("truncatediv", lambda x, y: tc.astype(tc.trunc(_divided(x, y)), x.dtype),
 binary("truncatemod", lambda x, y: x - tc.astype(tc.trunc(_divided(x, y)), x.dtype) * y, "TruncateMod")
 
 
-def _divided(x: Any, y: Any) -> Any:
+def _divided(x: tc.Tensor, y: tc.Tensor | complex) -> Any:
     if x.dtype.inexact:
         return x / y
     return tc.astype(x, tc.float64) / (tc.astype(y, tc.float64) if isinstance(y, tc.Tensor) else y)
 
 
 @op("math.polygamma", "a x")
-def polygamma(a: Any, x: Any) -> Any:
+def polygamma(a: tc.Tensor, x: tc.Tensor) -> Any:
     """The `a`-th derivative of the digamma function."""
     return tc.polygamma(tc.astype(a, tc.int64), x)
 
 
 @op("math.lbeta", "x", floating=True)
-def lbeta(x: Any) -> Any:
+def lbeta(x: tc.Tensor) -> Any:
     """The logarithm of the beta function of the numbers along the last dimension."""
     return tc.sum(tc.gammaln(x), axis=-1) - tc.gammaln(tc.sum(x, axis=-1))
 
 
 @op("math.is_non_decreasing", "x")
-def is_non_decreasing(x: Any) -> Any:
+def is_non_decreasing(x: tc.Tensor) -> Any:
     """Whether no element is less than the one before."""
     flat = tc.reshape(x, (-1,))
     return tc.all(flat[1:] >= flat[:-1])
 
 
 @op("math.is_strictly_increasing", "x")
-def is_strictly_increasing(x: Any) -> Any:
+def is_strictly_increasing(x: tc.Tensor) -> Any:
     """Whether each element is greater than the one before."""
     flat = tc.reshape(x, (-1,))
     return tc.all(flat[1:] > flat[:-1])

@@ -9,17 +9,18 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import native, static, where, wrap
+from tape_tf.conversion import backend_and_device, native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
+from tape_tf.typing import DTypeLike, IntLike, TensorLike
 
 
 def _publish_complex(short: str, function: Callable[..., Any]) -> None:
     for suffix, n in (("", 1), ("2d", 2), ("3d", 3)):
         names = f"signal.{short}{suffix}"
 
-        @op(names, "input", kernel=f"{short.upper()}{suffix.upper()}", raw="n")
-        def transform(input: Any, n: int = n) -> Any:
+        @op(names, "input", kernel=f"{short.upper()}{suffix.upper()}")
+        def transform(input: tc.Tensor, n: int = n) -> Any:
             if input.dtype.kind != "complex floating":
                 raise ValueError(f"Value for attr 'Tcomplex' of {input.dtype} is not complex; use tf.cast")
             return function(input, axes=tuple(range(-n, 0)))
@@ -34,8 +35,8 @@ _publish_complex("ifft", tc.fft.ifftn)
 def _publish_real(short: str, function: Callable[..., Any]) -> None:
     for suffix, n in (("", 1), ("2d", 2), ("3d", 3)):
 
-        @op(f"signal.{short}{suffix}", "input", kernel=f"{short.upper()}{suffix.upper()}", raw="n")
-        def transform(input: Any, fft_length: Any = None, n: int = n) -> Any:
+        @op(f"signal.{short}{suffix}", "input", static_args="fft_length", kernel=f"{short.upper()}{suffix.upper()}")
+        def transform(input: tc.Tensor, fft_length: int | tuple[int, ...] | None = None, n: int = n) -> Any:
             lengths = (
                 None if fft_length is None else (fft_length,) if isinstance(fft_length, int) else tuple(fft_length)
             )
@@ -48,27 +49,27 @@ _publish_real("rfft", tc.fft.rfftn)
 _publish_real("irfft", tc.fft.irfftn)
 
 
-@op("signal.fftshift", "x")
-def fftshift(x: Any, axes: Any = None) -> Any:
+@op("signal.fftshift", "x", static_args="axes")
+def fftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
     """The frequency 0 moved to the middle."""
     return tc.fft.fftshift(x, axes=axes)
 
 
-@op("signal.ifftshift", "x")
-def ifftshift(x: Any, axes: Any = None) -> Any:
+@op("signal.ifftshift", "x", static_args="axes")
+def ifftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
     """What :func:`fftshift` did, undone."""
     return tc.fft.ifftshift(x, axes=axes)
 
 
 @exported("signal.frame")
 def frame(
-    signal: Any,
-    frame_length: Any,
-    frame_step: Any,
+    signal: TensorLike,
+    frame_length: IntLike,
+    frame_step: IntLike,
     pad_end: bool = False,
     pad_value: float = 0,
     axis: int = -1,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Windows of a length, a step apart, along `axis`: two dimensions, the frames and what is in them."""
     x, length, step = native(signal), static(frame_length), static(frame_step)
@@ -81,17 +82,17 @@ def frame(
 
 
 @exported("signal.overlap_and_add")
-def overlap_and_add(signal: Any, frame_step: Any, name: Any = None) -> Any:
+def overlap_and_add(signal: TensorLike, frame_step: IntLike, name: str | None = None) -> Any:
     """Frames added up, a step apart: the transpose of :func:`frame`."""
     x, step = native(signal), static(frame_step)
     frames, length = x.shape[-2:]
     return wrap(tc.add_windows(x, (*x.shape[:-2], (frames - 1) * step + length), axis=-1, stride=step))
 
 
-def _window(n: Any, periodic: bool, dtype: Any, a: float, b: float) -> Any:
+def _window(n: IntLike, periodic: bool, dtype: DTypeLike, a: float, b: float) -> Any:
     """`a - b cos`, over a period or from end to end."""
     count = static(n)
-    backend, device = where()
+    backend, device = backend_and_device()
     places = tc.arange(count, dtype=tc.float64, backend=backend, device=device)
     period = count if periodic and count % 2 == 0 else count - 1  # of odd lengths as from end to end, in TensorFlow too
     wave = a - b * tc.cos(places * (2 * math.pi / max(period, 1)))
@@ -99,26 +100,30 @@ def _window(n: Any, periodic: bool, dtype: Any, a: float, b: float) -> Any:
 
 
 @exported("signal.hann_window")
-def hann_window(window_length: Any, periodic: bool = True, dtype: Any = dtypes.float32, name: Any = None) -> Any:
+def hann_window(
+    window_length: IntLike, periodic: bool = True, dtype: DTypeLike = dtypes.float32, name: str | None = None
+) -> Any:
     """The Hann window."""
     return _window(window_length, periodic, dtype, 0.5, 0.5)
 
 
 @exported("signal.hamming_window")
-def hamming_window(window_length: Any, periodic: bool = True, dtype: Any = dtypes.float32, name: Any = None) -> Any:
+def hamming_window(
+    window_length: IntLike, periodic: bool = True, dtype: DTypeLike = dtypes.float32, name: str | None = None
+) -> Any:
     """The Hamming window."""
     return _window(window_length, periodic, dtype, 0.54, 0.46)
 
 
 @exported("signal.stft")
 def stft(
-    signals: Any,
-    frame_length: Any,
-    frame_step: Any,
-    fft_length: Any = None,
+    signals: TensorLike,
+    frame_length: IntLike,
+    frame_step: IntLike,
+    fft_length: IntLike | None = None,
     window_fn: Callable[..., Any] | None = hann_window,
     pad_end: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """The short-time Fourier transform: that of each frame, times a window; of a length that is a power of 2."""
     length = static(frame_length)
@@ -131,14 +136,14 @@ def stft(
     return wrap(tc.fft.rfft(frames, n=size))
 
 
-@op("signal.dct", "input", raw="n axis")
-def dct(input: Any, type: int = 2, n: Any = None, axis: int = -1, norm: str | None = None) -> Any:
+@op("signal.dct", "input", static_args="n")
+def dct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The discrete cosine transform of type 2 or 3 along the last dimension; of a length `n`, cut or padded to it."""
     return _cosine(input, type, static(n), axis, norm)
 
 
-@op("signal.idct", "input", raw="n axis")
-def idct(input: Any, type: int = 2, n: Any = None, axis: int = -1, norm: str | None = None) -> Any:
+@op("signal.idct", "input", static_args="n")
+def idct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of :func:`dct`; without `norm="ortho"` but for the factor `2 * n`."""
     return _cosine(input, {2: 3, 3: 2}.get(type, type), static(n), axis, norm)
 

@@ -22,7 +22,7 @@ from tape_core.ops.index import keys
 from tape_core.ops.index.batched_keys import batch_places, batch_update
 from tape_core.ops.index.indexing import getitem_with_key, key_samples, setitem_with_key, updated, with_raw_key
 from tape_core.ops.manipulation import reshape, sum_to
-from tape_core.ops.statistical import nan_without
+from tape_core.ops.statistical import zero_or_nan
 from tape_core.typing import Array, ArrayLike, Cotangent, IndexKey, Namespace
 
 
@@ -122,7 +122,7 @@ def _ties(
     # The neutral element is no rival: a segment that begins with it may hold it as a value, too.
     own = xp.logical_and(x == out, xp.logical_or(x != least, count == 0))
     count = count + xp.astype(own, g.dtype)
-    return nan_without(xp, g, count), g / count, own, theirs
+    return zero_or_nan(xp, g, count), g / count, own, theirs
 
 
 def _extremum_rules(least: float) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.modes import batching
 from tape_core.ops.manipulation import sum_to
-from tape_core.ops.statistical import nan_without
+from tape_core.ops.statistical import zero_or_nan
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
@@ -70,7 +70,7 @@ def _cdist_common(xp: Namespace, g: Cotangent, x1: Array, x2: Array, out: Array,
     if p == math.inf:
         hit = size == out
         ties = xp.sum(xp.astype(hit, g.dtype), axis=-1, keepdims=True)
-        return xp.where(hit, sign * (g / ties), nan_without(xp, g, ties))
+        return xp.where(hit, sign * (g / ties), zero_or_nan(xp, g, ties))
     # The sign makes it 0 where the difference is; a power of 0, or its derivative, might be infinite.
     share = xp.where(size == 0, 1, size / xp.where(out == 0, 1, out))
     return g * sign * share ** (p - 1)

@@ -22,9 +22,9 @@ from tape_core.ops.elementwise import abs as absolute
 from tape_core.ops.elementwise import multiply, pow
 from tape_core.ops.linalg.products import conj, matmul
 from tape_core.ops.manipulation import squeeze, sum_to
-from tape_core.ops.statistical import expand, nan_without
 from tape_core.ops.statistical import max as maximum
 from tape_core.ops.statistical import min as minimum
+from tape_core.ops.statistical import restore_axes, zero_or_nan
 from tape_core.ops.statistical import sum as total
 from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, DTypeLike, Namespace, Residuals
 
@@ -326,7 +326,7 @@ def _norm_samples(draw: Draw) -> Iterator[Sample]:
 
 def _norm_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, keepdims: bool, ord: float) -> Cotangent:
     shape = tuple(x.shape)
-    g, out = expand(xp, g, shape, axis, keepdims), expand(xp, out, shape, axis, keepdims)
+    g, out = restore_axes(xp, g, shape, axis, keepdims), restore_axes(xp, out, shape, axis, keepdims)
     size = xp.abs(x)
     if ord == 0:
         return xp.zeros_like(x)
@@ -335,7 +335,7 @@ def _norm_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, kee
     if ord in (math.inf, -math.inf):
         hit = size == out
         ties = xp.sum(xp.astype(hit, g.dtype), axis=axis, keepdims=True)
-        return xp.where(hit, phase * (g / ties), nan_without(xp, g, ties))
+        return xp.where(hit, phase * (g / ties), zero_or_nan(xp, g, ties))
     if ord == 1:
         return g * phase
     share = size / xp.where(out == 0, 1, out)

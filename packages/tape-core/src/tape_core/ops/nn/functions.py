@@ -14,7 +14,7 @@ from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.modes.batched import BatchedArray
 from tape_core.modes.batching import Call
-from tape_core.ops.statistical import expand, reductions
+from tape_core.ops.statistical import reductions, restore_axes
 from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, DTypeLike, Namespace
 
 
@@ -135,8 +135,8 @@ def _logsumexp_kernel(xp: Namespace, x: Array, *, axis: Axis = None, keepdims: b
 def _logsumexp_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, keepdims: bool) -> Cotangent:
     shape = tuple(x.shape)
     # Where everything is -inf, so is out, and x - out would be NaN.
-    out = expand(xp, xp.where(out == -math.inf, 0, out), shape, axis, keepdims)
-    return expand(xp, g, shape, axis, keepdims) * xp.exp(x - out)
+    out = restore_axes(xp, xp.where(out == -math.inf, 0, out), shape, axis, keepdims)
+    return restore_axes(xp, g, shape, axis, keepdims) * xp.exp(x - out)
 
 
 @op(x=vjp(_logsumexp_vjp), kernel=_logsumexp_kernel, samples=reductions(empty=False), batch=batching.along)

@@ -14,7 +14,7 @@ from tape_core.engine.tensor import SCALARS, Tensor, read, read_array
 from tape_core.modes import batching
 from tape_core.ops.elementwise import sqrt
 from tape_core.ops.manipulation import reshape, sum_to
-from tape_core.ops.statistical import count, expand, normal_axes
+from tape_core.ops.statistical import count, normal_axes, restore_axes
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace, Residuals
 
 
@@ -67,7 +67,7 @@ def _normalize_x(
     epsilon: float,
 ) -> Cotangent:
     mean, variance = _moments(xp, x, kept, axis)
-    g_mean, g_variance = (None if d is None else expand(xp, d, x_spec.shape, axis, False) for d in g[1:])
+    g_mean, g_variance = (None if d is None else restore_axes(xp, d, x_spec.shape, axis, False) for d in g[1:])
     n = count(x_spec.shape, axis)
     # Ioffe and Szegedy, Batch Normalization, 2015, section 3, with the cotangents of mean and variance besides.
     slope = 0 if g_variance is None else g_variance * (2 / n)

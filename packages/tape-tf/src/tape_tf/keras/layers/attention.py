@@ -1,4 +1,4 @@
-"""Attention."""
+"""Attention layers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class MultiHeadAttention(Native):
     Args:
         num_heads, key_dim, value_dim, dropout, use_bias: as for :class:`tape_nn.MultiHeadAttention`.
         kernel_initializer, bias_initializer: see `tf.keras.initializers`.
-        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of all kernels, of all biases.
-        seed: of what is dropped.
+        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: for all kernels, for all biases.
+        seed: the seed of the dropout of attention weights.
     """
 
     __tf_differs__ = "weights are named as those of tape_nn; no output_shape, attention_axes or masks of layers"
@@ -70,10 +70,11 @@ class MultiHeadAttention(Native):
         super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
     def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
-        """Make the weights for queries, values and keys of these shapes."""
+        """Make the weights, for queries, values and keys of these shapes."""
         super().build(*[shape for shape in (query_shape, value_shape, key_shape) if shape is not None])
 
     def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        # The projections, with all heads; then the attention weights, one for each query and each position of a key.
         of = self.native
         query, *others = shapes
         projected = [(*shape[:-1], of.num_heads, max(of.key_dim, of.value_dim)) for shape in shapes]
@@ -89,7 +90,7 @@ class MultiHeadAttention(Native):
         use_causal_mask: bool = False,
         training: bool = False,
     ) -> Any:
-        """Shape (examples, queries, features of query); with `return_attention_scores` the weights, too."""
+        """Return shape (examples, queries, features of query); with `return_attention_scores` the weights, too."""
         mask = None
         if attention_mask is not None:
             mask = native(attention_mask)

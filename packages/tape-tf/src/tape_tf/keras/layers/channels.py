@@ -1,4 +1,4 @@
-"""Layers that treat each channel, or group of channels, by itself."""
+"""Depthwise and separable convolutions, group normalization, spatial dropout and cropping."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tape_tf.keras.layers.convolution import _padding, _Spatial, _tuple, windows
 
 
 class _Depthwise(Layer):
-    """What convolutions of each channel by itself share; :class:`DepthwiseConv2D` describes it."""
+    """The base class of depthwise convolutions; see :class:`DepthwiseConv2D` for the arguments."""
 
     rank: ClassVar[int]
 
@@ -53,7 +53,7 @@ class _Depthwise(Layer):
         self._bias = {"initializer": bias_initializer, "regularizer": bias_regularizer, "constraint": bias_constraint}
 
     def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape."""
+        """Make the weights, for inputs of this shape."""
         channels = _channels(self, input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
         self.kernel = self.add_weight(shape, name="kernel", **self._kernel)
@@ -61,6 +61,7 @@ class _Depthwise(Layer):
         self.built = True
 
     def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        # The depthwise convolution, then the pointwise one of a separable layer, which has `filters`.
         shape, last = shapes[0], self.data_format == "channels_last"
         channels = (shape[-1] if last else shape[1]) * self.depth_multiplier
         for filters in (channels, getattr(self, "filters", channels)):
@@ -72,11 +73,12 @@ class _Depthwise(Layer):
         return self.add_weight((length,), name="bias", **self._bias) if self.use_bias else None
 
     def call(self, inputs: Any) -> Any:
-        """The convolution of each channel, through the activation."""
+        """Convolve each channel, and apply the activation."""
         return self.activation(wrap(self._biased(self._each_channel(native(inputs)))))
 
     def _each_channel(self, value: tc.Tensor) -> tc.Tensor:
-        kernel = native(self.kernel)
+        kernel = native(self.kernel)  # shape (*kernel_size, channels, depth_multiplier)
+        # A grouped convolution with one group for each channel; the core has the filters of all groups in one axis.
         channels = kernel.shape[-2]
         kernel = tc.reshape(kernel, (*self.kernel_size, 1, channels * self.depth_multiplier))
         return self._conv(
@@ -84,7 +86,7 @@ class _Depthwise(Layer):
         )
 
     def _conv(self, value: tc.Tensor, kernel: tc.Tensor, groups: int, **options: Any) -> tc.Tensor:
-        if self.data_format == "channels_first":  # whose kernels the core has the other way round
+        if self.data_format == "channels_first":  # then the core's kernels are (filters, channels, *kernel_size)
             kernel = tc.permute_dims(kernel, (self.rank + 1, self.rank, *range(self.rank)))
         options["layout"] = self.data_format
         found: tc.Tensor = tc.conv(value, kernel, groups=groups, **options)
@@ -98,7 +100,7 @@ class _Depthwise(Layer):
 
 
 class DepthwiseConv1D(_Depthwise):
-    """A convolution of each channel by itself, over one axis; else as :class:`DepthwiseConv2D`."""
+    """A convolution of each channel by itself, over one axis; see :class:`DepthwiseConv2D`."""
 
     rank = 1
 
@@ -111,19 +113,19 @@ class DepthwiseConv2D(_Depthwise):
     TensorShape([1, 3, 3, 8])
 
     Args:
-        depth_multiplier: how many channels come out for each.
+        depth_multiplier: the number of output channels for each input channel.
         kernel_size and the others: as for :class:`Conv2D`. The kernel has shape (height, width, channels,
             depth_multiplier).
 
     Raises:
-        ValueError: an argument is not what it must be, or an input, when called.
+        ValueError: an argument is invalid; or, when called, the input has another number of axes.
     """
 
     rank = 2
 
 
 class _Separable(_Depthwise):
-    """A convolution of each channel by itself, and then one of length 1 over all channels."""
+    """A depthwise convolution, followed by a pointwise one: a convolution of length 1 over all channels."""
 
     def __init__(
         self,
@@ -172,7 +174,7 @@ class _Separable(_Depthwise):
         }
 
     def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape."""
+        """Make the weights, for inputs of this shape."""
         channels = _channels(self, input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
         self.kernel = self.add_weight(shape, name="depthwise_kernel", **self._kernel)
@@ -182,35 +184,35 @@ class _Separable(_Depthwise):
         self.built = True
 
     def call(self, inputs: Any) -> Any:
-        """Both convolutions, through the activation."""
+        """Apply both convolutions and the activation."""
         mixed = self._conv(self._each_channel(native(inputs)), native(self.pointwise_kernel), 1)
         return self.activation(wrap(self._biased(mixed)))
 
 
 class SeparableConv1D(_Separable):
-    """:class:`DepthwiseConv1D`, and then a convolution of length 1 over all channels."""
+    """A :class:`DepthwiseConv1D`, followed by a convolution of length 1 over all channels."""
 
     rank = 1
 
 
 class SeparableConv2D(_Separable):
-    """:class:`DepthwiseConv2D`, and then a convolution of length 1 over all channels."""
+    """A :class:`DepthwiseConv2D`, followed by a convolution of length 1 over all channels."""
 
     rank = 2
 
 
 class GroupNormalization(Layer):
-    """Each group of channels of each example less its mean, divided by its standard deviation.
+    """Subtract the mean of each group of channels of each example, and divide by its standard deviation.
 
     See :func:`tape_core.group_norm`.
 
     Args:
-        groups: how many there are; -1 for one for each channel.
-        axis: of the channels: the last, or 1.
+        groups: the number of groups; -1 for one group for each channel.
+        axis: the axis of the channels: the last, or 1.
         epsilon, center, scale and the others: as for :class:`LayerNormalization`.
 
     Raises:
-        ValueError: when it is built for channels that `groups` does not divide.
+        ValueError: when built for a number of channels that `groups` does not divide.
     """
 
     def __init__(
@@ -238,7 +240,7 @@ class GroupNormalization(Layer):
         }
 
     def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape."""
+        """Make the weights, for inputs of this shape."""
         if self.axis not in (-1, 1, len(input_shape) - 1):
             raise ValueError(f"GroupNormalization: axis must be the last or 1; got {self.axis} for shape {input_shape}")
         channels = input_shape[self.axis]
@@ -250,7 +252,7 @@ class GroupNormalization(Layer):
         self.built = True
 
     def call(self, inputs: Any) -> Any:
-        """What is left after normalisation."""
+        """Normalize the input."""
         value = native(inputs)
         first = self.axis == 1 and value.ndim > 2
         gamma, beta = (None if v is None else native(v) for v in (self.gamma, self.beta))
@@ -267,7 +269,7 @@ class _SpatialDropout(_Spatial):
         self._rng = None if seed is None else tc.default_rng(seed)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """The input, or in training what is left of its channels."""
+        """Return the input; in training each channel of each example is kept or zeroed as a whole."""
         value = native(inputs)
         axes = self._axes(value)
         shape = tuple([1 if axis in axes else n for axis, n in enumerate(value.shape)])
@@ -275,19 +277,19 @@ class _SpatialDropout(_Spatial):
 
 
 class SpatialDropout1D(_SpatialDropout):
-    """Dropout of whole channels, of inputs (examples, steps, channels)."""
+    """Dropout of whole channels, for inputs of shape (examples, steps, channels)."""
 
     rank = 1
 
 
 class SpatialDropout2D(_SpatialDropout):
-    """Dropout of whole channels, of inputs (examples, height, width, channels)."""
+    """Dropout of whole channels, for inputs of shape (examples, height, width, channels)."""
 
     rank = 2
 
 
 class SpatialDropout3D(_SpatialDropout):
-    """Dropout of whole channels, of inputs (examples, depth, height, width, channels)."""
+    """Dropout of whole channels, for inputs of shape (examples, depth, height, width, channels)."""
 
     rank = 3
 
@@ -295,7 +297,7 @@ class SpatialDropout3D(_SpatialDropout):
 class _Cropping(_Spatial):
     def __init__(self, cropping: Any = None, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(data_format, **kwargs)
-        cropping = (1 if self.rank != 2 else 0) if cropping is None else cropping
+        cropping = (1 if self.rank != 2 else 0) if cropping is None else cropping  # Keras' defaults, uneven as they are
         if self.rank == 1 and isinstance(cropping, list | tuple):
             cropping = (tuple(cropping),)
         parts = (cropping,) * self.rank if isinstance(cropping, int) else tuple(cropping)
@@ -304,7 +306,7 @@ class _Cropping(_Spatial):
             raise ValueError(f"{type(self).__name__}: cropping must be for {self.rank} axes; got {cropping}")
 
     def call(self, inputs: Any) -> Any:
-        """The input without its margins."""
+        """Return the input without its margins."""
         value = native(inputs)
         key: list[slice] = [slice(None)] * value.ndim
         for axis, (before, after) in zip(self._axes(value), self.cropping, strict=True):
@@ -315,24 +317,25 @@ class _Cropping(_Spatial):
 
 
 class Cropping1D(_Cropping):
-    """Without the first and last steps; `cropping` is a number, or (first, last)."""
+    """Crop the first and last steps; `cropping` is a number, or (first, last)."""
 
     rank = 1
 
 
 class Cropping2D(_Cropping):
-    """Without the margins; `cropping` is a number, one for each axis, or (before, after) for each."""
+    """Crop the margins of images; `cropping` is a number, one for each axis, or (before, after) for each."""
 
     rank = 2
 
 
 class Cropping3D(_Cropping):
-    """Without the margins of three axes; else as :class:`Cropping2D`."""
+    """Crop the margins of three axes; see :class:`Cropping2D`."""
 
     rank = 3
 
 
 def _channels(layer: _Depthwise, shape: Any) -> int:
+    """Return the number of channels of inputs of this shape; raise a ValueError unless it has the layer's rank."""
     if len(shape) != layer.rank + 2:
         raise ValueError(
             f"Input of layer {layer.name!r} is incompatible with the layer: expected ndim={layer.rank + 2}, found "

@@ -1,4 +1,4 @@
-"""Convolutions, pooling and what goes with them, over 1, 2 or 3 axes."""
+"""Convolutions, pooling, padding and upsampling, over 1, 2 or 3 axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tape_tf.keras.layers.native import Native
 
 
 class _Conv(Native):
-    """What the convolutions share; :class:`Conv2D` describes it."""
+    """The base class of convolutions; see :class:`Conv2D` for the arguments."""
 
     _of: ClassVar[Any]
 
@@ -72,8 +72,10 @@ class _Conv(Native):
 
 
 class Conv1D(_Conv):
-    """A convolution over one axis, of inputs (examples, steps, channels); also with `padding="causal"`. Else as
-    :class:`Conv2D`."""
+    """A convolution over one axis, for inputs of shape (examples, steps, channels); see :class:`Conv2D`.
+
+    Unlike the others it takes `padding="causal"`: an output depends on no later step.
+    """
 
     __tf_differs__ = "with channels_first the kernel has the filters first"
 
@@ -81,23 +83,23 @@ class Conv1D(_Conv):
 
 
 class Conv2D(_Conv):
-    """A convolution over two axes, of inputs (examples, height, width, channels): see :class:`tape_nn.Conv2D`.
+    """A convolution over two axes, for inputs (examples, height, width, channels): see :class:`tape_nn.Conv2D`.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.Conv2D(8, 3, strides=2, padding="same", activation="relu")(tf.ones((2, 9, 9, 3))).shape
     TensorShape([2, 5, 5, 8])
 
     Args:
-        filters: how many channels come out.
+        filters: the number of output channels.
         kernel_size, strides, dilation_rate: along each axis; one number stands for all.
         padding: "valid" or "same".
         data_format: "channels_last" or "channels_first".
-        groups: in how many groups the channels are.
+        groups: the number of groups of channels that are convolved separately.
         activation, use_bias and the others: as for :class:`Dense`. With channels first the kernel has shape
             (filters, channels / groups, *kernel_size), as in tape_nn.
 
     Raises:
-        ValueError: an argument is not what it must be; an input, when called, has not the dimensions or the channels.
+        ValueError: an argument is invalid; or, when called, the input has other axes or channels.
     """
 
     __tf_differs__ = "with channels_first the kernel has the filters first"
@@ -106,7 +108,7 @@ class Conv2D(_Conv):
 
 
 class Conv3D(_Conv):
-    """A convolution over three axes, of inputs (examples, depth, height, width, channels); else as :class:`Conv2D`."""
+    """A convolution over three axes, for inputs (examples, depth, height, width, channels); see :class:`Conv2D`."""
 
     __tf_differs__ = "with channels_first the kernel has the filters first"
 
@@ -114,7 +116,7 @@ class Conv3D(_Conv):
 
 
 class _Pool(Native):
-    """What pooling layers share; :class:`MaxPooling2D` describes it."""
+    """The base class of pooling layers; see :class:`MaxPooling2D` for the arguments."""
 
     _of: ClassVar[Any]
 
@@ -138,17 +140,17 @@ class _Pool(Native):
 
 
 class MaxPooling1D(_Pool):
-    """The greatest element of each window over one axis; else as :class:`MaxPooling2D`."""
+    """The maximum of each window over one axis; see :class:`MaxPooling2D`."""
 
     _of = nn.MaxPool1D
 
 
 class MaxPooling2D(_Pool):
-    """The greatest element of each window over two axes, for each channel: see :class:`tape_nn.MaxPool2D`.
+    """The maximum of each window over two axes, for each channel: see :class:`tape_nn.MaxPool2D`.
 
     Args:
-        pool_size: the window's lengths; one number stands for all.
-        strides: from a window to the next; by default its lengths.
+        pool_size: the lengths of the window; one number stands for all.
+        strides: the distance from one window to the next; by default the lengths of the window.
         padding: "valid" or "same".
         data_format: "channels_last" or "channels_first".
     """
@@ -157,31 +159,31 @@ class MaxPooling2D(_Pool):
 
 
 class MaxPooling3D(_Pool):
-    """The greatest element of each window over three axes; else as :class:`MaxPooling2D`."""
+    """The maximum of each window over three axes; see :class:`MaxPooling2D`."""
 
     _of = nn.MaxPool3D
 
 
 class AveragePooling1D(_Pool):
-    """The mean of each window over one axis; else as :class:`MaxPooling2D`."""
+    """The mean of each window over one axis; see :class:`MaxPooling2D`."""
 
     _of = nn.AvgPool1D
 
 
 class AveragePooling2D(_Pool):
-    """The mean of each window over two axes; else as :class:`MaxPooling2D`."""
+    """The mean of each window over two axes; see :class:`MaxPooling2D`."""
 
     _of = nn.AvgPool2D
 
 
 class AveragePooling3D(_Pool):
-    """The mean of each window over three axes; else as :class:`MaxPooling2D`."""
+    """The mean of each window over three axes; see :class:`MaxPooling2D`."""
 
     _of = nn.AvgPool3D
 
 
 class _Spatial(Layer):
-    """A layer that treats the axes of space alike."""
+    """The base class of layers that treat all spatial axes alike."""
 
     rank: ClassVar[int]
 
@@ -190,12 +192,13 @@ class _Spatial(Layer):
         self.data_format = layout(data_format)
 
     def _changed(self, shape: Shape, by: Iterable[Any], change: Callable[[int, Any], int]) -> Shape:
-        """A shape with its lengths in space changed."""
+        """Return a shape with each spatial length n replaced by `change(n, other)`, where `other` is from `by`."""
         first = 1 if self.data_format == "channels_last" else 2
         space = [change(n, other) for n, other in zip(shape[first : first + self.rank], by, strict=False)]
         return (*shape[:first], *space, *shape[first + self.rank :])
 
     def _axes(self, value: tc.Tensor) -> tuple[int, ...]:
+        """Return the spatial axes of an input; raise a ValueError if it has another number of axes."""
         if value.ndim != self.rank + 2:
             raise ValueError(
                 f"Input of layer {self.name!r} is incompatible with the layer: expected ndim={self.rank + 2}, found "
@@ -213,19 +216,19 @@ class _Global(_Spatial):
         self.keepdims = keepdims
 
     def call(self, inputs: Any) -> Any:
-        """A number for each channel."""
+        """Reduce each channel to a number."""
         value = native(inputs)
         return wrap(type(self)._reduce(value, axis=self._axes(value), keepdims=self.keepdims))
 
 
 class GlobalAveragePooling1D(_Global):
-    """The mean over one axis of space, for each channel."""
+    """The mean over one spatial axis, for each channel."""
 
     rank, _reduce = 1, staticmethod(tc.mean)
 
 
 class GlobalAveragePooling2D(_Global):
-    """The mean over two axes of space, for each channel.
+    """The mean over two spatial axes, for each channel.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.GlobalAveragePooling2D()(tf.ones((2, 4, 4, 3))).shape
@@ -236,25 +239,25 @@ class GlobalAveragePooling2D(_Global):
 
 
 class GlobalAveragePooling3D(_Global):
-    """The mean over three axes of space, for each channel."""
+    """The mean over three spatial axes, for each channel."""
 
     rank, _reduce = 3, staticmethod(tc.mean)
 
 
 class GlobalMaxPooling1D(_Global):
-    """The greatest element over one axis of space, for each channel."""
+    """The maximum over one spatial axis, for each channel."""
 
     rank, _reduce = 1, staticmethod(tc.max)
 
 
 class GlobalMaxPooling2D(_Global):
-    """The greatest element over two axes of space, for each channel."""
+    """The maximum over two spatial axes, for each channel."""
 
     rank, _reduce = 2, staticmethod(tc.max)
 
 
 class GlobalMaxPooling3D(_Global):
-    """The greatest element over three axes of space, for each channel."""
+    """The maximum over three spatial axes, for each channel."""
 
     rank, _reduce = 3, staticmethod(tc.max)
 
@@ -273,7 +276,7 @@ class _ZeroPadding(_Spatial):
         return [self._changed(shape, self.padding, lambda n, width: n + sum(width)) for shape in shapes]
 
     def call(self, inputs: Any) -> Any:
-        """The input with zeros around it."""
+        """Return the input with zeros around it."""
         value = native(inputs)
         widths = [(0, 0)] * value.ndim
         for axis, width in zip(self._axes(value), self.padding, strict=True):
@@ -282,19 +285,19 @@ class _ZeroPadding(_Spatial):
 
 
 class ZeroPadding1D(_ZeroPadding):
-    """Zeros before and after one axis of space; `padding` is a number, or (before, after)."""
+    """Zeros before and after one spatial axis; `padding` is a number, or (before, after)."""
 
     rank = 1
 
 
 class ZeroPadding2D(_ZeroPadding):
-    """Zeros around two axes of space; `padding` is a number, one for each axis, or (before, after) for each."""
+    """Zeros around two spatial axes; `padding` is a number, one for each axis, or (before, after) for each."""
 
     rank = 2
 
 
 class ZeroPadding3D(_ZeroPadding):
-    """Zeros around three axes of space; else as :class:`ZeroPadding2D`."""
+    """Zeros around three spatial axes; see :class:`ZeroPadding2D`."""
 
     rank = 3
 
@@ -312,7 +315,7 @@ class _UpSampling(_Spatial):
         return [self._changed(shape, self.size, operator.mul) for shape in shapes]
 
     def call(self, inputs: Any) -> Any:
-        """The input with each element repeated."""
+        """Return the input with each element repeated."""
         value = native(inputs)
         for axis, times in zip(self._axes(value), self.size, strict=True):
             value = tc.repeat(value, times, axis=axis)
@@ -320,7 +323,7 @@ class _UpSampling(_Spatial):
 
 
 class UpSampling1D(_UpSampling):
-    """Each element `size` times along one axis of space."""
+    """Repeat each element `size` times along one spatial axis."""
 
     __tf_differs__ = "only interpolation='nearest'"
 
@@ -328,7 +331,7 @@ class UpSampling1D(_UpSampling):
 
 
 class UpSampling2D(_UpSampling):
-    """Each element `size` times along two axes of space."""
+    """Repeat each element `size` times along two spatial axes."""
 
     __tf_differs__ = "only interpolation='nearest'"
 
@@ -336,7 +339,7 @@ class UpSampling2D(_UpSampling):
 
 
 class UpSampling3D(_UpSampling):
-    """Each element `size` times along three axes of space."""
+    """Repeat each element `size` times along three spatial axes."""
 
     __tf_differs__ = "only interpolation='nearest'"
 
@@ -346,22 +349,23 @@ class UpSampling3D(_UpSampling):
 def windows_of(
     shape: Shape, layout: Any, filters: int, window: Any, stride: Any, padding: Any, dilation: Any = 1
 ) -> Iterator[Shape]:
-    """The shapes of what a convolution or a pooling makes: the input with padding, what the windows see, the result."""
+    """The shapes of values in a convolution or a pooling: the padded input, the result, the windows of a channel."""
     if len(shape) != len(window) + 2:
-        return  # which the call refuses
+        return  # the call will report it
     last = layout == "channels_last"
     seen = windows(shape[1:-1] if last else shape[2:], window, stride, padding, dilation)
     yield (shape[0], *seen.padded, shape[-1] if last else shape[1])
     yield (shape[0], *seen.counts, filters)
-    yield (*seen.counts, *seen.window)  # of a channel of an example: the others come after it
+    yield (*seen.counts, *seen.window)  # for one channel of one example; a backend may lay out its windows like this
 
 
 def _tuple(value: Any, rank: int) -> tuple[int, ...]:
+    """Return a number for each axis; one number stands for all."""
     return (value,) * rank if isinstance(value, int) else tuple(map(int, value))
 
 
 def _padding(padding: Any, kernel: Any = None, dilation: Any = None) -> Any:
-    """Keras' padding in the core's terms."""
+    """Return Keras' `padding` in the core's terms; "causal" becomes padding before the first step only."""
     name = padding.lower() if isinstance(padding, str) else padding
     if name == "causal" and kernel is not None and len(kernel) == 1:
         return [((kernel[0] - 1) * dilation[0], 0)]

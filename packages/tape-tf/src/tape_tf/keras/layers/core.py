@@ -1,4 +1,4 @@
-"""Dense, Embedding, and layers without weights."""
+"""Dense, Embedding, Lambda and layers without weights."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tape_tf.keras.symbolic import Input
 
 
 class InputLayer(Layer):
-    """Says the shape of a Sequential's inputs.
+    """The first layer of a Sequential that knows the shape of its inputs.
 
     Args:
-        shape: of an example, without the axis of examples.
+        shape: the shape of an example, without the axis of examples.
         batch_size, dtype, batch_shape, name: as for `tf.keras.Input`.
     """
 
@@ -47,11 +47,11 @@ class InputLayer(Layer):
 
     @property
     def batch_shape(self) -> tuple[int | None, ...]:
-        """The shape of a batch."""
+        """The shape of a batch; None for an unknown length."""
         return tuple(self._symbol.shape)
 
     def call(self, inputs: Any) -> Any:
-        """The input itself."""
+        """Return the input."""
         return inputs
 
 
@@ -66,13 +66,13 @@ class Dense(Native):
     ['hidden/kernel:0', 'hidden/bias:0']
 
     Args:
-        units: how many numbers come out.
+        units: the number of outputs for each example.
         activation: a name of `tf.keras.activations`, a function of a tensor, or None.
-        use_bias: whether to add a bias.
+        use_bias: add a bias.
         kernel_initializer, bias_initializer: see `tf.keras.initializers`.
         kernel_regularizer, bias_regularizer, activity_regularizer: see `tf.keras.regularizers`.
         kernel_constraint, bias_constraint: see `tf.keras.constraints`.
-        kwargs: as for :class:`Layer`.
+        kwargs: the arguments of :class:`Layer`.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class Dense(Native):
         super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
     def build(self, *shapes: Any) -> None:
-        """Make the weights for inputs of this shape.
+        """Make the weights, for inputs of this shape.
 
         Raises:
-            ValueError: it has no axis of examples.
+            ValueError: the shape has no axis of examples.
         """
         if len(shapes[0]) < 2:
             raise ValueError(
@@ -123,16 +123,16 @@ class Dense(Native):
 
 
 class Embedding(Native):
-    """Rows of a table, by integers, with a sparse gradient: see :class:`tape_nn.Embedding`.
+    """Rows of a table, picked by integers, with a sparse gradient: see :class:`tape_nn.Embedding`.
 
     Args:
-        input_dim: how many rows there are.
+        input_dim: the number of rows.
         output_dim: the length of a row.
         embeddings_initializer, embeddings_regularizer, embeddings_constraint: as for :class:`Dense`.
-        weights: the table's first value, alone or in a list.
+        weights: the initial table, alone or in a list.
 
     Raises:
-        ValueError: `mask_zero` is asked for, which there is not.
+        ValueError: `mask_zero` is set, which is not supported.
     """
 
     __tf_differs__ = "no mask_zero"
@@ -161,14 +161,14 @@ class Embedding(Native):
         super().__init__(of, kwargs, extras)
 
     def build(self, *shapes: Any) -> None:
-        """Make the table."""
+        """Make the table; it does not depend on the shape of inputs."""
         super().build(())
 
     def _makes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape, self.native.output_dim) for shape in shapes]
 
     def call(self, inputs: Any) -> Any:
-        """The rows."""
+        """Return the row for each integer."""
         ids = native(inputs)
         if not ids.dtype.kind.endswith("integer"):
             ids = tc.astype(ids, tc.int32)
@@ -176,7 +176,7 @@ class Embedding(Native):
 
 
 class Dropout(Native):
-    """In training each element is 0 with probability `rate`, else divided by `1 - rate`.
+    """In training set each element to 0 with probability `rate`, and divide the others by `1 - rate`.
 
     See :class:`tape_nn.Dropout`.
     """
@@ -188,12 +188,12 @@ class Dropout(Native):
         super().__init__(nn.Dropout(rate, None if noise_shape is None else tuple(noise_shape), rng), kwargs)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """The input, or in training what is left of it."""
+        """Return the input; in training with elements dropped."""
         return wrap(self.native(native(inputs), training=bool(training)))
 
 
 class Flatten(Native):
-    """Each example as one row."""
+    """Flatten each example to a vector."""
 
     __tf_differs__ = "no channels_first"
 
@@ -203,13 +203,13 @@ class Flatten(Native):
         super().__init__(nn.Flatten(), kwargs)
 
     def call(self, inputs: Any) -> Any:
-        """Shape (examples, features)."""
+        """Return shape (examples, features)."""
         value = native(inputs)
         return wrap(self.native(tc.expand_dims(value, axis=-1) if value.ndim == 1 else value))
 
 
 class Reshape(Layer):
-    """Each example in another shape.
+    """Change the shape of each example; one length may be -1.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.Reshape((2, -1))(tf.zeros((5, 6))).shape
@@ -221,7 +221,7 @@ class Reshape(Layer):
         self.target_shape = tuple(target_shape)
 
     def call(self, inputs: Any) -> Any:
-        """Shape (examples, *target_shape)."""
+        """Return shape (examples, *target_shape)."""
         value = native(inputs)
         size, known = math.prod(value.shape[1:]), math.prod(n for n in self.target_shape if n != -1)
         shape = [size // max(known, 1) if n == -1 else n for n in self.target_shape]
@@ -234,7 +234,7 @@ class Reshape(Layer):
 
 
 class Permute(Layer):
-    """The axes of each example in another order: `dims` counts them from 1."""
+    """Permute the axes of each example; `dims` counts them from 1."""
 
     def __init__(self, dims: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -243,12 +243,12 @@ class Permute(Layer):
             raise ValueError(f"Invalid permutation argument `dims` for Permute Layer: {dims}. It counts axes from 1")
 
     def call(self, inputs: Any) -> Any:
-        """The input with its axes in this order."""
+        """Return the input with its axes permuted."""
         return wrap(tc.permute_dims(native(inputs), (0, *self.dims)))
 
 
 class RepeatVector(Layer):
-    """Shape (examples, features) becomes (examples, n, features)."""
+    """Repeat each example: shape (examples, features) becomes (examples, n, features)."""
 
     def __init__(self, n: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -258,27 +258,29 @@ class RepeatVector(Layer):
         return [(self.n, *shape) for shape in shapes]
 
     def call(self, inputs: Any) -> Any:
-        """Each example `n` times."""
+        """Return each example `n` times."""
         return wrap(tc.repeat(tc.expand_dims(native(inputs), axis=1), self.n, axis=1))
 
 
 class Identity(Layer):
-    """The input itself."""
+    """Return the input unchanged."""
 
     def call(self, inputs: Any) -> Any:
-        """The input."""
+        """Return the input."""
         return inputs
 
 
 class Lambda(Layer):
-    """A function of tensors as a layer.
+    """A layer that calls a function of tensors.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.Lambda(lambda x: x ** 2)(tf.constant([3.0])).numpy()
     array([9.], dtype=float32)
 
     Args:
-        function: is called with the input, and with `arguments`. Variables it reads are not the layer's.
+        function: is called with the input and with `arguments`. Variables that it reads are not weights of the layer.
+        output_shape: no effect: the shape of the output is inferred.
+        mask: must be None.
         arguments: further arguments, by name.
     """
 
@@ -302,12 +304,12 @@ class Lambda(Layer):
         return together(*shapes, *[np.shape(value) for value in leaves(self.arguments) if is_array(value)])
 
     def call(self, inputs: Any) -> Any:
-        """What the function makes of it."""
+        """Call the function."""
         return self.function(inputs, **self.arguments)
 
 
 class Operation(Layer):
-    """A function of several tensors: what operators on symbolic inputs are."""
+    """The layer that an operator between symbolic tensors becomes; it calls a function of several tensors."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         super().__init__(name=name)
@@ -320,24 +322,24 @@ class Operation(Layer):
         return together(*shapes)
 
     def call(self, *inputs: Any) -> Any:
-        """What the function makes of them."""
+        """Call the function."""
         return self.function(*inputs)
 
 
 class Activation(Layer):
-    """An activation, by name or as a function."""
+    """A layer that applies an activation, given by name or as a function."""
 
     def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
 
     def call(self, inputs: Any) -> Any:
-        """What it makes of the input."""
+        """Apply the activation."""
         return self.activation(inputs)
 
 
 class ReLU(Layer):
-    """See :func:`tf.keras.activations.relu`."""
+    """The activation :func:`tf.keras.activations.relu` as a layer."""
 
     def __init__(
         self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **kwargs: Any
@@ -346,12 +348,12 @@ class ReLU(Layer):
         self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
 
     def call(self, inputs: Any) -> Any:
-        """The input where it is positive."""
+        """Apply the activation."""
         return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
 
 
 class LeakyReLU(Layer):
-    """The input, and where it is negative `negative_slope` times it."""
+    """Multiply negative elements by `negative_slope`."""
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
         negative_slope = kwargs.pop("alpha", negative_slope)
@@ -361,12 +363,12 @@ class LeakyReLU(Layer):
         self.negative_slope = float(negative_slope)
 
     def call(self, inputs: Any) -> Any:
-        """The input, less steep where it is negative."""
+        """Apply the activation."""
         return activations.leaky_relu(inputs, self.negative_slope)
 
 
 class PReLU(Layer):
-    """:class:`LeakyReLU` with a slope that is learned, for each feature; along `shared_axes` there is one."""
+    """A :class:`LeakyReLU` whose slope is learned, one for each feature; features along `shared_axes` share one."""
 
     def __init__(
         self,
@@ -384,44 +386,44 @@ class PReLU(Layer):
         )
 
     def build(self, input_shape: Any) -> None:
-        """Make the slopes."""
+        """Make the slopes, for inputs of this shape."""
         shape = [1 if axis in self.shared_axes else n for axis, n in enumerate(input_shape)][1:]
         extras = {"regularizer": self.alpha_regularizer, "constraint": self.alpha_constraint}
         self.alpha = self.add_weight(tuple(shape), self.alpha_initializer, name="alpha", **extras)
         self.built = True
 
     def call(self, inputs: Any) -> Any:
-        """The input, less steep where it is negative."""
+        """Apply the activation."""
         value = native(inputs)
         return wrap(tc.relu(value) - native(self.alpha) * tc.relu(-value))
 
 
 class ELU(Layer):
-    """See :func:`tf.keras.activations.elu`."""
+    """The activation :func:`tf.keras.activations.elu` as a layer."""
 
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.alpha = float(alpha)
 
     def call(self, inputs: Any) -> Any:
-        """The input, bent where it is negative."""
+        """Apply the activation."""
         return activations.elu(inputs, self.alpha)
 
 
 class Softmax(Layer):
-    """Probabilities along `axis`."""
+    """The activation :func:`tf.keras.activations.softmax` as a layer."""
 
     def __init__(self, axis: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
 
     def call(self, inputs: Any) -> Any:
-        """Positive numbers with the sum 1."""
+        """Apply the activation."""
         return activations.softmax(inputs, self.axis)
 
 
 class Rescaling(Layer):
-    """`inputs * scale + offset`."""
+    """Compute `inputs * scale + offset`."""
 
     def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -431,7 +433,7 @@ class Rescaling(Layer):
         return together(*shapes, np.shape(self.scale), np.shape(self.offset))
 
     def call(self, inputs: Any) -> Any:
-        """The input on another scale, in the layer's dtype."""
+        """Rescale the input; the result has the layer's dtype."""
         value = native(inputs)
         dtype = getattr(tc, self.dtype)
         value = value if value.dtype is dtype else tc.astype(value, dtype)
@@ -441,7 +443,7 @@ class Rescaling(Layer):
 
 
 class GaussianNoise(Layer):
-    """In training normal noise is added."""
+    """In training add normally distributed noise with mean 0 and standard deviation `stddev`."""
 
     def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -451,7 +453,7 @@ class GaussianNoise(Layer):
         self._rng = None if seed is None else tc.default_rng(seed)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """The input, with noise in training."""
+        """Return the input; in training with noise."""
         if not training or not self.stddev:
             return inputs
         value = native(inputs)
@@ -461,7 +463,7 @@ class GaussianNoise(Layer):
 
 
 class ActivityRegularization(Layer):
-    """Passes its input on, with a penalty on it."""
+    """Return the input unchanged, and add a penalty on it to :attr:`losses`."""
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
         from tape_tf.keras.regularizers import L1L2
@@ -469,5 +471,5 @@ class ActivityRegularization(Layer):
         super().__init__(activity_regularizer=L1L2(l1, l2), **kwargs)
 
     def call(self, inputs: Any) -> Any:
-        """The input."""
+        """Return the input."""
         return inputs

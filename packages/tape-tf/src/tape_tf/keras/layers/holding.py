@@ -1,4 +1,4 @@
-"""Holder: the weights, layers and metrics that a layer holds."""
+"""Holder: finds the weights, layers and metrics that a layer holds as attributes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tape_tf.variable import Variable
 
 _HELD: Final = (Variable, Module, nn.Module, Metric)
 
-# Attributes that hold no weights or layers of their own.
+# Attributes of layers and models that are skipped. Some would be found twice (`native`, `_own`), others are not parts
+# of the layer (`_arguments`), or are handled by Trainer (`_compiled_metrics`).
 _INTERNAL: Final = frozenset((
     "native", "_own", "_regularized", "_losses", "_thawed", "_nodes", "_arguments", "_extras", "_given_shape", "_graph",
     "_output_shape", "_inputs", "_outputs", "_called_on", "_compiled_loss", "_compiled_metrics", "_compiled_mean",
@@ -26,22 +27,26 @@ _INTERNAL: Final = frozenset((
 
 @cache
 def _may_hold(kind: type) -> bool:
-    """Whether values of a type can be or contain what a layer holds; asked for every attribute at every step."""
+    """True if values of a type may be or contain a tracked object. Cached, since every step asks for each attribute."""
     return issubclass(kind, (*_HELD, tc.Variable, dict, list, tuple))
 
 
 class Holder(Module):
-    """What has weights, layers and metrics as attributes. Nothing is registered: they are looked for at each step."""
+    """Base class of Layer: weights, layers and metrics held as attributes.
+
+    Nothing is registered when an attribute is set. The attributes are searched at each step, so that lists and dicts
+    that a layer appends to later are found, too.
+    """
 
     _trainable: bool
-    _own: list[Variable]  # weights in the order they were added, also those that are no attribute
-    _thawed: list[Variable]  # what was trainable before it was frozen
+    _own: list[Variable]  # weights made by add_weight, in order; they need not be attributes
+    _thawed: list[Variable]  # the variables that were trainable when `trainable` was set to False
     _regularized: list[tuple[Variable, Any]]
     _losses: list[Any]
 
     @property
     def variables(self) -> list[Variable]:  # type: ignore[override]
-        """All weights, each once: its own, the trainable ones first, then those of the layers in it."""
+        """All weights, each once: the layer's own, trainable ones first, then those of the layers in it."""
         own, layers = self._held()
         frozen = {id(v) for v in self._thawed}
         first = [v for v in own if v.trainable or id(v) in frozen]
@@ -49,7 +54,7 @@ class Holder(Module):
 
     @property
     def trainable_variables(self) -> list[Variable]:  # type: ignore[override]
-        """The weights that training changes: none where `trainable` is False."""
+        """The weights that training changes; none if `trainable` is False."""
         if not self._trainable:
             return []
         own, layers = self._held()
@@ -57,7 +62,7 @@ class Holder(Module):
 
     @property
     def non_trainable_variables(self) -> list[Variable]:  # type: ignore[override]
-        """The other weights."""
+        """The weights that training does not change."""
         trained = {id(v) for v in self.trainable_variables}
         return [v for v in self.variables if id(v) not in trained]
 
@@ -67,12 +72,12 @@ class Holder(Module):
 
     @property
     def submodules(self) -> tuple[Any, ...]:
-        """The layers in it, at any depth."""
+        """The layers in this one, at any depth."""
         return tuple(self._flatten_layers())[1:]
 
     @property
     def trainable(self) -> bool:
-        """Whether training changes the weights; setting it sets it for the layers in it, too."""
+        """Whether training changes the weights; setting it also sets it for the layers inside."""
         return self._trainable
 
     @trainable.setter
@@ -89,13 +94,14 @@ class Holder(Module):
             layer.trainable = value
 
     def _freeze(self, variables: Iterable[Variable]) -> None:
+        """Make variables untrainable, and remember which were trainable."""
         for variable in variables:
             if variable.native.trainable:
-                variable.native.trainable = False  # so that tapes do not watch it of themselves
+                variable.native.trainable = False  # so that tapes do not watch it automatically
                 self._thawed.append(variable)
 
     def _attributes(self) -> list[tuple[str, Any]]:
-        """What is held as attributes, each after its place, such as `"blocks.0"`."""
+        """Return the tracked objects held as attributes, each with its path, such as `"blocks.0"`."""
         found: list[tuple[str, Any]] = []
         for name, value in vars(self).items():
             kind: Any = type(value)
@@ -108,11 +114,11 @@ class Holder(Module):
         return found
 
     def _parts(self) -> list[tuple[str, Any]]:
-        """The variables, layers and modules held as attributes, each after its place."""
+        """Return the variables, layers and modules held as attributes, each with its path."""
         return [part for part in self._attributes() if not isinstance(part[1], Metric)]
 
     def _held(self) -> tuple[list[Variable], list[Holder]]:
-        """The variables and the layers held, in the order they were made or set."""
+        """Return the variables and the layers held directly, each once, in the order of attributes."""
         variables: list[Variable] = list(self._own)
         layers: list[Holder] = []
         for _, found in self._parts():
@@ -128,7 +134,7 @@ class Holder(Module):
         return self._held()[1]
 
     def _flatten_layers(self) -> Iterator[Holder]:
-        """This layer, and those in it, each once."""
+        """Iterate over this layer and the layers in it, at any depth, each once."""
         seen: set[int] = set()
         waiting: list[Holder] = [self]
         while waiting:
@@ -139,13 +145,13 @@ class Holder(Module):
                 waiting[:0] = [found for _, found in layer._parts() if isinstance(found, Holder)]
 
     def _metrics(self) -> list[Metric]:
-        """The metrics held as attributes, here and in the layers in it."""
+        """Return the metrics held as attributes, by this layer and the layers in it."""
         layers = self._flatten_layers()
         return once(found for layer in layers for _, found in layer._attributes() if isinstance(found, Metric))
 
     @property
     def losses(self) -> list[Any]:
-        """Penalties: those added in the last call, and those of regularizers."""
+        """The penalties: those added in the last call, and those of regularizers."""
         layers = list(self._flatten_layers())
         found = [loss() if callable(loss) else loss for layer in layers for loss in layer._losses]
         if penalized := [pair for layer in layers for pair in layer._regularized]:

@@ -1,7 +1,8 @@
-"""Layers of several inputs."""
+"""Layers that merge several inputs to one output."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any, ClassVar
@@ -9,18 +10,19 @@ from typing import Any, ClassVar
 import tape_core as tc
 
 from tape_tf.conversion import native, wrap
+from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.layers.base import Layer, Shape, together
 
 
 class _Merge(Layer):
-    """A layer that is called with a list of tensors."""
+    """Base class of layers that are called with a list of tensors."""
 
-    _two: ClassVar[Any]
+    _two: ClassVar[Any]  # a static function of two tensors, with which the list is folded
     _fewest = 2
-    _most = 10**6
+    _most = sys.maxsize
 
     def call(self, inputs: Any) -> Any:
-        """One tensor."""
+        """Merge the tensors of a list to one."""
         if not isinstance(inputs, list | tuple) or not self._fewest <= len(inputs) <= self._most:
             many = "two" if self._most == 2 else f"{self._fewest} or more"
             raise ValueError(
@@ -47,7 +49,7 @@ class Add(_Merge):
 
 
 class Subtract(_Merge):
-    """The first of two tensors less the second."""
+    """The first of two tensors minus the second."""
 
     _two, _most = staticmethod(tc.subtract), 2
 
@@ -59,13 +61,13 @@ class Multiply(_Merge):
 
 
 class Maximum(_Merge):
-    """The greatest of a list of tensors, element by element."""
+    """The elementwise maximum of a list of tensors."""
 
     _two = staticmethod(tc.maximum)
 
 
 class Minimum(_Merge):
-    """The least of a list of tensors, element by element."""
+    """The elementwise minimum of a list of tensors."""
 
     _two = staticmethod(tc.minimum)
 
@@ -78,7 +80,7 @@ class Average(_Merge):
 
 
 class Concatenate(_Merge):
-    """A list of tensors one after the other along `axis`."""
+    """Join a list of tensors along `axis`."""
 
     _fewest = 1
 
@@ -91,11 +93,11 @@ class Concatenate(_Merge):
 
 
 class Dot(_Merge):
-    """The products of two tensors, summed over an axis of each; example by example.
+    """The product of two tensors, summed over one axis of each, for each example.
 
     Args:
-        axes: the axis, or one for each of the two.
-        normalize: whether to scale them to length 1 along it before.
+        axes: the axis to sum over, or one for each of the two tensors.
+        normalize: scale vectors along that axis to length 1 first, which gives cosines.
     """
 
     _most = 2
@@ -105,7 +107,7 @@ class Dot(_Merge):
         self.axes, self.normalize = axes, normalize
 
     def _summed(self, n: int, m: int) -> tuple[int, int]:
-        """The axis of each of two tensors of so many axes."""
+        """Return the summed axes of two tensors with `n` and `m` axes."""
         a, b = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes
         return a % n, b % m
 
@@ -118,7 +120,11 @@ class Dot(_Merge):
         x, y = parts
         a, b = self._summed(x.ndim, y.ndim)
         if self.normalize:
-            x, y = (v / tc.sqrt(tc.maximum(tc.sum(v * v, axis=k, keepdims=True), 1e-12)) for v, k in ((x, a), (y, b)))
+            x, y = (
+                v / tc.sqrt(tc.maximum(tc.sum(v * v, axis=k, keepdims=True), SQUARED_NORM_FLOOR))
+                for v, k in ((x, a), (y, b))
+            )
+        # In the einsum "a" is the axis of examples, "z" the summed axis, and each other axis has a letter of its own.
         letters = iter("bcdefghijklmnopqrstuvw")
         first = "".join("a" if k == 0 else "z" if k == a else next(letters) for k in range(x.ndim))
         second = "".join("a" if k == 0 else "z" if k == b else next(letters) for k in range(y.ndim))
@@ -128,11 +134,13 @@ class Dot(_Merge):
 
 
 def _function(kind: type[_Merge]) -> Callable[..., Any]:
+    """Make the functional form of a layer: `add([x, y])` for `Add()([x, y])`."""
+
     def merge(inputs: Any, *args: Any, **kwargs: Any) -> Any:
         return kind(*args, **kwargs)(inputs)
 
     merge.__name__ = merge.__qualname__ = kind.__name__.lower()
-    merge.__doc__ = f"A :class:`{kind.__name__}` layer, called."
+    merge.__doc__ = f"Make a :class:`{kind.__name__}` layer, and call it."
     return merge
 
 
@@ -142,5 +150,5 @@ add, subtract, multiply, maximum, minimum, average, concatenate = map(
 
 
 def dot(inputs: Any, axes: int = -1, **kwargs: Any) -> Any:
-    """A :class:`Dot` layer, called."""
+    """Make a :class:`Dot` layer, and call it."""
     return Dot(axes, **kwargs)(inputs)

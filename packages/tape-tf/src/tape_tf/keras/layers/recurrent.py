@@ -1,4 +1,4 @@
-"""Recurrent layers."""
+"""Recurrent layers, and wrappers that apply a layer along an axis of time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from tape_tf.keras.layers.base import Layer, Shape
 from tape_tf.keras.layers.native import Native, without
 
 _NOT_TAKEN: dict[str, Any] = {"dropout": 0.0, "recurrent_dropout": 0.0, "stateful": False, "reset_after": True}
+"""Options of Keras' recurrent layers that are not supported, with the values at which they change nothing."""
+
 _NO_EFFECT = ("unroll", "use_cudnn", "time_major", "implementation", "seed")
+"""Options that are accepted and ignored: they choose an implementation, or seed a dropout that there is not."""
+
 _OF_LAYER = ("name", "trainable", "dtype", "autocast", "input_shape", "input_dim")
+"""Options of every layer."""
+
+_GATES = 4  # of an LSTM; a GRU has 3
 
 
 class _Recurrent(Native):
-    """What LSTM and GRU share."""
+    """Base class of LSTM and GRU; see :class:`LSTM` for the arguments."""
 
     _of: Any
 
@@ -75,10 +82,10 @@ class _Recurrent(Native):
         super().__init__(of, {"activity_regularizer": activity_regularizer, **own}, extras)
 
     def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return [(*shape[:-1], 4, self.native.units) for shape in shapes]  # an LSTM has four gates
+        return [(*shape[:-1], _GATES, self.native.units) for shape in shapes]
 
     def call(self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False) -> Any:
-        """The output of the last step, or of all; with `return_state` the state after it, too."""
+        """Return the output of the last step, or of all; with `return_state` the last state, too."""
         if mask is not None:
             raise ValueError(f"{type(self).__name__}: there are no masks")
         value = native(sequences)
@@ -90,21 +97,21 @@ class _Recurrent(Native):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory: see :class:`tape_nn.LSTM`.
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997): see :class:`tape_nn.LSTM`.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.LSTM(4, return_sequences=True)(tf.ones((2, 5, 3))).shape
     TensorShape([2, 5, 4])
 
     Args:
-        units: how many numbers come out.
+        units: the number of outputs for each step.
         activation, recurrent_activation, use_bias, return_sequences, return_state: as for :class:`tape_nn.LSTM`.
-        go_backwards: whether to begin with the last step.
+        go_backwards: read the steps from the last to the first.
         kernel_initializer and the others: as for :class:`Dense`.
-        kwargs: `unit_forget_bias`; and as for :class:`Layer`.
+        kwargs: `unit_forget_bias`, and the arguments of :class:`Layer`.
 
     Raises:
-        ValueError: for `dropout`, `recurrent_dropout` and `stateful`, which there are not.
+        ValueError: `dropout`, `recurrent_dropout` or `stateful` is set; they are not supported.
     """
 
     __tf_differs__ = "no dropout inside, no state from batch to batch, no masks"
@@ -113,7 +120,7 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """A gated recurrent unit: see :class:`tape_nn.GRU`; else as :class:`LSTM`."""
+    """A gated recurrent unit (Cho et al., 2014): see :class:`tape_nn.GRU`, and :class:`LSTM` for the arguments."""
 
     __tf_differs__ = "no dropout inside, no state from batch to batch, no masks"
 
@@ -121,7 +128,7 @@ class GRU(_Recurrent):
 
 
 class Bidirectional(Layer):
-    """A recurrent layer over the steps in their order, and another one like it from the last to the first.
+    """A recurrent layer that reads the steps in order, and another that reads them from the last to the first.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.Bidirectional(tf.keras.layers.LSTM(4))(tf.ones((2, 5, 3))).shape
@@ -129,8 +136,8 @@ class Bidirectional(Layer):
 
     Args:
         layer: an LSTM or GRU.
-        merge_mode: what is done with the two outputs: "concat", "sum", "mul", "ave", or None for a list.
-        backward_layer: that over the steps backwards, by default like `layer`.
+        merge_mode: how the two outputs are merged: "concat", "sum", "mul", "ave", or None for a list.
+        backward_layer: the layer that reads backwards; by default a copy of `layer`, with weights of its own.
     """
 
     __tf_differs__ = "of LSTM and GRU; no masks"
@@ -149,7 +156,7 @@ class Bidirectional(Layer):
         self.merge_mode = merge_mode
 
     def call(self, sequences: Any, initial_state: Any = None, training: bool = False) -> Any:
-        """Both outputs together; with `return_state` the states, too."""
+        """Return both outputs, merged; with `return_state` the states, too."""
         states: list[Any] = [None, None]
         if initial_state is not None:
             given = _listed(initial_state)
@@ -158,7 +165,7 @@ class Bidirectional(Layer):
         backward = _listed(self.backward_layer(sequences, initial_state=states[1]))
         y, z = forward[0], backward[0]
         if self.backward_layer.return_sequences:
-            z = wrap(tc.flip(native(z), axis=1))
+            z = wrap(tc.flip(native(z), axis=1))  # into the order of the steps
         merged = _MERGES[self.merge_mode](y, z)
         if not self.forward_layer.return_state:
             return merged
@@ -166,14 +173,14 @@ class Bidirectional(Layer):
 
 
 class TimeDistributed(Layer):
-    """A layer applied to each step of inputs (examples, steps, ...)."""
+    """Apply a layer to each step of inputs of shape (examples, steps, ...)."""
 
     def __init__(self, layer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.layer = layer
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """Shape (examples, steps, ...)."""
+        """Return shape (examples, steps, ...)."""
         value = native(inputs)
         if value.ndim < 3:
             raise ValueError(f"TimeDistributed takes inputs of shape (examples, steps, ...); got shape {value.shape}")

@@ -13,7 +13,7 @@ from tape_tf.names import published
 
 
 class _Transposed(Layer):
-    """What they share; :class:`Conv2DTranspose` describes it."""
+    """The base class of transposed convolutions; see :class:`Conv2DTranspose` for the arguments."""
 
     rank: ClassVar[int]
 
@@ -53,7 +53,7 @@ class _Transposed(Layer):
         self._bias = {"initializer": bias_initializer, "regularizer": bias_regularizer, "constraint": bias_constraint}
 
     def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape."""
+        """Make the weights, for inputs of this shape."""
         if len(input_shape) != self.rank + 2:
             raise ValueError(
                 f"Input of layer {self.name!r} is incompatible with it: expected {self.rank + 2} axes, found shape "
@@ -65,6 +65,7 @@ class _Transposed(Layer):
         self.built = True
 
     def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+        # The output, before it is cut to its length, and the products of each input element with the kernel.
         shape, last = shapes[0], self.data_format == "channels_last"
         space = shape[1:-1] if last else shape[2:]
         reach = [
@@ -77,7 +78,7 @@ class _Transposed(Layer):
         return [(shape[0], *lengths, self.filters), (*space, *self.kernel_size, self.filters)]
 
     def call(self, inputs: Any) -> Any:
-        """The transpose of the convolution, plus the bias, through the activation."""
+        """Apply the transposed convolution, the bias and the activation."""
         last = self.data_format == "channels_last"
         shape = list(inputs.shape)
         spatial = shape[1:-1] if last else shape[2:]
@@ -98,9 +99,11 @@ class _Transposed(Layer):
         return self.activation(out)
 
     def _length(self, n: int, axis: int) -> int:
-        """The length of the output along an axis, as in Keras."""
+        """Return the length of the output along an axis, by Keras' rules."""
         kernel = (self.kernel_size[axis] - 1) * self.dilation_rate[axis] + 1
         stride = self.strides[axis]
+        # The convolution maps `stride` different lengths to n, so the length of its transpose is a choice. Keras takes
+        # these, unless `output_padding` is given.
         if self.output_padding is None:
             return n * stride + (max(kernel - stride, 0) if self.padding == "valid" else 0)
         cut = 2 * (kernel // 2) if self.padding == "same" else 0
@@ -108,28 +111,29 @@ class _Transposed(Layer):
 
 
 class Conv1DTranspose(_Transposed):
-    """The transpose of :class:`Conv1D`, of inputs (examples, steps, channels); else as :class:`Conv2DTranspose`."""
+    """The transpose of :class:`Conv1D`, for inputs (examples, steps, channels); see :class:`Conv2DTranspose`."""
 
     rank = 1
 
 
 class Conv2DTranspose(_Transposed):
-    """The transpose of :class:`Conv2D`: it enlarges images, by its strides.
+    """The transpose of :class:`Conv2D`: with strides it enlarges images.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.Conv2DTranspose(8, 5, strides=2, padding="same")(tf.ones((2, 7, 7, 3))).shape
     TensorShape([2, 14, 14, 8])
 
     Args:
-        filters: the number of channels of the output.
+        filters: the number of output channels.
         kernel_size, strides, dilation_rate: a number, or one for each axis.
-        padding: "valid", which gives `n * stride + max(kernel - stride, 0)` for a length n, or "same", `n * stride`.
-        output_padding: what is added to the lengths at their ends, in place of these.
+        padding: "valid" turns a length n into `n * stride + max(kernel - stride, 0)`, "same" into `n * stride`.
+        output_padding: the length to add, at the end, to `(n - 1) * stride + kernel`; with "same" minus `kernel`
+            rounded down to an even number.
         data_format: "channels_last" or "channels_first".
-        activation: a function or the name of one.
-        use_bias: whether to add a bias.
+        activation: a function or its name.
+        use_bias: add a bias.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
-            see :class:`Dense`.
+            as for :class:`Dense`.
 
     The kernel has the shape (*kernel_size, filters, channels).
     """
@@ -138,7 +142,7 @@ class Conv2DTranspose(_Transposed):
 
 
 class Conv3DTranspose(_Transposed):
-    """The transpose of :class:`Conv3D`; else as :class:`Conv2DTranspose`."""
+    """The transpose of :class:`Conv3D`; see :class:`Conv2DTranspose`."""
 
     rank = 3
 

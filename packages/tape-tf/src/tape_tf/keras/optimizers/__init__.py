@@ -1,4 +1,4 @@
-"""`tf.keras.optimizers`: those of tape_nn, for the façade's Variables.
+"""`tf.keras.optimizers`: the optimizers of tape_nn, applied to the façade's Variables.
 
 >>> import tape_tf as tf
 >>> w = tf.Variable([1.0, 2.0])
@@ -27,7 +27,7 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name, by_name
 from tape_tf.keras.optimizers import schedules
 from tape_tf.names import absent
-from tape_tf.tracing import is_assigned, require_value, runs_now
+from tape_tf.tracing import is_assigned, require_value, run_uncompiled
 from tape_tf.variable import Variable
 
 __all__ = [
@@ -48,19 +48,19 @@ __all__ = [
 
 
 class Optimizer:
-    """What all optimizers share; see :class:`tape_nn.Optimizer`, which new ones are made from.
+    """Base class of optimizers; see :class:`tape_nn.Optimizer`, from which new optimizers derive.
 
     Args:
         learning_rate: a number, a schedule of `tf.keras.optimizers.schedules`, or a function without arguments.
         weight_decay, clipnorm, clipvalue, global_clipnorm: as for :class:`tape_nn.Optimizer`.
-        use_ema: whether to average the variables; `finalize_variable_values` then sets them to the averages.
-        ema_momentum: the part of an average that stays at each update.
-        ema_overwrite_frequency: the variables are set to their averages after so many updates.
+        use_ema: average the variables; `finalize_variable_values` then sets them to the averages.
+        ema_momentum: the share of an average that remains at each update.
+        ema_overwrite_frequency: set the variables to their averages after every so many updates.
         loss_scale_factor: `scale_loss` multiplies by it, and gradients are divided by it.
-        name: what it is called.
+        name: the optimizer's name; by default the class's name in snake case, numbered.
 
     Raises:
-        TypeError: an argument is none of the optimizer's.
+        TypeError: an argument is unknown.
         ValueError: a number is out of range.
     """
 
@@ -97,6 +97,7 @@ class Optimizer:
             raise ValueError(
                 f"{kind.__name__}: use learning_rate, and a schedule for its decay, instead of lr and decay"
             )
+        # The native class has the arguments' names and defaults. Its learning rate is replaced by the setter.
         try:
             given = inspect.signature(kind._of.__init__).bind(None, *args, **options)
         except TypeError as error:
@@ -115,7 +116,7 @@ class Optimizer:
         self.built = False
 
     def __getattr__(self, name: str) -> Any:
-        """The options it was made with, such as `beta_1`."""
+        """Return an option that the optimizer was made with, such as `beta_1`."""
         if name.startswith("_") or name == "native":
             raise AttributeError(name)
         if name == "minimize":
@@ -128,21 +129,23 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> Any:
-        """How far an update goes: a Variable, or with a schedule its value for the next update.
+        """The learning rate: a Variable, or with a schedule its value for the next update.
 
-        It can be set to a number, or to a schedule where there was one.
+        It can be set to a number or to a schedule.
         """
         return self._rate if self._schedule is None else wrap(_number(self.native, "learning_rate", floatx()))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
         require_value("a learning rate that is set")
+        # `native` excludes façade values: of those and numbers, a Variable of the rate is made.
         schedule = value if callable(value) and not hasattr(value, "native") else None
         if isinstance(value, schedules.LearningRateSchedule):
             schedule = value
         if schedule is None:
             number = real(type(self).__name__, "learning_rate", value)
-            self.native.learning_rate = number  # checks it
+            self.native.learning_rate = number  # tape_nn checks the range
+            # Keep the Variable while there is one: compiled steps and users refer to it.
             if getattr(self, "_schedule", self) is None:
                 self._rate.assign(number)
             else:
@@ -159,7 +162,7 @@ class Optimizer:
 
     @property
     def iterations(self) -> Any:
-        """How many updates were applied: an int64 tensor."""
+        """The number of updates applied, an int64 tensor."""
         return wrap(_number(self.native, "iterations", "int64"))
 
     @iterations.setter
@@ -169,7 +172,7 @@ class Optimizer:
 
     @property
     def variables(self) -> list[Any]:
-        """What is remembered: the number of updates, the learning rate, and for each variable what there is."""
+        """The optimizer's state: the number of updates, the learning rate, and the slots of each variable."""
         rate = [] if self._schedule is not None else [self._rate]
         names = {str(k): variable.native for k, variable in enumerate(self._known)}
         state = self.native.state_dict(names)
@@ -177,16 +180,16 @@ class Optimizer:
         return [self.iterations, *rate, *slots]
 
     def build(self, variables: Iterable[Variable]) -> None:
-        """Say what is to be updated; the first :meth:`apply_gradients` does it, too.
+        """Make the state for these variables; the first :meth:`apply_gradients` does it, too.
 
         Raises:
-            TypeError: one is no Variable.
+            TypeError: an element is no Variable.
         """
         self._known = list(variables)
         for variable in self._known:
             if not isinstance(variable, Variable):
                 raise TypeError(f"{type(self).__name__}.build takes tf.Variables; got {type(variable).__name__!r}")
-        with outside():  # what is remembered is there before any call of what is compiled
+        with outside():  # while a function is traced, the state is made outside the trace, before any compiled call
             self.native.build([variable.native for variable in self._known])
             if self.use_ema:
                 named = {str(k): variable.native for k, variable in enumerate(self._known)}
@@ -194,15 +197,15 @@ class Optimizer:
         self.built = True
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Any:
-        """Update variables once; returns the number of updates.
+        """Apply one update; returns the number of updates.
 
         Args:
-            grads_and_vars: (gradient, variable) pairs. Where a gradient is None the variable is skipped with a warning.
+            grads_and_vars: (gradient, variable) pairs. If a gradient is None the variable is skipped with a warning.
 
         Raises:
             ValueError: no variable has a gradient, there are no pairs, a variable was not there when the optimizer was
-                built, or a gradient's shape is not its variable's.
-            TypeError: for what is not a pair or not a Variable. Nothing is changed.
+                built, or a gradient's shape is not its variable's. Then nothing is changed.
+            TypeError: an element is no pair, or its second part is no Variable. Then nothing is changed.
         """
         pairs = list(grads_and_vars)
         if not pairs:
@@ -217,13 +220,13 @@ class Optimizer:
         return self._apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None) -> Any:
-        """Update variables once, by gradients in their order.
+        """Apply one update, with gradients in the order of the variables.
 
         Args:
-            trainable_variables: by default those the optimizer was built with.
+            trainable_variables: by default the variables that the optimizer was built with.
 
         Raises:
-            ValueError: they are not as many as the gradients; or as for :meth:`apply_gradients`.
+            ValueError: the numbers of gradients and variables differ; or the cases of :meth:`apply_gradients`.
         """
         variables = self._known if trainable_variables is None else list(trainable_variables)
         if len(grads) != len(variables):
@@ -231,6 +234,7 @@ class Optimizer:
         return self._apply(list(grads), variables) if grads else self.iterations
 
     def _apply(self, gradients: list[Any], variables: list[Any]) -> Any:
+        """Apply one update: scale gradients back, update, project by constraints, average."""
         for gradient, variable in zip(gradients, variables, strict=True):
             if not isinstance(variable, Variable):
                 raise TypeError(
@@ -248,8 +252,9 @@ class Optimizer:
                     "originally built with. When working with a new set of variables, you should recreate a new "
                     "optimizer instance."
                 )
+        # A learning rate assigned by the function being traced is known to the trace only, not to tape_nn's schedule.
         if self._schedule is None and is_assigned(self._rate.native):
-            runs_now("a learning rate that is assigned")
+            run_uncompiled("a learning rate that is assigned")
         natives = [unwrap(gradient) for gradient in gradients]
         if self.loss_scale_factor is not None:
             natives = [_divided(gradient, self.loss_scale_factor) for gradient in natives]
@@ -266,11 +271,11 @@ class Optimizer:
         return self.iterations
 
     def scale_loss(self, loss: Any) -> Any:
-        """The loss times `loss_scale_factor`."""
+        """Return the loss times `loss_scale_factor`."""
         return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor
 
     def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
-        """With `use_ema` set the variables to their averages."""
+        """Set the variables to their averages, if `use_ema` is set."""
         if self._average is not None:
             averages = self._average.state_dict()
             named = {id(variable): str(k) for k, variable in enumerate(self._known)}
@@ -279,13 +284,13 @@ class Optimizer:
                     variable.assign(wrap(averages[name]))
 
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """Leave variables out of weight decay: those in `var_list`, and those whose name holds one of `var_names`."""
+        """Exclude variables from weight decay: those in `var_list`, and those with one of `var_names` in the name."""
         chosen = [variable.native for variable in var_list or []]
         chosen += [v.native for v in self._known if any(part in v.name for part in var_names or [])]
         self.native.exclude_from_weight_decay(chosen)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments it was made with."""
+        """The arguments that the optimizer was made with."""
         names = [n for n in inspect.signature(type(self)._of.__init__).parameters if n not in ("self", "options")]
         common = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
         rate = float(self._rate) if self._schedule is None else self._schedule
@@ -294,11 +299,12 @@ class Optimizer:
 
 
 def _number(of: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
-    """A Python number that an optimizer has, as it is in each call of what is compiled."""
+    """Return a number that an optimizer counts in Python as a Tensor; in compiled code it is read anew in each call."""
     return native(getattr(of, name), dtype)
 
 
 def _divided(gradient: Any, factor: float) -> Any:
+    """Divide a gradient, dense or sparse or None, by the loss scale."""
     if gradient is None:
         return None
     if isinstance(gradient, tc.IndexedSlices):
@@ -374,10 +380,10 @@ _BY_NAME: dict[str, type[Optimizer]] = {
 
 
 def get(identifier: Any) -> Optimizer:
-    """The optimizer of this name, with its defaults; an Optimizer is passed through, a class is called.
+    """Return the optimizer of a name, with its defaults; an Optimizer is returned unchanged, a class is called.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: no optimizer has this name.
     """
     if isinstance(identifier, Optimizer):
         return identifier

@@ -1,4 +1,4 @@
-"""`tf.keras.optimizers.schedules`: learning rates that change with the number of updates."""
+"""`tf.keras.optimizers.schedules`: learning rates that depend on the number of updates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class LearningRateSchedule:
-    """Base class of schedules: `__call__(step)` gives the learning rate.
+    """Base class of schedules: `__call__(step)` returns the learning rate.
 
     >>> import tape_tf as tf
     >>> class Halves(tf.keras.optimizers.schedules.LearningRateSchedule):
@@ -37,7 +37,7 @@ class LearningRateSchedule:
 
 
 class _Native(LearningRateSchedule):
-    """A schedule of tape_nn, whose arguments are Keras'."""
+    """A schedule that delegates to one of tape_nn, `native`, with the same arguments."""
 
     _of: ClassVar[Any]
 
@@ -46,7 +46,7 @@ class _Native(LearningRateSchedule):
         self.name = name or type(self).__name__
 
     def __getattr__(self, name: str) -> Any:
-        if name == "native":
+        if name == "native":  # asked for while an instance is copied, before it is set
             raise AttributeError(name)
         return getattr(self.native, name)
 
@@ -61,32 +61,34 @@ class ExponentialDecay(_Native):
 
 
 class CosineDecay(_Native):
-    """Half a cosine, after a warm-up on request: see :class:`tape_nn.schedules.CosineDecay`."""
+    """Half a period of a cosine, optionally after a warmup: see :class:`tape_nn.schedules.CosineDecay`."""
 
     _of = nn.schedules.CosineDecay
 
 
 class CosineDecayRestarts(_Native):
-    """Cosines that start again: see :class:`tape_nn.schedules.CosineDecayRestarts`."""
+    """Cosine decay with warm restarts: see :class:`tape_nn.schedules.CosineDecayRestarts`."""
 
     _of = nn.schedules.CosineDecayRestarts
 
 
 class InverseTimeDecay(_Native):
-    """`initial_learning_rate / (1 + decay_rate * step / decay_steps)`: see
-    :class:`tape_nn.schedules.InverseTimeDecay`."""
+    """`initial_learning_rate / (1 + decay_rate * step / decay_steps)`.
+
+    See :class:`tape_nn.schedules.InverseTimeDecay`.
+    """
 
     _of = nn.schedules.InverseTimeDecay
 
 
 class PiecewiseConstantDecay(_Native):
-    """One value up to each boundary: see :class:`tape_nn.schedules.PiecewiseConstantDecay`."""
+    """A constant value up to each boundary: see :class:`tape_nn.schedules.PiecewiseConstantDecay`."""
 
     _of = nn.schedules.PiecewiseConstantDecay
 
 
 class PolynomialDecay(_Native):
-    """From one value to another along a power: see :class:`tape_nn.schedules.PolynomialDecay`."""
+    """A polynomial from one value to another: see :class:`tape_nn.schedules.PolynomialDecay`."""
 
     _of = nn.schedules.PolynomialDecay
 
