@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeAlias, cast
+from typing import Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
 import tape_core as tc
@@ -545,7 +545,7 @@ class Slots(dict[str, Raw]):
     """
 
     memory: Mapping[str, Raw] = MappingProxyType({})
-    library: Namespace = cast("Namespace", None)  # until the first update
+    library: Any = None
 
     def add(self, name: str, change: Raw, decay: float | None = None) -> Raw:
         """Replace a slot by `slot + change`, or with `decay` by `slot * decay + change`, and return the new value.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
@@ -19,10 +19,7 @@ from tape_core.typing import ArrayLike
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
 from tape_nn.optimizers.base import Schedule
-from tape_nn.types import Gradient
-
-OptimizerLike: TypeAlias = Any
-"""An optimizer of this package, or any object with `apply_gradients`, `learning_rate` and `iterations`."""
+from tape_nn.types import Gradient, OptimizerLike
 
 LARGEST_SCALE: Final = 2.0**127  # the largest power of two in float32
 SMALLEST_SCALE: Final = 2.0**-14  # float16's smallest normal number; an overflow at this scale is in the loss itself
