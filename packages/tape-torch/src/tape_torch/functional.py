@@ -10,7 +10,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
-from tape_compile.tracer.traced_array import TracedArray, TracingError
+from tape_compile.tracer.traced_array import TracedArray
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
 from tape_core.base import pytree
@@ -20,6 +20,7 @@ from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.batched import BatchedArray
 from tape_core.ops.manipulation import stack
+from tape_core.staging import TracingError
 
 from tape_torch.conversion import detached
 from tape_torch.inside import inside

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from tape_compile.effects import runs_as_it_is
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.base.commit import Commit
 from tape_core.base.user_code import warn_user
 from tape_core.engine.recording import LISTENERS
 from tape_core.engine.tensor import wrap
 from tape_core.engine.variable import check_assignable
+from tape_core.staging import opaque
 
 
 class Optimizer:
@@ -117,7 +117,7 @@ class Optimizer:
         """What to differentiate in place of the loss: the loss itself, as for every optimizer but `nn.LossScaler`."""
         return loss
 
-    @runs_as_it_is
+    @opaque
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once.
 
