@@ -48,7 +48,7 @@ def page() -> str:
         used: dict[str, None] = {}
         rules.append(f"\n{title}\n\n{_chapter(module, ops, used)}")
         if used:
-            source = "\n\n".join([_function(module, helper) for helper in used])
+            source = "\n\n\n".join([_function(module, helper) for helper in used])
             functions.append(f"\n{title}\n\n```py\n{source}\n```\n")
     return "".join([*rules, *functions])
 
@@ -59,7 +59,7 @@ def _chapter(module: ModuleType, ops: list[Op], used: dict[str, None]) -> str:
     if flowing := [op for op in ops if op.differentiable]:
         width = min(max(len(_heading(op)) for op in flowing), 40)
         lines = [line for op in flowing for line in _op(op, module, width, used)]
-        text = "\n".join(["```py", *lines, "```", ""])
+        text = "\n".join(["```text", *lines, "```", ""])
     if still := [op.name for op in ops if not op.differentiable]:
         names = ", ".join(f"`{name}`" for name in still)
         text += ("\n" if text else "") + f"Nothing flows through {names}.\n"
