@@ -32,7 +32,7 @@ from tape_tf.data.transformations import (
 from tape_tf.errors import OutOfRangeError
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import Tensor, Value
-from tape_tf.tracing import decided_by_value
+from tape_tf.tracing import require_value
 from tape_tf.typing import DTypeLike, IntLike, PyTree, TensorLike
 
 
@@ -53,7 +53,7 @@ class DataIterator:
 
     def __next__(self) -> Any:
         # A compiled function cannot contain a call that gives something else each time: it falls back to eager.
-        decided_by_value("the next element of a dataset")
+        require_value("the next element of a dataset")
         return map_structure(to_tensor, next(self._arrays))
 
     def get_next(self) -> Any:

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_compile.effects import keeps_state
-from tape_compile.tracer.host_numbers import of_numbers
+from tape_core.staging import host_function, stateful
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
@@ -134,9 +133,9 @@ class NativeMetric(Metric):
         """Return the metric of all batches since the last reset."""
         return wrap(self._tensor_result())
 
-    @keeps_state(lambda self: self.native._holders())
+    @stateful(lambda self: self.native._holders())
     def _tensor_result(self) -> tc.Tensor:
-        # In compiled code the numbers are read anew in each call; `keeps_state` names their holders to the tracer.
+        # In compiled code the numbers are read anew in each call; `stateful` names the objects that hold them.
         return native(self._python_result(), self.dtype)
 
     def _python_result(self) -> float:
@@ -147,8 +146,8 @@ class NativeMetric(Metric):
         self.native.reset()
 
 
-@of_numbers
-# `of_numbers` makes a call one instruction of compiled code, computed anew from the numbers of each run.
+# `host_function` makes a call one instruction of compiled code, computed anew from the numbers of each call.
+@host_function
 def _unless_empty(value: float, count: float, otherwise: float) -> float:
     return otherwise if math.isnan(value) and count == 0 else value
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import tape_core as tc
 import tape_nn as nn
-from tape_compile.tracer.contexts import outside
 from tape_core.base.mistakes import real
+from tape_core.staging import outside
 
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx
@@ -28,7 +28,7 @@ from tape_tf.keras.naming import auto_name, by_name
 from tape_tf.keras.optimizers import schedules
 from tape_tf.names import absent
 from tape_tf.tensor import Value
-from tape_tf.tracing import decided_by_value, is_assigned, run_uncompiled
+from tape_tf.tracing import is_assigned, require_value, run_uncompiled
 from tape_tf.typing import IntLike, OptimizerLike
 from tape_tf.variable import Variable
 
@@ -149,7 +149,7 @@ class Optimizer:
 
     @learning_rate.setter
     def learning_rate(self, value: LearningRate) -> None:
-        decided_by_value("a learning rate that is set")
+        require_value("a learning rate that is set")
         # `native` excludes façade values: of those and numbers, a Variable of the rate is made.
         schedule = value if callable(value) and not hasattr(value, "native") else None
         if isinstance(value, schedules.LearningRateSchedule):
@@ -179,7 +179,7 @@ class Optimizer:
 
     @iterations.setter
     def iterations(self, value: IntLike) -> None:
-        decided_by_value("a number of updates that is set")
+        require_value("a number of updates that is set")
         self.native.iterations = int(value)
 
     @property
@@ -277,7 +277,7 @@ class Optimizer:
         if self._average is not None:
             self._average.update()
             if every := self.ema_overwrite_frequency:
-                decided_by_value("whether averages are due")
+                require_value("whether averages are due")
             if every and self.native.iterations % every == 0:
                 self.finalize_variable_values(self._trained_variables)
         return self.iterations
