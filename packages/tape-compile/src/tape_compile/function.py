@@ -387,7 +387,7 @@ class Function:
         export.write(path, chosen.exported(self._name, variables, beside), beside)
 
     def _compiled_for(self, args: Any, kwargs: Any) -> Compiled:
-        """What runs for these arguments; it is called with them where it is not there yet.
+        """The code for these arguments; if there is none, the function is called with them first.
 
         Raises:
             ValueError: the function runs as it is.
