@@ -6,10 +6,6 @@ Each is an update, with duplicates, of an array that begins with the neutral ele
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache
-
-from tape_compile.tracer.traced_array import TracingError
 
 from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
@@ -27,6 +23,7 @@ from tape_core.ops.index.scatter import (
 from tape_core.ops.manipulation import reshape
 from tape_core.ops.statistical import max as largest
 from tape_core.ops.statistical import min as smallest
+from tape_core.staging import TracingError, value_check
 from tape_core.typing import ArrayLike
 
 
@@ -52,7 +49,7 @@ def _check_segments(
     if num_segments is None:
         num_segments = _count_segments(name, ids)
     num_segments = int(num_segments)
-    _check()(name, ids, num_segments)
+    _check_ids(name, ids, num_segments)
     return x, ids, (num_segments, *x.shape[ids.ndim :])
 
 
@@ -67,14 +64,7 @@ def _count_segments(name: str, ids: Tensor) -> int:
         ) from error
 
 
-@cache
-def _check() -> Callable[[str, Tensor, int], None]:
-    """The check of ids as a function that compiled code calls anew in each call."""
-    from tape_compile.effects import check_of_values
-
-    return check_of_values(_check_ids)
-
-
+@value_check
 def _check_ids(name: str, ids: Tensor, num_segments: int) -> None:
     low, high = (int(smallest(ids)), int(largest(ids))) if ids.size else (0, -1)
     if low < 0 or high >= num_segments:
