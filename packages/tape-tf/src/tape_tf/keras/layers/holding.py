@@ -108,7 +108,7 @@ class Holder(Module):
         for name, value in vars(self).items():
             kind: Any = type(value)
             if _may_contain_tracked(kind) and name not in _UNTRACKED:
-                # A leading underscore is no part of the path: a weight keeps its name in files when an attribute gets private.
+                # A leading underscore is no part of the path: weights keep their names when an attribute gets private.
                 if issubclass(kind, _TRACKED):
                     found.append((name.lstrip("_"), value))
                 else:
