@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tape_core.base.contexts import contextmanager
-from tape_core.engine.recording import LISTENERS, TRACE
+from tape_core.engine.recording import LISTENERS
+from tape_core.staging import current
 
 
 class Commit:
@@ -45,7 +46,7 @@ class Commit:
         if LISTENERS:
             for variable, array, given in self._told:
                 LISTENERS[0].assigned(variable, array, "assign", given)
-        if TRACE.get() is not None:
+        if current() is not None:
             for variable, array in zip(self._variables, self._arrays, strict=True):
                 variable._array, variable._slots = array, {}
             any(map(setattr, self._objects, self._names, self._values))

@@ -73,9 +73,6 @@ ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", defaul
 LISTENERS: list[Any] = []
 """What debugging tapes have here while they record, one for all of them; see `tape_core.debugging.journal`."""
 
-TRACE: ContextVar[Any] = ContextVar("tape_core.trace", default=None)
-"""The trace of the compiled function that runs in this context for the first time, if there is one."""
-
 ASSIGNING: ContextVar[Any] = ContextVar("tape_core.assigning", default=None)
 """What is called with a Variable that is about to be assigned, in a function that is run again for its derivative."""
 

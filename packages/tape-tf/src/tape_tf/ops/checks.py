@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tape_core as tc
-from tape_compile.effects import check_of_values
+from tape_core.staging import value_check
 
 from tape_tf import dtypes
 from tape_tf.conversion import match_dtypes, native, static, wrap
@@ -32,7 +32,7 @@ _SIGNS: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 
-@check_of_values
+@value_check
 def _require(holds: tc.Tensor, message: str | None, text: Callable[..., str], *values: Any) -> None:
     """Raise an InvalidArgumentError with `text(*values)` unless all of `holds` is true; also in compiled functions."""
     if not bool(tc.all(holds)):
@@ -120,7 +120,7 @@ def check_numerics(tensor: TensorLike, message: str, name: str | None = None) ->
     return wrap(value)
 
 
-@check_of_values
+@value_check
 def _require_numbers(value: tc.Tensor, message: str) -> None:
     found = [what for what, test in (("NaN", tc.isnan), ("Inf", tc.isinf)) if bool(tc.any(test(value)))]
     if found:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tape_core as tc
-from tape_compile.effects import runs_as_it_is
 from tape_core.base import pytree
 from tape_core.engine.recording import ACTIVE
+from tape_core.staging import opaque
 
 from tape_tf import dtypes, nest
 from tape_tf.conversion import convert_to_tensor, native, static, unwrap, wrap
@@ -316,7 +316,7 @@ def _call_python(func: Callable[..., Any], inp: list[Any], Tout: PyTree) -> Any:
     return native(found, spec)
 
 
-_call_python_each_time = runs_as_it_is(_call_python)
+_call_python_each_time = opaque(_call_python)
 
 
 # -- the rest
@@ -340,7 +340,7 @@ def timestamp(name: str | None = None) -> Any:
     return wrap(_now())
 
 
-@runs_as_it_is
+@opaque
 def _now() -> tc.Tensor:
     return native(time.time(), dtypes.float64)
 

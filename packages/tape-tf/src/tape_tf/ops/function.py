@@ -19,7 +19,7 @@ from tape_compile.function import Function as CompiledFunction
 from tape_compile.methods import Bound, Methods, WeakMethod, found_by_name
 from tape_core.base import pytree
 from tape_core.base.contexts import setting
-from tape_core.engine.recording import TRACE
+from tape_core.staging import current
 
 from tape_tf import logger, nest
 from tape_tf.conversion import convert_to_tensor, native, unwrap, wrap
@@ -27,7 +27,7 @@ from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Tensor, Value
-from tape_tf.tracing import decided_by_value, without_trace
+from tape_tf.tracing import require_value, without_trace
 from tape_tf.typing import PyTree, TensorLike
 from tape_tf.variable import Variable
 
@@ -101,7 +101,7 @@ class Function:
         given = _native_arguments(args, kwargs)
         if given is None:
             return self._call_python(args, kwargs)
-        if TRACE.get() is not None:  # the function around this one is being traced, and this is inlined into it
+        if current() is not None:  # the function around this one is being traced, and this is inlined into it
             return wrap(self._compiled(*given[0], **given[1]))
         before = self._traces
         found = self._compiled(*given[0], **given[1])
@@ -123,13 +123,13 @@ class Function:
 
     def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the Python function with tape_core's values: in a trace, or uncompiled when a tape around needs it."""
-        if TRACE.get() is not None:
+        if current() is not None:
             self._traces += 1
         found = self._call_python(wrap(args), wrap(kwargs))
         leaves, structure = pytree.flatten(found)
         for leaf in leaves:
-            if isinstance(leaf, TensorArray) and TRACE.get() is not None:
-                decided_by_value("what is in a TensorArray")
+            if isinstance(leaf, TensorArray) and current() is not None:
+                require_value("what is in a TensorArray")
                 leaf._parts = [None if part is None else without_trace(part) for part in leaf._parts]
         return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
 

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from tape_compile.effects import each_time
+from tape_core.staging import host_callback
 
 from tape_tf import nest
 from tape_tf.conversion import native, wrap
@@ -37,7 +37,7 @@ def _native_leaves(value: PyTree) -> Any:
     return nest.map_structure(lambda leaf: native(leaf) if isinstance(leaf, Value) else leaf, value)
 
 
-@each_time
+@host_callback
 def _print(values: PyTree, options: tuple[Any, int, str, str]) -> None:
     stream, summarize, sep, end = options
     text = sep.join([_format(value, summarize) for value in wrap(values)]) + end

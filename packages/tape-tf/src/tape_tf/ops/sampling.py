@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import tape_core as tc
-from tape_compile.tracer.contexts import outside
 from tape_core.random import Generator as NativeGenerator
 from tape_core.random import global_rng
+from tape_core.staging import outside
 
 from tape_tf import dtypes
 from tape_tf.conversion import backend_and_device, native, static, wrap

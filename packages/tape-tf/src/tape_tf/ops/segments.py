@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tape_core as tc
-from tape_compile.effects import check_of_values
+from tape_core.staging import value_check
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, static, wrap
@@ -33,7 +33,7 @@ def _fill_empty(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: com
     return tc.where(shaped, tc.full_like(found, value), found)
 
 
-@check_of_values
+@value_check
 def _check_ids(segment_ids: tc.Tensor, num_segments: int) -> None:
     if segment_ids.size and (largest := int(tc.max(segment_ids))) >= num_segments:
         raise ValueError(f"segment_ids = {largest} is out of range [0, {num_segments})")
