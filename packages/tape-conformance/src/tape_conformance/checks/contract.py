@@ -12,6 +12,7 @@ import numpy as np
 import tape_core as tc
 from tape_core.backends import ArrayAPIBackend, BackendError
 from tape_core.backends.discovery import backend_of_type, info, installed
+from tape_core.base.dtypes import DTYPES
 from tape_core.engine.op import unknown_names
 
 from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
@@ -28,8 +29,8 @@ _VALUES = np.asarray([[0.0, 1.5, -2.0], [3.0, 0.25, 7.0]])
 
 def _dtypes(target: Target) -> list[tc.DType]:
     """Return the dtypes of the standard that the library has."""
-    names = [name for name in tc.dtypes.DTYPES if getattr(target.backend.namespace, name, None) is not None]
-    return [tc.dtypes.DTYPES[name] for name in names if name not in ("float16", "bfloat16")]
+    names = [name for name in DTYPES if getattr(target.backend.namespace, name, None) is not None]
+    return [DTYPES[name] for name in names if name not in ("float16", "bfloat16")]
 
 
 def _expect_raises(error: type[Exception], function: Callable[[], object], *words: str) -> None:
@@ -185,7 +186,7 @@ def creation_random(target: Target) -> None:
 @check("dtype/required")
 def dtype_required(target: Target) -> None:
     """The library has the dtypes that ops and rules rely on."""
-    missing = [name for name in REQUIRED_DTYPES if tc.dtypes.DTYPES[name] not in _dtypes(target)]
+    missing = [name for name in REQUIRED_DTYPES if DTYPES[name] not in _dtypes(target)]
     expect(not missing, f"the namespace has no {', '.join(missing)}")
 
 
