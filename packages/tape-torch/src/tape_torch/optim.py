@@ -11,9 +11,8 @@ from tape_compile.effects import runs_as_it_is
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.base.commit import Commit
 from tape_core.base.user_code import warn_user
-from tape_core.engine.recording import LISTENERS
+from tape_core.engine.recording import ACTIVE, check_assignable
 from tape_core.engine.tensor import wrap
-from tape_core.engine.variable import check_assignable
 
 
 class Optimizer:
@@ -175,7 +174,7 @@ class Optimizer:
             self.torch.step()
             commit = Commit()
             for variable, _, array in moved:
-                commit.value(variable, array, wrap(array, variable.backend) if LISTENERS else None)
+                commit.value(variable, array, wrap(array, variable.backend) if ACTIVE.get() else None)
             commit.attribute(self, "iterations", self.iterations + 1)
             commit.make()
         finally:
