@@ -13,8 +13,8 @@ import pytest
 import tape_core as tc
 from support import leaves, same, values
 from tape_compile.passes import ORDER
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import function
+from tape_core.staging import TracingError
 
 
 def assert_same_in_each_call(f: Callable[..., Any], *arguments: tuple[Any, ...]) -> None:

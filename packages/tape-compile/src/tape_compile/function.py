@@ -14,16 +14,17 @@ from tape_core.base import pytree
 from tape_core.base.forking import Lock
 from tape_core.base.user_code import warn_user
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE, TRACE, in_blocks
+from tape_core.engine.recording import ACTIVE, in_blocks
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.batched import OPEN
 from tape_core.modes.replay import is_at_work
+from tape_core.staging import TracingError, current
 
 from tape_compile.cache import MANY, Traces, remember
 from tape_compile.cache_key import SLICES, TENSOR, Signature, called, static_key, tells_order
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
-from tape_compile.tracer.traced_array import TracedArray, TracingError
+from tape_compile.tracer.traced_array import TracedArray, tracing_backend
 from tape_compile.turns import its_turn
 
 if TYPE_CHECKING:
@@ -137,8 +138,8 @@ class Function:
         active = ACTIVE.get()
         if active:
             active = in_blocks()
-        if active or OPEN.get() or TRACE.get() is not None:
-            if len(active) == 1 and self._how in (None, "none") and not OPEN.get() and TRACE.get() is None:
+        if active or OPEN.get() or current() is not None:
+            if len(active) == 1 and self._how in (None, "none") and not OPEN.get() and current() is None:
                 tape = active[0]
                 # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
                 if isinstance(tape, GradientTape) and tape._journal is None and not is_at_work():
@@ -202,12 +203,12 @@ class Function:
         self._check_number(self._traces)
         # What traces is imported where it is needed first.
         from tape_compile.codegen.executable import DONATED, Compiled, check_apart
+        from tape_compile.control_flow import FlowTrace
         from tape_compile.donation import give_away
         from tape_compile.results import check_containers, check_result, in_users_terms
         from tape_compile.tracer.contexts import outside, tracing
-        from tape_compile.tracer.trace import Trace
 
-        trace = Trace(self._name, fallback=bool(self._fallback))
+        trace = FlowTrace(self._name, fallback=bool(self._fallback))
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:
@@ -385,7 +386,7 @@ class Function:
         export.write(path, chosen.exported(self._name, variables, beside), beside)
 
     def _compiled_for(self, args: Any, kwargs: Any) -> Compiled:
-        """What runs for these arguments; it is called with them where it is not there yet.
+        """The code for these arguments; if there is none, the function is called with them first.
 
         Raises:
             ValueError: the function runs as it is.
@@ -435,7 +436,7 @@ def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
 
 
 def _traced(trace: Trace, tensor: Tensor) -> Tensor:
-    backend = tensor.backend.traced
+    backend = tracing_backend(tensor.backend)
     return wrap(trace.input(tensor._array, backend), backend)
 
 

@@ -103,11 +103,11 @@ def test_static_arguments_and_methods() -> None:
 def test_modes_are_asked_for_in_each_call() -> None:
     mode = {"training": True}
 
-    from tape_compile.effects import asked
+    from tape_core.staging import guard
 
     @tc.function
     def f(x: Any) -> Any:
-        return x * (2.0 if asked(lambda: mode["training"]) else 3.0), x
+        return x * (2.0 if guard(lambda: mode["training"]) else 3.0), x
 
     found = []
     for training in (True, True, True, False, False, True, False):

@@ -16,7 +16,8 @@ from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.mistakes import integer, shape_of
-from tape_core.engine.recording import TRACE, report_draw
+from tape_core.engine.recording import report_draw
+from tape_core.staging import STAGE, current
 from tape_core.typing import BackendLike, DTypeLike, ShapeLike
 
 if TYPE_CHECKING:
@@ -40,10 +41,8 @@ class Generator:
         if seed is not None and type(seed) is not int:
             raise TypeError(f"default_rng: seed must be an int or None, got {seed!r}")
         self._bits = stdlib.Random(seed)
-        if (trace := TRACE.get()) is not None:
-            from tape_compile.effects import seeded
-
-            seeded(trace, self, seed)
+        if (stage := current()) is not None:
+            stage.seed(self, seed)
 
     def get_state(self) -> tuple[int, ...]:
         """The state of the stream: plain integers, which a file of any kind can hold.
@@ -85,10 +84,8 @@ class Generator:
         from tape_core.ops.creation import asarray
 
         _refuse_inside_vmap()
-        if (trace := TRACE.get()) is not None:
-            from tape_compile.effects import draw
-
-            return draw(trace, self, make, dtype, backend, device)
+        if (stage := current()) is not None:
+            return stage.draw(self, make, dtype, backend, device)
         report_draw(self)
         return asarray(make(self._bits), dtype=dtype, backend=backend, device=device, copy=True)
 
@@ -201,10 +198,8 @@ def set_seed(seed: int | None) -> None:
 
 def get_state() -> tuple[int, ...]:
     """The state of the global generator, see :meth:`Generator.get_state`."""
-    if (trace := TRACE.get()) is not None:
-        from tape_compile.effects import random_state
-
-        return random_state(trace)  # type: ignore[no-any-return] # what set_state takes in that function
+    if (stage := current()) is not None:
+        return stage.random_state()  # type: ignore[no-any-return]  # a token, which set_state takes in that function
     return global_rng().get_state()
 
 
@@ -221,10 +216,8 @@ def set_state(state: Sequence[int]) -> None:
     Raises:
         ValueError: it is not such a state. Nothing is changed.
     """
-    if (trace := TRACE.get()) is not None:
-        from tape_compile.effects import set_random_state
-
-        set_random_state(trace, state)
+    if (stage := current()) is not None:
+        stage.set_random_state(state)
         return
     global_rng().set_state(state)
 
@@ -244,6 +237,6 @@ def global_rng() -> Generator:
     """The global generator, which :func:`set_seed` seeds."""
     global _global
     if _global is None:
-        with setting(TRACE, None):  # outside of a trace, or each call of a compiled function would make another
+        with setting(STAGE, None):  # outside of a trace, or each call of a compiled function would make another
             _global = Generator()
     return _global

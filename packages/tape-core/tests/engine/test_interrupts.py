@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import tape_core as tc
 from tape_compile.turns import TRACING
+from tape_core import staging
 from tape_core.backends import selection
 from tape_core.debugging import journal
 from tape_core.debugging.journal import NotedKernel
@@ -34,7 +35,7 @@ CLASS = dict(vars(tc.Variable))
 def residue() -> list[str]:
     """What is left of blocks."""
     found = [str(variable) for variable in (recording.ACTIVE, recording.OBSERVERS, OPEN) if variable.get() != ()]
-    left = (recording.TRACE, TRACING)
+    left = (staging.STAGE, TRACING)
     found += [str(variable) for variable in left if variable.get() not in (None, False)]
     if selection._contexts.get() != ():
         found.append("the selected backend")

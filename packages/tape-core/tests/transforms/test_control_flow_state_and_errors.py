@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import tape_core as tc
 from support import assert_same
-from tape_compile.tracer.traced_array import TracingError
 from tape_core.base import pytree
+from tape_core.staging import TracingError
 
 
 def test_variables_are_read_where_they_are_used_and_get_gradients() -> None:

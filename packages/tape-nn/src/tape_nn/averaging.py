@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import tape_core as tc
-from tape_compile.effects import asked, keeps_state
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import Tensor, Variable
 from tape_core.base.commit import Commit, assign_together
 from tape_core.base.contexts import contextmanager
 from tape_core.base.mistakes import real
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
+from tape_core.staging import TracingError, current, guard, stateful
 from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.module import Module
@@ -58,7 +56,7 @@ class ExponentialMovingAverage:
 
     def update(self) -> None:
         """Move the averages towards the values that the Variables have now."""
-        asked(self._count)  # a compiled function that was traced with fewer averages is traced again
+        guard(self._count)  # a compiled function that was traced with fewer averages is traced again
         self._update_averages([variable for _, variable in self._named_variables()])
 
     def _count(self) -> int:
@@ -68,13 +66,13 @@ class ExponentialMovingAverage:
         """The Variables that an update changes; see `keeps_state`."""
         return [average for _, average in self._averages.values()]
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def _update_averages(self, variables: list[Variable]) -> None:
         commit = Commit()
         for variable in variables:
             known = self._averages.get(id(variable))
             if known is None:
-                if TRACE.get() is not None:  # `keeps_state` catches this, and runs the update as a host callback
+                if current() is not None:  # `keeps_state` catches this, and runs the update as a host callback
                     raise TracingError("an average is made once, and not in each call")
                 self._averages[id(variable)] = (variable, _average(variable, variable._array))
                 continue

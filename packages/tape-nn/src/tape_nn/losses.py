@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
 import tape_core as tc
-from tape_compile.effects import check_of_values
 from tape_core import Tensor
+from tape_core.staging import value_check
 from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
@@ -172,7 +172,7 @@ def sparse_categorical_crossentropy(
     return loss if ignored is None else tc.where(ignored, 0.0, loss)
 
 
-@check_of_values
+@value_check
 def _check_classes(name: str, labels: Tensor, classes: int) -> None:
     wrong = (labels < 0) | (labels >= classes)
     if bool(tc.any(wrong)):

@@ -14,17 +14,23 @@ import math
 from typing import Any, TypeAlias
 
 import tape_core as tc
-from tape_compile.effects import each_time, keeps_state, runs_as_it_is
-from tape_compile.tracer.host_numbers import Number, number, of_numbers
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import Tensor
 from tape_core.base.commit import Commit
-from tape_core.engine.recording import TRACE
+from tape_core.staging import (
+    HostNumber,
+    TracingError,
+    current,
+    host_callback,
+    host_function,
+    host_number,
+    opaque,
+    stateful,
+)
 from tape_core.typing import ArrayLike
 
 from tape_nn.types import StateDict
 
-HostNumber: TypeAlias = Any
+PythonNumber: TypeAlias = Any
 """A Python number; while a function is compiled, the traced value of one."""
 
 
@@ -37,10 +43,10 @@ class Metric:
 
     name = "metric"
 
-    # Python numbers, since float64 sums are the same on every backend. `number()` lets compiled functions read and
+    # Python numbers, since float64 sums are the same on every backend. `host_number()` lets compiled functions read and
     # assign them, as they do Variables.
-    _total: Any = number()
-    _count: Any = number()
+    _total: Any = host_number()
+    _count: Any = host_number()
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None:
@@ -51,11 +57,11 @@ class Metric:
         """Return a number for each example: an array whose first axis is that of the examples."""
         raise NotImplementedError
 
-    def _holders(self) -> list[Number]:
+    def _holders(self) -> list[HostNumber]:
         """The numbers that an update changes; see `keeps_state`."""
         return [Metric._total.of(self), Metric._count.of(self)]
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def update(self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
         """Add a batch.
 
@@ -85,10 +91,10 @@ class Metric:
         total = _as_number(tc.sum(values * weights))
         self._accumulate(total, _as_number(tc.sum(tc.broadcast_to(weights, values.shape))))
 
-    def _accumulate(self, total: HostNumber, count: HostNumber) -> None:
+    def _accumulate(self, total: PythonNumber, count: PythonNumber) -> None:
         self._assign(self._total + total, self._count + count)
 
-    def _assign(self, total: HostNumber, count: HostNumber) -> None:
+    def _assign(self, total: PythonNumber, count: PythonNumber) -> None:
         """Assign both at once: an interrupt does not leave a total of one batch more than the count."""
         commit = Commit()
         commit.value(Metric._total.of(self), total)
@@ -126,7 +132,7 @@ class Mean(Metric):
 
     name = "mean"
 
-    @keeps_state(Metric._holders)
+    @stateful(Metric._holders)
     def update(self, values: ArrayLike, sample_weight: ArrayLike | None = None) -> None:  # type: ignore[override]
         """Add numbers."""
         if isinstance(values, float) and isinstance(sample_weight, int | float):
@@ -252,7 +258,7 @@ class AUC(Metric):
 
     name = "auc"
 
-    @runs_as_it_is
+    @opaque
     def update(self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
         """Add a batch: 0 or 1, probabilities or logits of the same shape, and a weight for each."""
         y_pred = tc.stop_gradient(y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred))
@@ -268,7 +274,7 @@ class AUC(Metric):
 
     def result(self) -> float:
         """Return the area for all batches since the last reset."""
-        if TRACE.get() is not None:
+        if current() is not None:
             raise TracingError("auc: its result is computed in Python; ask for it outside of the compiled function")
         if not self._scores or any(map(math.isnan, self._scores)):
             return math.nan
@@ -282,10 +288,10 @@ class AUC(Metric):
         pairs = tc.sum(positive) * tc.sum(negative)
         return float(tc.sum(positive * below) / pairs) if float(pairs) else math.nan
 
-    def _holders(self) -> list[Number]:
+    def _holders(self) -> list[HostNumber]:
         return []
 
-    @each_time
+    @host_callback
     def reset(self) -> None:
         """Forget all batches."""
         self._truth: list[bool] = []
@@ -301,17 +307,17 @@ class AUC(Metric):
         self._truth, self._scores, self._weights = (list(state[key]) for key in ("truth", "scores", "weights"))
 
 
-@of_numbers
+@host_function
 def _mean(total: float, count: float) -> float:
     return total / count if count else math.nan
 
 
-def _as_number(value: Tensor) -> HostNumber:
+def _as_number(value: Tensor) -> PythonNumber:
     """Return a Tensor of shape () as a Python float, which a trace follows."""
     return _float(value._array)
 
 
-_float = of_numbers(float)
+_float = host_function(float)
 
 
 def _check_class_numbers(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:

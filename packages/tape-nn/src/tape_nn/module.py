@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 import tape_core as tc
-from tape_compile.effects import asked
 from tape_core import Tensor, Variable
 from tape_core.base.commit import assign_together
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
+from tape_core.staging import current, guard
 from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -52,12 +51,12 @@ class Module:
 
         It is set by :meth:`train` and :meth:`eval`; the argument `training` of a call overrides it.
         """
-        if TRACE.get() is None:
+        if current() is None:
             return bool(self._training)
         # In a trace the mode is a guard: with another mode the function is traced again. The reference is weak, since
         # the Module may hold the compiled function.
         module = ref(self)
-        return bool(asked(lambda: getattr(module(), "_training", None)))
+        return bool(guard(lambda: getattr(module(), "_training", None)))
 
     @training.setter
     def training(self, mode: bool) -> None:

@@ -14,5 +14,8 @@ Gradient: TypeAlias = ArrayLike | IndexedSlices | None
 BackendLike: TypeAlias = str | Backend | None
 """A backend or its name; None for the selected one."""
 
+OptimizerLike: TypeAlias = Any
+"""An optimizer of this package, or another object with `apply_gradients`."""
+
 StateDict: TypeAlias = dict[str, Any]
 """Numbers, text, None and Tensors by name, in dictionaries and lists: what a checkpoint of `fit` can hold."""

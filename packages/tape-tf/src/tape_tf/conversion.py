@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracedNumber
 from tape_core.backends.selection import select
+from tape_core.staging import TracedValue
 
 from tape_tf import dtypes
 from tape_tf.errors import InvalidArgumentError
@@ -101,7 +101,7 @@ def _stack(parts: Sequence[Any]) -> tc.Tensor:
 
 def _from_python(value: Any, dtype: tc.DType | None, like: tc.Tensor | None) -> tc.Tensor:
     kind = type(value)
-    if kind is TracedNumber:
+    if isinstance(value, TracedValue):  # a number: arrays do not come here
         backend, device = backend_and_device(like)
         default = tc.int32 if type(value.value) is int else tc.float32
         return tc.asarray(value, dtype=dtype or default, backend=backend, device=device)

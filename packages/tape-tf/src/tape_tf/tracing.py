@@ -6,44 +6,37 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracedArray, value_of
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
 from tape_core.modes.batched import OPEN
+from tape_core.staging import TracedValue, current, value_of
 
 NOT_TRACED = object()
 """The result of :func:`as_instruction` where there is no instruction; None may be a result."""
 
 
-def decided_by_value(what: str) -> None:
+def require_value(what: str) -> None:
     """Tell the trace, if one runs, that Python depends on the value of `what`: the function cannot be compiled."""
-    if (trace := TRACE.get()) is not None:
-        trace.decided_by_value(what)
+    if (trace := current()) is not None:
+        trace.require_value(what)
 
 
 def run_uncompiled(what: str) -> None:
-    """Like :func:`decided_by_value`, for code that reads Variables without the trace: assign their new values now."""
-    if (trace := TRACE.get()) is not None:
-        trace.decided_by_value(what)
+    """Like :func:`require_value`, for code that reads Variables without the trace: assign their new values now."""
+    if (trace := current()) is not None:
+        trace.require_value(what)
         trace.commit()
 
 
 def is_assigned(*variables: tc.Variable) -> bool:
     """Return whether the function being traced has assigned to one of these Variables (to any, if none is given)."""
-    trace = TRACE.get()
-    if trace is None:
-        return False
-    chosen = {id(variable) for variable in variables}
-    return any(held.written and (not chosen or key in chosen) for key, held in trace.held.items())
+    stage = current()
+    return stage is not None and stage.is_assigned(*variables)
 
 
 def is_traced(tensor: tc.Tensor) -> bool:
     """Return whether a tape_core tensor is computed by the trace: its value differs from call to call."""
     array = tensor._array
-    if type(array) is not TracedArray:
-        return False
-    trace = array.made_in
-    return trace.failed is None and array.id not in trace.constants
+    return isinstance(array, TracedValue) and array.made_in.is_traced(array)
 
 
 def without_trace(tensor: tc.Tensor) -> Any:
@@ -53,16 +46,8 @@ def without_trace(tensor: tc.Tensor) -> Any:
 
 def symbol(tensor: tc.Tensor) -> str | None:
     """Return the name under which a traced tensor is printed, as in a TensorFlow graph; None for others."""
-    if not is_traced(tensor):
-        return None
     array = tensor._array
-    trace = array.made_in
-    if array.id in trace.inputs:
-        return f"args_{trace.inputs.index(array.id)}:0"
-    for instruction in reversed(trace.instructions):
-        if array.id in (found := instruction.outputs):
-            return f"{instruction.name}:{found.index(array.id)}"
-    return "Tensor:0"
+    return array.made_in.symbol(tensor) if isinstance(array, TracedValue) else None
 
 
 def as_instruction(make: Callable[[], Any]) -> Any:
@@ -71,11 +56,11 @@ def as_instruction(make: Callable[[], Any]) -> Any:
     The branches of an instruction must return alike values and may not do what depends on Python. Where that does not
     hold, the function that is being traced falls back to plain Python.
     """
-    trace = TRACE.get()
+    trace = current()
     if trace is None or trace.failed is not None or OPEN.get():  # OPEN: inside vmap branches run as Python
         return NOT_TRACED
     try:
         return make()
     except (TypeError, ValueError, RuntimeError) as error:
-        trace.decided_by_value(f"a branch or a loop ({error})")
+        trace.require_value(f"a branch or a loop ({error})")
         return NOT_TRACED

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from tape_core.backends import Backend
 
     from tape_torch import optim as optim
@@ -43,7 +45,13 @@ def tape_load_backend() -> Backend:
     return TorchBackend()
 
 
-def _torch_function(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+def _torch_function(
+    cls: type,
+    func: Callable[..., Any],
+    types: Iterable[type],
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
     from tape_core.engine.tensor import Tensor
 
     from tape_torch.protocol import torch_function

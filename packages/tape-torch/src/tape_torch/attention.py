@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from tape_core.extend import fused
+from tape_core.typing import Namespace, Residuals
 from torch.nn import functional
 
 from tape_torch.fallback import default, own
@@ -35,7 +36,7 @@ def _takes(arrays: Sequence[Any]) -> bool:
     )
 
 
-def _heads(x: Any) -> Any:
+def _heads(x: torch.Tensor) -> Any:
     """A view of shape (examples, heads, queries, features)."""
     if x.ndim > 4:
         return x.flatten(0, -4)
@@ -64,12 +65,12 @@ def _attend(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | No
 
 
 def _attend_rule(
-    xp: Any,
-    g: Any,
-    arrays: Any,
+    xp: Namespace,
+    g: torch.Tensor,
+    arrays: Sequence[torch.Tensor],
     arrays_watched: Sequence[bool],
-    out: Any,
-    kept: Any,
+    out: torch.Tensor,
+    kept: Residuals,
     is_causal: bool,
     scale: float | None,
 ) -> Any:

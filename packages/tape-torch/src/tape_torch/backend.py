@@ -9,6 +9,7 @@ from typing import Any
 
 import array_api_compat.torch as namespace
 import torch
+from tape_compile.program import Program
 from tape_core.backends import AxisError, Backend
 from tape_core.base.forking import forget_in_children
 
@@ -84,13 +85,15 @@ class TorchBackend(Backend):
         """A `torch.device`; None is the default one."""
         return self._default_device if device is None else torch.device(device)
 
-    def device(self, array: Any) -> str:
+    def device(self, array: torch.Tensor) -> str:
         """As PyTorch calls it."""
         return str(array.device)
 
     # -- arrays in and out
 
-    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+    def asarray(
+        self, obj: object, *, dtype: torch.dtype | None = None, device: str | None = None, copy: bool | None = None
+    ) -> Any:
         """A tensor of which PyTorch records nothing; of another tensor, on its device unless told otherwise."""
         return as_torch_tensor(obj, dtype, None if device is None else torch.device(device), self._default_device, copy)
 
@@ -114,7 +117,7 @@ class TorchBackend(Backend):
             return AxisError, text
         return super().user_error(error)
 
-    def numpy(self, array: Any) -> Any:
+    def numpy(self, array: torch.Tensor) -> Any:
         """A copy where the values are on another device, or bfloat16, which NumPy does not have."""
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         return array.resolve_conj().resolve_neg().numpy()
@@ -126,7 +129,7 @@ class TorchBackend(Backend):
 
         return blocks
 
-    def chosen(self, run: Callable[..., Any], program: Any, examples: list[Any]) -> Callable[..., Any]:
+    def chosen(self, run: Callable[..., Any], program: Program, examples: list[Any]) -> Callable[..., Any]:
         """A CUDA graph for many kernels of small arrays, after some calls."""
         from tape_torch import graphs
 
@@ -140,12 +143,12 @@ class TorchBackend(Backend):
 
     # -- memory of a backward pass
 
-    def memory(self, array: Any) -> tuple[Any, int]:
+    def memory(self, array: torch.Tensor) -> tuple[Any, int]:
         """A view keeps its storage."""
         storage = array.untyped_storage()
         return storage._cdata, storage.nbytes()
 
-    def frozen(self, array: Any) -> Any:
+    def frozen(self, array: torch.Tensor) -> Any:
         """Of the same strides, unless that takes much more memory."""
         shape, strides = array.shape, array.stride()
         reach = 1 + sum([(n - 1) * step for n, step in zip(shape, strides, strict=True)])
@@ -154,7 +157,7 @@ class TorchBackend(Backend):
         whole = array.as_strided((reach,), (1,))
         return whole.clone().as_strided(shape, strides, 0)
 
-    def is_exclusive(self, array: Any, references: int) -> bool:
+    def is_exclusive(self, array: torch.Tensor, references: int) -> bool:
         """By three counts: Python's of the object, PyTorch's of the tensor, and that of its memory, for views."""
         if (
             not _COUNTS_REFERENCES
@@ -178,7 +181,7 @@ class TorchBackend(Backend):
             return [arrays]
         return zip(*[a.view(-1).split(size) for a in arrays], strict=True)  # type: ignore[return-value]
 
-    def scale(self, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
+    def scale(self, g: torch.Tensor, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
         """In the memory of `g` or, where that is somebody's, in that of the partial derivative if it is new."""
         p = partial(self.xp, *arguments)
         if in_place:
@@ -187,6 +190,8 @@ class TorchBackend(Backend):
             return p.mul_(g)
         return g * p
 
-    def add_scaled(self, h: Any, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    def add_scaled(
+        self, h: torch.Tensor, g: torch.Tensor, partial: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> None:
         """A product and a sum, as in compiled code: `addcmul_` and `add_(alpha=)` round once where those do twice."""
         h.add_(self.scale(g, partial, arguments, in_place=False))

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from tape_compile.program import Ref
+from tape_compile.program import Instruction, Ref, Spec
 from tape_core.base.generated import generated, identifier
 
 from tape_torch.kernels import KERNELS
+
+if TYPE_CHECKING:
+    from tape_compile.passes.fusion import Group
 
 __all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
 
@@ -34,25 +37,27 @@ _TENSORS_ONLY = frozenset({KERNELS["maximum"], KERNELS["minimum"]})
 
 _files = count()
 
+Specs: TypeAlias = Mapping[int, Spec]
 
-def expansion(fn: Any) -> None:
+
+def expansion(fn: Callable[..., Any]) -> None:
     """PyTorch's own functions are as they are."""
     return
 
 
-def axes_in_rows(fn: Any) -> None:
+def axes_in_rows(fn: Callable[..., Any]) -> None:
     """Of no function is that known."""
 
 
-def full(instruction: Any) -> None:
+def full(instruction: Instruction) -> None:
     """Numbers are as fast."""
 
 
-def scalar(instruction: Any, specs: Any) -> None:
+def scalar(instruction: Instruction, specs: Specs) -> None:
     """PyTorch makes tensors of numbers itself."""
 
 
-def _is_known(instruction: Any) -> bool:
+def _is_known(instruction: Instruction) -> bool:
     fn, args = instruction.fn, instruction.args
     if instruction.kwargs or not args or type(args[0]) is not Ref:
         return False
@@ -65,13 +70,13 @@ def _is_known(instruction: Any) -> bool:
     return known and all([type(arg) in (Ref, int, float) for arg in args])
 
 
-def role(instruction: Any, specs: Any, group: Any) -> str | None:
+def role(instruction: Instruction, specs: Specs, group: Group | None) -> str | None:
     """Whether an instruction is elementwise, of dtypes and a spelling that are known here, and of the group's shape."""
     alike = group is None or specs[instruction.out].shape == group.shape
     return "each" if alike and _takes(instruction, specs) else None
 
 
-def _takes(instruction: Any, specs: Any) -> bool:
+def _takes(instruction: Instruction, specs: Specs) -> bool:
     spec = specs[instruction.out]
     if spec.kind is not torch.Tensor or spec.dtype not in _FLOATS or not _is_known(instruction):
         return False
@@ -81,19 +86,19 @@ def _takes(instruction: Any, specs: Any) -> bool:
     return all([s == spec or (s.kind is float or (s.shape == () and s.dtype is spec.dtype)) for s in others])
 
 
-def gives_new(instruction: Any, specs: Any) -> bool:
+def gives_new(instruction: Instruction, specs: Specs) -> bool:
     """Whether the result is a tensor with memory of its own, and none of the arguments is kept."""
     return type(instruction.out) is int and not instruction.effect and _takes(instruction, specs)
 
 
-def into(instruction: Any) -> tuple[Any, list[Any]] | None:
+def into(instruction: Instruction) -> tuple[Any, list[Any]] | None:
     """A function that takes `out=`, and its arguments, to do what an elementwise instruction does."""
     if not _is_known(instruction) or instruction.fn not in _INTO:
         return None
     return _INTO[instruction.fn], list(instruction.args)
 
 
-def fused(group: Any) -> Callable[..., Any]:
+def fused(group: Group) -> Callable[..., Any]:
     """A function of the group's inputs that gives its outputs."""
     return _Blocks(group, {})
 
@@ -106,7 +111,7 @@ class _Blocks:
         targets: by results the inputs that they may be written over.
     """
 
-    def __init__(self, group: Any, targets: dict[int, int]) -> None:
+    def __init__(self, group: Group, targets: dict[int, int]) -> None:
         self.__name__ = "fused"
         self.group = group
         self.own = list(group.outputs)
@@ -128,14 +133,14 @@ class _Blocks:
                 free.remove(alike[0])
         return _Blocks(self.group, found)
 
-    def __call__(self, *arrays: Any, out: Any = None) -> tuple[Any, ...]:
+    def __call__(self, *arrays: Any, out: Sequence[torch.Tensor | None] | None = None) -> tuple[Any, ...]:
         given = out or [None] * len(self.group.outputs)
         like = arrays[self.cut.index(True)]
         size = BLOCK * torch.get_num_threads()
         cut = [array for array, is_cut in zip(arrays, self.cut, strict=True) if is_cut]
         if like.device.type != "cpu" or like.numel() <= size or not all([array.is_contiguous() for array in cut]):
             return self.on_block(*arrays, *given)  # type: ignore[no-any-return]
-        whole = [torch.empty_like(like) if target is None else target for target in given]
+        whole: list[Any] = [torch.empty_like(like) if target is None else target for target in given]
         columns = [
             array.view(-1).split(size) if is_cut else None for array, is_cut in zip(arrays, self.cut, strict=True)
         ]
@@ -145,7 +150,7 @@ class _Blocks:
             self.on_block(*parts, *[column[k] for column in results])
         return tuple(whole)
 
-    def _spelled(self, number: Any) -> str:
+    def _spelled(self, number: float) -> str:
         if math.isfinite(number):
             return repr(number)
         name = f"number{len(self.names)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from struct import calcsize
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -31,7 +32,9 @@ _FORMATS = {
 }
 
 
-def as_torch_tensor(obj: Any, dtype: Any, device: Any, default_device: Any, copy: bool | None) -> torch.Tensor:
+def as_torch_tensor(
+    obj: object, dtype: torch.dtype | None, device: torch.device | None, default_device: torch.device, copy: bool | None
+) -> torch.Tensor:
     """A tensor of `obj`.
 
     Args:
@@ -61,7 +64,7 @@ def as_torch_tensor(obj: Any, dtype: Any, device: Any, default_device: Any, copy
 _WORTH_PINNING = 1 << 14  # elements
 
 
-def _tensor_of(obj: Any, dtype: Any) -> tuple[torch.Tensor, bool]:
+def _tensor_of(obj: Any, dtype: torch.dtype | None) -> tuple[torch.Tensor, bool]:
     """A tensor of the values, and whether it shares their memory."""
     if isinstance(obj, torch.Tensor):
         return detached(obj), True
@@ -94,7 +97,7 @@ def detached(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach()
 
 
-def _from_numpy(numpy: Any, obj: Any) -> tuple[torch.Tensor, bool]:
+def _from_numpy(numpy: ModuleType, obj: Any) -> tuple[torch.Tensor, bool]:
     array = numpy.asarray(obj)
     # PyTorch has no negative strides and no other byte order, and does not keep a read-only array from being written.
     # Where elements are at odd addresses it crashes.
@@ -119,7 +122,7 @@ def _from_buffer(view: memoryview) -> tuple[torch.Tensor, bool]:
     return flat.reshape(shape), shared
 
 
-def _from_nested(numpy: Any, obj: Any, dtype: Any) -> torch.Tensor:
+def _from_nested(numpy: ModuleType | None, obj: Any, dtype: torch.dtype | None) -> torch.Tensor:
     leaf = obj
     while isinstance(leaf, list | tuple) and leaf:
         leaf = leaf[0]

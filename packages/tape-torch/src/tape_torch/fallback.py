@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.engine.rules import vjp
+from tape_core.typing import Namespace
 
 _namespaces: list[Any] = []
 
 
-def use(xp: Any) -> None:
+def use(xp: Namespace) -> None:
     """Make `xp`, the kernels of the backend, what default kernels compute with."""
     _namespaces[:] = [xp]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import torch
+from tape_compile.program import Program
 from tape_core.base.forking import Lock
 from torch import cuda
 
@@ -18,7 +19,7 @@ _MEMORY = 1 << 26  # elements in all: a graph keeps the memory of what it comput
 _RUNS = 2  # before a graph is recorded: what is called once or twice needs none
 
 
-def pays(program: Any, examples: list[Any]) -> bool:
+def pays(program: Program, examples: list[Any]) -> bool:
     """Whether a program is to become a CUDA graph of itself.
 
     It is many kernels of small arrays, on one CUDA device.
@@ -111,13 +112,13 @@ def _recorded(run: Run, inputs: list[Any]) -> tuple[Any, tuple[Any, ...]]:
     return graph, outputs
 
 
-def _copy(to: list[Any], of: Any) -> None:
+def _copy(to: list[Any], of: Sequence[torch.Tensor]) -> None:
     """Several tensors, by few kernels."""
     if to:
         torch._foreach_copy_(to, list(of))
 
 
-def _layout(tensor: Any) -> tuple[Any, ...]:
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.stride(), tensor.data_ptr() % 16, tensor.is_conj(), tensor.is_neg()
 
 

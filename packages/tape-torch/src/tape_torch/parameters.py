@@ -81,7 +81,7 @@ class ParameterVariable(Variable):
         # PyTorch may write to its parameters: the memory must be nobody else's.
         return self._operand(value, "assign").to(self._held.device, copy=True)
 
-    def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
+    def _replace(self, array: torch.Tensor, method: str = "assign", given: object = None) -> None:
         if ACTIVE.get():
             report_assigned(self, array, method, given)
         self.parameter.data = array
@@ -124,7 +124,7 @@ def variables(source: torch.nn.Module | torch.Tensor | Iterable[Any], /) -> tupl
     return tuple([variable_of(p, name) for name, p in _trainable(source)])
 
 
-def _trainable(source: Any) -> Iterator[tuple[str | None, torch.Tensor]]:
+def _trainable(source: object) -> Iterator[tuple[str | None, torch.Tensor]]:
     seen: set[int] = set()
     several = [source] if isinstance(source, torch.nn.Module | torch.Tensor) else source
     if isinstance(several, str) or not isinstance(several, Iterable):

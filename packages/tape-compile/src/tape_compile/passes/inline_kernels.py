@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.kernels import DEFAULT_KERNELS, WHOLE, Kernels
 from tape_core.base.contexts import setting
-from tape_core.engine.recording import TRACE
+from tape_core.staging import STAGE
 
 from tape_compile.passes.lower_kernels import Steps
 from tape_compile.program import Instruction, Program, Spec, filled, renamed
-from tape_compile.tracer.traced_array import TracedArray
+from tape_compile.tracer.traced_array import TracedArray, tracing_backend
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -55,12 +55,12 @@ def _inside(instruction: Instruction, steps: Steps, backend: Backend) -> list[In
     inputs: dict[int, TracedArray] = {}
 
     for k in dict.fromkeys(instruction.inputs):
-        inputs[k] = trace.input(_example(specs[k], backend), backend.traced)
+        inputs[k] = trace.input(_example(specs[k], backend), tracing_backend(backend))
         numbers[inputs[k].id] = k
     try:
-        with setting(TRACE, trace), backend.quiet():
+        with setting(STAGE, trace), backend.quiet():
             kwargs = {name: filled(arg, inputs) for name, arg in instruction.kwargs.items()}
-            found = fn.func(backend.traced.xp, *filled(instruction.args, inputs), **kwargs)
+            found = fn.func(tracing_backend(backend).xp, *filled(instruction.args, inputs), **kwargs)
     except Exception:  # noqa: BLE001 - for other values it may do otherwise
         return [instruction]
     if any([spec.size > largest for spec in trace.specs.values()]) or any(

@@ -14,8 +14,8 @@ from tape_compile import passes
 from tape_compile.codegen.source import Source
 from tape_compile.function import Function, function
 from tape_compile.program import Program
-from tape_compile.tracer.traced_array import TracingError
 from tape_core.engine.indexed_slices import dense
+from tape_core.staging import TracingError
 
 from tape_conformance import calculus
 from tape_conformance.checking import expect, expect_close, expect_equal

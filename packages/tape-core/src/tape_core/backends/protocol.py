@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
@@ -18,6 +17,8 @@ from tape_core.typing import Raw
 if TYPE_CHECKING:
     from tape_compile.program import Program
 
+
+Wrapper = TypeVar("Wrapper", bound="Backend")
 
 LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)
 """Whether a plugin makes its backend: the ops that this has kernels for may be declared after that."""
@@ -72,6 +73,7 @@ class Backend:
         self.keeps = True  # whether its kernels may keep something for rules
         self.version = version or str(getattr(namespace, "__version__", "unknown"))
         self.xp: Any = Kernels(self)
+        self._wrappers: dict[Callable[[Backend], Backend], Backend] = {}
         self._raw_dtypes: dict[DType, Any] = {}
         self._dtypes: dict[Any, DType] = {}
 
@@ -124,19 +126,23 @@ class Backend:
         """
         raise ValueError(f"function: backend {self.name!r} has no compiler; compile must be None, got {how!r}")
 
-    @cached_property
-    def batched(self) -> Backend:
-        """The backend whose arrays are this one's with a hidden leading axis."""
-        from tape_core.modes.batched import Batched
+    def wrapped(self, kind: Callable[[Backend], Wrapper]) -> Wrapper:
+        """Return the backend of a class that wraps this one, such as the batching or the tracing one; it is made once.
 
-        return Batched(self)
+        Args:
+            kind: the class; it is called with this backend.
+        """
+        found = self._wrappers.get(kind)
+        if found is None:
+            found = self._wrappers.setdefault(kind, kind(self))
+        return found  # type: ignore[return-value]  # what `kind` made
 
-    @cached_property
-    def traced(self) -> Backend:
-        """The backend whose arrays are this one's and note what is computed with them."""
-        from tape_compile.tracer.traced_array import Traced
-
-        return Traced(self)
+    def wrappers(self) -> list[Backend]:
+        """Return this backend and all that wrap it, also through others."""
+        found = [self]
+        for backend in found:  # it grows meanwhile
+            found += backend._wrappers.values()
+        return found
 
     # -- dtypes
 
@@ -188,9 +194,7 @@ class Backend:
         from tape_core.engine.op import BOUND
 
         self.guard = guard
-        above = [self]
-        for backend in above:  # it grows meanwhile
-            above += [backend.__dict__[name] for name in ("batched", "traced") if name in backend.__dict__]
+        for backend in self.wrappers():
             backend.xp.forget()
         for op, backend in list(BOUND):
             if backend.library is self:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tape_core.engine import record
-from tape_core.engine.recording import TRACE
 from tape_core.modes.batched import BatchedArray
+from tape_core.staging import current
 from tape_core.typing import Record
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Generation:
 
     def given(self, backend: Backend, arrays: Iterable[Any]) -> None:
         """Ops get these arrays: those that no op made are the user's, who may write to them."""
-        if TRACE.get() is not None:
+        if current() is not None:
             return
         for array in map(raw, arrays):
             known = self.known(array)
@@ -167,7 +167,7 @@ class Generation:
 
     def checksums(self, backend: Backend, rec: tuple[Any, ...], plan: Any) -> dict[int, int]:
         """Checksums of the user's arrays in a record, views of them among that, by place."""
-        if TRACE.get() is not None:
+        if current() is not None:
             return {}
         return {
             k: checksum(backend, array)

@@ -503,8 +503,8 @@ class Registry(Mapping[str, Op]):
         op = self[name]
         op.compiled_for(backend, {**backend.rules.get(name, {}), **rules})
         backend.rules.setdefault(name, {}).update(rules)
-        op.bindings.pop(backend, None)
-        op.bindings.pop(backend.traced, None)
+        for above in backend.wrappers():
+            op.bindings.pop(above, None)
 
 
 registry = Registry()

@@ -114,9 +114,6 @@ ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", defaul
 """The tapes that record in this context, in the order they were entered."""
 
 
-TRACE: ContextVar[Any] = ContextVar("tape_core.trace", default=None)
-"""The trace of the compiled function that runs in this context for the first time, if there is one."""
-
 OBSERVERS: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.observers", default=())
 """The recorders that are told of effects, assignments and random numbers, in functions that will run once more.
 

@@ -270,7 +270,7 @@ def _backend_in(axis: Axis, beside: Tensor) -> Backend:
     while backend.level:
         backend = backend.base
     for _ in range(OPEN.get().index(axis) + 1):
-        backend = backend.batched
+        backend = backend.wrapped(Batched)
     return backend
 
 

@@ -17,8 +17,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine.recording import TRACE
 from tape_core.engine.rules import spec_of
+from tape_core.staging import current
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -138,7 +138,7 @@ def computed_again(run: F) -> F:
 
     @wraps(run)
     def runs(*args: Any) -> Any:
-        if _active.get() is None or TRACE.get() is None:
+        if _active.get() is None or current() is None:
             return run(*args)
         with setting(_active, None):
             return run(*args)

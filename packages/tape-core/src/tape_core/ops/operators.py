@@ -12,15 +12,13 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from tape_compile.tracer.traced_array import TracingError
-
 from tape_core.engine.call_paths import accepts, binary_call
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
 from tape_core.ops import logic
 from tape_core.ops.index.indexing import getitem_with_key, setitem_with_key
 from tape_core.ops.linalg.products import matmul, matrix_transpose
+from tape_core.staging import TracingError, current
 from tape_core.typing import ArrayLike, IndexKey
 
 
@@ -130,7 +128,7 @@ def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, An
 
 def _rebind(tensor: Tensor, result: Tensor, what: str) -> Tensor:
     """Give a Tensor the array and the slots of a result: what `x += y` and `x[key] = y` do, since arrays are shared."""
-    if TRACE.get() is not None and tensor.backend is tensor.backend.library:
+    if current() is not None and tensor.backend is tensor.backend.library:
         raise TracingError(
             f"{what} changes a Tensor from around a compiled function, where it is a constant. Make it a Variable and "
             f"assign it, give it as an argument, or write to a copy: x = x + 0"

@@ -15,6 +15,7 @@ from tape_core.engine.variable import Variable
 from tape_core.modes.function_op import Pull, Push, recorded_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import astype
+from tape_core.staging import current
 from tape_core.typing import Record
 
 Function = Callable[..., Any]
@@ -240,7 +241,7 @@ def unrecorded() -> Iterator[None]:
 @contextmanager
 def standing_for(variables: Sequence[Variable], values: Sequence[Tensor]) -> Iterator[None]:
     """Variables have other values for a while."""
-    if recording.TRACE.get() is None:
+    if current() is None:
         with held_for_a_while(variables, [value._array for value in values], [value._slots for value in values]):
             yield
         return

@@ -10,10 +10,11 @@ from tape_core.engine import record
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.plan import Part
 from tape_core.engine.record import PLAN
-from tape_core.engine.recording import ACTIVE, COMPLEX, OBSERVERS, TRACE, Recorder
+from tape_core.engine.recording import ACTIVE, COMPLEX, OBSERVERS, Recorder
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.batched import BatchedArray, detached
+from tape_core.staging import current
 from tape_core.transforms.calls import Readers, reading
 from tape_core.typing import Record, Slots
 
@@ -37,7 +38,7 @@ class Closure:
         self.found: dict[int, Tensor] = {}  # it keeps the slots
         self.shared: list[Shared] = []
         self.cuts: list[Cuts] = []
-        self._trace = TRACE.get()
+        self._trace = current()
 
     def note(self, array: Any, slots: dict[int, int], backend: Any) -> None:
         """A value has been computed with, which has these slots; below a vmap, too, if it is the same there."""

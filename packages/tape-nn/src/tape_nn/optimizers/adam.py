@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tape_compile.tracer.host_numbers import of_numbers
+from tape_core.staging import host_function
 from tape_core.typing import Namespace, Raw
 
 from tape_nn.optimizers.base import Optimizer, Schedule, Slots
 
-_sqrt = of_numbers(math.sqrt)
+_sqrt = host_function(math.sqrt)
 
 
 class _Moments(Optimizer):
@@ -178,11 +178,11 @@ class Nadam(_Moments):
         super().__init__(learning_rate, beta_1, beta_2, epsilon, **options)
         self._products = [1.0]  # p(0), p(1), ...: computed as far as needed
 
-    @of_numbers
+    @host_function
     def _momentum(self, t: int) -> float:
         return self.beta_1 * (1 - 0.5 * 0.96**t)
 
-    @of_numbers
+    @host_function
     def _product(self, t: int) -> float:
         while len(self._products) <= t:
             self._products.append(self._products[-1] * self._momentum(len(self._products)))

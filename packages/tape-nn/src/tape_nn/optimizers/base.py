@@ -18,17 +18,15 @@ from typing import Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
 import tape_core as tc
-from tape_compile.effects import asked, keeps_state, untraced
-from tape_compile.tracer.host_numbers import number, of_numbers
-from tape_compile.tracer.traced_array import value_of
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.base.commit import Commit
 from tape_core.base.forking import Lock
 from tape_core.base.mistakes import real
 from tape_core.base.row_updates import rows_added
 from tape_core.base.user_code import warn_user
-from tape_core.engine.recording import ACTIVE, TRACE, check_assignable
+from tape_core.engine.recording import ACTIVE, check_assignable
 from tape_core.engine.tensor import SCALARS, wrap
+from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
 from tape_core.typing import ArrayLike, Namespace, Raw
 
 from tape_nn import clipping
@@ -75,16 +73,16 @@ class Optimizer:
         global_clipnorm: all gradients are scaled by one factor, so that their norm together is at most this.
 
     Raises:
-        ValueError: a number is out of range, or more than one kind of clipping is asked for.
+        ValueError: a number is out of range, or more than one kind of clipping is guard for.
     """
 
     _real_only: ClassVar[bool] = True
     """Whether complex Variables are refused."""
 
-    # Compiled functions read and assign a `number()` in each call, as they do Variables.
-    iterations: Any = number()
+    # Compiled functions read and assign a `host_number()` in each call, as they do Variables.
+    iterations: Any = host_number()
     """The number of updates applied."""
-    _rate: Any = number()  # the learning rate where it is a number, and NaN where a schedule gives it
+    _rate: Any = host_number()  # the learning rate where it is a number, and NaN where a schedule gives it
 
     def __init__(
         self,
@@ -156,9 +154,9 @@ class Optimizer:
         # After copy.copy the attribute is still the guard of the original.
         if self._settings is None or self._settings.optimizer() is not self:
             self._settings = _SettingsGuard(self)
-        asked(self._settings)
+        guard(self._settings)
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> None:
         """Update Variables once.
 
@@ -199,7 +197,7 @@ class Optimizer:
             if state is None:
                 state = fresh[id(variable)] = self._new_state(variable)
                 # A trace is told of the slots by `_holders`, also where `keeps_state` falls back to a host callback.
-                if TRACE.get() is not None:
+                if current() is not None:
                     self._states[id(variable)] = state
             if gradient is None:
                 missing.append(variable)
@@ -331,7 +329,7 @@ class Optimizer:
     ) -> None:
         """Compute new values of one Variable and its slots. A large one may overwrite `spare`, a gradient of ours."""
         variable, slots = state.variable, state.slots
-        if TRACE.get() is None and type(variable) is Variable:
+        if current() is None and type(variable) is Variable:
             # `_home` and `_raw` are `backend` and `_array` without the properties' question whether a trace runs.
             backend = variable._home
             whole = [gradient, variable._raw, *[slot._raw for slot in slots.values()]]
@@ -424,7 +422,7 @@ class Optimizer:
             kind = type(self).__name__
             raise TypeError(f"{kind} updates real variables; {_names([variable])} has dtype {variable.dtype}")
         started = value_of(self.iterations)
-        with untraced():  # slots are made once, when a function is traced, and not in each call of it
+        with outside():  # slots are made once, when a function is traced, and not in each call of it
             xp, like = variable.backend.xp, variable._array
             slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
             return _State(variable, started, slots)
@@ -546,7 +544,7 @@ class Slots(dict[str, Raw]):
     """
 
     memory: Mapping[str, Raw] = MappingProxyType({})
-    library: Namespace = None
+    library: Any = None
 
     def add(self, name: str, change: Raw, decay: float | None = None) -> Raw:
         """Replace a slot by `slot + change`, or with `decay` by `slot * decay + change`, and return the new value.
@@ -623,7 +621,7 @@ class _SettingsGuard:
         return None if optimizer is None else self.get(optimizer)
 
 
-@of_numbers
+@host_function
 def _check_rate(value: object, name: str) -> float:
     rate = real("", name, value)
     if not 0 <= rate < math.inf:
@@ -631,7 +629,7 @@ def _check_rate(value: object, name: str) -> float:
     return rate
 
 
-@of_numbers
+@host_function
 def _scheduled_rate(schedule: Schedule, iterations: int) -> float:
     return _check_rate(schedule(iterations), "the schedule's learning rate")
 
@@ -662,7 +660,7 @@ def _check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSli
         ValueError: it has another shape.
     """
     # The common case first, by a few attributes: this runs for each Variable in each step.
-    plain = type(gradient) is Tensor and type(variable) is Variable and TRACE.get() is None
+    plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
     if plain and gradient.backend is variable._home:
         array, own = gradient._array, variable._raw
         if array.dtype == own.dtype and array.shape == own.shape:

@@ -5,25 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import tape_core as tc
-from tape_compile.effects import keeps_state
-from tape_compile.tracer.host_numbers import number
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend
 from tape_core.base.commit import Commit
 from tape_core.base.mistakes import integer, real
 from tape_core.engine.tensor import wrap
+from tape_core.staging import host_number, stateful
 from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
 from tape_nn.optimizers.base import Schedule
-from tape_nn.types import Gradient
-
-OptimizerLike: TypeAlias = Any
-"""An optimizer of this package, or any object with `apply_gradients`, `learning_rate` and `iterations`."""
+from tape_nn.types import Gradient, OptimizerLike
 
 LARGEST_SCALE: Final = 2.0**127  # the largest power of two in float32
 SMALLEST_SCALE: Final = 2.0**-14  # float16's smallest normal number; an overflow at this scale is in the loss itself
@@ -63,10 +59,10 @@ class LossScaler:
         ValueError: a number is out of range.
     """
 
-    # Compiled functions read and assign a `number()` in each call, as they do Variables.
-    _scale: Any = number()
-    _in_a_row: Any = number()
-    _skipped: Any = number()
+    # Compiled functions read and assign a `host_number()` in each call, as they do Variables.
+    _scale: Any = host_number()
+    _in_a_row: Any = host_number()
+    _skipped: Any = host_number()
 
     def __init__(
         self,
@@ -132,13 +128,13 @@ class LossScaler:
         own = [getattr(LossScaler, name).of(self) for name in ("_scale", "_in_a_row", "_skipped")]
         return [*own, *(self.optimizer._holders() if hasattr(self.optimizer, "_holders") else ())]
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def _scale_like(self, loss: Tensor) -> Tensor:
         """Return the scale as a Tensor like the loss."""
         # A method of its own with `keeps_state`, so that a compiled function reads the scale in each call.
         return tc.asarray(self._scale, dtype=loss.dtype, backend=loss.backend, device=loss.device)
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> None:
         """Update Variables once, or not at all if a gradient is not finite.
 

@@ -20,18 +20,18 @@ from tape_core.random import global_rng
 
 from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
-from tape_tf.data.elements import each, leaves, positive, row, shapes, spec_of, to_array, to_tensor
+from tape_tf.data.elements import as_count, as_shapes, leaves, map_structure, row, spec_of, to_array, to_tensor
 from tape_tf.data.transformations import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
-    Make,
+    MakeIterator,
     Transformations,
-    of_datasets,
+    as_dataset,
 )
 from tape_tf.errors import OutOfRangeError
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import Tensor, Value
-from tape_tf.tracing import decided_by_value
+from tape_tf.tracing import require_value
 
 
 class DataIterator:
@@ -51,8 +51,8 @@ class DataIterator:
 
     def __next__(self) -> Any:
         # A compiled function cannot contain a call that gives something else each time: it falls back to eager.
-        decided_by_value("the next element of a dataset")
-        return each(to_tensor, next(self._arrays))
+        require_value("the next element of a dataset")
+        return map_structure(to_tensor, next(self._arrays))
 
     def get_next(self) -> Any:
         """Return the next element.
@@ -66,19 +66,19 @@ class DataIterator:
             raise OutOfRangeError(None, None, "End of sequence") from None
 
 
-def missing(name: str) -> str:
+def missing_attribute(name: str) -> str:
     """Return the message for an attribute that datasets lack."""
     return f"'tf.data.Dataset' object has no attribute {name!r}{_INSTEAD.get(name, '')}"
 
 
-class _Kind(type):
+class _DatasetType(type):
     """Metaclass that says what to use instead of a missing static method, as in `tf.data.Dataset.list_files`."""
 
     def __getattr__(cls, name: str) -> Any:
-        raise AttributeError(missing(name))
+        raise AttributeError(missing_attribute(name))
 
 
-class Dataset(Transformations, metaclass=_Kind):
+class Dataset(Transformations, metaclass=_DatasetType):
     """A sequence of elements, produced anew each time it is iterated over.
 
     >>> import tape_tf as tf
@@ -93,7 +93,7 @@ class Dataset(Transformations, metaclass=_Kind):
     with its methods, which leave it unchanged. The order of `shuffle` follows from `tf.random.set_seed`.
     """
 
-    def __init__(self, make: Make, cardinality: int, spec: Any = None) -> None:
+    def __init__(self, make: MakeIterator, cardinality: int, spec: Any = None) -> None:
         self._make = make
         self._cardinality = cardinality
         # The element_spec, a function that computes it, or None: then the first element tells.
@@ -116,12 +116,13 @@ class Dataset(Transformations, metaclass=_Kind):
         Raises:
             ValueError: there are no tensors, one is a scalar, or their first dimensions differ.
         """
-        arrays = each(lambda value: np.array(to_array(value)), tensors)
+        arrays = map_structure(lambda value: np.array(to_array(value)), tensors)
         found = leaves(arrays)
         if not found or any(not array.ndim for array in found):
+            given = map_structure(lambda array: TensorShape(array.shape), arrays)
             raise ValueError(
-                "from_tensor_slices: `tensors` must be tensors with a first dimension to cut along, got "
-                f"{each(lambda array: TensorShape(array.shape), arrays)}; from_tensors makes one element of a scalar"
+                f"from_tensor_slices: `tensors` must be tensors with a first dimension to cut along, got {given}; "
+                "from_tensors makes one element of a scalar"
             )
         lengths = [array.shape[0] for array in found]
         if len(set(lengths)) > 1:
@@ -133,14 +134,14 @@ class Dataset(Transformations, metaclass=_Kind):
         def make() -> Iterator[Any]:
             return (row(arrays, k) for k in range(lengths[0]))
 
-        spec = each(lambda array: TensorSpec(array.shape[1:], dtypes.as_dtype(array.dtype)), arrays)
+        spec = map_structure(lambda array: TensorSpec(array.shape[1:], dtypes.as_dtype(array.dtype)), arrays)
         return Dataset(make, lengths[0], spec)
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """A dataset of a single element."""
-        arrays = each(lambda value: None if value is None else np.array(to_array(value)), tensors)
-        return Dataset(lambda: iter([arrays]), 1, each(spec_of, arrays))
+        arrays = map_structure(lambda value: None if value is None else np.array(to_array(value)), tensors)
+        return Dataset(lambda: iter([arrays]), 1, map_structure(spec_of, arrays))
 
     @staticmethod
     def from_generator(
@@ -180,8 +181,10 @@ class Dataset(Transformations, metaclass=_Kind):
                     "from_generator: give `output_signature`, the tf.TensorSpec of each tensor of an element"
                 )
             if output_shapes is None:
-                output_shapes = each(lambda dtype: TensorShape(None), output_types)
-            output_signature = each(lambda dtype, shape: TensorSpec(shape, dtype), output_types, shapes(output_shapes))
+                output_shapes = map_structure(lambda dtype: TensorShape(None), output_types)
+            output_signature = map_structure(
+                lambda dtype, shape: TensorSpec(shape, dtype), output_types, as_shapes(output_shapes)
+            )
         signature = output_signature  # a name that mypy knows is never None
         given = tuple(np.asarray(to_array(value))[()] for value in args or ())
 
@@ -205,7 +208,7 @@ class Dataset(Transformations, metaclass=_Kind):
         def make() -> Iterator[Any]:
             for value in generator(*given):
                 try:
-                    element = each(
+                    element = map_structure(
                         checked,
                         signature,
                         tuple(value) if isinstance(value, list) and type(signature) is tuple else value,
@@ -223,7 +226,7 @@ class Dataset(Transformations, metaclass=_Kind):
     def range(*args: Any, output_type: Any = None, name: str | None = None) -> Dataset:
         """A dataset of the integers of Python's `range`, int64 by default."""
         dtype = dtypes.as_dtype(output_type or dtypes.int64)
-        numbers = range(*[positive(number, "each number", "range", least=-(2**63)) for number in args])
+        numbers = range(*[as_count(number, "each number", "range", least=-(2**63)) for number in args])
         kind = dtype.as_numpy_dtype
         return Dataset(lambda: (np.asarray(k, kind) for k in numbers), len(numbers), TensorSpec((), dtype))
 
@@ -242,20 +245,20 @@ class Dataset(Transformations, metaclass=_Kind):
         parts = datasets if datasets is not None else args[0] if len(args) == 1 else args
         found = leaves(parts)
         for part in found:
-            of_datasets(part, "zip")
+            as_dataset(part, "zip")
         # A single dataset without a structure around it keeps its elements as they are, as in TensorFlow.
         known = [part._cardinality for part in found if part._cardinality != INFINITE_CARDINALITY]
         count = UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in known else min(known, default=INFINITE_CARDINALITY)
 
         def make() -> Iterator[Any]:
-            sources = each(lambda part: part._make(), parts)
+            sources = map_structure(lambda part: part._make(), parts)
             while True:
                 try:
-                    yield each(next, sources)
+                    yield map_structure(next, sources)
                 except StopIteration:
                     return
 
-        return Dataset(make, count, lambda: each(lambda part: part.element_spec, parts))
+        return Dataset(make, count, lambda: map_structure(lambda part: part.element_spec, parts))
 
     @staticmethod
     def counter(start: Any = 0, step: Any = 1, dtype: Any = None, name: str | None = None) -> Dataset:
@@ -283,7 +286,7 @@ class Dataset(Transformations, metaclass=_Kind):
             seed: with a seed the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
             stop_on_empty_dataset: end with the first dataset that ends; otherwise the others go on.
         """
-        parts = [of_datasets(part, "sample_from_datasets") for part in datasets]
+        parts = [as_dataset(part, "sample_from_datasets") for part in datasets]
         chances = [1.0] * len(parts) if weights is None else [float(weight) for weight in weights]
         if len(chances) != len(parts) or not parts:
             raise ValueError(f"sample_from_datasets: {len(parts)} datasets and {len(chances)} weights")
@@ -318,7 +321,10 @@ class Dataset(Transformations, metaclass=_Kind):
         >>> [x.item() for x in tf.data.Dataset.range(2).as_numpy_iterator()]
         [0, 1]
         """
-        return (each(lambda leaf: None if leaf is None else np.array(leaf)[()], element) for element in self._make())
+        return (
+            map_structure(lambda leaf: None if leaf is None else np.array(leaf)[()], element)
+            for element in self._make()
+        )
 
     def cardinality(self) -> Tensor:
         """The number of elements, tf.data.INFINITE_CARDINALITY or tf.data.UNKNOWN_CARDINALITY, as an int64 tensor."""
@@ -344,7 +350,7 @@ class Dataset(Transformations, metaclass=_Kind):
             first = next(self._make(), None)
             if first is None:
                 raise ValueError("element_spec: the dataset has no element to tell it from")
-            self._spec = each(spec_of, first)
+            self._spec = map_structure(spec_of, first)
         elif callable(self._spec):
             self._spec = self._spec()
         return self._spec
@@ -354,7 +360,7 @@ class Dataset(Transformations, metaclass=_Kind):
         return f"<Dataset element_spec={self._spec}>" if known else "<Dataset>"
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(missing(name))
+        raise AttributeError(missing_attribute(name))
 
 
 _INSTEAD = {

@@ -13,7 +13,7 @@ from tape_tf.errors import InvalidArgumentError
 from tape_tf.shapes import TensorShape, TensorSpec
 
 
-def each(f: Callable[..., Any], first: Any, *others: Any) -> Any:
+def map_structure(f: Callable[..., Any], first: Any, *others: Any) -> Any:
     """Apply `f` to the leaves of a structure, and to the leaves at the same places of others, as `tf.nest` does.
 
     The structures are tuples, named tuples and dictionaries. A list is a leaf: TensorFlow takes it for a tensor.
@@ -25,31 +25,31 @@ def each(f: Callable[..., Any], first: Any, *others: Any) -> Any:
         for other in others:
             if not isinstance(other, tuple) or len(other) != len(first):
                 raise ValueError(f"expected a tuple of {len(first)}, got {other!r}")
-        parts = [each(f, *leaves) for leaves in zip(first, *others, strict=True)]
+        parts = [map_structure(f, *leaves) for leaves in zip(first, *others, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
     if isinstance(first, dict):
         for other in others:
             if not isinstance(other, dict) or other.keys() != first.keys():
                 raise ValueError(f"expected a dictionary of {list(first)}, got {other!r}")
-        return {key: each(f, part, *[other[key] for other in others]) for key, part in first.items()}
+        return {key: map_structure(f, part, *[other[key] for other in others]) for key, part in first.items()}
     return f(first, *others)
 
 
 def leaves(structure: Any) -> list[Any]:
     """The leaves of a structure, in order."""
     found: list[Any] = []
-    each(found.append, structure)
+    map_structure(found.append, structure)
     return found
 
 
-def kinds(element: Any) -> Any:
+def describe_dtypes(element: Any) -> Any:
     """Return the dtypes of an element, in its structure, as text that can be compared and shown."""
-    return str(each(lambda leaf: getattr(leaf, "dtype", type(leaf)), element))
+    return str(map_structure(lambda leaf: getattr(leaf, "dtype", type(leaf)), element))
 
 
 def row(element: Any, k: int) -> Any:
     """Return row `k` of each leaf."""
-    return each(lambda leaf: leaf[k, ...], element)
+    return map_structure(lambda leaf: leaf[k, ...], element)
 
 
 def to_array(value: Any) -> Any:
@@ -72,13 +72,13 @@ def is_dataset(value: Any) -> bool:
     return hasattr(value, "as_numpy_iterator")
 
 
-def called(f: Callable[..., Any], element: Any) -> Any:
+def call_on(f: Callable[..., Any], element: Any) -> Any:
     """Call `f` with an element as tensors; the parts of a tuple are separate arguments."""
-    tensors = each(to_tensor, element)
+    tensors = map_structure(to_tensor, element)
     return f(*tensors) if isinstance(tensors, tuple) else f(tensors)
 
 
-def positive(value: Any, name: str, where: str, least: int = 1) -> int:
+def as_count(value: Any, name: str, where: str, least: int = 1) -> int:
     """Return a count, given as an int or an integer tensor, as an int.
 
     Raises:
@@ -115,20 +115,20 @@ def spec_of(leaf: Any) -> Any:
     return None if leaf is None else TensorSpec(leaf.shape, dtypes.as_dtype(leaf.dtype))
 
 
-def shapes(structure: Any) -> Any:
+def as_shapes(structure: Any) -> Any:
     """Convert the shapes in a structure to TensorShapes; a shape may be a list, a tuple of lengths or None."""
     if structure is None or isinstance(structure, TensorShape | list):
         return TensorShape(structure)
     if isinstance(structure, tuple) and all(length is None or isinstance(length, int) for length in structure):
         return TensorShape(structure)
     if isinstance(structure, tuple):
-        return tuple([shapes(part) for part in structure])
+        return tuple([as_shapes(part) for part in structure])
     if isinstance(structure, dict):
-        return {key: shapes(part) for key, part in structure.items()}
+        return {key: as_shapes(part) for key, part in structure.items()}
     return TensorShape(structure)
 
 
-def stacked(rows: list[Any]) -> Any:
+def stack_elements(rows: list[Any]) -> Any:
     """Stack elements to one, along a new first dimension.
 
     Raises:
@@ -158,10 +158,10 @@ def stacked(rows: list[Any]) -> Any:
                     ) from None
             raise
 
-    return each(stack, *rows)
+    return map_structure(stack, *rows)
 
 
-def padded(rows: list[Any], padded_shapes: Any, padding_values: Any) -> Any:
+def pad_elements(rows: list[Any], padded_shapes: Any, padding_values: Any) -> Any:
     """Stack elements of different shapes to one, each padded at its ends.
 
     Args:
@@ -191,8 +191,8 @@ def padded(rows: list[Any], padded_shapes: Any, padding_values: Any) -> Any:
             out[where] = array
         return out
 
-    same = each(lambda leaf: None, rows[0])
-    wanted = same if padded_shapes is None else shapes(padded_shapes)
+    same = map_structure(lambda leaf: None, rows[0])
+    wanted = same if padded_shapes is None else as_shapes(padded_shapes)
     if not isinstance(padding_values, tuple | dict):
-        padding_values = each(lambda leaf: padding_values, rows[0])
-    return each(fill, rows[0], wanted, each(to_array, padding_values), *rows[1:])
+        padding_values = map_structure(lambda leaf: padding_values, rows[0])
+    return map_structure(fill, rows[0], wanted, map_structure(to_array, padding_values), *rows[1:])

@@ -12,15 +12,15 @@ from tape_core.random import global_rng
 from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.data.elements import (
-    called,
-    each,
-    kinds,
+    as_count,
+    call_on,
+    describe_dtypes,
     leaves,
-    padded,
-    positive,
+    map_structure,
+    pad_elements,
     row,
     spec_of,
-    stacked,
+    stack_elements,
     to_array,
     to_tensor,
 )
@@ -34,7 +34,7 @@ AUTOTUNE = -1  # accepted wherever TensorFlow tunes a number of threads or a buf
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
-Make = Callable[[], Iterator[Any]]
+MakeIterator = Callable[[], Iterator[Any]]
 """A function that starts an iteration over the elements, as structures of NumPy arrays."""
 
 
@@ -44,12 +44,12 @@ class Transformations:
     They need only `_make`, which starts an iteration, and `_cardinality`, the number of elements or a negative code.
     """
 
-    _make: Make
+    _make: MakeIterator
     _cardinality: int
 
     if TYPE_CHECKING:
 
-        def __init__(self, make: Make, cardinality: int, spec: Any = None) -> None: ...
+        def __init__(self, make: MakeIterator, cardinality: int, spec: Any = None) -> None: ...
 
         def __iter__(self) -> Iterator[Any]: ...
 
@@ -59,11 +59,11 @@ class Transformations:
         range: Callable[..., Dataset]
         zip: Callable[..., Dataset]
 
-    def _like(self, make: Make, cardinality: int | None = None) -> Dataset:
+    def _with_same_spec(self, make: MakeIterator, cardinality: int | None = None) -> Dataset:
         """Return a dataset whose elements have the same spec as those of this one."""
         return self._new(make, self._cardinality if cardinality is None else cardinality, lambda: self.element_spec)
 
-    def _new(self, make: Make, cardinality: int, spec: Any = None) -> Dataset:
+    def _new(self, make: MakeIterator, cardinality: int, spec: Any = None) -> Dataset:
         return type(self)(make, cardinality, spec)  # type: ignore[return-value]
 
     def map(
@@ -82,10 +82,10 @@ class Transformations:
         >>> [float(x) for x in pairs.map(lambda x, y: x * y)]
         [3.0, 8.0]
         """
-        of_functions(map_func, "map")
+        check_callable(map_func, "map")
 
         def mapped(element: Any) -> Any:
-            return each(to_array, called(map_func, element))
+            return map_structure(to_array, call_on(map_func, element))
 
         def spec() -> Any:
             # The function is called on the first element. Where that is a batch, a result of the batch's length keeps
@@ -101,15 +101,15 @@ class Transformations:
                 shape = (None, *leaf.shape[1:]) if of_batch else None
                 return TensorSpec(shape, dtypes.as_dtype(leaf.dtype)) if shape else spec_of(leaf)
 
-            return each(found, mapped(first))
+            return map_structure(found, mapped(first))
 
         return self._new(lambda: map(mapped, self._make()), self._cardinality, spec)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keep the elements for which a function is true."""
-        of_functions(predicate, "filter")
-        return self._like(
-            lambda: (element for element in self._make() if bool(called(predicate, element))), UNKNOWN_CARDINALITY
+        check_callable(predicate, "filter")
+        return self._with_same_spec(
+            lambda: (element for element in self._make() if bool(call_on(predicate, element))), UNKNOWN_CARDINALITY
         )
 
     def batch(
@@ -129,7 +129,7 @@ class Transformations:
             ValueError: `batch_size` is not positive.
             tf.errors.InvalidArgumentError: while iterating, elements of different shapes; see `padded_batch`.
         """
-        return self._batched(positive(batch_size, "batch_size", "batch"), drop_remainder, stacked)
+        return self._batched(as_count(batch_size, "batch_size", "batch"), drop_remainder, stack_elements)
 
     def padded_batch(
         self,
@@ -152,9 +152,9 @@ class Transformations:
         """
 
         def join(rows: list[Any]) -> Any:
-            return padded(rows, padded_shapes, padding_values)
+            return pad_elements(rows, padded_shapes, padding_values)
 
-        return self._batched(positive(batch_size, "batch_size", "padded_batch"), drop_remainder, join, open_ends=True)
+        return self._batched(as_count(batch_size, "batch_size", "padded_batch"), drop_remainder, join, open_ends=True)
 
     def _batched(
         self, size: int, drop_remainder: bool, join: Callable[[list[Any]], Any], open_ends: bool = False
@@ -174,7 +174,7 @@ class Transformations:
                 rest = [None] * len(one.shape) if open_ends else one.shape
                 return TensorSpec((first, *rest), one.dtype)
 
-            return each(lambda one: None if one is None else batch(one), self.element_spec)
+            return map_structure(lambda one: None if one is None else batch(one), self.element_spec)
 
         count = self._cardinality
         if count >= 0:
@@ -191,7 +191,9 @@ class Transformations:
 
         lengths = [one.shape[0] for one in leaves(self.element_spec)[:1]] if self._cardinality >= 0 else [None]
         count = UNKNOWN_CARDINALITY if lengths[0] is None else self._cardinality * lengths[0]
-        return self._new(make, count, lambda: each(lambda one: TensorSpec(one.shape[1:], one.dtype), self.element_spec))
+        return self._new(
+            make, count, lambda: map_structure(lambda one: TensorSpec(one.shape[1:], one.dtype), self.element_spec)
+        )
 
     def window(
         self,
@@ -217,15 +219,15 @@ class Transformations:
             stride: the distance between elements of a window.
             drop_remainder: drop windows with fewer elements.
         """
-        count = positive(size, "size", "window")
-        every = positive(stride, "stride", "window")
-        step = count if shift is None else positive(shift, "shift", "window")
+        count = as_count(size, "size", "window")
+        every = as_count(stride, "stride", "window")
+        step = count if shift is None else as_count(shift, "shift", "window")
 
-        def held(rows: list[Any]) -> Any:
+        def windows(rows: list[Any]) -> Any:
             def dataset(*arrays: Any) -> Dataset:
                 return self._new(lambda: iter(arrays), len(arrays), spec_of(arrays[0]))
 
-            return each(dataset, *rows)
+            return map_structure(dataset, *rows)
 
         def make() -> Iterator[Any]:
             elements, waiting = self._make(), list[Any]()  # waiting: read, and needed by a window to come
@@ -234,7 +236,7 @@ class Transformations:
                 rows = waiting[::every][:count]
                 if not rows or (drop_remainder and len(rows) < count):
                     return
-                yield held(rows)
+                yield windows(rows)
                 gone = step - len(waiting)
                 del waiting[:step]
                 if gone > 0:  # shift exceeds the window: skip the elements between windows
@@ -256,7 +258,7 @@ class Transformations:
                     seen.add(key)
                     yield element
 
-        return self._like(make, UNKNOWN_CARDINALITY)
+        return self._with_same_spec(make, UNKNOWN_CARDINALITY)
 
     def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """Join and split batches to batches of another size."""
@@ -278,7 +280,7 @@ class Transformations:
             seed: with a seed the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
             reshuffle_each_iteration: draw another order for the next iteration; True by default.
         """
-        size = self._cardinality if buffer_size is None else positive(buffer_size, "buffer_size", "shuffle")
+        size = self._cardinality if buffer_size is None else as_count(buffer_size, "buffer_size", "shuffle")
         start = int(global_rng().integers(0, 2**62).item()) if seed is None else int(seed)
         rounds = itertools.count()  # one order for each iteration
 
@@ -296,7 +298,7 @@ class Transformations:
                 waiting[k], waiting[-1] = waiting[-1], waiting[k]  # pop from the end: O(1)
                 yield waiting.pop()
 
-        return self._like(make)
+        return self._with_same_spec(make)
 
     def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
         """Repeat the elements `count` times, or without end."""
@@ -316,42 +318,44 @@ class Transformations:
                 if empty:  # an endless repetition of nothing would never return
                     return
 
-        return self._like(make, known)
+        return self._with_same_spec(make, known)
 
     def take(self, count: Any, name: str | None = None) -> Dataset:
         """Keep the first `count` elements; all for -1."""
         n, known = int(count), self._cardinality
         if n < 0:
-            return self._like(self._make)
+            return self._with_same_spec(self._make)
         bounded = n if known == INFINITE_CARDINALITY else min(n, known) if known >= 0 else UNKNOWN_CARDINALITY
-        return self._like(lambda: itertools.islice(self._make(), n), bounded)
+        return self._with_same_spec(lambda: itertools.islice(self._make(), n), bounded)
 
     def skip(self, count: Any, name: str | None = None) -> Dataset:
         """Drop the first `count` elements; all for -1."""
         n, known = int(count), self._cardinality
         if n < 0:
             return self.take(0)
-        return self._like(lambda: itertools.islice(self._make(), n, None), max(known - n, 0) if known >= 0 else known)
+        return self._with_same_spec(
+            lambda: itertools.islice(self._make(), n, None), max(known - n, 0) if known >= 0 else known
+        )
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
         """Keep every `num_shards`-th element, starting with element `index`."""
-        n, first, known = positive(num_shards, "num_shards", "shard"), int(index), self._cardinality
+        n, first, known = as_count(num_shards, "num_shards", "shard"), int(index), self._cardinality
         if not 0 <= first < n:
             raise InvalidArgumentError(None, None, f"shard: index must be between 0 and {n - 1}, got {index!r}")
         count = len(range(first, known, n)) if known >= 0 else known
-        return self._like(lambda: itertools.islice(self._make(), first, None, n), count)
+        return self._with_same_spec(lambda: itertools.islice(self._make(), first, None, n), count)
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keep the elements before the first for which a function is false."""
-        of_functions(predicate, "take_while")
-        return self._like(
-            lambda: itertools.takewhile(lambda element: bool(called(predicate, element)), self._make()),
+        check_callable(predicate, "take_while")
+        return self._with_same_spec(
+            lambda: itertools.takewhile(lambda element: bool(call_on(predicate, element)), self._make()),
             UNKNOWN_CARDINALITY,
         )
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """Append the elements of another dataset."""
-        other = of_datasets(dataset, "concatenate")
+        other = as_dataset(dataset, "concatenate")
         counts = self._cardinality, other._cardinality
         known = min(counts) if min(counts) < 0 else sum(counts)
         if INFINITE_CARDINALITY in counts:
@@ -360,15 +364,15 @@ class Transformations:
         def make() -> Iterator[Any]:
             kind = None
             for element in self._make():
-                kind = kind or kinds(element)
+                kind = kind or describe_dtypes(element)
                 yield element
             for element in other._make():
-                if kind and (here := kinds(element)) != kind:
+                if kind and (here := describe_dtypes(element)) != kind:
                     raise TypeError(f"Two datasets to concatenate have different types: {kind} and {here}")
                 kind = None
                 yield element
 
-        return self._like(make, known)
+        return self._with_same_spec(make, known)
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
         """Pair each element with its number, an int64."""
@@ -376,7 +380,7 @@ class Transformations:
 
     def prefetch(self, buffer_size: Any = None, name: str | None = None) -> Dataset:
         """Return a dataset of the same elements: nothing is read ahead."""
-        return self._like(self._make)
+        return self._with_same_spec(self._make)
 
     def cache(self, filename: str = "", name: str | None = None) -> Dataset:
         """Keep the elements in memory once they have all been read.
@@ -398,7 +402,7 @@ class Transformations:
             else:
                 yield from kept[0]
 
-        return self._like(make)
+        return self._with_same_spec(make)
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
         """Map each element to a dataset, and chain those datasets."""
@@ -427,12 +431,12 @@ class Transformations:
             cycle_length: the number of datasets read in turn.
             block_length: the number of elements that each gives in its turn.
         """
-        of_functions(map_func, "interleave")
-        width = 1 if cycle_length in (None, AUTOTUNE) else positive(cycle_length, "cycle_length", "interleave")
-        block = positive(block_length, "block_length", "interleave")
+        check_callable(map_func, "interleave")
+        width = 1 if cycle_length in (None, AUTOTUNE) else as_count(cycle_length, "cycle_length", "interleave")
+        block = as_count(block_length, "block_length", "interleave")
 
         def make() -> Iterator[Any]:
-            sources = (of_datasets(called(map_func, element), "map_func")._make() for element in self._make())
+            sources = (as_dataset(call_on(map_func, element), "map_func")._make() for element in self._make())
             turns: list[Iterator[Any] | None] = list(itertools.islice(sources, width))
             while turns:
                 for k, source in enumerate(turns):
@@ -456,21 +460,21 @@ class Transformations:
         >>> int(tf.data.Dataset.range(5).reduce(tf.constant(0, tf.int64), lambda total, x: total + x))
         10
         """
-        of_functions(reduce_func, "reduce")
-        state = each(lambda leaf: to_tensor(to_array(leaf)), initial_state)
+        check_callable(reduce_func, "reduce")
+        state = map_structure(lambda leaf: to_tensor(to_array(leaf)), initial_state)
         for element in self:
             state = reduce_func(state, element)
-        return each(convert_to_tensor, state)
+        return map_structure(convert_to_tensor, state)
 
     def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> Dataset:
         """Map with a state: `scan_func(state, element)` returns the next state and an element of the new dataset."""
-        of_functions(scan_func, "scan")
+        check_callable(scan_func, "scan")
 
         def make() -> Iterator[Any]:
-            state = each(lambda leaf: to_tensor(to_array(leaf)), initial_state)
+            state = map_structure(lambda leaf: to_tensor(to_array(leaf)), initial_state)
             for element in self:
                 state, result = scan_func(state, element)
-                yield each(to_array, result)
+                yield map_structure(to_array, result)
 
         return self._new(make, self._cardinality)
 
@@ -490,13 +494,13 @@ class Transformations:
         return found[0]
 
 
-def of_functions(f: Any, where: str) -> None:
+def check_callable(f: Any, where: str) -> None:
     """Raise a TypeError unless `f` can be called."""
     if not callable(f):
         raise TypeError(f"{where}: a function is needed, got {f!r}")
 
 
-def of_datasets(value: Any, where: str) -> Dataset:
+def as_dataset(value: Any, where: str) -> Dataset:
     """Return the value; raise a TypeError unless it is a dataset."""
     if not isinstance(value, Transformations):
         raise TypeError(

@@ -16,7 +16,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
 
-Function = Callable[[Any], Any]
+ActivationFunction = Callable[[Any], Any]
 
 
 def linear(x: Any) -> Any:
@@ -72,7 +72,7 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
     return wrap(tc.log_softmax(native(x), axis=axis))
 
 
-def _same(name: str, function: Callable[..., Any], text: str) -> Function:
+def _activation(name: str, function: Callable[..., Any], text: str) -> ActivationFunction:
     """Make an activation out of a function of tape_core Tensors."""
 
     def activation(x: Any) -> Any:
@@ -83,23 +83,23 @@ def _same(name: str, function: Callable[..., Any], text: str) -> Function:
     return activation
 
 
-sigmoid = _same("sigmoid", tc.sigmoid, "`1 / (1 + exp(-x))`.")
-tanh = _same("tanh", tc.tanh, "The hyperbolic tangent.")
-exponential = _same("exponential", tc.exp, "`exp(x)`.")
-softplus = _same("softplus", tc.softplus, "`log(1 + exp(x))`.")
-softsign = _same("softsign", lambda x: x / (1.0 + tc.abs(x)), "`x / (1 + abs(x))`.")
-selu = _same("selu", tc.selu, "A scaled :func:`elu`: normalized inputs keep mean 0 and variance 1.")
-silu = _same("silu", tc.silu, "`x * sigmoid(x)`.")
-mish = _same("mish", tc.mish, "`x * tanh(softplus(x))`.")
-relu6 = _same("relu6", tc.relu6, "`x` between 0 and 6.")
-hard_sigmoid = _same("hard_sigmoid", tc.hard_sigmoid, "`relu6(x + 3) / 6`.")
-hard_silu = _same("hard_silu", tc.hard_silu, "`x * hard_sigmoid(x)`.")
-log_sigmoid = _same("log_sigmoid", tc.log_sigmoid, "`log(sigmoid(x))`.")
-hard_tanh = _same("hard_tanh", lambda x: tc.clip(x, -1.0, 1.0), "`x` between -1 and 1.")
-tanh_shrink = _same("tanh_shrink", lambda x: x - tc.tanh(x), "`x - tanh(x)`.")
+sigmoid = _activation("sigmoid", tc.sigmoid, "`1 / (1 + exp(-x))`.")
+tanh = _activation("tanh", tc.tanh, "The hyperbolic tangent.")
+exponential = _activation("exponential", tc.exp, "`exp(x)`.")
+softplus = _activation("softplus", tc.softplus, "`log(1 + exp(x))`.")
+softsign = _activation("softsign", lambda x: x / (1.0 + tc.abs(x)), "`x / (1 + abs(x))`.")
+selu = _activation("selu", tc.selu, "A scaled :func:`elu`: normalized inputs keep mean 0 and variance 1.")
+silu = _activation("silu", tc.silu, "`x * sigmoid(x)`.")
+mish = _activation("mish", tc.mish, "`x * tanh(softplus(x))`.")
+relu6 = _activation("relu6", tc.relu6, "`x` between 0 and 6.")
+hard_sigmoid = _activation("hard_sigmoid", tc.hard_sigmoid, "`relu6(x + 3) / 6`.")
+hard_silu = _activation("hard_silu", tc.hard_silu, "`x * hard_sigmoid(x)`.")
+log_sigmoid = _activation("log_sigmoid", tc.log_sigmoid, "`log(sigmoid(x))`.")
+hard_tanh = _activation("hard_tanh", lambda x: tc.clip(x, -1.0, 1.0), "`x` between -1 and 1.")
+tanh_shrink = _activation("tanh_shrink", lambda x: x - tc.tanh(x), "`x - tanh(x)`.")
 swish, hard_swish = silu, hard_silu
 
-_BY_NAME: dict[str, Function] = {
+_BY_NAME: dict[str, ActivationFunction] = {
     name: value for name, value in list(globals().items()) if callable(value) and not name.startswith("_")
     and getattr(value, "__module__", None) == __name__
 }  # fmt: skip
@@ -132,7 +132,7 @@ __all__ = [
 ]
 
 
-def get(identifier: Function | str | None) -> Function:
+def get(identifier: ActivationFunction | str | None) -> ActivationFunction:
     """Return the activation of a name; a callable is returned unchanged, and None gives :func:`linear`.
 
     Raises:
@@ -142,11 +142,11 @@ def get(identifier: Function | str | None) -> Function:
         return linear
     if callable(identifier):
         return identifier
-    found: Function = by_name("activation function", identifier, _BY_NAME)
+    found: ActivationFunction = by_name("activation function", identifier, _BY_NAME)
     return found
 
 
-def for_tape_nn(activation: Function | str | None) -> Function | None:
+def for_tape_nn(activation: ActivationFunction | str | None) -> ActivationFunction | None:
     """Return the activation as a function of tape_core Tensors, for tape_nn's layers; None for :func:`linear`."""
     found = get(activation)
     if found is linear:

@@ -69,7 +69,7 @@ def set_image_data_format(data_format: str) -> None:
     _settings["image_data_format"] = data_format
 
 
-def layout(data_format: str | None) -> str:
+def resolve_data_format(data_format: str | None) -> str:
     """Return a layer's `data_format` argument, checked; the global default for None."""
     if data_format is None:
         return image_data_format()

@@ -12,7 +12,7 @@ from tape_tf.names import export, exported, published
 from tape_tf.variable import Variable
 
 # Functions that are the same in `tf`: names in tf.keras.backend, and the pattern of their names in `tf`.
-_SAME = {
+_ALIASES = {
     "abs cos equal exp eye greater greater_equal less less_equal log maximum minimum not_equal ones_like pow round "
     "shape sigmoid sign sin square stack stop_gradient tanh tile transpose zeros_like": "{}",
     "elu softmax softplus softsign in_top_k": "nn.{}",
@@ -24,14 +24,14 @@ _SAME = {
 def publish() -> None:
     """Publish the functions of `_SAME`. `tape_tf` calls this last, when all functions of `tf` are published."""
     known = published()
-    for names, pattern in _SAME.items():
+    for names, pattern in _ALIASES.items():
         for name in names.split():
             target = pattern.format(name)
             export(f"keras.backend.{name}", known.get(target) or known[f"math.{target}"])
     export("keras.backend.var", known["math.reduce_variance"])
 
 
-def _tf(name: str) -> Callable[..., Any]:
+def _tf_function(name: str) -> Callable[..., Any]:
     """Return a function of `tf` by its name; by name, since importing `tape_tf.ops` from here would be a cycle."""
     function: Callable[..., Any] = published()[name]
     return function
@@ -40,120 +40,124 @@ def _tf(name: str) -> Callable[..., Any]:
 @exported("keras.backend.argmax")
 def argmax(x: Any, axis: int = -1) -> Any:
     """The index of the largest element along an axis."""
-    return _tf("argmax")(x, axis)
+    return _tf_function("argmax")(x, axis)
 
 
 @exported("keras.backend.argmin")
 def argmin(x: Any, axis: int = -1) -> Any:
     """The index of the smallest element along an axis."""
-    return _tf("argmin")(x, axis)
+    return _tf_function("argmin")(x, axis)
 
 
 @exported("keras.backend.cast")
 def cast(x: Any, dtype: Any) -> Any:
     """Convert to another dtype."""
-    return _tf("cast")(x, dtype)
+    return _tf_function("cast")(x, dtype)
 
 
 @exported("keras.backend.clip")
 def clip(x: Any, min_value: Any, max_value: Any) -> Any:
     """Limit the elements to the range from `min_value` to `max_value`."""
-    return _tf("clip_by_value")(x, min_value, max_value)
+    return _tf_function("clip_by_value")(x, min_value, max_value)
 
 
 @exported("keras.backend.concatenate")
 def concatenate(tensors: Any, axis: int = -1) -> Any:
     """Join tensors along an axis."""
-    return _tf("concat")(tensors, axis)
+    return _tf_function("concat")(tensors, axis)
 
 
 @exported("keras.backend.dot")
 def dot(x: Any, y: Any) -> Any:
     """The tensor product, summed over the last axis of `x` and the last but one of `y`."""
     x, y = convert_to_tensor(x), convert_to_tensor(y)
-    return _tf("tensordot")(x, y, [[x.ndim - 1], [max(y.ndim - 2, 0)]])
+    return _tf_function("tensordot")(x, y, [[x.ndim - 1], [max(y.ndim - 2, 0)]])
 
 
 @exported("keras.backend.expand_dims")
 def expand_dims(x: Any, axis: int = -1) -> Any:
     """Insert an axis of length 1."""
-    return _tf("expand_dims")(x, axis)
+    return _tf_function("expand_dims")(x, axis)
 
 
 @exported("keras.backend.flatten")
 def flatten(x: Any) -> Any:
     """Reshape to a vector."""
-    return _tf("reshape")(x, [-1])
+    return _tf_function("reshape")(x, [-1])
 
 
 @exported("keras.backend.batch_flatten")
 def batch_flatten(x: Any) -> Any:
     """Reshape to a matrix with one row for each example."""
     x = convert_to_tensor(x)
-    return _tf("reshape")(x, [x.shape[0], -1])
+    return _tf_function("reshape")(x, [x.shape[0], -1])
 
 
 @exported("keras.backend.gather")
 def gather(reference: Any, indices: Any) -> Any:
     """Pick rows of a tensor."""
-    return _tf("gather")(reference, indices)
+    return _tf_function("gather")(reference, indices)
 
 
 @exported("keras.backend.l2_normalize")
 def l2_normalize(x: Any, axis: Any = None) -> Any:
     """Divide by the Euclidean norm."""
-    return _tf("nn.l2_normalize")(x, axis)
+    return _tf_function("nn.l2_normalize")(x, axis)
 
 
 @exported("keras.backend.one_hot")
 def one_hot(indices: Any, num_classes: int) -> Any:
     """Encode class numbers as vectors with a single 1."""
-    return _tf("one_hot")(indices, num_classes)
+    return _tf_function("one_hot")(indices, num_classes)
 
 
 @exported("keras.backend.permute_dimensions")
 def permute_dimensions(x: Any, pattern: Any) -> Any:
     """Permute the axes."""
-    return _tf("transpose")(x, pattern)
+    return _tf_function("transpose")(x, pattern)
 
 
 @exported("keras.backend.relu")
 def relu(x: Any, alpha: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
     """`x` above the threshold, at most `max_value`; `alpha * (x - threshold)` below it."""
     x = convert_to_tensor(x)
-    out = _tf("where")(x >= threshold, x, alpha * (x - threshold)) if alpha or threshold else _tf("nn.relu")(x)
-    return out if max_value is None else _tf("minimum")(out, max_value)
+    out = (
+        _tf_function("where")(x >= threshold, x, alpha * (x - threshold))
+        if alpha or threshold
+        else _tf_function("nn.relu")(x)
+    )
+    return out if max_value is None else _tf_function("minimum")(out, max_value)
 
 
 @exported("keras.backend.repeat_elements")
 def repeat_elements(x: Any, rep: int, axis: int) -> Any:
     """Repeat each element `rep` times along an axis."""
-    return _tf("repeat")(x, rep, axis)
+    return _tf_function("repeat")(x, rep, axis)
 
 
 @exported("keras.backend.reshape")
 def reshape(x: Any, shape: Any) -> Any:
     """Change the shape."""
-    return _tf("reshape")(x, shape)
+    return _tf_function("reshape")(x, shape)
 
 
 @exported("keras.backend.reverse")
 def reverse(x: Any, axes: Any) -> Any:
     """Reverse the order along axes."""
-    return _tf("reverse")(x, [axes] if isinstance(axes, int) else axes)
+    return _tf_function("reverse")(x, [axes] if isinstance(axes, int) else axes)
 
 
 @exported("keras.backend.sqrt")
 def sqrt(x: Any) -> Any:
     """The square root; 0 for negative elements."""
     x = convert_to_tensor(x)
-    return _tf("sqrt")(_tf("maximum")(x, 0.0))
+    return _tf_function("sqrt")(_tf_function("maximum")(x, 0.0))
 
 
 @exported("keras.backend.squeeze")
 def squeeze(x: Any, axis: int) -> Any:
     """Remove an axis of length 1."""
-    return _tf("squeeze")(x, [axis])
+    return _tf_function("squeeze")(x, [axis])
 
 
 @exported("keras.backend.switch")
@@ -165,7 +169,7 @@ def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
         return convert_to_tensor(chosen() if callable(chosen) else chosen)
     both = [part() if callable(part) else convert_to_tensor(part) for part in (then_expression, else_expression)]
     missing = max(both[0].ndim - condition.ndim, 0)
-    return _tf("where")(_tf("reshape")(condition, [*condition.shape, *[1] * missing]), *both)
+    return _tf_function("where")(_tf_function("reshape")(condition, [*condition.shape, *[1] * missing]), *both)
 
 
 # -- values and their properties
@@ -174,13 +178,13 @@ def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
 @exported("keras.backend.constant")
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Any:
     """A constant tensor, by default of Keras' float type."""
-    return _tf("cast")(_tf("constant")(value, shape=shape), dtype or floatx())
+    return _tf_function("cast")(_tf_function("constant")(value, shape=shape), dtype or floatx())
 
 
 @exported("keras.backend.variable")
 def variable(value: Any, dtype: Any = None, name: str | None = None, constraint: Any = None) -> Any:
     """A Variable, by default of Keras' float type."""
-    made = Variable(_tf("cast")(value, dtype or floatx()), name=name or "Variable")
+    made = Variable(_tf_function("cast")(value, dtype or floatx()), name=name or "Variable")
     made.constraint = constraint
     return made
 
@@ -188,13 +192,13 @@ def variable(value: Any, dtype: Any = None, name: str | None = None, constraint:
 @exported("keras.backend.ones")
 def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
     """A Variable of ones."""
-    return variable(_tf("ones")(shape), dtype)
+    return variable(_tf_function("ones")(shape), dtype)
 
 
 @exported("keras.backend.zeros")
 def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
     """A Variable of zeros."""
-    return variable(_tf("zeros")(shape), dtype)
+    return variable(_tf_function("zeros")(shape), dtype)
 
 
 @exported("keras.backend.dtype")
@@ -251,13 +255,13 @@ def update_sub(x: Any, decrement: Any) -> Any:
 @exported("keras.backend.random_normal", differs="other random numbers than TensorFlow's, of the same distribution")
 def random_normal(shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None) -> Any:
     """Normally distributed random values."""
-    return _tf("random.normal")(shape, mean, stddev, dtype or floatx(), seed)
+    return _tf_function("random.normal")(shape, mean, stddev, dtype or floatx(), seed)
 
 
 @exported("keras.backend.random_uniform", differs="other random numbers than TensorFlow's, of the same distribution")
 def random_uniform(shape: Any, minval: float = 0.0, maxval: float = 1.0, dtype: Any = None, seed: Any = None) -> Any:
     """Uniformly distributed random values."""
-    return _tf("random.uniform")(shape, minval, maxval, dtype or floatx(), seed)
+    return _tf_function("random.uniform")(shape, minval, maxval, dtype or floatx(), seed)
 
 
 @exported("keras.backend.binary_crossentropy")

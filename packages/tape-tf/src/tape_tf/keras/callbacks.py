@@ -159,22 +159,22 @@ class LambdaCallback(Callback):
                 setattr(self, name, function)
 
 
-class _Moment:
+class _NativeRun:
     """The part of a run of tape_nn that its callbacks read, filled in by a callback of Keras."""
 
     def __init__(self, model: Any, epoch: int, logs: Mapping[str, float], stop: Callable[[], None]) -> None:
         self.model, self.epoch, self.logs, self.stop = model, epoch, logs, stop
 
 
-class _OfTapeNN(Callback):
+class _NativeCallback(Callback):
     """A callback that delegates to one of tape_nn, `native`, which watches one of the logged numbers."""
 
     native: Any
 
-    def _moment(self, epoch: int = 0, logs: Any = None) -> _Moment:
+    def _native_run(self, epoch: int = 0, logs: Any = None) -> _NativeRun:
         from tape_tf.keras.saving import Weights
 
-        return _Moment(Weights(self.model), epoch, logs or {}, self._stop)
+        return _NativeRun(Weights(self.model), epoch, logs or {}, self._stop)
 
     def _stop(self) -> None:
         self.model.stop_training = True
@@ -186,7 +186,7 @@ class _OfTapeNN(Callback):
         return getattr(self.native, name)
 
 
-class EarlyStopping(_OfTapeNN):
+class EarlyStopping(_NativeCallback):
     """Stop `fit` when a number has not improved for `patience` epochs: see :class:`tape_nn.EarlyStopping`.
 
     Args:
@@ -214,25 +214,25 @@ class EarlyStopping(_OfTapeNN):
 
     def on_train_begin(self, logs: Any = None) -> None:
         self.stopped_epoch = 0
-        self.native.on_train_begin(self._moment())
+        self.native.on_train_begin(self._native_run())
         if self.baseline is not None:
             self.native.best = self.baseline  # as if an epoch before the first had reached it
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._epoch = epoch
-        self.native.on_epoch_end(self._moment(epoch, logs))
+        self.native.on_epoch_end(self._native_run(epoch, logs))
 
     def on_train_end(self, logs: Any = None) -> None:
         if self.stopped_epoch and self.verbose:
             sys.stdout.write(f"Epoch {self.stopped_epoch + 1}: early stopping\n")
-        self.native.on_train_end(self._moment())
+        self.native.on_train_end(self._native_run())
 
     def _stop(self) -> None:
         self.stopped_epoch = self._epoch
         super()._stop()
 
 
-class ModelCheckpoint(_OfTapeNN):
+class ModelCheckpoint(_NativeCallback):
     """Save the model to a file after each epoch, or after each epoch that is better than all before.
 
     Args:
@@ -277,7 +277,7 @@ class ModelCheckpoint(_OfTapeNN):
             self.native.best = initial_value_threshold
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if self.save_best_only and not self.native.improved(self._moment(epoch, logs)):
+        if self.save_best_only and not self.native.improved(self._native_run(epoch, logs)):
             return
         try:
             path = self.filepath.format(epoch=epoch + 1, **(logs or {}))
@@ -294,7 +294,7 @@ class ModelCheckpoint(_OfTapeNN):
 _Plateau = type("ReduceLROnPlateau", (nn.EarlyStopping,), {})  # a subclass for its name, which its warnings quote
 
 
-class ReduceLROnPlateau(_OfTapeNN):
+class ReduceLROnPlateau(_NativeCallback):
     """Multiply the learning rate by `factor` when a number has not improved for `patience` epochs.
 
     Args:
@@ -321,8 +321,8 @@ class ReduceLROnPlateau(_OfTapeNN):
         self.native = _Plateau(monitor, patience, min_delta, mode)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self.native.on_train_begin(self._moment())
-        self._left = 0
+        self.native.on_train_begin(self._native_run())
+        self._cooldown_left = 0
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         rate = float(self.model.optimizer.learning_rate)
@@ -330,14 +330,14 @@ class ReduceLROnPlateau(_OfTapeNN):
             logs["learning_rate"] = rate
         self._epoch = epoch
         waited = self.native.wait
-        self.native.on_epoch_end(self._moment(epoch, logs))
-        if self._left:  # in the cooldown the native callback must not count the epoch it has just counted
-            self._left -= 1
+        self.native.on_epoch_end(self._native_run(epoch, logs))
+        if self._cooldown_left:  # in the cooldown the native callback must not count the epoch it has just counted
+            self._cooldown_left -= 1
             self.native.wait = min(waited, self.native.wait)
 
     def _stop(self) -> None:
         # Called by the native callback, which stops training when its patience ends; here it lowers the rate instead.
-        if self._left:
+        if self._cooldown_left:
             return
         optimizer = self.model.optimizer
         rate = float(optimizer.learning_rate)
@@ -346,7 +346,7 @@ class ReduceLROnPlateau(_OfTapeNN):
             if self.verbose:
                 new = float(optimizer.learning_rate)
                 sys.stdout.write(f"\nEpoch {self._epoch + 1}: ReduceLROnPlateau reducing learning rate to {new}.\n")
-            self._left, self.native.wait = self.cooldown, 0
+            self._cooldown_left, self.native.wait = self.cooldown, 0
 
 
 class LearningRateScheduler(Callback):
@@ -403,7 +403,7 @@ class CSVLogger(Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         # A file that is continued has its header already.
-        self._with_head = not (self.append and os.path.exists(self.filename) and os.path.getsize(self.filename))
+        self._write_header = not (self.append and os.path.exists(self.filename) and os.path.getsize(self.filename))
         self._file = open(self.filename, "a" if self.append else "w", newline="", encoding="utf-8")  # noqa: SIM115
         self._writer = None
 
@@ -415,7 +415,7 @@ class CSVLogger(Callback):
             self._writer = csv.DictWriter(
                 self._file, names, restval="NA", extrasaction="ignore", delimiter=self.separator
             )
-            if self._with_head:
+            if self._write_header:
                 self._writer.writeheader()
         self._writer.writerow({"epoch": epoch, **logs})
         self._file.flush()

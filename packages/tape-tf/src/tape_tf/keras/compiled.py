@@ -13,7 +13,7 @@ from tape_tf.keras.metrics import get as get_metric
 from tape_tf.keras.structures import leaves
 
 
-def _each(value: Any, y_pred: Any, names: Sequence[str], what: str, for_all: bool = False) -> list[Any]:
+def _by_output(value: Any, y_pred: Any, names: Sequence[str], what: str, for_all: bool = False) -> list[Any]:
     """Distribute an argument of `compile` or `fit` over the outputs of a model; returns a list with a part for each.
 
     Args:
@@ -48,10 +48,10 @@ class _Outputs:
         """Return the names of the outputs, their labels and their predictions; a single output has the name ""."""
         if isinstance(y_pred, dict):
             names = list(y_pred)
-            return names, _each(y, y_pred, names, "y"), list(y_pred.values())
+            return names, _by_output(y, y_pred, names, "y"), list(y_pred.values())
         if isinstance(y_pred, list | tuple):
             names = list(self.names or [f"output_{k}" for k in range(1, len(y_pred) + 1)])
-            return names, _each(y, y_pred, names, "y"), list(y_pred)
+            return names, _by_output(y, y_pred, names, "y"), list(y_pred)
         return [""], [y], [y_pred]
 
 
@@ -67,7 +67,7 @@ class CompiledLoss(_Outputs):
         self.loss, self.weights = loss, weights
         self.metrics: list[Metric] = []
         self._losses: list[Loss | None] | None = None
-        self._factors: list[Any] = []
+        self._loss_weights: list[Any] = []
 
     def check(self) -> None:
         """Raise a ValueError for a name that is no loss."""
@@ -76,27 +76,27 @@ class CompiledLoss(_Outputs):
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None, regularization_losses: Any = None) -> Any:
         """Return the sum of the outputs' losses, each times its weight; None if there is no loss at all."""
-        names, truths, predictions = self.split(y_true, y_pred)
+        names, labels, predictions = self.split(y_true, y_pred)
         if self._losses is None:
             # The number of outputs is known only now, at the first batch.
             several = len(names) > 1 or names != [""]
-            given = _each(self.loss, y_pred, names, "loss", for_all=True) if several else [self.loss]
+            given = _by_output(self.loss, y_pred, names, "loss", for_all=True) if several else [self.loss]
             self._losses = [None if loss is None else as_loss(loss) for loss in given]
-            self._factors = _each(self.weights, y_pred, names, "loss_weights", for_all=True)
+            self._loss_weights = _by_output(self.weights, y_pred, names, "loss_weights", for_all=True)
             if several:
                 self.metrics = [Mean(name=f"{name}_loss") for name in names]
-        weights = _each(sample_weight, y_pred, names, "sample_weight", for_all=True)
+        weights = _by_output(sample_weight, y_pred, names, "sample_weight", for_all=True)
         total: Any = None
-        rows = zip(self._losses, truths, predictions, weights, self._factors, strict=True)
-        for k, (loss, truth, prediction, weight, factor) in enumerate(rows):
+        rows = zip(self._losses, labels, predictions, weights, self._loss_weights, strict=True)
+        for k, (loss, label, prediction, weight, factor) in enumerate(rows):
             if loss is None:
                 continue
-            if truth is None:
+            if label is None:
                 raise ValueError(
                     "the data have no y to compare predictions with: pass y, or leave loss out of compile() and use "
                     "add_loss or a train_step of your own"
                 )
-            value = loss(truth, prediction, weight)
+            value = loss(label, prediction, weight)
             if self.metrics:
                 # The metric averages over examples; `value` is the mean of a batch, so it counts with the batch's size.
                 self.metrics[k].update_state(value, sample_weight=prediction.shape[0])
@@ -114,12 +114,12 @@ class CompiledMetrics(Metric, _Outputs):
     def __init__(self, metrics: Any, weighted: Any, names: Sequence[str] | None) -> None:
         Metric.__init__(self, name="compile_metrics")
         self.names = names
-        self._given = (metrics, weighted)
-        self._made: list[tuple[int, Metric, bool]] | None = None
+        self._configured = (metrics, weighted)
+        self._resolved: list[tuple[int, Metric, bool]] | None = None
 
     def check(self) -> None:
         """Raise a ValueError for a name that is no metric."""
-        for metric in leaves(self._given):
+        for metric in leaves(self._configured):
             # "accuracy" stands for one of three metrics, depending on the shapes of labels: see `as_metric`.
             if metric not in ("accuracy", "acc"):
                 get_metric(metric)
@@ -127,7 +127,7 @@ class CompiledMetrics(Metric, _Outputs):
     @property
     def metrics(self) -> list[Metric]:
         """The metrics; empty before the first batch, since names such as "accuracy" are resolved by its shapes."""
-        return [metric for _, metric, _ in self._made or []]
+        return [metric for _, metric, _ in self._resolved or []]
 
     @property
     def metric_names(self) -> list[str]:
@@ -136,30 +136,30 @@ class CompiledMetrics(Metric, _Outputs):
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Update the metrics with a batch."""
-        names, truths, predictions = self.split(y_true, y_pred)
-        if self._made is None:
-            self._made = self._make(names, truths, predictions)
-        weights = _each(sample_weight, y_pred, names, "sample_weight", for_all=True)
-        for k, metric, weighted in self._made:
-            if truths[k] is None:
+        names, labels, predictions = self.split(y_true, y_pred)
+        if self._resolved is None:
+            self._resolved = self._resolve(names, labels, predictions)
+        weights = _by_output(sample_weight, y_pred, names, "sample_weight", for_all=True)
+        for k, metric, weighted in self._resolved:
+            if labels[k] is None:
                 raise ValueError(f"metric {metric.name!r}: the data have no y to compare predictions with")
-            metric.update_state(truths[k], predictions[k], sample_weight=weights[k] if weighted else None)
+            metric.update_state(labels[k], predictions[k], sample_weight=weights[k] if weighted else None)
 
-    def _make(self, names: list[str], truths: list[Any], predictions: list[Any]) -> list[tuple[int, Metric, bool]]:
+    def _resolve(self, names: list[str], labels: list[Any], predictions: list[Any]) -> list[tuple[int, Metric, bool]]:
         """Make the metrics, each with the number of its output and with True if weights of examples count for it."""
-        made = []
-        for given, weighted in zip(self._given, (False, True), strict=True):
-            parts = [given] if names == [""] else _each(given, predictions, names, "metrics")
+        found = []
+        for given, weighted in zip(self._configured, (False, True), strict=True):
+            parts = [given] if names == [""] else _by_output(given, predictions, names, "metrics")
             if names == [""] and isinstance(given, dict):
                 parts = list(given.values())
             for k, part in enumerate(parts):
                 for identifier in part if isinstance(part, list | tuple) else [] if part is None else [part]:
-                    truth, prediction = convert_to_tensor(truths[k]), convert_to_tensor(predictions[k])
-                    metric = as_metric(identifier, truth, prediction)
+                    label, prediction = convert_to_tensor(labels[k]), convert_to_tensor(predictions[k])
+                    metric = as_metric(identifier, label, prediction)
                     if names[k]:
                         metric.name = f"{names[k]}_{metric.name}"
-                    made.append((k, metric, weighted))
-        return made
+                    found.append((k, metric, weighted))
+        return found
 
     def result(self) -> dict[str, Any]:
         """Return the results of all metrics, by name."""

@@ -24,7 +24,7 @@ def autocast(value: Any, dtype: Any) -> tc.Tensor:
     return cast(tensor, dtype) if tensor.dtype.kind == "real floating" else tensor
 
 
-def same_rank(y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+def match_ranks(y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
     """Add or remove a last axis of length 1, so that labels and predictions have the same number of axes.
 
     Keras does so, and thus accepts labels of shape (n,) for predictions of shape (n, 1), and the reverse.
@@ -40,7 +40,7 @@ def same_rank(y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tenso
     return y_true, y_pred
 
 
-def class_numbers(y_true: tc.Tensor, y_pred: tc.Tensor, axis: int = -1) -> tc.Tensor:
+def to_class_ids(y_true: tc.Tensor, y_pred: tc.Tensor, axis: int = -1) -> tc.Tensor:
     """Return labels as integers, without the axis of classes that `y_pred` has."""
     if not y_true.dtype.kind.endswith("integer"):
         y_true = tc.astype(y_true, tc.int64)

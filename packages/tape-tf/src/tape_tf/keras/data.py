@@ -13,10 +13,10 @@ from tape_nn.fitting.data import Arrays
 from tape_tf.conversion import unwrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
-from tape_tf.keras.structures import is_array, mapped
+from tape_tf.keras.structures import is_array, map_structure
 from tape_tf.tensor import Value
 
-_ANEW = "the epoch ends there, and the next begins at the first batch"
+_STARTS_OVER = "the epoch ends there, and the next begins at the first batch"
 """The end of a warning about arrays or a dataset with fewer batches than `steps_per_epoch`."""
 
 DEFAULT_BATCH_SIZE = 32  # examples; Keras' default
@@ -61,7 +61,7 @@ class Batches:
 
     def __init__(self, data: Any, steps: int | None) -> None:
         self._data, self._steps = data, steps
-        self._going: Iterator[Any] | None = None  # the open iterator: with `steps`, one may last several epochs
+        self._iterator: Iterator[Any] | None = None  # the open iterator: with `steps`, one may last several epochs
         self.length: int | None = steps
         if steps is None:
             try:
@@ -69,46 +69,46 @@ class Batches:
             except TypeError:
                 self.length = None
 
-    def source(self, run: Any, shuffle: bool) -> Callable[[int], Iterator[Any]]:
+    def epochs(self, run: Any, shuffle: bool) -> Callable[[int], Iterator[Any]]:
         """Return a function from the number of an epoch to its batches."""
 
         def epoch(number: int) -> Iterator[Any]:
             done = 0
-            for batch in self._some():
+            for batch in self._epoch_batches():
                 yield batch
                 done += 1
             if self._steps is not None and done < self._steps:
                 if isinstance(self._data, Iterator):  # such as a generator: it cannot be started again
                     run.model.stop_training = True
-                    _warn_of_too_few(done, self._steps, "interrupting training: it is gone")
+                    _warn_short_epoch(done, self._steps, "interrupting training: it is gone")
                 else:
-                    self._going = None
-                    _warn_of_too_few(done, self._steps, f"{_ANEW}; use repeat() to have it go on")
+                    self._iterator = None
+                    _warn_short_epoch(done, self._steps, f"{_STARTS_OVER}; use repeat() to have it go on")
 
         return epoch
 
-    def once(self) -> Iterator[Any]:
+    def iterate(self) -> Iterator[Any]:
         """Return an iterator over the batches of one evaluation, from the first batch."""
-        self._going = None
-        return self._some()
+        self._iterator = None
+        return self._epoch_batches()
 
-    def whole(self) -> Any:
+    def as_one_batch(self) -> Any:
         """Return all examples as one batch; only arrays can do that."""
         raise ValueError("one batch must be given as arrays or tensors")
 
-    def _some(self) -> Iterator[Any]:
+    def _epoch_batches(self) -> Iterator[Any]:
         """Iterate over the batches of one epoch: all of them, or the next `steps`, starting over at the end."""
         if self._steps is None:
             batches = iter(self._data)
         else:
-            first = list(islice(self._going or (), 1))  # empty where the open iterator has ended
-            if not first and not (self._going and isinstance(self._data, Iterator)):
-                self._going = iter(self._data)
-            batches = islice(chain(first, self._going or ()), self._steps)
-        return (unwrap(_as_tensors(tuple(batch) if isinstance(batch, list) else batch)) for batch in batches)
+            first = list(islice(self._iterator or (), 1))  # empty where the open iterator has ended
+            if not first and not (self._iterator and isinstance(self._data, Iterator)):
+                self._iterator = iter(self._data)
+            batches = islice(chain(first, self._iterator or ()), self._steps)
+        return (unwrap(_batch_to_native(tuple(batch) if isinstance(batch, list) else batch)) for batch in batches)
 
 
-def _warn_of_too_few(done: int, steps: int, then: str) -> None:
+def _warn_short_epoch(done: int, steps: int, then: str) -> None:
     warnings.warn(f"Your input ran out of data after {done} of {steps} batches; {then}", stacklevel=3)
 
 
@@ -127,31 +127,31 @@ class ArrayBatches(Batches):
         self.batch_size = self._size if steps is None else None
         self.length = self._arrays.length if steps is None else steps
 
-    def source(self, run: Any, shuffle: bool) -> Any:
+    def epochs(self, run: Any, shuffle: bool) -> Any:
         if self._steps is None:
             return self._parts
         seed = tc.random.global_rng().integers(0, 2**31).item() if shuffle else None
         arrays = Arrays(self._parts, self._size, seed, {}, "data")
-        there, steps = -(-arrays.examples // self._size), self._steps
+        pass_length, steps = -(-arrays.examples // self._size), self._steps
 
         def epoch(number: int) -> Iterator[Any]:
             # An epoch continues where the one before ended; the last epoch of a pass may have fewer batches.
-            turn, part = divmod(number, -(-there // steps))
+            turn, part = divmod(number, -(-pass_length // steps))
             first = part * steps
-            if first + steps > there:
-                _warn_of_too_few(there - first, steps, _ANEW)
+            if first + steps > pass_length:
+                _warn_short_epoch(pass_length - first, steps, _STARTS_OVER)
             return islice(arrays.batches(turn, skip=first), steps)
 
         return epoch
 
-    def once(self) -> Iterator[Any]:
+    def iterate(self) -> Iterator[Any]:
         return islice(self._arrays.batches(0), self._steps)
 
-    def whole(self) -> Any:
+    def as_one_batch(self) -> Any:
         return self._parts
 
 
-def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None) -> Batches:
+def make_batches(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None) -> Batches:
     """Return the batches of `x`, `y` and `sample_weight`, which are as for :meth:`Model.fit`.
 
     Raises:
@@ -159,8 +159,8 @@ def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps
     """
     if x is None:
         raise ValueError("x is missing: arrays, or batches")
-    if _is_data(x):
-        parts = [_tensors_of(part) for part in (x, y, sample_weight)]
+    if _is_arrays(x):
+        parts = [_to_native(part) for part in (x, y, sample_weight)]
         while parts[-1] is None:
             parts.pop()
         if sample_weight is not None and y is None:
@@ -179,7 +179,7 @@ def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps
     return Batches(x, steps)
 
 
-def _is_data(x: Any) -> bool:
+def _is_arrays(x: Any) -> bool:
     """True for arrays, in structures; False for an iterable of batches."""
     if isinstance(x, dict):
         return True
@@ -188,17 +188,17 @@ def _is_data(x: Any) -> bool:
     return is_array(x) or hasattr(x, "__array__")
 
 
-def _tensors_of(part: Any) -> Any:
+def _to_native(part: Any) -> Any:
     """Convert arrays in structures to tape_core Tensors, floating ones in Keras' float type."""
     if part is None:
         return None
     if isinstance(part, dict):
-        return {key: _tensors_of(value) for key, value in part.items()}
+        return {key: _to_native(value) for key, value in part.items()}
     if isinstance(part, list | tuple) and all(getattr(value, "ndim", 0) for value in part):
-        return tuple([_tensors_of(value) for value in part])  # several inputs; numbers written out have no ndim
+        return tuple([_to_native(value) for value in part])  # several inputs; numbers written out have no ndim
     return autocast(part.native if isinstance(part, Value) else part, floatx())
 
 
-def _as_tensors(batch: Any) -> Any:
+def _batch_to_native(batch: Any) -> Any:
     """Convert a batch to tape_core Tensors, floating ones in Keras' float type."""
-    return mapped(lambda leaf: leaf if leaf is None else autocast(leaf, floatx()), batch)
+    return map_structure(lambda leaf: leaf if leaf is None else autocast(leaf, floatx()), batch)

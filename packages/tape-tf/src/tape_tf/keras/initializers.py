@@ -43,7 +43,7 @@ class Initializer:
 
     def _draw(self, shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
         """Draw the values; tape_nn's layers call this in place of an initializer of their own."""
-        limits.take(shape)
+        limits.reserve(shape)
         if self.seed is not None:
             rng = tc.default_rng(self.seed)
         values: tc.Tensor = self._native(shape, rng=rng, **where)
@@ -95,23 +95,23 @@ class RandomUniform(Initializer):
 
 
 class _Normal(Initializer):
-    _of: Callable[..., Any]
+    _factory: Callable[..., Any]
 
     def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
         self.mean, self.stddev, self.seed = mean, stddev, seed
-        self._native = type(self)._of(mean, stddev)
+        self._native = type(self)._factory(mean, stddev)
 
 
 class RandomNormal(_Normal):
     """Normally distributed with mean `mean` and standard deviation `stddev`."""
 
-    _of = staticmethod(nn.initializers.normal)
+    _factory = staticmethod(nn.initializers.normal)
 
 
 class TruncatedNormal(_Normal):
     """Normally distributed; values more than two `stddev` from the mean are drawn again."""
 
-    _of = staticmethod(nn.initializers.truncated_normal)
+    _factory = staticmethod(nn.initializers.truncated_normal)
 
 
 class Orthogonal(Initializer):
@@ -162,42 +162,42 @@ class VarianceScaling(Initializer):
         self._native = nn.initializers.variance_scaling(scale, mode, kinds[distribution])
 
 
-class _Named(Initializer):
+class _SeedOnly(Initializer):
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
 
 
-class GlorotUniform(_Named):
+class GlorotUniform(_SeedOnly):
     """Uniformly distributed between ±sqrt(6 / (inputs + outputs)) (Glorot and Bengio, 2010)."""
 
     _native = staticmethod(nn.initializers.glorot_uniform)
 
 
-class GlorotNormal(_Named):
+class GlorotNormal(_SeedOnly):
     """Truncated normal with variance 2 / (inputs + outputs) (Glorot and Bengio, 2010)."""
 
     _native = staticmethod(nn.initializers.glorot_normal)
 
 
-class HeUniform(_Named):
+class HeUniform(_SeedOnly):
     """Uniformly distributed between ±sqrt(6 / inputs) (He et al., 2015)."""
 
     _native = staticmethod(nn.initializers.he_uniform)
 
 
-class HeNormal(_Named):
+class HeNormal(_SeedOnly):
     """Truncated normal with variance 2 / inputs (He et al., 2015)."""
 
     _native = staticmethod(nn.initializers.he_normal)
 
 
-class LecunUniform(_Named):
+class LecunUniform(_SeedOnly):
     """Uniformly distributed between ±sqrt(3 / inputs) (LeCun et al., 1998)."""
 
     _native = staticmethod(nn.initializers.lecun_uniform)
 
 
-class LecunNormal(_Named):
+class LecunNormal(_SeedOnly):
     """Truncated normal with variance 1 / inputs (LeCun et al., 1998)."""
 
     _native = staticmethod(nn.initializers.lecun_normal)
@@ -276,7 +276,7 @@ def for_tape_nn(initializer: InitializerLike) -> Callable[..., tc.Tensor]:
         return found._draw
 
     def call(shape: tuple[int, ...], *, rng: Any = None, dtype: Any = None, **where: Any) -> tc.Tensor:
-        limits.take(shape)
+        limits.reserve(shape)
         return tc.asarray(native(found(shape, dtype=as_dtype(dtype))), **where)
 
     return call

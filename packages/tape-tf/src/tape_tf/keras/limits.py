@@ -10,69 +10,69 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-CONFIG_BYTES = 16 << 20
+MAX_CONFIG_BYTES = 16 << 20
 """The greatest length of the text of a description, in bytes. A layer takes a few hundred."""
 
-DEPTH = 200
+MAX_CONFIG_DEPTH = 200
 """The greatest depth of nesting of its lists and dictionaries, in levels; far from Python's recursion limit."""
 
-NUMBERS = 1 << 28
+MAX_VALUE_ELEMENTS = 1 << 28
 """The greatest size of one value in the model, in elements: 1 GiB of float32. Checked before the layer computes it."""
 
-WEIGHTS = 1 << 30
+MAX_WEIGHT_ELEMENTS = 1 << 30
 """The greatest total size of the weights, in elements, where no file holds them: 4 GiB of float32."""
 
 
-class _Weights:
+class _Budget:
     """The number of elements that weights may still take."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
 
-_LEFT: ContextVar[_Weights | None] = ContextVar("tape_tf.keras.limits", default=None)
+_BUDGET: ContextVar[_Budget | None] = ContextVar("tape_tf.keras.limits", default=None)
 
 
 @contextmanager
-def limited(weights: int = WEIGHTS) -> Iterator[None]:
+def limited(weights: int = MAX_WEIGHT_ELEMENTS) -> Iterator[None]:
     """A context in which a model is made from a description, with at most `weights` elements in its weights."""
-    token = _LEFT.set(_Weights(weights))
+    token = _BUDGET.set(_Budget(weights))
     try:
         yield
     finally:
-        _LEFT.reset(token)
+        _BUDGET.reset(token)
 
 
 def active() -> bool:
     """True while a model is made from a description, so that sizes are checked."""
-    return _LEFT.get() is not None
+    return _BUDGET.get() is not None
 
 
-def take(shape: Sequence[int]) -> None:
+def reserve(shape: Sequence[int]) -> None:
     """Count a weight against the limit, before its memory is allocated.
 
     Raises:
         ValueError: the weights exceed their limit.
     """
-    if (left := _LEFT.get()) is None:
+    if (budget := _BUDGET.get()) is None:
         return
-    left.left -= math.prod(map(int, shape))
-    if left.left < 0:
+    budget.left -= math.prod(map(int, shape))
+    if budget.left < 0:
         raise ValueError(
             f"a weight of shape {tuple(shape)} is more than there are numbers for; load_model takes safe_mode=False "
             "where a file may be as large as it says"
         )
 
 
-def check(shape: Sequence[int]) -> None:
+def check_size(shape: Sequence[int]) -> None:
     """Check the size of a value that is computed while shapes are inferred.
 
     Raises:
         ValueError: the value exceeds the limit.
     """
     # A length of 0 counts as 1: intermediate values may be made along the other axes before it applies.
-    if active() and math.prod([max(int(n), 1) for n in shape]) > NUMBERS:
+    if active() and math.prod([max(int(n), 1) for n in shape]) > MAX_VALUE_ELEMENTS:
         raise ValueError(
-            f"a value of shape {tuple(shape)} has more than {NUMBERS} numbers; load_model takes safe_mode=False where "
-            "a file may be as large as it says"
+            f"a value of shape {tuple(shape)} has more than {MAX_VALUE_ELEMENTS} numbers; load_model takes "
+            "safe_mode=False where a file may be as large as it says"
         )

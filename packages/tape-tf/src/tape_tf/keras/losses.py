@@ -18,44 +18,54 @@ import tape_nn as nn
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import floatx
-from tape_tf.keras.conversion import cast, class_numbers, same_rank
+from tape_tf.keras.conversion import cast, match_ranks, to_class_ids
 from tape_tf.keras.naming import by_name, snake_case
 from tape_tf.names import absent
 
 
-def _floats(y_true: Any, y_pred: Any) -> tuple[tc.Tensor, tc.Tensor]:
+def _as_floats(y_true: Any, y_pred: Any) -> tuple[tc.Tensor, tc.Tensor]:
     """Convert predictions to floating numbers, and labels to their dtype and rank."""
     prediction = native(y_pred)
     if prediction.dtype.kind != "real floating":
         prediction = cast(prediction)
-    return same_rank(cast(y_true, prediction.dtype), prediction)
+    return match_ranks(cast(y_true, prediction.dtype), prediction)
 
 
-def _function(of: Callable[..., Any], text: str, arguments: Callable[..., Any] = _floats) -> Callable[..., Any]:
+def _loss_function(
+    native_loss: Callable[..., Any], text: str, arguments: Callable[..., Any] = _as_floats
+) -> Callable[..., Any]:
     """Wrap a loss of tape_nn as a function that converts its arguments as Keras does."""
 
     def loss(y_true: Any, y_pred: Any, *options: Any, **named: Any) -> Any:
-        return wrap(of(*arguments(y_true, y_pred), *options, **named))
+        return wrap(native_loss(*arguments(y_true, y_pred), *options, **named))
 
-    loss.__name__ = loss.__qualname__ = of.__name__
-    loss.__doc__ = f"{text} See :func:`tape_nn.losses.{of.__name__}`."
-    loss.__signature__ = inspect.signature(of)  # type: ignore[attr-defined]
+    loss.__name__ = loss.__qualname__ = native_loss.__name__
+    loss.__doc__ = f"{text} See :func:`tape_nn.losses.{native_loss.__name__}`."
+    loss.__signature__ = inspect.signature(native_loss)  # type: ignore[attr-defined]
     return loss
 
 
-mean_squared_error = _function(nn.losses.mean_squared_error, "The mean of `(y_true - y_pred)**2` along the last axis.")
-mean_absolute_error = _function(nn.losses.mean_absolute_error, "The mean of `abs(y_true - y_pred)` on the last axis.")
-huber = _function(nn.losses.huber, "Quadratic for small errors, linear for large ones.")
-mean_absolute_percentage_error = _function(nn.losses.mean_absolute_percentage_error, "The mean error in per cent.")
-mean_squared_logarithmic_error = _function(nn.losses.mean_squared_logarithmic_error, "The mean error of logarithms.")
-log_cosh = _function(nn.losses.log_cosh, "The mean of `log(cosh(y_pred - y_true))` along the last axis.")
-cosine_similarity = _function(nn.losses.cosine_similarity, "The negative cosine of the angle between the two.")
-hinge = _function(nn.losses.hinge, "The mean of `max(1 - y_true * y_pred, 0)` along the last axis.")
-squared_hinge = _function(nn.losses.squared_hinge, "The mean of `max(1 - y_true * y_pred, 0)**2` along the last axis.")
-categorical_hinge = _function(nn.losses.categorical_hinge, "The margin between the right class and the others.")
-kl_divergence = _function(nn.losses.kl_divergence, "The sum of `y_true * log(y_true / y_pred)`.")
-poisson = _function(nn.losses.poisson, "The mean of `y_pred - y_true * log(y_pred)` along the last axis.")
-categorical_crossentropy = _function(nn.losses.categorical_crossentropy, "The cross-entropy of one-hot classes.")
+mean_squared_error = _loss_function(
+    nn.losses.mean_squared_error, "The mean of `(y_true - y_pred)**2` along the last axis."
+)
+mean_absolute_error = _loss_function(
+    nn.losses.mean_absolute_error, "The mean of `abs(y_true - y_pred)` on the last axis."
+)
+huber = _loss_function(nn.losses.huber, "Quadratic for small errors, linear for large ones.")
+mean_absolute_percentage_error = _loss_function(nn.losses.mean_absolute_percentage_error, "The mean error in per cent.")
+mean_squared_logarithmic_error = _loss_function(
+    nn.losses.mean_squared_logarithmic_error, "The mean error of logarithms."
+)
+log_cosh = _loss_function(nn.losses.log_cosh, "The mean of `log(cosh(y_pred - y_true))` along the last axis.")
+cosine_similarity = _loss_function(nn.losses.cosine_similarity, "The negative cosine of the angle between the two.")
+hinge = _loss_function(nn.losses.hinge, "The mean of `max(1 - y_true * y_pred, 0)` along the last axis.")
+squared_hinge = _loss_function(
+    nn.losses.squared_hinge, "The mean of `max(1 - y_true * y_pred, 0)**2` along the last axis."
+)
+categorical_hinge = _loss_function(nn.losses.categorical_hinge, "The margin between the right class and the others.")
+kl_divergence = _loss_function(nn.losses.kl_divergence, "The sum of `y_true * log(y_true / y_pred)`.")
+poisson = _loss_function(nn.losses.poisson, "The mean of `y_pred - y_true * log(y_pred)` along the last axis.")
+categorical_crossentropy = _loss_function(nn.losses.categorical_crossentropy, "The cross-entropy of one-hot classes.")
 
 
 def binary_crossentropy(
@@ -65,7 +75,7 @@ def binary_crossentropy(
 
     See :func:`tape_nn.losses.binary_crossentropy`.
     """
-    truth, prediction = _floats(y_true, y_pred)
+    truth, prediction = _as_floats(y_true, y_pred)
     if axis != -1:
         truth, prediction = (tc.moveaxis(x, axis, -1) for x in (truth, prediction))
     return wrap(nn.losses.binary_crossentropy(truth, prediction, from_logits, label_smoothing))
@@ -81,7 +91,7 @@ def sparse_categorical_crossentropy(
     prediction = native(y_pred)
     if prediction.dtype.kind != "real floating":
         prediction = cast(prediction)
-    labels = class_numbers(native(y_true), prediction, axis)
+    labels = to_class_ids(native(y_true), prediction, axis)
     options: dict[str, Any] = {"from_logits": from_logits, "ignore_class": ignore_class, "axis": axis}
     return wrap(nn.losses.sparse_categorical_crossentropy(labels, prediction, **options))
 
@@ -166,7 +176,7 @@ class LossFunctionWrapper(Loss):
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """Return what the function returns."""
         if not isinstance(y_true, dict) and not isinstance(y_pred, dict):
-            y_true, y_pred = map(wrap, same_rank(y_true.native, y_pred.native))
+            y_true, y_pred = map(wrap, match_ranks(y_true.native, y_pred.native))
         return self.fn(y_true, y_pred, **self._fn_kwargs)
 
     def get_config(self) -> dict[str, Any]:
@@ -177,7 +187,7 @@ class LossFunctionWrapper(Loss):
         return f"<{type(self).__name__} name={self.name}>"
 
 
-def _class(function: Callable[..., Any], kind: str) -> type[LossFunctionWrapper]:
+def _loss_class(function: Callable[..., Any], kind: str) -> type[LossFunctionWrapper]:
     """Make the class of a loss whose function has no options of its own."""
     label = function.__name__
 
@@ -190,16 +200,16 @@ def _class(function: Callable[..., Any], kind: str) -> type[LossFunctionWrapper]
     return type(kind, (LossFunctionWrapper,), content)
 
 
-MeanSquaredError = _class(mean_squared_error, "MeanSquaredError")
-MeanAbsoluteError = _class(mean_absolute_error, "MeanAbsoluteError")
-MeanAbsolutePercentageError = _class(mean_absolute_percentage_error, "MeanAbsolutePercentageError")
-MeanSquaredLogarithmicError = _class(mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
-LogCosh = _class(log_cosh, "LogCosh")
-Hinge = _class(hinge, "Hinge")
-SquaredHinge = _class(squared_hinge, "SquaredHinge")
-CategoricalHinge = _class(categorical_hinge, "CategoricalHinge")
-KLDivergence = _class(kl_divergence, "KLDivergence")
-Poisson = _class(poisson, "Poisson")
+MeanSquaredError = _loss_class(mean_squared_error, "MeanSquaredError")
+MeanAbsoluteError = _loss_class(mean_absolute_error, "MeanAbsoluteError")
+MeanAbsolutePercentageError = _loss_class(mean_absolute_percentage_error, "MeanAbsolutePercentageError")
+MeanSquaredLogarithmicError = _loss_class(mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
+LogCosh = _loss_class(log_cosh, "LogCosh")
+Hinge = _loss_class(hinge, "Hinge")
+SquaredHinge = _loss_class(squared_hinge, "SquaredHinge")
+CategoricalHinge = _loss_class(categorical_hinge, "CategoricalHinge")
+KLDivergence = _loss_class(kl_divergence, "KLDivergence")
+Poisson = _loss_class(poisson, "Poisson")
 
 
 class CosineSimilarity(LossFunctionWrapper):

@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_compile.effects import keeps_state
-from tape_compile.tracer.host_numbers import of_numbers
+from tape_core.staging import host_function, stateful
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
 from tape_tf.keras.backend import floatx
-from tape_tf.keras.conversion import cast, same_rank
+from tape_tf.keras.conversion import cast, match_ranks
 from tape_tf.keras.naming import auto_name
 from tape_tf.variable import Variable
 
@@ -99,14 +98,14 @@ class Metric:
         return f"<{type(self).__name__} name={self.name}>"
 
 
-class OfTapeNN(Metric):
+class NativeMetric(Metric):
     """A metric that delegates to one of tape_nn, `native`, which keeps its state in Python numbers."""
 
-    _nan: ClassVar[float] = 0.0  # the result before the first batch, where tape_nn's is NaN
+    _empty_result: ClassVar[float] = 0.0  # the result before the first batch, where tape_nn's is NaN
 
-    def __init__(self, of: nn.metrics.Metric, name: str | None, dtype: Any) -> None:
+    def __init__(self, native_metric: nn.metrics.Metric, name: str | None, dtype: Any) -> None:
         super().__init__(dtype, name)
-        self.native = of
+        self.native = native_metric
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Update the metric with a batch.
@@ -114,36 +113,36 @@ class OfTapeNN(Metric):
         Args:
             sample_weight: a weight for each example.
         """
-        self.native.update(*self._inputs(native(y_true), native(y_pred)), weights_of(sample_weight))
+        self.native.update(*self._inputs(native(y_true), native(y_pred)), as_weights(sample_weight))
 
     def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
-        y_true, y_pred = same_rank(y_true, y_pred)
+        y_true, y_pred = match_ranks(y_true, y_pred)
         return cast(y_true, self.dtype), cast(y_pred, self.dtype)
 
     def result(self) -> Any:
         """Return the metric of all batches since the last reset."""
-        return wrap(self._now())
+        return wrap(self._tensor_result())
 
-    @keeps_state(lambda self: self.native._holders())
-    def _now(self) -> tc.Tensor:
+    @stateful(lambda self: self.native._holders())
+    def _tensor_result(self) -> tc.Tensor:
         # In compiled code the numbers are read anew in each call; `keeps_state` names their holders to the tracer.
-        return native(self._number(), self.dtype)
+        return native(self._python_result(), self.dtype)
 
-    def _number(self) -> float:
-        return _unless_empty(self.native.result(), self.native.state_dict().get("count", 1), self._nan)
+    def _python_result(self) -> float:
+        return _unless_empty(self.native.result(), self.native.state_dict().get("count", 1), self._empty_result)
 
     def reset_state(self) -> None:
         """Reset the metric: forget all batches."""
         self.native.reset()
 
 
-@of_numbers
+@host_function
 # `of_numbers` makes a call one instruction of compiled code, computed anew from the numbers of each run.
 def _unless_empty(value: float, count: float, otherwise: float) -> float:
     return otherwise if math.isnan(value) and count == 0 else value
 
 
-class Mean(OfTapeNN):
+class Mean(NativeMetric):
     """The mean of numbers: `update_state(values, sample_weight)`.
 
     >>> import tape_tf as tf
@@ -158,7 +157,7 @@ class Mean(OfTapeNN):
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         """Update the mean with numbers."""
-        self.native.update(cast(values, self.dtype), weights_of(sample_weight))
+        self.native.update(cast(values, self.dtype), as_weights(sample_weight))
 
 
 class Sum(Mean):
@@ -167,12 +166,12 @@ class Sum(Mean):
     def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
         super().__init__(name, dtype)
 
-    def _number(self) -> float:
+    def _python_result(self) -> float:
         total: float = self.native.state_dict()["total"]
         return total
 
 
-class Values(nn.metrics.Metric):
+class FunctionMean(nn.metrics.Metric):
     """A metric of tape_nn: the mean of a function's values, one for each example."""
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
@@ -183,7 +182,7 @@ class Values(nn.metrics.Metric):
         return native(self.function(wrap(y_true), wrap(y_pred)))
 
 
-class MeanMetricWrapper(OfTapeNN):
+class MeanMetricWrapper(NativeMetric):
     """The mean of a function `fn(y_true, y_pred, **kwargs)` that returns a number for each example.
 
     >>> import tape_tf as tf
@@ -194,10 +193,12 @@ class MeanMetricWrapper(OfTapeNN):
 
     def __init__(self, fn: Callable[..., Any], name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
         super().__init__(
-            Values(lambda y_true, y_pred: fn(y_true, y_pred, **kwargs)), name or getattr(fn, "__name__", None), dtype
+            FunctionMean(lambda y_true, y_pred: fn(y_true, y_pred, **kwargs)),
+            name or getattr(fn, "__name__", None),
+            dtype,
         )
         self._fn = fn
 
 
-def weights_of(sample_weight: Any) -> Any:
+def as_weights(sample_weight: Any) -> Any:
     return None if sample_weight is None else native(sample_weight)

@@ -19,7 +19,7 @@ import tape_nn as nn
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import losses
-from tape_tf.keras.conversion import autocast, cast, class_numbers
+from tape_tf.keras.conversion import autocast, cast, to_class_ids
 from tape_tf.keras.losses import (  # a loss of each example is a metric, too: Keras has them in both places
     KLD,
     MAE,
@@ -42,12 +42,12 @@ from tape_tf.keras.losses import (  # a loss of each example is a metric, too: K
     sparse_categorical_crossentropy,
     squared_hinge,
 )
-from tape_tf.keras.metric import Mean, MeanMetricWrapper, Metric, OfTapeNN, Sum, weights_of
+from tape_tf.keras.metric import Mean, MeanMetricWrapper, Metric, NativeMetric, Sum, as_weights
 from tape_tf.keras.naming import auto_name, by_name, snake_case
 from tape_tf.names import absent
 
 
-def _of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
+def _mean_of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
     """Make a metric: the mean of a loss over all examples."""
     options = [p for p in inspect.signature(loss).parameters.values() if p.name not in ("y_true", "y_pred")]
     label = snake_case(kind)
@@ -61,19 +61,19 @@ def _of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
     return type(kind, (MeanMetricWrapper,), {"__init__": __init__, "__doc__": text, "__module__": __name__})
 
 
-MeanSquaredError = _of_loss(losses.mean_squared_error, "MeanSquaredError")
-MeanAbsoluteError = _of_loss(losses.mean_absolute_error, "MeanAbsoluteError")
-MeanAbsolutePercentageError = _of_loss(losses.mean_absolute_percentage_error, "MeanAbsolutePercentageError")
-MeanSquaredLogarithmicError = _of_loss(losses.mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
-LogCoshError = _of_loss(losses.log_cosh, "LogCoshError")
-Hinge = _of_loss(losses.hinge, "Hinge")
-SquaredHinge = _of_loss(losses.squared_hinge, "SquaredHinge")
-CategoricalHinge = _of_loss(losses.categorical_hinge, "CategoricalHinge")
-KLDivergence = _of_loss(losses.kl_divergence, "KLDivergence")
-Poisson = _of_loss(losses.poisson, "Poisson")
-BinaryCrossentropy = _of_loss(losses.binary_crossentropy, "BinaryCrossentropy")
-CategoricalCrossentropy = _of_loss(losses.categorical_crossentropy, "CategoricalCrossentropy")
-SparseCategoricalCrossentropy = _of_loss(losses.sparse_categorical_crossentropy, "SparseCategoricalCrossentropy")
+MeanSquaredError = _mean_of_loss(losses.mean_squared_error, "MeanSquaredError")
+MeanAbsoluteError = _mean_of_loss(losses.mean_absolute_error, "MeanAbsoluteError")
+MeanAbsolutePercentageError = _mean_of_loss(losses.mean_absolute_percentage_error, "MeanAbsolutePercentageError")
+MeanSquaredLogarithmicError = _mean_of_loss(losses.mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
+LogCoshError = _mean_of_loss(losses.log_cosh, "LogCoshError")
+Hinge = _mean_of_loss(losses.hinge, "Hinge")
+SquaredHinge = _mean_of_loss(losses.squared_hinge, "SquaredHinge")
+CategoricalHinge = _mean_of_loss(losses.categorical_hinge, "CategoricalHinge")
+KLDivergence = _mean_of_loss(losses.kl_divergence, "KLDivergence")
+Poisson = _mean_of_loss(losses.poisson, "Poisson")
+BinaryCrossentropy = _mean_of_loss(losses.binary_crossentropy, "BinaryCrossentropy")
+CategoricalCrossentropy = _mean_of_loss(losses.categorical_crossentropy, "CategoricalCrossentropy")
+SparseCategoricalCrossentropy = _mean_of_loss(losses.sparse_categorical_crossentropy, "SparseCategoricalCrossentropy")
 
 
 class CosineSimilarity(MeanMetricWrapper):
@@ -94,57 +94,57 @@ class RootMeanSquaredError(MeanMetricWrapper):
         return super().result() ** 0.5
 
 
-class Accuracy(OfTapeNN):
+class Accuracy(NativeMetric):
     """The share of examples for which `y_pred` equals `y_true`, both class numbers."""
 
     def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
         super().__init__(nn.metrics.Accuracy(), name, dtype)
 
 
-class BinaryAccuracy(OfTapeNN):
+class BinaryAccuracy(NativeMetric):
     """The share of examples for which `y_pred > threshold` agrees with `y_true`, 0 or 1."""
 
     def __init__(self, name: str | None = "binary_accuracy", dtype: Any = None, threshold: float = 0.5) -> None:
         super().__init__(nn.metrics.BinaryAccuracy(threshold), name, dtype)
 
 
-class CategoricalAccuracy(OfTapeNN):
+class CategoricalAccuracy(NativeMetric):
     """The share of examples for which `y_pred` is largest at the 1 of `y_true`, one-hot."""
 
     def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None) -> None:
         super().__init__(nn.metrics.CategoricalAccuracy(), name, dtype)
 
 
-class _Classes(OfTapeNN):
+class _ClassIdMetric(NativeMetric):
     """A metric whose labels are class numbers."""
 
     def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         y_pred = autocast(y_pred, self.dtype)
-        return class_numbers(y_true, y_pred), y_pred
+        return to_class_ids(y_true, y_pred), y_pred
 
 
-class SparseCategoricalAccuracy(_Classes):
+class SparseCategoricalAccuracy(_ClassIdMetric):
     """The share of examples for which `y_pred` is largest at the class number `y_true`."""
 
     def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None) -> None:
         super().__init__(nn.metrics.SparseCategoricalAccuracy(), name, dtype)
 
 
-class SparseTopKCategoricalAccuracy(_Classes):
+class SparseTopKCategoricalAccuracy(_ClassIdMetric):
     """The share of examples for which the class number `y_true` is among the `k` largest of `y_pred`."""
 
     def __init__(self, k: int = 5, name: str | None = "sparse_top_k_categorical_accuracy", dtype: Any = None) -> None:
         super().__init__(nn.metrics.SparseTopKCategoricalAccuracy(k), name, dtype)
 
 
-class TopKCategoricalAccuracy(OfTapeNN):
+class TopKCategoricalAccuracy(NativeMetric):
     """The share of examples for which the 1 of `y_true`, one-hot, is among the `k` largest of `y_pred`."""
 
     def __init__(self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None) -> None:
         super().__init__(nn.metrics.TopKCategoricalAccuracy(k), name, dtype)
 
 
-class _Share(OfTapeNN):
+class _CountRatio(NativeMetric):
     """A ratio of two numbers of examples, both counted by comparing predictions with a threshold."""
 
     def __init__(self, thresholds: float | None = None, name: str | None = None, dtype: Any = None) -> None:
@@ -158,19 +158,19 @@ class _Share(OfTapeNN):
         truth, prediction = self._inputs(native(y_true), native(y_pred))
         if truth.shape != prediction.shape:
             raise ValueError(f"{self.name}: y_true of shape {truth.shape} and y_pred of {prediction.shape} differ")
-        of, among = self._kinds(truth > 0.5, prediction > self.thresholds)
+        counted, among = self._masks(truth > 0.5, prediction > self.thresholds)
         weight = cast(wrap(among), self.dtype)
         if sample_weight is not None:
-            given = weights_of(sample_weight)
+            given = as_weights(sample_weight)
             weight = weight * tc.reshape(given, given.shape + (1,) * (weight.ndim - given.ndim))
-        self.native.update(of, weight)
+        self.native.update(counted, weight)
 
-    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+    def _masks(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         """Return the masks of the examples that are counted, and of those among which they are counted."""
         raise NotImplementedError
 
 
-class Precision(_Share):
+class Precision(_CountRatio):
     """The share of examples with `y_true` 1 among those with `y_pred > thresholds` (0.5); 0 while there are none.
 
     >>> import tape_tf as tf
@@ -178,55 +178,55 @@ class Precision(_Share):
     np.float32(0.6667)
     """
 
-    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+    def _masks(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         return positive, predicted
 
 
-class Recall(_Share):
+class Recall(_CountRatio):
     """The share of examples with `y_pred > thresholds` (0.5) among those with `y_true` 1; 0 while there are none."""
 
-    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+    def _masks(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         return predicted, positive
 
 
-class _Count(_Share):
+class _ConfusionCount(_CountRatio):
     """A field of the confusion matrix: the total weight of the examples with one label and one prediction."""
 
     _positive: ClassVar[bool]  # the label that is counted, and the prediction that is counted
     _predicted: ClassVar[bool]
 
-    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+    def _masks(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         return positive == self._positive, predicted == self._predicted
 
-    def _number(self) -> float:
+    def _python_result(self) -> float:
         return float(self.native.state_dict()["total"])
 
 
-class TruePositives(_Count):
+class TruePositives(_ConfusionCount):
     """The number of examples with `y_true` 1 and `y_pred > thresholds` (0.5), weighted."""
 
     _positive, _predicted = True, True
 
 
-class TrueNegatives(_Count):
+class TrueNegatives(_ConfusionCount):
     """The number of examples with `y_true` 0 and `y_pred <= thresholds` (0.5), weighted."""
 
     _positive, _predicted = False, False
 
 
-class FalsePositives(_Count):
+class FalsePositives(_ConfusionCount):
     """The number of examples with `y_true` 0 and `y_pred > thresholds` (0.5), weighted."""
 
     _positive, _predicted = False, True
 
 
-class FalseNegatives(_Count):
+class FalseNegatives(_ConfusionCount):
     """The number of examples with `y_true` 1 and `y_pred <= thresholds` (0.5), weighted."""
 
     _positive, _predicted = True, False
 
 
-class AUC(OfTapeNN):
+class AUC(NativeMetric):
     """The area under the ROC curve, exact: see :class:`tape_nn.metrics.AUC`.
 
     Keras approximates it by a sum over `num_thresholds`; that argument is accepted and has no effect.
@@ -254,13 +254,13 @@ class AUC(OfTapeNN):
             raise ValueError(f"AUC: there is only curve='ROC'; got {curve!r}")
         super().__init__(nn.metrics.AUC(), name or auto_name("auc"), dtype)
 
-    def _number(self) -> float:
+    def _python_result(self) -> float:
         # With labels of one class alone the area is undefined: NaN in tape_nn, 0 in Keras.
         area = self.native.result()
-        return self._nan if math.isnan(area) and len(set(self.native.state_dict()["truth"])) < 2 else area
+        return self._empty_result if math.isnan(area) and len(set(self.native.state_dict()["truth"])) < 2 else area
 
 
-def _each_example(metric: type[OfTapeNN]) -> Callable[..., Any]:
+def _per_example(metric: type[NativeMetric]) -> Callable[..., Any]:
     """Make the function that returns a metric's value for each example."""
     label = snake_case(metric.__name__)
 
@@ -273,11 +273,11 @@ def _each_example(metric: type[OfTapeNN]) -> Callable[..., Any]:
     return values
 
 
-binary_accuracy = _each_example(BinaryAccuracy)
-categorical_accuracy = _each_example(CategoricalAccuracy)
-sparse_categorical_accuracy = _each_example(SparseCategoricalAccuracy)
-top_k_categorical_accuracy = _each_example(TopKCategoricalAccuracy)
-sparse_top_k_categorical_accuracy = _each_example(SparseTopKCategoricalAccuracy)
+binary_accuracy = _per_example(BinaryAccuracy)
+categorical_accuracy = _per_example(CategoricalAccuracy)
+sparse_categorical_accuracy = _per_example(SparseCategoricalAccuracy)
+top_k_categorical_accuracy = _per_example(TopKCategoricalAccuracy)
+sparse_top_k_categorical_accuracy = _per_example(SparseTopKCategoricalAccuracy)
 
 _CLASSES: dict[str, type[Metric]] = {
     name: value

@@ -23,9 +23,9 @@ from tape_nn.checkpoints import read_tensors
 from tape_tf.keras import limits
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.optimizers import Optimizer
-from tape_tf.keras.restoring import call_again, parsed, reading, restored
+from tape_tf.keras.restoring import build_by_call, parse_json, report_damage, restore
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.serialization import called_on, custom_object_scope, serialize_keras_object
+from tape_tf.keras.serialization import custom_object_scope, describe_first_call, serialize_keras_object
 from tape_tf.names import exported
 
 _CONFIG, _WEIGHTS, _OPTIMIZER = "config.json", "model.weights.safetensors", "optimizer.safetensors"
@@ -70,22 +70,22 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
     if not model.built:
         raise ValueError("save: the model has no weights yet: call it, or build it, first")
     content: dict[str, Any] = {"format": _FORMAT, "model": serialize_keras_object(model)}
-    if getattr(model, "_called_on", None) is not None:
-        content["called_on"] = called_on(model)
+    if getattr(model, "_first_call", None) is not None:
+        content["called_on"] = describe_first_call(model)
     weights = Weights(model)
     state: dict[str, Any] | None = None
     if model.compiled:
         try:
-            content["compile"] = serialize_keras_object(_compiled(model))
+            content["compile"] = serialize_keras_object(_compile_arguments(model))
         except TypeError as error:
             warnings.warn(f"save: how the model was compiled is not saved: {error}", stacklevel=2)
         else:
             state = model.optimizer.native.state_dict(dict(weights.named_variables()))
     text = json.dumps(content, indent=1)
-    if len(text) > limits.CONFIG_BYTES:
+    if len(text) > limits.MAX_CONFIG_BYTES:
         raise ValueError(
-            f"save: what the model is made of takes {len(text)} bytes of text, more than {limits.CONFIG_BYTES}: keep "
-            "arrays that are arguments of layers in weights"
+            f"save: what the model is made of takes {len(text)} bytes of text, more than {limits.MAX_CONFIG_BYTES}: "
+            "keep arrays that are arguments of layers in weights"
         )
     # The file is written to a temporary directory and moved: a crash leaves the old file or the new one, never a part.
     target = os.path.realpath(path)
@@ -106,10 +106,10 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
         os.replace(draft, target)
 
 
-def _compiled(model: Any) -> dict[str, Any]:
+def _compile_arguments(model: Any) -> dict[str, Any]:
     """The arguments that `compile` was called with, as far as they are saved."""
     loss, metrics = model._compiled_loss, model._compiled_metrics
-    given, weighted = metrics._given if metrics is not None else (None, None)
+    given, weighted = metrics._configured if metrics is not None else (None, None)
     weights = None if loss is None else loss.weights
     return {
         "optimizer": model.optimizer,
@@ -138,34 +138,36 @@ def load_model(filepath: Any, custom_objects: Any = None, compile: bool = True, 
     """
     path = Path(os.fspath(filepath))
     what = f"load_model: {str(path)!r}"
-    with path.open("rb") as stream, reading(what):
-        members = _members(stream)
+    with path.open("rb") as stream, report_damage(what):
+        members = _read_members(stream)
     if _CONFIG not in members or _WEIGHTS not in members:
         raise ValueError(
             f"{what} was not written by this library: files of TensorFlow's Keras hold their weights in another format"
         )
-    with custom_object_scope(custom_objects or {}), reading(what):
-        content = parsed(members[_CONFIG], limits.CONFIG_BYTES if safe_mode else None)
+    with custom_object_scope(custom_objects or {}), report_damage(what):
+        content = parse_json(members[_CONFIG], limits.MAX_CONFIG_BYTES if safe_mode else None)
         if not isinstance(content, dict) or content.get("format") != _FORMAT or "model" not in content:
             raise ValueError(f"it is not in the format {_FORMAT!r}")
         values, _ = read_tensors(members[_WEIGHTS], f"the member {_WEIGHTS!r}")
         count = sum(value.size for value in values.values())
         with limits.limited(_WEIGHTS_FACTOR * count + _WEIGHTS_MARGIN) if safe_mode else nullcontext():
-            model = restored(content["model"])
+            model = restore(content["model"])
             if not hasattr(model, "load_weights"):
                 raise ValueError(f"it describes an object of class {type(model).__name__}, and no model")
             if not model.built:
-                call_again(model, content.get("called_on"))
+                build_by_call(model, content.get("called_on"))
         weights = Weights(model)
         weights.load_state_dict(values)
         if compile and "compile" in content:
-            _compile(model, restored(content["compile"]), members.get(_OPTIMIZER), dict(weights.named_variables()))
+            _restore_compile(
+                model, restore(content["compile"]), members.get(_OPTIMIZER), dict(weights.named_variables())
+            )
     return model
 
 
-def _compile(model: Any, arguments: Any, state: bytes | None, variables: dict[str, Any]) -> None:
+def _restore_compile(model: Any, arguments: Any, state: bytes | None, variables: dict[str, Any]) -> None:
     """Compile a model as it was, and restore the state of its optimizer."""
-    if not isinstance(arguments, dict) or not arguments.keys() <= _COMPILED:
+    if not isinstance(arguments, dict) or not arguments.keys() <= _COMPILE_ARGUMENTS:
         raise ValueError("what is said of compile are not its arguments")
     if not isinstance(arguments.get("optimizer"), Optimizer):
         raise ValueError("there is no optimizer")
@@ -178,10 +180,10 @@ def _compile(model: Any, arguments: Any, state: bytes | None, variables: dict[st
         model.optimizer.learning_rate = model.optimizer.native.learning_rate
 
 
-_COMPILED = {"optimizer", "loss", "loss_weights", "metrics", "weighted_metrics"}
+_COMPILE_ARGUMENTS = {"optimizer", "loss", "loss_weights", "metrics", "weighted_metrics"}
 
 
-def _members(stream: Any) -> dict[str, bytes]:
+def _read_members(stream: Any) -> dict[str, bytes]:
     """Read the members of a file that :func:`save_model` wrote, by name; other members are ignored.
 
     Raises:
@@ -210,8 +212,8 @@ def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
         ValueError: the text is no such description, its weights have more than 2**30 elements, or a value that a layer
             computes while shapes are inferred more than 2**28.
     """
-    with custom_object_scope(custom_objects or {}), reading("model_from_json: the text"), limits.limited():
-        model = restored(parsed(json_string))
+    with custom_object_scope(custom_objects or {}), report_damage("model_from_json: the text"), limits.limited():
+        model = restore(parse_json(json_string))
         if not isinstance(model, Layer):
             raise ValueError(f"it describes an object of class {type(model).__name__}, and no model")
     return model
@@ -235,7 +237,7 @@ def clone_model(model: Any) -> Any:
         if classes.setdefault(type(layer).__name__, type(layer)) is not type(layer):
             raise TypeError(f"clone_model: two classes of layers have the name {type(layer).__name__!r}; rename one")
     with custom_object_scope(classes):
-        again = restored(serialize_keras_object(model))
+        again = restore(serialize_keras_object(model))
     if model.built and not again.built:
-        call_again(again, called_on(model))
+        build_by_call(again, describe_first_call(model))
     return again

@@ -10,9 +10,9 @@ from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.core import InputLayer, Operation
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.structures import leaves, mapped, shapes
+from tape_tf.keras.structures import leaves, map_structure, shapes_of
 from tape_tf.keras.summary import summary_table
-from tape_tf.keras.symbolic import Input, KerasTensor, layers_of, ordered, run
+from tape_tf.keras.symbolic import Input, KerasTensor, layers_by_depth, run_graph, topological_order
 from tape_tf.keras.training import Trainer
 from tape_tf.names import absent
 from tape_tf.shapes import TensorSpec
@@ -59,7 +59,7 @@ class Model(Trainer, Layer):
     _outputs: Any = None
     _graph: Any = None
     output_names: list[str] | None = None
-    _called_on: Any = None  # the arguments of the first call, with TensorSpecs for tensors
+    _first_call: Any = None  # the arguments of the first call, with TensorSpecs for tensors
 
     def __init__(self, inputs: Any = None, outputs: Any = None, **kwargs: Any) -> None:
         if inputs is not None and type(self) is Model and kwargs.get("name") is None:
@@ -75,12 +75,12 @@ class Model(Trainer, Layer):
                 if not isinstance(tensor, KerasTensor):
                     raise ValueError(f"Model: all {what} must be symbolic, made from tf.keras.Input; got {tensor!r}")
         self._inputs, self._outputs = inputs, outputs
-        self._graph = ordered(sources, targets)
+        self._graph = topological_order(sources, targets)
         first = [InputLayer(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name) for tensor in sources]
-        self._layers = layers_of(sources, first, self._graph)
+        self._layers = layers_by_depth(sources, first, self._graph)
         self.output_names = [t.node.layer.name if t.node else t.name for t in targets]
         self.built = True
-        self._output_shape = shapes(outputs)
+        self._output_shape = shapes_of(outputs)
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """Compute the outputs."""
@@ -104,23 +104,23 @@ class Model(Trainer, Layer):
                     f"Input {tensor.name!r} of model {self.name!r} is incompatible with it: expected shape "
                     f"{tensor.shape}, found shape {value.shape}"
                 )
-        return run(self._graph, list(leaves(wanted)), values, self._outputs)
+        return run_graph(self._graph, list(leaves(wanted)), values, self._outputs)
 
     def build(self, input_shape: Any) -> None:
         """Make the weights, for inputs of this shape: a tuple, or a structure of tuples."""
         if not self.built:
-            self(_symbols(input_shape, self.dtype))
+            self(_symbolic_inputs(input_shape, self.dtype))
         self.built = True
 
-    def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _build_from_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         def spec(leaf: Any) -> Any:
             return TensorSpec.from_tensor(leaf) if isinstance(leaf, Value) else leaf
 
-        self._called_on = mapped(spec, (args, kwargs))
+        self._first_call = map_structure(spec, (args, kwargs))
         if type(self).build in (Model.build, Sequential.build):
             self.built = True  # the layers inside build themselves when they are called
         else:
-            super()._build_for(args, kwargs)
+            super()._build_from_call(args, kwargs)
 
     @property
     def layers(self) -> list[Layer]:
@@ -150,12 +150,12 @@ class Model(Trainer, Layer):
     @property
     def input_shape(self) -> Any:
         """The shape of the symbolic inputs."""
-        return _tuples(self.input)
+        return _shape_tuples(self.input)
 
     @property
     def output_shape(self) -> Any:
         """The shape of the symbolic outputs."""
-        return _tuples(self.output)
+        return _shape_tuples(self.output)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """Return a layer by its name or its index.
@@ -235,12 +235,12 @@ class Model(Trainer, Layer):
         return json.dumps(serialize_keras_object(self), **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _NOT_SAVED:
+        if name in _ABSENT_METHODS:
             raise AttributeError(f"a model has no {name}: save writes the whole model, save_weights its weights")
         return super().__getattr__(name)
 
 
-_NOT_SAVED = ("export", "load", "quantize")
+_ABSENT_METHODS = ("export", "load", "quantize")
 
 
 class Sequential(Model):
@@ -323,22 +323,22 @@ class Sequential(Model):
 
 def _first_input(layer: Layer) -> KerasTensor | None:
     """Return a symbolic input for a layer that was given `input_shape`, or a model with a symbolic input; else None."""
-    if layer._given_shape is not None:
-        return Input(batch_shape=layer._given_shape, dtype=layer.dtype)
+    if layer._declared_shape is not None:
+        return Input(batch_shape=layer._declared_shape, dtype=layer.dtype)
     known = layer._inputs if isinstance(layer, Model) else None
     return Input(batch_shape=known.shape, dtype=known.dtype) if isinstance(known, KerasTensor) else None
 
 
-def _symbols(shape: Any, dtype: str) -> Any:
+def _symbolic_inputs(shape: Any, dtype: str) -> Any:
     """Return symbolic inputs for a structure of shapes."""
     if isinstance(shape, dict):
-        return {key: _symbols(part, dtype) for key, part in shape.items()}
+        return {key: _symbolic_inputs(part, dtype) for key, part in shape.items()}
     if shape and not isinstance(shape[0], int | None):
-        return type(shape)([_symbols(part, dtype) for part in shape])
+        return type(shape)([_symbolic_inputs(part, dtype) for part in shape])
     return Input(batch_shape=tuple(shape), dtype=dtype)
 
 
-def _tuples(structure: Any) -> Any:
+def _shape_tuples(structure: Any) -> Any:
     """Return the shapes of symbolic tensors in a structure, as tuples."""
     if isinstance(structure, list | tuple):
         return [tuple(tensor.shape) for tensor in structure]

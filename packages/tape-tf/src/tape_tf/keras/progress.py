@@ -29,58 +29,58 @@ class Progress(Callback):
         self._fitting = True
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._begin()
+        self._start()
         if self.params.get("epochs", 1) > 1:
             sys.stdout.write(f"Epoch {epoch + 1}/{self.params['epochs']}\n")
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._move(batch + 1, logs)
+        self._update(batch + 1, logs)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._end(logs)
+        self._finish(logs)
 
     def on_test_begin(self, logs: Any = None) -> None:
         if not self._fitting:
-            self._begin()
+            self._start()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         if not self._fitting:
-            self._move(batch + 1, logs)
+            self._update(batch + 1, logs)
 
     def on_test_end(self, logs: Any = None) -> None:
         if not self._fitting:
-            self._end(logs)
+            self._finish(logs)
 
     def on_predict_begin(self, logs: Any = None) -> None:
-        self._begin()
+        self._start()
 
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._move(batch + 1, None)
+        self._update(batch + 1, None)
 
     def on_predict_end(self, logs: Any = None) -> None:
-        self._end(None)
+        self._finish(None)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self._target = self.params.get("steps")
         self._started = time.perf_counter()
-        self._first = 0.0  # seconds of the first step; left out of the mean, since it builds and compiles
+        self._first_step = 0.0  # seconds of the first step; left out of the mean, since it builds and compiles
         self._done = self._length = 0
         self._shown = 0.0
 
-    def _move(self, done: int, logs: Mapping[str, Any] | None) -> None:
+    def _update(self, done: int, logs: Mapping[str, Any] | None) -> None:
         self._done, now = done, time.perf_counter()
         if done == 1:
-            self._first = now - self._started
+            self._first_step = now - self._started
         if self.verbose == 1 and now - self._shown >= _REFRESH_SECONDS:
-            self._write(self._bar(logs), "")
+            self._write(self._format_bar(logs), "")
             self._shown = now
 
-    def _end(self, logs: Mapping[str, Any] | None) -> None:
+    def _finish(self, logs: Mapping[str, Any] | None) -> None:
         self._target = self._done
         if self.verbose == 1:
-            self._write(self._bar(logs), "\n")
+            self._write(self._format_bar(logs), "\n")
         else:
-            sys.stdout.write(f"{self._done}/{self._done} -{self._time(' - ')}{_numbers(logs)}\n")
+            sys.stdout.write(f"{self._done}/{self._done} -{self._format_time(' - ')}{_format_numbers(logs)}\n")
         sys.stdout.flush()
 
     def _write(self, text: str, end: str) -> None:
@@ -88,18 +88,18 @@ class Progress(Callback):
         sys.stdout.flush()
         self._length = len(text)
 
-    def _bar(self, logs: Mapping[str, Any] | None) -> str:
+    def _format_bar(self, logs: Mapping[str, Any] | None) -> str:
         if self._target is None:
-            return f"{self._done:7d}/Unknown{self._time(' ')}{_numbers(logs)}"
+            return f"{self._done:7d}/Unknown{self._format_time(' ')}{_format_numbers(logs)}"
         filled = _BAR_WIDTH * self._done // max(self._target, 1)
         count = f"{self._done:{len(str(self._target))}d}/{self._target}"
         bar = f"\x1b[32m{'━' * filled}\x1b[0m\x1b[37m{'━' * (_BAR_WIDTH - filled)}\x1b[0m"
-        return f"\x1b[1m{count}\x1b[0m {bar}{self._time(' ')}{_numbers(logs)}"
+        return f"\x1b[1m{count}\x1b[0m {bar}{self._format_time(' ')}{_format_numbers(logs)}"
 
-    def _time(self, between: str) -> str:
+    def _format_time(self, between: str) -> str:
         """The time since the start, or the time left, and the time of a step."""
         passed = time.perf_counter() - self._started
-        step = (passed - self._first) / (self._done - 1) if self._done > 1 else passed
+        step = (passed - self._first_step) / (self._done - 1) if self._done > 1 else passed
         shown = passed
         if self._target is not None and self._done < self._target:
             shown = step * (self._target - self._done)
@@ -107,7 +107,7 @@ class Progress(Callback):
         return f" {shown:.0f}s{between}{unit}/step"
 
 
-def _numbers(logs: Mapping[str, Any] | None) -> str:
+def _format_numbers(logs: Mapping[str, Any] | None) -> str:
     """The numbers, each as ` - name: value`."""
     shown = [
         f" - {name}: " + (f"{v:.4f}" if abs(v) > _SCIENTIFIC_UP_TO else f"{v:.4e}") for name, v in (logs or {}).items()

@@ -29,7 +29,7 @@ class Weights(nn.Module):
         for path, layer in self._layers():
             taken: dict[str, int] = {}
             # Several weights of a layer may have one name: the second gets "_1".
-            for place, variable in _own(layer):
+            for place, variable in _own_variables(layer):
                 if id(variable) not in seen:
                     seen.add(id(variable))
                     number = taken[place] = taken.get(place, -1) + 1
@@ -49,7 +49,7 @@ class Weights(nn.Module):
             path, layer = waiting.pop(0)
             yield path, layer
             inner = []
-            for place, found in layer._parts():
+            for place, found in layer._tracked_parts():
                 if isinstance(found, Layer) and id(found) not in seen:
                     seen.add(id(found))
                     inner.append((f"{path}{place}.", found))
@@ -59,15 +59,15 @@ class Weights(nn.Module):
         return repr(self.model)
 
 
-def _own(layer: Layer) -> Iterator[tuple[str, tc.Variable]]:
+def _own_variables(layer: Layer) -> Iterator[tuple[str, tc.Variable]]:
     """Iterate over a layer's own Variables, each with its attribute's name, or else with its own name."""
-    for place, found in layer._parts():
+    for place, found in layer._tracked_parts():
         if isinstance(found, Variable):
             yield place, found.native
         elif not isinstance(found, Layer):
             for k, variable in enumerate(found.variables):
                 yield f"{place}.{k}", getattr(variable, "native", variable)
-    for variable in layer._own:
+    for variable in layer._added_weights:
         yield (variable.native.name or "variable").rpartition("/")[2], variable.native
 
 

@@ -13,8 +13,8 @@ from tape_core.base.contexts import contextmanager, setting
 from tape_tf import dtypes
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.models import Model, Sequential
-from tape_tf.keras.nameable import OPERATORS, SPACES, name_in_tf, space_of
-from tape_tf.keras.structures import leaves, mapped
+from tape_tf.keras.nameable import NAMESPACES, OPERATORS, name_in_tf, namespace_of
+from tape_tf.keras.structures import leaves, map_structure
 from tape_tf.keras.symbolic import KerasTensor
 from tape_tf.names import exported
 from tape_tf.shapes import TensorSpec
@@ -25,9 +25,9 @@ _REGISTERED: dict[str, Any] = {}
 _SCOPE: ContextVar[dict[str, Any]] = ContextVar("custom objects", default={})  # noqa: B039
 
 
-def each_space(name: str) -> str:
+def in_each_namespace(name: str) -> str:
     """Return a name in each namespace of `tf.keras` that has `serialize` and `deserialize`, each after a space."""
-    return "".join(f" keras.{space}.{name}" for space in SPACES if space != "models")
+    return "".join(f" keras.{space}.{name}" for space in NAMESPACES if space != "models")
 
 
 # -- names of the user's classes and functions
@@ -90,7 +90,7 @@ def custom_object_scope(custom_objects: dict[str, Any]) -> Iterator[None]:
 # -- descriptions
 
 
-@exported("keras.saving.serialize_keras_object keras.utils.serialize_keras_object" + each_space("serialize"))
+@exported("keras.saving.serialize_keras_object keras.utils.serialize_keras_object" + in_each_namespace("serialize"))
 def serialize_keras_object(obj: Any) -> Any:
     """Describe an object of `tf.keras`, or a structure of such, for :func:`deserialize_keras_object`.
 
@@ -126,36 +126,43 @@ def serialize_keras_object(obj: Any) -> Any:
         return {"class_name": kind, "value": np.asarray(array).tolist(), "dtype": np.asarray(array).dtype.name}
     if isinstance(obj, Model) and type(obj).get_config is Layer.get_config:
         if isinstance(obj, Sequential) and type(obj).__init__ is Sequential.__init__:
-            return _named(obj, _sequential(obj))
+            return _describe_instance(obj, _describe_sequential(obj))
         if obj._graph is not None:
-            return _named(Model, _functional(obj))
+            return _describe_instance(Model, _describe_functional(obj))
     if not isinstance(obj, type) and (hasattr(obj, "get_config") or not inspect.isroutine(obj)):
-        return _named(obj, {key: serialize_keras_object(value) for key, value in _arguments(obj).items()})
+        return _describe_instance(
+            obj, {key: serialize_keras_object(value) for key, value in _constructor_arguments(obj).items()}
+        )
     name = getattr(obj, "__name__", "<lambda>")
     if name != "<lambda>":
         if OPERATORS.get(name) is obj:  # the function of an operator between symbolic tensors
             return {"class_name": "function", "config": name, "module": "operator"}
         if (function := name_in_tf(obj)) is not None:  # such as tf.nn.relu
             return {"class_name": "function", "config": function, "module": "tf"}
-        return {"class_name": "function", "config": _name(obj), "module": space_of(obj)}
+        return {"class_name": "function", "config": _name_of(obj), "module": namespace_of(obj)}
     raise TypeError(f"{obj!r} cannot be saved: write a function with a name, and register_keras_serializable")
 
 
-def _named(obj: Any, config: dict[str, Any]) -> dict[str, Any]:
+def _describe_instance(obj: Any, config: dict[str, Any]) -> dict[str, Any]:
     """Describe an instance of a class by the class's names and a config."""
     kind = obj if isinstance(obj, type) else type(obj)
-    return {"class_name": kind.__name__, "module": space_of(kind), "registered_name": _name(kind), "config": config}
+    return {
+        "class_name": kind.__name__,
+        "module": namespace_of(kind),
+        "registered_name": _name_of(kind),
+        "config": config,
+    }
 
 
-def _name(value: Any) -> str:
+def _name_of(value: Any) -> str:
     """Return the name of a class or function of Keras, or the registered name of another."""
-    return getattr(value, "__name__", "") if space_of(value) else get_registered_name(value)
+    return getattr(value, "__name__", "") if namespace_of(value) else get_registered_name(value)
 
 
-def _arguments(obj: Any) -> dict[str, Any]:
+def _constructor_arguments(obj: Any) -> dict[str, Any]:
     """The arguments that would make an object like this one."""
     # The façade's optimizers take *args and hand them to a class of tape_nn: its signature tells the arguments.
-    wanted = inspect.signature(getattr(type(obj), "_of", type(obj)).__init__).parameters
+    wanted = inspect.signature(getattr(type(obj), "_native_class", type(obj)).__init__).parameters
     if hasattr(obj, "get_config"):
         config = obj.get_config()
         if type(obj).get_config is Layer.get_config and not any(p.kind is p.VAR_KEYWORD for p in wanted.values()):
@@ -168,63 +175,63 @@ def _arguments(obj: Any) -> dict[str, Any]:
     return {name: getattr(obj, name) for name in names}
 
 
-def _sequential(model: Sequential) -> dict[str, Any]:
+def _describe_sequential(model: Sequential) -> dict[str, Any]:
     return {
         "name": model.name,
         "trainable": model.trainable,
         "layers": [serialize_keras_object(layer) for layer in model.layers],
-        "input": None if model._inputs is None else _symbol(model._inputs),
+        "input": None if model._inputs is None else _describe_input(model._inputs),
     }
 
 
-def _symbol(tensor: KerasTensor) -> dict[str, Any]:
+def _describe_input(tensor: KerasTensor) -> dict[str, Any]:
     return {"batch_shape": list(tensor.shape), "dtype": tensor.dtype.name, "name": tensor.name}
 
 
-def _functional(model: Model) -> dict[str, Any]:
+def _describe_functional(model: Model) -> dict[str, Any]:
     """Describe a functional model: its inputs, its layers, the symbolic calls in order, and its outputs."""
     numbers: dict[int, int] = {}  # symbolic tensors by identity: the number that stands for each in the description
 
-    def numbered(structure: Any) -> Any:
+    def describe(structure: Any) -> Any:
         def leaf(value: Any) -> Any:
             if isinstance(value, KerasTensor):
                 return {"class_name": "__keras_tensor__", "number": numbers.setdefault(id(value), len(numbers))}
             return serialize_keras_object(value)
 
         if isinstance(structure, tuple):
-            return {"class_name": "__tuple__", "items": [numbered(part) for part in structure]}
+            return {"class_name": "__tuple__", "items": [describe(part) for part in structure]}
         if isinstance(structure, list):
-            return [numbered(part) for part in structure]
+            return [describe(part) for part in structure]
         if isinstance(structure, dict):
-            return {"class_name": "__dict__", "items": {key: numbered(part) for key, part in structure.items()}}
+            return {"class_name": "__dict__", "items": {key: describe(part) for key, part in structure.items()}}
         return leaf(structure)
 
-    inputs = numbered(model._inputs)
+    inputs = describe(model._inputs)
     layers = list({id(node.layer): node.layer for node in model._graph}.values())
     places = {id(layer): place for place, layer in enumerate(layers)}
     return {
         "name": model.name,
         "trainable": model.trainable,
-        "symbols": [_symbol(tensor) for tensor in leaves(model._inputs)],
+        "symbols": [_describe_input(tensor) for tensor in leaves(model._inputs)],
         "inputs": inputs,
         "layers": [serialize_keras_object(layer) for layer in layers],
         "calls": [
             {
                 "layer": places[id(node.layer)],
-                "args": numbered(node.args),
-                "kwargs": numbered(node.kwargs),
-                "outputs": numbered(node.outputs),
+                "args": describe(node.args),
+                "kwargs": describe(node.kwargs),
+                "outputs": describe(node.outputs),
             }
             for node in model._graph
         ],
-        "outputs": numbered(model._outputs),
+        "outputs": describe(model._outputs),
     }
 
 
-def called_on(model: Any) -> Any:
-    """Describe the shapes and dtypes that a model was first called with, for :func:`call_again`."""
+def describe_first_call(model: Any) -> Any:
+    """Describe the shapes and dtypes that a model was first called with, for `restoring.build_by_call`."""
 
     def described(leaf: Any) -> Any:
         return [list(leaf.shape), leaf.dtype.name] if isinstance(leaf, TensorSpec) else leaf
 
-    return serialize_keras_object(mapped(described, model._called_on))
+    return serialize_keras_object(map_structure(described, model._first_call))

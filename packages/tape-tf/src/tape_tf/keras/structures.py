@@ -15,31 +15,31 @@ from tape_tf.conversion import wrap
 from tape_tf.tensor import Value
 
 
-def placed_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def leaves_with_paths(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     """Iterate over the leaves, each with its path, such as `".blocks.0"`."""
     if isinstance(value, dict | list | tuple):
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from placed_leaves(part, f"{place}.{key}")
+            yield from leaves_with_paths(part, f"{place}.{key}")
     else:
         yield place, wrap(value) if isinstance(value, tc.Variable) else value
 
 
 def leaves(value: Any) -> Iterator[Any]:
     """Iterate over the leaves; dicts in their own order."""
-    return (leaf for _, leaf in placed_leaves(value))
+    return (leaf for _, leaf in leaves_with_paths(value))
 
 
-def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
+def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
     """Apply a function to each leaf; returns the same structure."""
     if isinstance(structure, dict):
-        return {key: mapped(function, part) for key, part in structure.items()}
+        return {key: map_structure(function, part) for key, part in structure.items()}
     if isinstance(structure, list | tuple):
-        parts = [mapped(function, part) for part in structure]
+        parts = [map_structure(function, part) for part in structure]
         return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
     return function(structure)
 
 
-def once(values: Iterable[Any]) -> list[Any]:
+def unique(values: Iterable[Any]) -> list[Any]:
     """Return each object once, by identity, in the order of first appearance."""
     return list({id(value): value for value in values}.values())
 
@@ -51,11 +51,11 @@ def is_array(value: Any) -> bool:
     )
 
 
-def tensors(structure: Any) -> list[Any]:
+def tensor_leaves(structure: Any) -> list[Any]:
     """Return the tensors and Variables in a structure."""
     return [leaf for leaf in leaves(structure) if isinstance(leaf, Value)]
 
 
-def shapes(structure: Any) -> Any:
+def shapes_of(structure: Any) -> Any:
     """Replace each leaf by its shape, or by None if it has none."""
-    return mapped(lambda leaf: getattr(leaf, "shape", None), structure)
+    return map_structure(lambda leaf: getattr(leaf, "shape", None), structure)

@@ -29,8 +29,12 @@ def summary_table(
     width = line_length or min(width, shutil.get_terminal_size().columns - 4)
     edges = [0, *(int(position * width) for position in positions)]
     widths = [b - a for a, b in pairwise(edges)]
-    rows = [row if show_trainable else row[:3] for layer in _shown(model) for row in _rows(layer, "", expand_nested)]
-    lines = [f'Model: "{model.name}"', *_table(head, rows, widths), *_totals(model)]
+    rows = [
+        row if show_trainable else row[:3]
+        for layer in _listed_layers(model)
+        for row in _layer_rows(layer, "", expand_nested)
+    ]
+    lines = [f'Model: "{model.name}"', *_table_lines(head, rows, widths), *_total_lines(model)]
     text = "\n".join(lines)
     if print_fn is None:
         sys.stdout.write(text + "\n")
@@ -38,32 +42,36 @@ def summary_table(
         print_fn(text)
 
 
-def _shown(model: Any) -> list[Any]:
+def _listed_layers(model: Any) -> list[Any]:
     """The layers to list: of a functional model also the operators between symbolic tensors."""
     return model.layers if model._graph is None else model._layers  # type: ignore[no-any-return]
 
 
-def _rows(layer: Any, before: str, expand_nested: bool) -> Iterator[list[str]]:
+def _layer_rows(layer: Any, before: str, expand_nested: bool) -> Iterator[list[str]]:
     """Iterate over the cells of a layer's row, and the rows of the layers in it, indented by `before`."""
     shape = layer._output_shape
     weights = f"{layer.count_params():,}" if layer.built else "0 (unbuilt)"
     trained = ("Y" if layer.trainable else "N") if layer.variables else "-"
     kind = layer.name.rstrip("_0123456789").title() if type(layer).__name__ == "Operation" else type(layer).__name__
-    yield [f"{before}{layer.name} ({kind})", "?" if shape is None else _text(shape), weights, trained]
+    yield [f"{before}{layer.name} ({kind})", "?" if shape is None else _format_shape(shape), weights, trained]
     if expand_nested:
         for inner in getattr(layer, "layers", []):
-            yield from _rows(inner, f"   {before}└ " if not before else f"   {before}", expand_nested)
+            yield from _layer_rows(inner, f"   {before}└ " if not before else f"   {before}", expand_nested)
 
 
-def _text(shape: Any) -> str:
+def _format_shape(shape: Any) -> str:
     """Format a shape, or the shapes in a structure."""
     if isinstance(shape, list | dict):
         parts = shape.values() if isinstance(shape, dict) else shape
-        return ", ".join([_text(part) for part in parts])
-    return str(tuple(shape)) if not shape or not isinstance(shape[0], tuple) else ", ".join([_text(s) for s in shape])
+        return ", ".join([_format_shape(part) for part in parts])
+    return (
+        str(tuple(shape))
+        if not shape or not isinstance(shape[0], tuple)
+        else ", ".join([_format_shape(s) for s in shape])
+    )
 
 
-def _table(head: list[str], rows: list[list[str]], widths: list[int]) -> Iterator[str]:
+def _table_lines(head: list[str], rows: list[list[str]], widths: list[int]) -> Iterator[str]:
     """Iterate over the lines of a table with borders."""
     # A space on either side and one border belong to each column; the first column has two borders.
     widths = [max(width - (4 if k == 1 else 3), 3) for k, width in enumerate(widths)]
@@ -93,17 +101,17 @@ def _table(head: list[str], rows: list[list[str]], widths: list[int]) -> Iterato
     yield line("└", "┴", "┘", "─")
 
 
-def _totals(model: Any) -> Iterator[str]:
+def _total_lines(model: Any) -> Iterator[str]:
     trained, fixed = model.trainable_variables, model.non_trainable_variables
     learned = [] if model.optimizer is None or not model.optimizer.built else model.optimizer.variables
-    yield f" Total params: {_count([*trained, *fixed, *learned])}"
-    yield f" Trainable params: {_count(trained)}"
-    yield f" Non-trainable params: {_count(fixed)}"
+    yield f" Total params: {_format_count([*trained, *fixed, *learned])}"
+    yield f" Trainable params: {_format_count(trained)}"
+    yield f" Non-trainable params: {_format_count(fixed)}"
     if learned:
-        yield f" Optimizer params: {_count(learned)}"
+        yield f" Optimizer params: {_format_count(learned)}"
 
 
-def _count(variables: list[Any]) -> str:
+def _format_count(variables: list[Any]) -> str:
     """The number of elements of variables, and their size in memory."""
     numbers = sum(v.native.size for v in variables)
     size = float(sum(v.native.size * v.native.dtype.itemsize for v in variables))

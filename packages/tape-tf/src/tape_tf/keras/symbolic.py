@@ -20,12 +20,12 @@ from tape_tf.conversion import wrap
 from tape_tf.keras import limits
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name
-from tape_tf.keras.structures import leaves, mapped
+from tape_tf.keras.structures import leaves, map_structure
 from tape_tf.shapes import TensorShape
 
 # The lengths that stand for unknown ones in the two calls: of the axis of examples, and of the other axes. Those must
 # be large enough for kernels, strides and pooling to leave something; few examples keep the calls cheap.
-_PROBES = ((2, 64), (3, 128))
+_PROBE_LENGTHS = ((2, 64), (3, 128))
 
 
 class KerasTensor:
@@ -53,12 +53,12 @@ class KerasTensor:
 
     def _probe_shape(self, number: int) -> tuple[int, ...]:
         """Return the shape with a number in place of each unknown length."""
-        examples, others = _PROBES[number]
+        examples, others = _PROBE_LENGTHS[number]
         return tuple([n if n is not None else others if axis else examples for axis, n in enumerate(self.shape)])
 
     def check_size(self) -> None:
         """Raise a ValueError if a value of this shape is too large, while a model is made from a file."""
-        limits.check(self._probe_shape(1))  # the larger one
+        limits.check_size(self._probe_shape(1))  # the larger one
 
     def _probe(self, number: int) -> Any:
         """Return a tensor of the shape, with ones, or zeros for dtypes that may be indices."""
@@ -81,13 +81,13 @@ class KerasTensor:
         raise TypeError("Iterating over a symbolic KerasTensor is not supported.")
 
     def __getitem__(self, key: Any) -> Any:
-        return _operation("get_item", operator.getitem)(self, key)
+        return _operator_layer("get_item", operator.getitem)(self, key)
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
 
 
-def _operation(name: str, function: Callable[..., Any]) -> Any:
+def _operator_layer(name: str, function: Callable[..., Any]) -> Any:
     """Make the layer that an operator between symbolic tensors becomes."""
     from tape_tf.keras.layers.core import Operation
 
@@ -95,7 +95,7 @@ def _operation(name: str, function: Callable[..., Any]) -> Any:
 
 
 # Keras names the layers of operators after its functions.
-_NAMES = {
+_KERAS_NAMES = {
     "sub": "subtract",
     "mul": "multiply",
     "truediv": "true_divide",
@@ -106,16 +106,16 @@ _NAMES = {
 }
 
 
-def _operator(name: str, reflected: bool) -> None:
+def _define_operator(name: str, reflected: bool) -> None:
     """Define an operator of KerasTensor, and its reflected form."""
     function = getattr(operator, name)
-    label = _NAMES.get(name, name)
+    label = _KERAS_NAMES.get(name, name)
 
     def forward(self: KerasTensor, *others: Any) -> Any:
-        return _operation(label, function)(self, *others)
+        return _operator_layer(label, function)(self, *others)
 
     def backward(self: KerasTensor, other: Any) -> Any:
-        return _operation(label, function)(other, self)
+        return _operator_layer(label, function)(other, self)
 
     setattr(KerasTensor, f"__{name}__", forward)
     if reflected:
@@ -123,9 +123,9 @@ def _operator(name: str, reflected: bool) -> None:
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
-    _operator(_name, reflected=True)
+    _define_operator(_name, reflected=True)
 for _name in ("lt", "le", "gt", "ge", "neg", "abs"):
-    _operator(_name, reflected=False)
+    _define_operator(_name, reflected=False)
 
 
 @dataclass(eq=False)
@@ -182,16 +182,16 @@ def Input(
     return KerasTensor(batch_shape, floatx() if dtype is None else dtype, name or auto_name("input_layer"))
 
 
-def is_symbolic(structure: Any) -> bool:
+def contains_symbolic(structure: Any) -> bool:
     """True if there is a KerasTensor in a structure."""
     if isinstance(structure, list | tuple):
-        return any([is_symbolic(part) for part in structure])
+        return any([contains_symbolic(part) for part in structure])
     if isinstance(structure, dict):
-        return any([is_symbolic(part) for part in structure.values()])
+        return any([contains_symbolic(part) for part in structure.values()])
     return isinstance(structure, KerasTensor)
 
 
-def _probed(number: int, leaf: Any) -> Any:
+def _replace_with_probe(number: int, leaf: Any) -> Any:
     return leaf._probe(number) if isinstance(leaf, KerasTensor) else leaf
 
 
@@ -201,25 +201,25 @@ def symbolic_call(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     open_ended = any([None in parent.shape for parent in node.parents])
     found = []
     for number in (0, 1) if open_ended else (0,):
-        probed = mapped(partial(_probed, number), [list(args), kwargs])
+        probed = map_structure(partial(_replace_with_probe, number), [list(args), kwargs])
         probed[1].setdefault("training", False)  # so that no moving average learns from the probes
         outputs = layer(*probed[0], **probed[1])
         found.append([*leaves(outputs)])
         for value in found[-1]:
-            limits.check(getattr(value, "shape", ()))
+            limits.check_size(getattr(value, "shape", ()))
     made = []
     for versions in zip(*found, strict=True):
         columns = zip(*[version.shape for version in versions], strict=True)
         lengths = [column[0] if len(set(column)) == 1 else None for column in columns]
         made.append(KerasTensor(lengths, versions[0].dtype, auto_name("keras_tensor"), node))
     remaining = iter(made)
-    node.outputs = mapped(lambda _: next(remaining), outputs)
+    node.outputs = map_structure(lambda _: next(remaining), outputs)
     layer._nodes.append(node)
-    layer._output_shape = mapped(lambda tensor: tensor.shape, node.outputs)
+    layer._output_shape = map_structure(lambda tensor: tensor.shape, node.outputs)
     return node.outputs
 
 
-def ordered(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]:
+def topological_order(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]:
     """Return the symbolic calls that lead from inputs to outputs, each after those it depends on.
 
     The search is depth-first with a stack of its own, so that deep models do not reach Python's recursion limit.
@@ -246,7 +246,7 @@ def ordered(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]
     return list(done.values())
 
 
-def layers_of(inputs: list[KerasTensor], sources: list[Any], nodes: list[Node]) -> list[Any]:
+def layers_by_depth(inputs: list[KerasTensor], sources: list[Any], nodes: list[Node]) -> list[Any]:
     """Return the layers, those farthest from the outputs first, as Keras orders them.
 
     Args:
@@ -270,7 +270,7 @@ def layers_of(inputs: list[KerasTensor], sources: list[Any], nodes: list[Node]) 
     return [layer for _, layer in sorted(found.values(), key=lambda item: -item[0])]
 
 
-def run(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs: Any) -> Any:
+def run_graph(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs: Any) -> Any:
     """Compute the values of the outputs by repeating the symbolic calls on values of the inputs."""
     found = {id(tensor): value for tensor, value in zip(inputs, values, strict=True)}
 
@@ -278,8 +278,8 @@ def run(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs
         return found[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
 
     for node in nodes:
-        args, kwargs = mapped(value, [list(node.args), node.kwargs])
+        args, kwargs = map_structure(value, [list(node.args), node.kwargs])
         result = node.layer(*args, **kwargs)
         for tensor, part in zip(leaves(node.outputs), leaves(result), strict=True):
             found[id(tensor)] = part
-    return mapped(value, outputs)
+    return map_structure(value, outputs)

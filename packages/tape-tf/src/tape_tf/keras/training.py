@@ -17,15 +17,15 @@ from tape_tf.conversion import wrap
 from tape_tf.keras import optimizers
 from tape_tf.keras.callbacks import CallbackList, History
 from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
-from tape_tf.keras.data import Batches, batches_of, unpack_x_y_sample_weight
+from tape_tf.keras.data import Batches, make_batches, unpack_x_y_sample_weight
 from tape_tf.keras.metrics import Mean, Metric
 from tape_tf.keras.progress import Progress
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.structures import mapped, tensors
+from tape_tf.keras.structures import map_structure, tensor_leaves
 from tape_tf.ops.function import Function
 from tape_tf.tape import GradientTape
 
-_STEPS = "_step_functions"  # the attribute of a model that holds its steps as tf.functions
+_STEP_FUNCTIONS = "_step_functions"  # the attribute of a model that holds its steps as tf.functions
 
 
 class Trainer:
@@ -87,7 +87,7 @@ class Trainer:
         self._compiled_mean = Mean(name="loss")
         self.stop_training = False
         self.run_eagerly = bool(run_eagerly)
-        vars(self).pop(_STEPS, None)  # they were traced with the former optimizer, loss and metrics
+        vars(self).pop(_STEP_FUNCTIONS, None)  # they were traced with the former optimizer, loss and metrics
         self.compiled = True
 
     # -- loss and metrics
@@ -154,13 +154,13 @@ class Trainer:
             found.update(result if isinstance(result, dict) else {metric.name: result})
         return found
 
-    def _loss_of(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
+    def _tracked_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
         """Return the loss of a batch, and update the mean loss with it."""
         compute: Any = self.compute_loss
         options = {"training": training} if _takes_training(getattr(compute, "__func__", compute)) else {}
         loss = compute(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, **options)
         if self._compiled_mean is not None:
-            examples = tensors(x)[0].shape
+            examples = tensor_leaves(x)[0].shape
             self._compiled_mean.update_state(loss, sample_weight=examples[0] if examples else 1)
         return loss
 
@@ -178,7 +178,7 @@ class Trainer:
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         with GradientTape() as tape:
             y_pred = self(x, training=True)  # type: ignore[operator]
-            loss = self._loss_of(x, y, y_pred, sample_weight, training=True)
+            loss = self._tracked_loss(x, y, y_pred, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
         variables = self.trainable_variables  # type: ignore[attr-defined]
         if variables:
@@ -191,7 +191,7 @@ class Trainer:
         """Evaluate one batch; `evaluate` calls it for each. Arguments and result are those of :meth:`train_step`."""
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self(x, training=False)  # type: ignore[operator]
-        self._loss_of(x, y, y_pred, sample_weight, training=False)
+        self._tracked_loss(x, y, y_pred, sample_weight, training=False)
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
     def predict_step(self, data: Any) -> Any:
@@ -205,9 +205,9 @@ class Trainer:
             # The key has the function itself: a method that is replaced is traced anew.
             written = getattr(step, "__func__", step)
             step = Methods.find(
-                self, (name, written), lambda: Function(WeakMethod.of(getattr(self, name), self)), _STEPS
+                self, (name, written), lambda: Function(WeakMethod.of(getattr(self, name), self)), _STEP_FUNCTIONS
             )
-        return step(_given(batch))
+        return step(_step_argument(batch))
 
     # -- loops
 
@@ -258,12 +258,12 @@ class Trainer:
         """
         self._check_compiled("fit")
         if validation_split and validation_data is None:
-            (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
-        data = batches_of(x, y, sample_weight, batch_size, steps_per_epoch)
+            (x, y, sample_weight), validation_data = _split_validation(x, y, sample_weight, validation_split)
+        data = make_batches(x, y, sample_weight, batch_size, steps_per_epoch)
         held_out = None
         if validation_data is not None:
             parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-            held_out = batches_of(
+            held_out = make_batches(
                 *unpack_x_y_sample_weight(parts), validation_batch_size or batch_size, validation_steps
             )
         history = History()
@@ -271,15 +271,15 @@ class Trainer:
         params = {"verbose": verbose, "epochs": epochs, "steps": data.length}
         shown = [Progress(verbose)] if verbose else []
         # Keras' order: the history first, then the bar, then the user's callbacks.
-        run = _Run(self, CallbackList([history, *shown, *_listed(callbacks)], self, params), initial_epoch)
+        run = _FitAdapter(self, CallbackList([history, *shown, *_as_list(callbacks)], self, params), initial_epoch)
         if held_out is not None:
             run.validate = lambda epoch: (
-                self._evaluate(held_out, run.callbacks) if _is_due(epoch, validation_freq) else {}
+                self._evaluate(held_out, run.callbacks) if _validates_after(epoch, validation_freq) else {}
             )
         self.stop_training = False
         nn.fit(
             Weights(self, quiet=True),  # type: ignore[arg-type]
-            data.source(run, shuffle),
+            data.epochs(run, shuffle),
             batch_size=data.batch_size,
             train_step=run.train,
             epochs=max(epochs - initial_epoch, 0),
@@ -313,21 +313,21 @@ class Trainer:
             ValueError: the cases of :meth:`fit`.
         """
         self._check_compiled("evaluate")
-        data = batches_of(x, y, sample_weight, batch_size, steps)
+        data = make_batches(x, y, sample_weight, batch_size, steps)
         verbose = _verbosity(verbose)
         shown = [Progress(verbose)] if verbose else []
         params = {"verbose": verbose, "steps": data.length}
-        found = self._evaluate(data, CallbackList([*shown, *_listed(callbacks)], self, params))
-        return self._returned(found, return_dict)
+        found = self._evaluate(data, CallbackList([*shown, *_as_list(callbacks)], self, params))
+        return self._as_results(found, return_dict)
 
     def _evaluate(self, data: Batches, callbacks: CallbackList) -> dict[str, float]:
         """Run `test_step` on all batches, and return the logs of the last one."""
         self.reset_metrics()
         callbacks.call("on_test_begin", {})
         logs: dict[str, float] = {}
-        for k, batch in enumerate(data.once()):
+        for k, batch in enumerate(data.iterate()):
             callbacks.call("on_test_batch_begin", k, {})
-            logs = as_numbers(self._step("test_step", batch))
+            logs = as_floats(self._step("test_step", batch))
             callbacks.call("on_test_batch_end", k, logs)
         if not logs:
             raise ValueError("evaluate: the data have no batches, or test_step gave no numbers")
@@ -343,42 +343,44 @@ class Trainer:
         callbacks: Any = None,
     ) -> Any:
         """Return the outputs for data, computed in batches, as NumPy arrays; the arguments are those of :meth:`fit`."""
-        data = batches_of(x, None, None, batch_size, steps)
+        data = make_batches(x, None, None, batch_size, steps)
         verbose = _verbosity(verbose)
         shown = [Progress(verbose)] if verbose else []
-        called = CallbackList([*shown, *_listed(callbacks)], self, {"verbose": verbose, "steps": data.length})
+        called = CallbackList([*shown, *_as_list(callbacks)], self, {"verbose": verbose, "steps": data.length})
         called.call("on_predict_begin", {})
         parts = []
-        for k, batch in enumerate(data.once()):
+        for k, batch in enumerate(data.iterate()):
             called.call("on_predict_batch_begin", k, {})
-            parts.append(mapped(np.asarray, self._step("predict_step", batch)))
+            parts.append(map_structure(np.asarray, self._step("predict_step", batch)))
             called.call("on_predict_batch_end", k, {})
         if not parts:
             raise ValueError("predict: the data have no batches")
         called.call("on_predict_end", {})
-        return _joined(parts)
+        return _concatenate(parts)
 
     def train_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
     ) -> Any:
         """Train on one batch; returns the loss and the metrics so far, in the form of :meth:`evaluate`."""
         self._check_compiled("train_on_batch")
-        batch = batches_of(x, y, sample_weight, None, None).whole()
+        batch = make_batches(x, y, sample_weight, None, None).as_one_batch()
         if class_weight is not None:
             batch = with_class_weights(batch, class_weight)
-        return self._returned(as_numbers(self._step("train_step", batch)), return_dict)
+        return self._as_results(as_floats(self._step("train_step", batch)), return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Evaluate one batch; returns the loss and the metrics so far, in the form of :meth:`evaluate`."""
         self._check_compiled("test_on_batch")
-        batch = batches_of(x, y, sample_weight, None, None).whole()
-        return self._returned(as_numbers(self._step("test_step", batch)), return_dict)
+        batch = make_batches(x, y, sample_weight, None, None).as_one_batch()
+        return self._as_results(as_floats(self._step("test_step", batch)), return_dict)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the outputs for one batch, as NumPy arrays."""
-        return mapped(np.asarray, self._step("predict_step", batches_of(x, None, None, None, None).whole()))
+        return map_structure(
+            np.asarray, self._step("predict_step", make_batches(x, None, None, None, None).as_one_batch())
+        )
 
-    def _returned(self, logs: dict[str, float], return_dict: bool) -> Any:
+    def _as_results(self, logs: dict[str, float], return_dict: bool) -> Any:
         """Return logs in the form of `evaluate`: the loss and the metrics, in the order of :attr:`metrics`."""
         if return_dict:
             return logs
@@ -392,13 +394,13 @@ class Trainer:
             raise ValueError(f"You must call `compile()` before using the model: {method} needs it.")
 
 
-def _given(batch: Any) -> Any:
+def _step_argument(batch: Any) -> Any:
     """Return a batch in the form that a step method receives: `x` alone if it is one tensor and there is no `y`."""
     data = wrap(batch)
     return data[0] if isinstance(data, tuple) and len(data) == 1 and not isinstance(data[0], tuple | list) else data
 
 
-class _Run:
+class _FitAdapter:
     """Adapter between a run of `tape_nn.fit` and Keras: it is the step function and the only callback of that run."""
 
     def __init__(self, model: Any, callbacks: CallbackList, initial_epoch: int) -> None:
@@ -408,7 +410,7 @@ class _Run:
 
     def train(self, run: Any, batch: Any) -> dict[str, Any]:
         """Train on one batch, and keep its logs for the callbacks of Keras; tape_nn gets none."""
-        self.logs = as_numbers(self.model._step("train_step", batch))
+        self.logs = as_floats(self.model._step("train_step", batch))
         return {}
 
     def on_train_begin(self, run: Any) -> None:
@@ -448,20 +450,20 @@ def _takes_training(function: Any) -> bool:
     return "training" in inspect.signature(function).parameters
 
 
-def as_numbers(logs: Any) -> dict[str, float]:
+def as_floats(logs: Any) -> dict[str, float]:
     """Convert the result of a step to Python floats by name; a metric with several results becomes several entries."""
     if not isinstance(logs, Mapping):
         raise TypeError(f"train_step and test_step must return numbers by name; got {type(logs).__name__!r}")
     found: dict[str, float] = {}
     for name, value in sorted(logs.items()):  # in the order in which Keras shows them
         if isinstance(value, Mapping):
-            found.update(as_numbers(value))
+            found.update(as_floats(value))
         else:
             found[name] = float(value)
     return found
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -473,31 +475,31 @@ def _verbosity(verbose: Any) -> int:
     return number
 
 
-def _is_due(epoch: int, frequency: Any) -> bool:
+def _validates_after(epoch: int, frequency: Any) -> bool:
     """True if an epoch, counted from 0, is followed by a validation."""
     return (epoch + 1) % frequency == 0 if isinstance(frequency, int) else epoch + 1 in frequency
 
 
-def _split(x: Any, y: Any, weights: Any, part: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+def _split_validation(x: Any, y: Any, weights: Any, part: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
     """Split arrays into the examples to train on and the last `part` of them, to validate on."""
     if not 0 < part < 1:
         raise ValueError(f"validation_split must be between 0 and 1; got {part}")
-    data = batches_of(x, y, weights, None, None)
-    whole = data.whole()
-    length = tensors(wrap(whole))[0].shape[0]
+    data = make_batches(x, y, weights, None, None)
+    whole = data.as_one_batch()
+    length = tensor_leaves(wrap(whole))[0].shape[0]
     at = int(np.floor(length * (1.0 - part)))
     if at in (0, length):
         raise ValueError(f"validation_split={part} of {length} examples leaves none for training or for validation")
-    first = mapped(lambda leaf: wrap(leaf[:at]), whole)
-    last = mapped(lambda leaf: wrap(leaf[at:]), whole)
+    first = map_structure(lambda leaf: wrap(leaf[:at]), whole)
+    last = map_structure(lambda leaf: wrap(leaf[at:]), whole)
     return unpack_x_y_sample_weight(first), unpack_x_y_sample_weight(last)
 
 
-def _joined(parts: list[Any]) -> Any:
+def _concatenate(parts: list[Any]) -> Any:
     """Concatenate the arrays in structures along their first axis."""
     first = parts[0]
     if isinstance(first, dict):
-        return {key: _joined([part[key] for part in parts]) for key in first}
+        return {key: _concatenate([part[key] for part in parts]) for key in first}
     if isinstance(first, list | tuple):
-        return type(first)([_joined(list(column)) for column in zip(*parts, strict=True)])
+        return type(first)([_concatenate(list(column)) for column in zip(*parts, strict=True)])
     return np.concatenate(parts, axis=0)

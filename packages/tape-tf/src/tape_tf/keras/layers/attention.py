@@ -11,10 +11,10 @@ import tape_nn as nn
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
 from tape_tf.keras.layers.base import Shape
-from tape_tf.keras.layers.native import Native
+from tape_tf.keras.layers.native import NativeLayer
 
 
-class MultiHeadAttention(Native):
+class MultiHeadAttention(NativeLayer):
     """Attention with several heads: see :class:`tape_nn.MultiHeadAttention`.
 
     >>> import tape_tf as tf
@@ -50,7 +50,7 @@ class MultiHeadAttention(Native):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        of = nn.MultiHeadAttention(
+        native_layer = nn.MultiHeadAttention(
             num_heads,
             key_dim,
             value_dim,
@@ -67,18 +67,20 @@ class MultiHeadAttention(Native):
             "bias_constraint": bias_constraint,
         }
         extras = {f"{part}_{name}": v for part in ("query", "key", "value", "output") for name, v in given.items()}
-        super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
+        super().__init__(native_layer, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
     def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
         """Make the weights, for queries, values and keys of these shapes."""
         super().build(*[shape for shape in (query_shape, value_shape, key_shape) if shape is not None])
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         # The projections, with all heads; then the attention weights, one for each query and each position of a key.
-        of = self.native
+        native_layer = self.native
         query, *others = shapes
-        projected = [(*shape[:-1], of.num_heads, max(of.key_dim, of.value_dim)) for shape in shapes]
-        return [*projected, *[(*query[:-1], of.num_heads, *other[1:-1]) for other in others]]
+        projected = [
+            (*shape[:-1], native_layer.num_heads, max(native_layer.key_dim, native_layer.value_dim)) for shape in shapes
+        ]
+        return [*projected, *[(*query[:-1], native_layer.num_heads, *other[1:-1]) for other in others]]
 
     def call(  # type: ignore[override]
         self,

@@ -20,15 +20,14 @@ from tape_tf.keras.conversion import autocast
 from tape_tf.keras.layers.holding import Holder
 from tape_tf.keras.layers.signature import dtype_name, signature_of
 from tape_tf.keras.naming import auto_name
-from tape_tf.keras.structures import is_array, tensors
-from tape_tf.keras.structures import shapes as shapes_of
-from tape_tf.keras.symbolic import Node, is_symbolic, symbolic_call
+from tape_tf.keras.structures import is_array, shapes_of, tensor_leaves
+from tape_tf.keras.symbolic import Node, contains_symbolic, symbolic_call
 from tape_tf.shapes import TensorShape
 from tape_tf.tensor import Tensor
 from tape_tf.variable import NAME_SCOPE, Variable
 
 
-def together(*shapes: Shape) -> Iterable[Shape]:
+def try_broadcast(*shapes: Shape) -> Iterable[Shape]:
     """Return a list of the shape that these shapes broadcast to; empty if they do not, which the call will report."""
     try:
         return [tc.broadcast_shapes(*shapes)]
@@ -36,7 +35,7 @@ def together(*shapes: Shape) -> Iterable[Shape]:
         return []
 
 
-class _Call(NamedTuple):
+class _CallContext(NamedTuple):
     """The settings that the call of a layer passes on to the layers called inside."""
 
     training: bool | None
@@ -44,7 +43,7 @@ class _Call(NamedTuple):
 
 Shape: TypeAlias = tuple[int, ...]
 
-_CALL: ContextVar[_Call | None] = ContextVar("tape_tf.keras.call", default=None)
+_CALL: ContextVar[_CallContext | None] = ContextVar("tape_tf.keras.call", default=None)
 
 
 class Layer(Holder):
@@ -94,13 +93,13 @@ class Layer(Holder):
         self._dtype = floatx()
         self._autocast = True
         self._trainable = True
-        self._thawed = []
-        self._own = []
+        self._frozen_variables = []
+        self._added_weights = []
         self._regularized = []
         self._losses = []
         self._nodes = []
-        self._arguments = (args, kwargs)  # for get_config
-        self._given_shape = None
+        self._init_arguments = (args, kwargs)  # for get_config
+        self._declared_shape = None
         self._output_shape = None
         self.built = False
         self.activity_regularizer = None
@@ -125,7 +124,7 @@ class Layer(Holder):
         if name is not None and "/" in name:
             raise ValueError(f"{kind}: name must not have a '/'; got {name!r}")
         self._name = name or auto_name(kind)
-        self._given_shape = None if shape is None else (None, *shape)
+        self._declared_shape = None if shape is None else (None, *shape)
         self._dtype = dtype_name(kind, dtype)
         self._autocast = autocast
         self.activity_regularizer = regularizers.get(activity_regularizer)
@@ -141,7 +140,7 @@ class Layer(Holder):
         """Compute the layer's outputs. Every layer overrides this."""
         raise NotImplementedError(f"Layer {type(self).__name__} does not have a `call()` method implemented.")
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         """Return the shapes of values in a call that may be larger than its inputs, such as a padded input.
 
         They are checked before the call when the layer comes from a file: see :mod:`tape_tf.keras.limits`.
@@ -184,12 +183,12 @@ class Layer(Holder):
         value = initializers.get(initializer)(tuple(map(int, lengths)), dtype=dtype)
         with setting(NAME_SCOPE, self._scope()):
             variable = Variable(value, trainable=trainable, name=name or "variable")
-        self._add(variable, regularizer, constraint)
+        self._register_weight(variable, regularizer, constraint)
         return variable
 
-    def _add(self, variable: Variable, regularizer: Any = None, constraint: Any = None) -> None:
+    def _register_weight(self, variable: Variable, regularizer: Any = None, constraint: Any = None) -> None:
         """Register a Variable as a weight of this layer."""
-        self._own.append(variable)
+        self._added_weights.append(variable)
         variable.constraint = constraints.get(constraint)
         if (penalty := regularizers.get(regularizer)) is not None:
             self._regularized.append((variable, penalty))
@@ -215,25 +214,27 @@ class Layer(Holder):
             training: whether this is a training step, for layers such as Dropout. By default the value of the layer
                 that calls this one, else False.
         """
-        if is_symbolic((args, kwargs)):
+        if contains_symbolic((args, kwargs)):
             return symbolic_call(self, args, kwargs)
         kind: Any = type(self)
         info = signature_of(kind)
         outer = _CALL.get()
-        args = tuple([self._input(value, k == 0) for k, value in enumerate(args)])
-        kwargs = {key: self._input(value, False) for key, value in kwargs.items()}
+        args = tuple([self._convert_argument(value, k == 0) for k, value in enumerate(args)])
+        kwargs = {key: self._convert_argument(value, False) for key, value in kwargs.items()}
         # The sources of `training`, in Keras' order: an argument, the calling layer, the default of `call`.
-        training = args[info.training] if info.training is not None and len(args) > info.training else None
+        position, training = info.training_position, None
+        if position is not None and len(args) > position:
+            training = args[position]
         if training is None:
             training = kwargs.get("training")
         if training is None and outer is not None:
             training = outer.training
         if training is None:
-            training = info.default
-        if info.training is None:  # `call` has no such parameter
-            if not info.takes_any:
+            training = info.training_default
+        if position is None:  # `call` has no such parameter
+            if not info.takes_kwargs:
                 kwargs.pop("training", None)
-        elif len(args) <= info.training and training is not None:
+        elif len(args) <= position and training is not None:
             kwargs["training"] = training
         if outer is None:  # the outermost call of a step forgets the penalties of the step before
             for layer in self._flatten_layers():
@@ -241,11 +242,13 @@ class Layer(Holder):
         # Set and reset by hand: a context manager costs more than many a layer's kernel.
         call, scope = _CALL.get(), NAME_SCOPE.get()
         try:
-            _CALL.set(_Call(None if training is None else bool(training)))
+            _CALL.set(_CallContext(None if training is None else bool(training)))
             NAME_SCOPE.set(f"{scope}{self.name}/")
             if limits.active():
-                for shape in self._makes(*[tuple(value.shape) for value in tensors((args, kwargs))]):
-                    limits.check(shape)
+                for shape in self._intermediate_shapes(
+                    *[tuple(value.shape) for value in tensor_leaves((args, kwargs))]
+                ):
+                    limits.check_size(shape)
             # While a thread builds, `built` may already be True: the others wait in _build_once.
             if self._building or not self.built:
                 self._build_once(args, kwargs)
@@ -259,13 +262,13 @@ class Layer(Holder):
         if self._output_shape is None:
             self._output_shape = shapes_of(outputs)
         if self.activity_regularizer is not None:
-            for output in tensors(outputs):
+            for output in tensor_leaves(outputs):
                 penalty = self.activity_regularizer(output)
                 # The penalty of an example, as in Keras: the sum over a batch is divided by its size.
                 self.add_loss(penalty / max(output.shape[0], 1) if output.shape else penalty)
         return outputs
 
-    def _input(self, value: Any, first: bool) -> Any:
+    def _convert_argument(self, value: Any, first: bool) -> Any:
         """Convert an argument of a call: arrays to tensors, floating ones to the layer's dtype."""
         if isinstance(value, Variable):
             return value
@@ -275,9 +278,9 @@ class Layer(Holder):
                 return wrap(autocast(value, self._dtype))
             return value
         if isinstance(value, dict):
-            return {key: self._input(part, first) for key, part in value.items()}
+            return {key: self._convert_argument(part, first) for key, part in value.items()}
         if isinstance(value, list | tuple) and (not first or any(map(is_array, value))):
-            parts = [self._input(part, first) for part in value]
+            parts = [self._convert_argument(part, first) for part in value]
             return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
         if is_array(value) or (
             first and value is not None and not isinstance(value, str | bool) and not callable(value)
@@ -293,17 +296,17 @@ class Layer(Holder):
                 return
             self._building = True  # `build` may set `built` before all weights are made
             try:
-                self._build_for(args, kwargs)
+                self._build_from_call(args, kwargs)
             finally:
                 self._building = False
 
-    def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _build_from_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Call `build` with the shapes of a call's arguments: one shape, or by names such as `value_shape`."""
         kind: Any = type(self)
         shapes = {
             f"{name}_shape": shapes_of(value)
             for name, value in [*zip(signature_of(kind).names, args, strict=False), *kwargs.items()]
-            if tensors(value)
+            if tensor_leaves(value)
         }
         wanted = inspect.signature(self.build).parameters
         if len(wanted) > 1:
@@ -402,7 +405,7 @@ class Layer(Holder):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that the layer was made with, by name."""
-        args, kwargs = self._arguments
+        args, kwargs = self._init_arguments
         # Bind the arguments that __new__ saw to the signature of __init__: no layer has to list its arguments again.
         try:
             bound = inspect.signature(type(self).__init__).bind(self, *args, **kwargs)

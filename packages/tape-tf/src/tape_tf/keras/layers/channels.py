@@ -9,9 +9,9 @@ import tape_core as tc
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations
-from tape_tf.keras.backend import layout
+from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.layers.base import Layer, Shape
-from tape_tf.keras.layers.convolution import _padding, _Spatial, _tuple, windows_of
+from tape_tf.keras.layers.convolution import _Spatial, core_padding, per_axis, window_shapes
 
 
 class _Depthwise(Layer):
@@ -38,9 +38,9 @@ class _Depthwise(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.kernel_size, self.strides = _tuple(kernel_size, self.rank), _tuple(strides, self.rank)
-        self.dilation_rate = _tuple(dilation_rate, self.rank)
-        self.padding, self.data_format = _padding(padding), layout(data_format)
+        self.kernel_size, self.strides = per_axis(kernel_size, self.rank), per_axis(strides, self.rank)
+        self.dilation_rate = per_axis(dilation_rate, self.rank)
+        self.padding, self.data_format = core_padding(padding), resolve_data_format(data_format)
         if depth_multiplier < 1:
             raise ValueError(f"{type(self).__name__}: depth_multiplier must be at least 1; got {depth_multiplier}")
         self.depth_multiplier, self.use_bias = depth_multiplier, use_bias
@@ -60,12 +60,12 @@ class _Depthwise(Layer):
         self.bias = self._make_bias(channels * self.depth_multiplier)
         self.built = True
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         # The depthwise convolution, then the pointwise one of a separable layer, which has `filters`.
         shape, last = shapes[0], self.data_format == "channels_last"
         channels = (shape[-1] if last else shape[1]) * self.depth_multiplier
         for filters in (channels, getattr(self, "filters", channels)):
-            yield from windows_of(
+            yield from window_shapes(
                 shape, self.data_format, filters, self.kernel_size, self.strides, self.padding, self.dilation_rate
             )
 
@@ -271,7 +271,7 @@ class _SpatialDropout(_Spatial):
     def call(self, inputs: Any, training: bool = False) -> Any:
         """Return the input; in training each channel of each example is kept or zeroed as a whole."""
         value = native(inputs)
-        axes = self._axes(value)
+        axes = self._spatial_axes(value)
         shape = tuple([1 if axis in axes else n for axis, n in enumerate(value.shape)])
         return wrap(tc.dropout(value, self.rate, training=bool(training), rng=self._rng, noise_shape=shape))
 
@@ -309,7 +309,7 @@ class _Cropping(_Spatial):
         """Return the input without its margins."""
         value = native(inputs)
         key: list[slice] = [slice(None)] * value.ndim
-        for axis, (before, after) in zip(self._axes(value), self.cropping, strict=True):
+        for axis, (before, after) in zip(self._spatial_axes(value), self.cropping, strict=True):
             if before + after >= value.shape[axis]:
                 raise ValueError(f"{self.name}: cropping {before} and {after} leaves nothing of shape {value.shape}")
             key[axis] = slice(before, value.shape[axis] - after)

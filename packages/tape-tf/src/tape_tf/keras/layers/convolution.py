@@ -12,15 +12,15 @@ from tape_core.backends.windows import windows
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
-from tape_tf.keras.backend import layout
+from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.layers.base import Layer, Shape
-from tape_tf.keras.layers.native import Native
+from tape_tf.keras.layers.native import NativeLayer
 
 
-class _Conv(Native):
+class _Conv(NativeLayer):
     """The base class of convolutions; see :class:`Conv2D` for the arguments."""
 
-    _of: ClassVar[Any]
+    _native_class: ClassVar[Any]
 
     def __init__(
         self,
@@ -42,14 +42,17 @@ class _Conv(Native):
         bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
-        self.strides, self.dilation_rate = _tuple(strides, self._of.rank), _tuple(dilation_rate, self._of.rank)
-        self.data_format = layout(data_format)
+        self.strides, self.dilation_rate = (
+            per_axis(strides, self._native_class.rank),
+            per_axis(dilation_rate, self._native_class.rank),
+        )
+        self.data_format = resolve_data_format(data_format)
         self.activation = activations.get(activation)
-        of = self._of(
+        native_layer = self._native_class(
             filters,
-            _tuple(kernel_size, self._of.rank),
+            per_axis(kernel_size, self._native_class.rank),
             self.strides,
-            _padding(padding, _tuple(kernel_size, self._of.rank), self.dilation_rate),
+            core_padding(padding, per_axis(kernel_size, self._native_class.rank), self.dilation_rate),
             self.dilation_rate,
             groups,
             self.data_format,
@@ -64,11 +67,19 @@ class _Conv(Native):
             "kernel_constraint": kernel_constraint,
             "bias_constraint": bias_constraint,
         }
-        super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
+        super().__init__(native_layer, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        of = self.native
-        return windows_of(shapes[0], of.layout, of.filters, of.kernel_size, of.stride, of.padding, of.dilation)
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        native_layer = self.native
+        return window_shapes(
+            shapes[0],
+            native_layer.layout,
+            native_layer.filters,
+            native_layer.kernel_size,
+            native_layer.stride,
+            native_layer.padding,
+            native_layer.dilation,
+        )
 
 
 class Conv1D(_Conv):
@@ -79,7 +90,7 @@ class Conv1D(_Conv):
 
     __tf_differs__ = "with channels_first the kernel has the filters first"
 
-    _of = nn.Conv1D
+    _native_class = nn.Conv1D
 
 
 class Conv2D(_Conv):
@@ -104,7 +115,7 @@ class Conv2D(_Conv):
 
     __tf_differs__ = "with channels_first the kernel has the filters first"
 
-    _of = nn.Conv2D
+    _native_class = nn.Conv2D
 
 
 class Conv3D(_Conv):
@@ -112,13 +123,13 @@ class Conv3D(_Conv):
 
     __tf_differs__ = "with channels_first the kernel has the filters first"
 
-    _of = nn.Conv3D
+    _native_class = nn.Conv3D
 
 
-class _Pool(Native):
+class _Pool(NativeLayer):
     """The base class of pooling layers; see :class:`MaxPooling2D` for the arguments."""
 
-    _of: ClassVar[Any]
+    _native_class: ClassVar[Any]
 
     def __init__(
         self,
@@ -128,21 +139,25 @@ class _Pool(Native):
         data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
-        rank = self._of.rank
-        self.strides = _tuple(pool_size if strides is None else strides, rank)
-        self.data_format = layout(data_format)
-        of = self._of(_tuple(pool_size, rank), self.strides, _padding(padding), self.data_format)
-        super().__init__(of, kwargs)
+        rank = self._native_class.rank
+        self.strides = per_axis(pool_size if strides is None else strides, rank)
+        self.data_format = resolve_data_format(data_format)
+        native_layer = self._native_class(
+            per_axis(pool_size, rank), self.strides, core_padding(padding), self.data_format
+        )
+        super().__init__(native_layer, kwargs)
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        of = self.native
-        return windows_of(shapes[0], of.layout, 1, of.pool_size, of.stride, of.padding)
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        native_layer = self.native
+        return window_shapes(
+            shapes[0], native_layer.layout, 1, native_layer.pool_size, native_layer.stride, native_layer.padding
+        )
 
 
 class MaxPooling1D(_Pool):
     """The maximum of each window over one axis; see :class:`MaxPooling2D`."""
 
-    _of = nn.MaxPool1D
+    _native_class = nn.MaxPool1D
 
 
 class MaxPooling2D(_Pool):
@@ -155,31 +170,31 @@ class MaxPooling2D(_Pool):
         data_format: "channels_last" or "channels_first".
     """
 
-    _of = nn.MaxPool2D
+    _native_class = nn.MaxPool2D
 
 
 class MaxPooling3D(_Pool):
     """The maximum of each window over three axes; see :class:`MaxPooling2D`."""
 
-    _of = nn.MaxPool3D
+    _native_class = nn.MaxPool3D
 
 
 class AveragePooling1D(_Pool):
     """The mean of each window over one axis; see :class:`MaxPooling2D`."""
 
-    _of = nn.AvgPool1D
+    _native_class = nn.AvgPool1D
 
 
 class AveragePooling2D(_Pool):
     """The mean of each window over two axes; see :class:`MaxPooling2D`."""
 
-    _of = nn.AvgPool2D
+    _native_class = nn.AvgPool2D
 
 
 class AveragePooling3D(_Pool):
     """The mean of each window over three axes; see :class:`MaxPooling2D`."""
 
-    _of = nn.AvgPool3D
+    _native_class = nn.AvgPool3D
 
 
 class _Spatial(Layer):
@@ -189,15 +204,15 @@ class _Spatial(Layer):
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.data_format = layout(data_format)
+        self.data_format = resolve_data_format(data_format)
 
-    def _changed(self, shape: Shape, by: Iterable[Any], change: Callable[[int, Any], int]) -> Shape:
+    def _map_spatial(self, shape: Shape, by: Iterable[Any], change: Callable[[int, Any], int]) -> Shape:
         """Return a shape with each spatial length n replaced by `change(n, other)`, where `other` is from `by`."""
         first = 1 if self.data_format == "channels_last" else 2
         space = [change(n, other) for n, other in zip(shape[first : first + self.rank], by, strict=False)]
         return (*shape[:first], *space, *shape[first + self.rank :])
 
-    def _axes(self, value: tc.Tensor) -> tuple[int, ...]:
+    def _spatial_axes(self, value: tc.Tensor) -> tuple[int, ...]:
         """Return the spatial axes of an input; raise a ValueError if it has another number of axes."""
         if value.ndim != self.rank + 2:
             raise ValueError(
@@ -208,7 +223,7 @@ class _Spatial(Layer):
         return tuple(range(first, first + self.rank))
 
 
-class _Global(_Spatial):
+class _GlobalPooling(_Spatial):
     _reduce: ClassVar[Any]
 
     def __init__(self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any) -> None:
@@ -218,16 +233,16 @@ class _Global(_Spatial):
     def call(self, inputs: Any) -> Any:
         """Reduce each channel to a number."""
         value = native(inputs)
-        return wrap(type(self)._reduce(value, axis=self._axes(value), keepdims=self.keepdims))
+        return wrap(type(self)._reduce(value, axis=self._spatial_axes(value), keepdims=self.keepdims))
 
 
-class GlobalAveragePooling1D(_Global):
+class GlobalAveragePooling1D(_GlobalPooling):
     """The mean over one spatial axis, for each channel."""
 
     rank, _reduce = 1, staticmethod(tc.mean)
 
 
-class GlobalAveragePooling2D(_Global):
+class GlobalAveragePooling2D(_GlobalPooling):
     """The mean over two spatial axes, for each channel.
 
     >>> import tape_tf as tf
@@ -238,25 +253,25 @@ class GlobalAveragePooling2D(_Global):
     rank, _reduce = 2, staticmethod(tc.mean)
 
 
-class GlobalAveragePooling3D(_Global):
+class GlobalAveragePooling3D(_GlobalPooling):
     """The mean over three spatial axes, for each channel."""
 
     rank, _reduce = 3, staticmethod(tc.mean)
 
 
-class GlobalMaxPooling1D(_Global):
+class GlobalMaxPooling1D(_GlobalPooling):
     """The maximum over one spatial axis, for each channel."""
 
     rank, _reduce = 1, staticmethod(tc.max)
 
 
-class GlobalMaxPooling2D(_Global):
+class GlobalMaxPooling2D(_GlobalPooling):
     """The maximum over two spatial axes, for each channel."""
 
     rank, _reduce = 2, staticmethod(tc.max)
 
 
-class GlobalMaxPooling3D(_Global):
+class GlobalMaxPooling3D(_GlobalPooling):
     """The maximum over three spatial axes, for each channel."""
 
     rank, _reduce = 3, staticmethod(tc.max)
@@ -272,14 +287,14 @@ class _ZeroPadding(_Spatial):
         if len(self.padding) != self.rank:
             raise ValueError(f"{type(self).__name__}: padding must be for {self.rank} axes; got {padding}")
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return [self._changed(shape, self.padding, lambda n, width: n + sum(width)) for shape in shapes]
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        return [self._map_spatial(shape, self.padding, lambda n, width: n + sum(width)) for shape in shapes]
 
     def call(self, inputs: Any) -> Any:
         """Return the input with zeros around it."""
         value = native(inputs)
         widths = [(0, 0)] * value.ndim
-        for axis, width in zip(self._axes(value), self.padding, strict=True):
+        for axis, width in zip(self._spatial_axes(value), self.padding, strict=True):
             widths[axis] = width
         return wrap(tc.pad(value, widths))
 
@@ -309,15 +324,15 @@ class _UpSampling(_Spatial):
         super().__init__(data_format, **kwargs)
         if interpolation != "nearest":
             raise ValueError(f"{type(self).__name__}: there is only interpolation='nearest'; got {interpolation!r}")
-        self.size = _tuple(size, self.rank)
+        self.size = per_axis(size, self.rank)
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return [self._changed(shape, self.size, operator.mul) for shape in shapes]
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        return [self._map_spatial(shape, self.size, operator.mul) for shape in shapes]
 
     def call(self, inputs: Any) -> Any:
         """Return the input with each element repeated."""
         value = native(inputs)
-        for axis, times in zip(self._axes(value), self.size, strict=True):
+        for axis, times in zip(self._spatial_axes(value), self.size, strict=True):
             value = tc.repeat(value, times, axis=axis)
         return wrap(value)
 
@@ -346,7 +361,7 @@ class UpSampling3D(_UpSampling):
     rank = 3
 
 
-def windows_of(
+def window_shapes(
     shape: Shape, layout: Any, filters: int, window: Any, stride: Any, padding: Any, dilation: Any = 1
 ) -> Iterator[Shape]:
     """The shapes of values in a convolution or a pooling: the padded input, the result, the windows of a channel."""
@@ -359,12 +374,12 @@ def windows_of(
     yield (*seen.counts, *seen.window)  # for one channel of one example; a backend may lay out its windows like this
 
 
-def _tuple(value: Any, rank: int) -> tuple[int, ...]:
+def per_axis(value: Any, rank: int) -> tuple[int, ...]:
     """Return a number for each axis; one number stands for all."""
     return (value,) * rank if isinstance(value, int) else tuple(map(int, value))
 
 
-def _padding(padding: Any, kernel: Any = None, dilation: Any = None) -> Any:
+def core_padding(padding: Any, kernel: Any = None, dilation: Any = None) -> Any:
     """Return Keras' `padding` in the core's terms; "causal" becomes padding before the first step only."""
     name = padding.lower() if isinstance(padding, str) else padding
     if name == "causal" and kernel is not None and len(kernel) == 1:

@@ -14,8 +14,8 @@ from tape_core.base.mistakes import real
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
-from tape_tf.keras.layers.base import Layer, Shape, together
-from tape_tf.keras.layers.native import Native, without
+from tape_tf.keras.layers.base import Layer, Shape, try_broadcast
+from tape_tf.keras.layers.native import NativeLayer, refuse_options
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, leaves
 from tape_tf.keras.symbolic import Input
@@ -40,7 +40,7 @@ class InputLayer(Layer):
     ) -> None:
         super().__init__(name=name or auto_name("input_layer"))
         shape = kwargs.pop("input_shape", shape)
-        without("InputLayer", kwargs)
+        refuse_options("InputLayer", kwargs)
         self._symbol = Input(shape, batch_size, dtype, batch_shape=batch_shape, name=self.name)
         self._output_shape = self._symbol.shape
         self.built = True
@@ -55,7 +55,7 @@ class InputLayer(Layer):
         return inputs
 
 
-class Dense(Native):
+class Dense(NativeLayer):
     """A fully connected layer, `activation(inputs @ kernel + bias)`: see :class:`tape_nn.Dense`.
 
     >>> import tape_tf as tf
@@ -90,7 +90,7 @@ class Dense(Native):
         **kwargs: Any,
     ) -> None:
         self.activation = activations.get(activation)
-        of = nn.Dense(
+        native_layer = nn.Dense(
             units,
             activations.for_tape_nn(activation),
             use_bias,
@@ -103,7 +103,7 @@ class Dense(Native):
             "kernel_constraint": kernel_constraint,
             "bias_constraint": bias_constraint,
         }
-        super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
+        super().__init__(native_layer, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
     def build(self, *shapes: Any) -> None:
         """Make the weights, for inputs of this shape.
@@ -118,11 +118,11 @@ class Dense(Native):
             )
         super().build(*shapes)
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape[:-1], self.native.units) for shape in shapes]
 
 
-class Embedding(Native):
+class Embedding(NativeLayer):
     """Rows of a table, picked by integers, with a sparse gradient: see :class:`tape_nn.Embedding`.
 
     Args:
@@ -156,15 +156,15 @@ class Embedding(Native):
         if weights is not None:
             table = weights[0] if isinstance(weights, list | tuple) and len(weights) == 1 else weights
             embeddings_initializer = initializers.Constant(table)
-        of = nn.Embedding(input_dim, output_dim, initializers.for_tape_nn(embeddings_initializer))
+        native_layer = nn.Embedding(input_dim, output_dim, initializers.for_tape_nn(embeddings_initializer))
         extras = {"embeddings_regularizer": embeddings_regularizer, "embeddings_constraint": embeddings_constraint}
-        super().__init__(of, kwargs, extras)
+        super().__init__(native_layer, kwargs, extras)
 
     def build(self, *shapes: Any) -> None:
         """Make the table; it does not depend on the shape of inputs."""
         super().build(())
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape, self.native.output_dim) for shape in shapes]
 
     def call(self, inputs: Any) -> Any:
@@ -175,7 +175,7 @@ class Embedding(Native):
         return wrap(self.native(ids))
 
 
-class Dropout(Native):
+class Dropout(NativeLayer):
     """In training set each element to 0 with probability `rate`, and divide the others by `1 - rate`.
 
     See :class:`tape_nn.Dropout`.
@@ -192,7 +192,7 @@ class Dropout(Native):
         return wrap(self.native(native(inputs), training=bool(training)))
 
 
-class Flatten(Native):
+class Flatten(NativeLayer):
     """Flatten each example to a vector."""
 
     __tf_differs__ = "no channels_first"
@@ -254,7 +254,7 @@ class RepeatVector(Layer):
         super().__init__(**kwargs)
         self.n = int(n)
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(self.n, *shape) for shape in shapes]
 
     def call(self, inputs: Any) -> Any:
@@ -300,8 +300,8 @@ class Lambda(Layer):
         self.function = function
         self.arguments = dict(arguments or {})
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return together(*shapes, *[np.shape(value) for value in leaves(self.arguments) if is_array(value)])
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        return try_broadcast(*shapes, *[np.shape(value) for value in leaves(self.arguments) if is_array(value)])
 
     def call(self, inputs: Any) -> Any:
         """Call the function."""
@@ -315,11 +315,11 @@ class Operation(Layer):
         super().__init__(name=name)
         self.function = function
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         if self.function is operator.matmul and len(shapes) == 2 and min(map(len, shapes)) > 0:
             x, y = shapes
-            return [(*batch, *x[-2:-1], *y[len(y) - 1 :]) for batch in together(x[:-2], y[:-2])]
-        return together(*shapes)
+            return [(*batch, *x[-2:-1], *y[len(y) - 1 :]) for batch in try_broadcast(x[:-2], y[:-2])]
+        return try_broadcast(*shapes)
 
     def call(self, *inputs: Any) -> Any:
         """Call the function."""
@@ -429,8 +429,8 @@ class Rescaling(Layer):
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return together(*shapes, np.shape(self.scale), np.shape(self.offset))
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        return try_broadcast(*shapes, np.shape(self.scale), np.shape(self.offset))
 
     def call(self, inputs: Any) -> Any:
         """Rescale the input; the result has the layer's dtype."""

@@ -11,24 +11,25 @@ import tape_nn as nn
 
 from tape_tf.conversion import wrap
 from tape_tf.keras.metric import Metric
-from tape_tf.keras.structures import once, placed_leaves
+from tape_tf.keras.structures import leaves_with_paths, unique
 from tape_tf.module import Module
 from tape_tf.variable import Variable
 
-_HELD: Final = (Variable, Module, nn.Module, Metric)
+_TRACKED: Final = (Variable, Module, nn.Module, Metric)
 
-# Attributes of layers and models that are skipped. Some would be found twice (`native`, `_own`), others are not parts
-# of the layer (`_arguments`), or are handled by Trainer (`_compiled_metrics`).
-_INTERNAL: Final = frozenset((
-    "native", "_own", "_regularized", "_losses", "_thawed", "_nodes", "_arguments", "_extras", "_given_shape", "_graph",
-    "_output_shape", "_inputs", "_outputs", "_called_on", "_compiled_loss", "_compiled_metrics", "_compiled_mean",
+# Attributes of layers and models that are skipped. Some would be found twice (`native`, `_added_weights`), others are
+# not parts of the layer (`_init_arguments`), or are handled by Trainer (`_compiled_metrics`).
+_UNTRACKED: Final = frozenset((
+    "native", "_added_weights", "_regularized", "_losses", "_frozen_variables", "_nodes", "_init_arguments",
+    "_weight_options", "_declared_shape", "_graph", "_output_shape", "_inputs", "_outputs", "_first_call",
+    "_compiled_loss", "_compiled_metrics", "_compiled_mean",
 ))  # fmt: skip
 
 
 @cache
-def _may_hold(kind: type) -> bool:
+def _may_contain_tracked(kind: type) -> bool:
     """True if values of a type may be or contain a tracked object. Cached, since every step asks for each attribute."""
-    return issubclass(kind, (*_HELD, tc.Variable, dict, list, tuple))
+    return issubclass(kind, (*_TRACKED, tc.Variable, dict, list, tuple))
 
 
 class Holder(Module):
@@ -39,26 +40,26 @@ class Holder(Module):
     """
 
     _trainable: bool
-    _own: list[Variable]  # weights made by add_weight, in order; they need not be attributes
-    _thawed: list[Variable]  # the variables that were trainable when `trainable` was set to False
+    _added_weights: list[Variable]  # weights made by add_weight, in order; they need not be attributes
+    _frozen_variables: list[Variable]  # the variables that were trainable when `trainable` was set to False
     _regularized: list[tuple[Variable, Any]]
     _losses: list[Any]
 
     @property
     def variables(self) -> list[Variable]:  # type: ignore[override]
         """All weights, each once: the layer's own, trainable ones first, then those of the layers in it."""
-        own, layers = self._held()
-        frozen = {id(v) for v in self._thawed}
+        own, layers = self._variables_and_layers()
+        frozen = {id(v) for v in self._frozen_variables}
         first = [v for v in own if v.trainable or id(v) in frozen]
-        return once([*first, *own, *(v for layer in layers for v in layer.variables)])
+        return unique([*first, *own, *(v for layer in layers for v in layer.variables)])
 
     @property
     def trainable_variables(self) -> list[Variable]:  # type: ignore[override]
         """The weights that training changes; none if `trainable` is False."""
         if not self._trainable:
             return []
-        own, layers = self._held()
-        return once([*(v for v in own if v.trainable), *(v for layer in layers for v in layer.trainable_variables)])
+        own, layers = self._variables_and_layers()
+        return unique([*(v for v in own if v.trainable), *(v for layer in layers for v in layer.trainable_variables)])
 
     @property
     def non_trainable_variables(self) -> list[Variable]:  # type: ignore[override]
@@ -83,11 +84,11 @@ class Holder(Module):
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
-        own, layers = self._held()
+        own, layers = self._variables_and_layers()
         if self._trainable:
-            for variable in self._thawed:
+            for variable in self._frozen_variables:
                 variable.native.trainable = True
-            self._thawed = []
+            self._frozen_variables = []
         else:
             self._freeze(own)
         for layer in layers:
@@ -98,40 +99,40 @@ class Holder(Module):
         for variable in variables:
             if variable.native.trainable:
                 variable.native.trainable = False  # so that tapes do not watch it automatically
-                self._thawed.append(variable)
+                self._frozen_variables.append(variable)
 
-    def _attributes(self) -> list[tuple[str, Any]]:
+    def _tracked_attributes(self) -> list[tuple[str, Any]]:
         """Return the tracked objects held as attributes, each with its path, such as `"blocks.0"`."""
         found: list[tuple[str, Any]] = []
         for name, value in vars(self).items():
             kind: Any = type(value)
-            if _may_hold(kind) and name not in _INTERNAL:
-                if issubclass(kind, _HELD):
+            if _may_contain_tracked(kind) and name not in _UNTRACKED:
+                if issubclass(kind, _TRACKED):
                     found.append((name.lstrip("_"), value))
                 else:
-                    inside = placed_leaves(value, name.lstrip("_"))
-                    found += [(place, leaf) for place, leaf in inside if isinstance(leaf, _HELD)]
+                    inside = leaves_with_paths(value, name.lstrip("_"))
+                    found += [(place, leaf) for place, leaf in inside if isinstance(leaf, _TRACKED)]
         return found
 
-    def _parts(self) -> list[tuple[str, Any]]:
+    def _tracked_parts(self) -> list[tuple[str, Any]]:
         """Return the variables, layers and modules held as attributes, each with its path."""
-        return [part for part in self._attributes() if not isinstance(part[1], Metric)]
+        return [part for part in self._tracked_attributes() if not isinstance(part[1], Metric)]
 
-    def _held(self) -> tuple[list[Variable], list[Holder]]:
+    def _variables_and_layers(self) -> tuple[list[Variable], list[Holder]]:
         """Return the variables and the layers held directly, each once, in the order of attributes."""
-        variables: list[Variable] = list(self._own)
+        variables: list[Variable] = list(self._added_weights)
         layers: list[Holder] = []
-        for _, found in self._parts():
+        for _, found in self._tracked_parts():
             if isinstance(found, Holder):
                 layers.append(found)
             elif isinstance(found, Variable):
                 variables.append(found)
             else:
                 variables += [wrap(v) for v in found.variables]
-        return once(variables), once(layers)
+        return unique(variables), unique(layers)
 
     def _sublayers(self) -> list[Holder]:
-        return self._held()[1]
+        return self._variables_and_layers()[1]
 
     def _flatten_layers(self) -> Iterator[Holder]:
         """Iterate over this layer and the layers in it, at any depth, each once."""
@@ -142,12 +143,14 @@ class Holder(Module):
             if id(layer) not in seen:
                 seen.add(id(layer))
                 yield layer
-                waiting[:0] = [found for _, found in layer._parts() if isinstance(found, Holder)]
+                waiting[:0] = [found for _, found in layer._tracked_parts() if isinstance(found, Holder)]
 
     def _metrics(self) -> list[Metric]:
         """Return the metrics held as attributes, by this layer and the layers in it."""
         layers = self._flatten_layers()
-        return once(found for layer in layers for _, found in layer._attributes() if isinstance(found, Metric))
+        return unique(
+            found for layer in layers for _, found in layer._tracked_attributes() if isinstance(found, Metric)
+        )
 
     @property
     def losses(self) -> list[Any]:

@@ -10,7 +10,7 @@ from tape_tf.keras.layers.base import Layer
 from tape_tf.variable import Variable
 
 
-class Native(Layer):
+class NativeLayer(Layer):
     """A layer that delegates to one of tape_nn, `native`.
 
     The Variables of the native layer are the weights of this layer and, once they are made, its attributes.
@@ -18,7 +18,9 @@ class Native(Layer):
 
     native: Any
 
-    def __init__(self, of: Any, options: dict[str, Any], penalties: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, native_layer: Any, options: dict[str, Any], weight_options: dict[str, Any] | None = None
+    ) -> None:
         """Wrap a layer of tape_nn.
 
         Args:
@@ -27,8 +29,8 @@ class Native(Layer):
             penalties: regularizers and constraints by the names of weights, such as `kernel_regularizer`.
         """
         super().__init__(**options)
-        self.native = of
-        self._extras = penalties or {}
+        self.native = native_layer
+        self._weight_options = weight_options or {}
         self._bind()
 
     def _bind(self) -> None:
@@ -36,7 +38,9 @@ class Native(Layer):
         for name, variable in self.native.named_variables():
             own: Variable = wrap(variable)
             variable.name = f"{self._scope()}{name}"
-            self._add(own, self._extras.get(f"{name}_regularizer"), self._extras.get(f"{name}_constraint"))
+            self._register_weight(
+                own, self._weight_options.get(f"{name}_regularizer"), self._weight_options.get(f"{name}_constraint")
+            )
             object.__setattr__(self, name, own)
 
     def build(self, *shapes: Any) -> None:
@@ -61,7 +65,7 @@ class Native(Layer):
         if name.startswith("_") or name == "native" or not hasattr(self.native, name):
             return super().__getattr__(name)
         found = getattr(self.native, name)
-        if found is None and not self.built and f"{name}_regularizer" in self._extras:
+        if found is None and not self.built and f"{name}_regularizer" in self._weight_options:
             raise AttributeError(
                 f"You must build the layer before accessing `{name}`: call {self.name!r} once with an input, or "
                 "build(input_shape)"
@@ -69,7 +73,7 @@ class Native(Layer):
         return wrap(found)
 
 
-def without(layer: str, options: dict[str, Any], **defaults: Any) -> None:
+def refuse_options(layer: str, options: dict[str, Any], **defaults: Any) -> None:
     """Refuse options of a Keras layer that the layer here does not support, unless they have Keras' default.
 
     Raises:

@@ -13,11 +13,11 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.conversion import cast
-from tape_tf.keras.layers.base import Layer, Shape, together
-from tape_tf.keras.layers.native import Native
+from tape_tf.keras.layers.base import Layer, Shape, try_broadcast
+from tape_tf.keras.layers.native import NativeLayer
 
 
-class BatchNormalization(Native):
+class BatchNormalization(NativeLayer):
     """Subtract each channel's mean, and divide by its standard deviation: see :class:`tape_nn.BatchNorm`.
 
     In training the statistics are those of the batch, and moving averages follow them. Otherwise, and if `trainable` is
@@ -55,7 +55,7 @@ class BatchNormalization(Native):
         **kwargs: Any,
     ) -> None:
         self.axis = int(axis[0]) if isinstance(axis, list | tuple) and len(axis) == 1 else axis
-        of = nn.BatchNorm(
+        native_layer = nn.BatchNorm(
             momentum,
             epsilon,
             center,
@@ -73,7 +73,7 @@ class BatchNormalization(Native):
             "gamma_constraint": gamma_constraint,
         }
         kwargs.pop("synchronized", None)  # there is one process, so no statistics to synchronize
-        super().__init__(of, kwargs, extras)
+        super().__init__(native_layer, kwargs, extras)
 
     def build(self, *shapes: Any) -> None:
         """Make the weights, for inputs of this shape."""
@@ -87,7 +87,7 @@ class BatchNormalization(Native):
         return wrap(self.native(native(inputs), training=bool(training) and self.trainable))
 
 
-class LayerNormalization(Native):
+class LayerNormalization(NativeLayer):
     """Normalize each example over `axis` to mean 0 and variance 1: see :class:`tape_nn.LayerNorm`.
 
     Args:
@@ -121,7 +121,7 @@ class LayerNormalization(Native):
         super().__init__(nn.LayerNorm(axes, epsilon, center, scale, beta, gamma), kwargs, extras)
 
 
-class RMSNormalization(Native):
+class RMSNormalization(NativeLayer):
     """Divide each example by the root of its mean square over `axis`: see :class:`tape_nn.RMSNorm`."""
 
     def __init__(self, axis: int = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
@@ -173,8 +173,8 @@ class Normalization(Layer):
         if mean is not None:
             self.mean, self.variance = (np.asarray(v, dtype=np.float64) for v in (mean, variance))
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return together(*shapes, np.shape(self.mean), np.shape(self.variance))
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        return try_broadcast(*shapes, np.shape(self.mean), np.shape(self.variance))
 
     def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
         """Compute mean and variance of data: an array, or a `tf.data.Dataset` of batches.

@@ -11,24 +11,24 @@ import tape_nn as nn
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer, Shape
-from tape_tf.keras.layers.native import Native, without
+from tape_tf.keras.layers.native import NativeLayer, refuse_options
 
-_NOT_TAKEN: dict[str, Any] = {"dropout": 0.0, "recurrent_dropout": 0.0, "stateful": False, "reset_after": True}
+_UNSUPPORTED: dict[str, Any] = {"dropout": 0.0, "recurrent_dropout": 0.0, "stateful": False, "reset_after": True}
 """Options of Keras' recurrent layers that are not supported, with the values at which they change nothing."""
 
-_NO_EFFECT = ("unroll", "use_cudnn", "time_major", "implementation", "seed")
+_IGNORED = ("unroll", "use_cudnn", "time_major", "implementation", "seed")
 """Options that are accepted and ignored: they choose an implementation, or seed a dropout that there is not."""
 
-_OF_LAYER = ("name", "trainable", "dtype", "autocast", "input_shape", "input_dim")
+_LAYER_OPTIONS = ("name", "trainable", "dtype", "autocast", "input_shape", "input_dim")
 """Options of every layer."""
 
 _GATES = 4  # of an LSTM; a GRU has 3
 
 
-class _Recurrent(Native):
+class _Recurrent(NativeLayer):
     """Base class of LSTM and GRU; see :class:`LSTM` for the arguments."""
 
-    _of: Any
+    _native_class: Any
 
     def __init__(
         self,
@@ -51,15 +51,17 @@ class _Recurrent(Native):
         go_backwards: bool = False,
         **kwargs: Any,
     ) -> None:
-        own = {name: kwargs.pop(name) for name in _OF_LAYER if name in kwargs}
-        gates = {name: kwargs.pop(name) for name in ("unit_forget_bias",) if name in kwargs and self._of is nn.LSTM}
-        for name in _NO_EFFECT:
+        own = {name: kwargs.pop(name) for name in _LAYER_OPTIONS if name in kwargs}
+        gates = {
+            name: kwargs.pop(name) for name in ("unit_forget_bias",) if name in kwargs and self._native_class is nn.LSTM
+        }
+        for name in _IGNORED:
             kwargs.pop(name, None)
-        without(type(self).__name__, kwargs, **_NOT_TAKEN)
+        refuse_options(type(self).__name__, kwargs, **_UNSUPPORTED)
         self.activation = activations.get(activation)
         self.recurrent_activation = activations.get(recurrent_activation)
         self.go_backwards = go_backwards
-        of = self._of(
+        native_layer = self._native_class(
             units,
             activations.for_tape_nn(activation),
             activations.for_tape_nn(recurrent_activation),
@@ -79,9 +81,9 @@ class _Recurrent(Native):
             "recurrent_kernel_constraint": recurrent_constraint,
             "bias_constraint": bias_constraint,
         }
-        super().__init__(of, {"activity_regularizer": activity_regularizer, **own}, extras)
+        super().__init__(native_layer, {"activity_regularizer": activity_regularizer, **own}, extras)
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape[:-1], _GATES, self.native.units) for shape in shapes]
 
     def call(self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False) -> Any:
@@ -91,7 +93,7 @@ class _Recurrent(Native):
         value = native(sequences)
         if self.go_backwards:
             value = tc.flip(value, axis=1)
-        state = None if initial_state is None else [native(s) for s in _listed(initial_state)]
+        state = None if initial_state is None else [native(s) for s in _as_list(initial_state)]
         found = wrap(self.native(value, state))
         return list(found) if isinstance(found, tuple) else found
 
@@ -116,7 +118,7 @@ class LSTM(_Recurrent):
 
     __tf_differs__ = "no dropout inside, no state from batch to batch, no masks"
 
-    _of = nn.LSTM
+    _native_class = nn.LSTM
 
 
 class GRU(_Recurrent):
@@ -124,7 +126,7 @@ class GRU(_Recurrent):
 
     __tf_differs__ = "no dropout inside, no state from batch to batch, no masks"
 
-    _of = nn.GRU
+    _native_class = nn.GRU
 
 
 class Bidirectional(Layer):
@@ -159,17 +161,17 @@ class Bidirectional(Layer):
         """Return both outputs, merged; with `return_state` the states, too."""
         states: list[Any] = [None, None]
         if initial_state is not None:
-            given = _listed(initial_state)
+            given = _as_list(initial_state)
             states = [given[: len(given) // 2], given[len(given) // 2 :]]
-        forward = _listed(self.forward_layer(sequences, initial_state=states[0]))
-        backward = _listed(self.backward_layer(sequences, initial_state=states[1]))
+        forward = _as_list(self.forward_layer(sequences, initial_state=states[0]))
+        backward = _as_list(self.backward_layer(sequences, initial_state=states[1]))
         y, z = forward[0], backward[0]
         if self.backward_layer.return_sequences:
             z = wrap(tc.flip(native(z), axis=1))  # into the order of the steps
         merged = _MERGES[self.merge_mode](y, z)
         if not self.forward_layer.return_state:
             return merged
-        return [*_listed(merged), *forward[1:], *backward[1:]]
+        return [*_as_list(merged), *forward[1:], *backward[1:]]
 
 
 class TimeDistributed(Layer):
@@ -189,7 +191,7 @@ class TimeDistributed(Layer):
         return wrap(tc.reshape(y, (n, steps, *y.shape[1:])))
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

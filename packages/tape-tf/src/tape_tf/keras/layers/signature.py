@@ -11,13 +11,13 @@ from tape_tf import dtypes
 from tape_tf.keras.backend import floatx
 
 
-class Signature(NamedTuple):
+class CallSignature(NamedTuple):
     """The parameters of a layer's `call`, after self."""
 
     names: tuple[str, ...]
-    training: int | None  # the position of the parameter `training`; None if there is none
-    default: Any  # of `training`
-    takes_any: bool  # **kwargs
+    training_position: int | None  # of the parameter `training`; None if there is none
+    training_default: Any
+    takes_kwargs: bool  # **kwargs
 
 
 _KEYWORD_ONLY = sys.maxsize
@@ -25,18 +25,18 @@ _KEYWORD_ONLY = sys.maxsize
 
 
 @cache
-def signature_of(kind: Any) -> Signature:
+def signature_of(kind: Any) -> CallSignature:
     """Return the signature of `call` of a class of layers. Cached: inspecting it takes longer than many a call."""
     parameters = list(inspect.signature(kind.call).parameters.values())[1:]
     names = tuple([p.name for p in parameters])
-    takes_any = any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters])
+    takes_kwargs = any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters])
     if "training" not in names:
-        return Signature(names, None, None, takes_any)
+        return CallSignature(names, None, None, takes_kwargs)
     k = names.index("training")
     # A `training` without default is False where neither the user nor a calling layer says otherwise.
     default = False if parameters[k].default is inspect.Parameter.empty else parameters[k].default
     keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
-    return Signature(names, _KEYWORD_ONLY if keyword else k, default, takes_any)
+    return CallSignature(names, _KEYWORD_ONLY if keyword else k, default, takes_kwargs)
 
 
 def dtype_name(kind: str, dtype: Any) -> str:

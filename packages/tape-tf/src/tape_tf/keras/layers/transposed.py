@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from tape_tf.keras import activations
-from tape_tf.keras.backend import layout
+from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.layers.base import Layer, Shape
-from tape_tf.keras.layers.convolution import _padding, _tuple
+from tape_tf.keras.layers.convolution import core_padding, per_axis
 from tape_tf.names import published
 
 
@@ -40,10 +40,10 @@ class _Transposed(Layer):
         if isinstance(filters, bool) or not isinstance(filters, int) or filters < 1:
             raise ValueError(f"{type(self).__name__}: filters must be a positive integer, got {filters!r}")
         self.filters, self.use_bias = filters, use_bias
-        self.kernel_size, self.strides = _tuple(kernel_size, self.rank), _tuple(strides, self.rank)
-        self.dilation_rate = _tuple(dilation_rate, self.rank)
-        self.output_padding = None if output_padding is None else _tuple(output_padding, self.rank)
-        self.padding, self.data_format = _padding(padding), layout(data_format)
+        self.kernel_size, self.strides = per_axis(kernel_size, self.rank), per_axis(strides, self.rank)
+        self.dilation_rate = per_axis(dilation_rate, self.rank)
+        self.output_padding = None if output_padding is None else per_axis(output_padding, self.rank)
+        self.padding, self.data_format = core_padding(padding), resolve_data_format(data_format)
         self.activation = activations.get(activation)
         self._kernel = {
             "initializer": kernel_initializer,
@@ -64,7 +64,7 @@ class _Transposed(Layer):
         self.bias = self.add_weight((self.filters,), name="bias", **self._bias) if self.use_bias else None
         self.built = True
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         # The output, before it is cut to its length, and the products of each input element with the kernel.
         shape, last = shapes[0], self.data_format == "channels_last"
         space = shape[1:-1] if last else shape[2:]

@@ -19,15 +19,15 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 import tape_nn as nn
-from tape_compile.tracer.contexts import outside
 from tape_core.base.mistakes import real
+from tape_core.staging import outside
 
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name, by_name
 from tape_tf.keras.optimizers import schedules
 from tape_tf.names import absent
-from tape_tf.tracing import decided_by_value, is_assigned, run_uncompiled
+from tape_tf.tracing import is_assigned, require_value, run_uncompiled
 from tape_tf.variable import Variable
 
 __all__ = [
@@ -66,8 +66,8 @@ class Optimizer:
 
     __tf_differs__ = "new optimizers derive from tape_nn.Optimizer; iterations is a tensor"
 
-    _of: ClassVar[type[nn.Optimizer]]
-    _rate: Variable
+    _native_class: ClassVar[type[nn.Optimizer]]
+    _rate_variable: Variable
     _schedule: Any
 
     def __init__(
@@ -83,7 +83,7 @@ class Optimizer:
         **options: Any,
     ) -> None:
         kind = type(self)
-        if not hasattr(kind, "_of"):
+        if not hasattr(kind, "_native_class"):
             raise TypeError(
                 "tf.keras.optimizers.Optimizer is no optimizer by itself; for a new one derive from tape_nn.Optimizer, "
                 "and use it with tensor.native and variable.native"
@@ -99,20 +99,20 @@ class Optimizer:
             )
         # The native class has the arguments' names and defaults. Its learning rate is replaced by the setter.
         try:
-            given = inspect.signature(kind._of.__init__).bind(None, *args, **options)
+            given = inspect.signature(kind._native_class.__init__).bind(None, *args, **options)
         except TypeError as error:
             raise TypeError(f"{kind.__name__}: {error}") from None
         given.apply_defaults()
         rate = given.arguments["learning_rate"]
         given.arguments["learning_rate"] = 0.0
-        self.native = kind._of(*given.args[1:], **given.kwargs)
+        self.native = kind._native_class(*given.args[1:], **given.kwargs)
         self.name = name or auto_name(kind.__name__)
         self.learning_rate = rate
         self.loss_scale_factor = None if loss_scale_factor is None else float(loss_scale_factor)
         self.use_ema, self.ema_momentum = use_ema, ema_momentum
         self.ema_overwrite_frequency = ema_overwrite_frequency
         self._average: nn.ExponentialMovingAverage | None = None
-        self._known: list[Variable] = []
+        self._trained_variables: list[Variable] = []
         self.built = False
 
     def __getattr__(self, name: str) -> Any:
@@ -133,11 +133,15 @@ class Optimizer:
 
         It can be set to a number or to a schedule.
         """
-        return self._rate if self._schedule is None else wrap(_number(self.native, "learning_rate", floatx()))
+        return (
+            self._rate_variable
+            if self._schedule is None
+            else wrap(_read_number(self.native, "learning_rate", floatx()))
+        )
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
-        decided_by_value("a learning rate that is set")
+        require_value("a learning rate that is set")
         # `native` excludes façade values: of those and numbers, a Variable of the rate is made.
         schedule = value if callable(value) and not hasattr(value, "native") else None
         if isinstance(value, schedules.LearningRateSchedule):
@@ -147,10 +151,10 @@ class Optimizer:
             self.native.learning_rate = number  # tape_nn checks the range
             # Keep the Variable while there is one: compiled steps and users refer to it.
             if getattr(self, "_schedule", self) is None:
-                self._rate.assign(number)
+                self._rate_variable.assign(number)
             else:
-                self._rate = Variable(number, trainable=False, name="learning_rate", dtype=floatx())
-            rate = self._rate.native
+                self._rate_variable = Variable(number, trainable=False, name="learning_rate", dtype=floatx())
+            rate = self._rate_variable.native
             self.native.learning_rate = lambda step: float(rate.backend.numpy(rate.array))
         elif isinstance(schedule, schedules.LearningRateSchedule):
             self.native.learning_rate = lambda step: float(schedule(step))
@@ -163,18 +167,18 @@ class Optimizer:
     @property
     def iterations(self) -> Any:
         """The number of updates applied, an int64 tensor."""
-        return wrap(_number(self.native, "iterations", "int64"))
+        return wrap(_read_number(self.native, "iterations", "int64"))
 
     @iterations.setter
     def iterations(self, value: Any) -> None:
-        decided_by_value("a number of updates that is set")
+        require_value("a number of updates that is set")
         self.native.iterations = int(value)
 
     @property
     def variables(self) -> list[Any]:
         """The optimizer's state: the number of updates, the learning rate, and the slots of each variable."""
-        rate = [] if self._schedule is not None else [self._rate]
-        names = {str(k): variable.native for k, variable in enumerate(self._known)}
+        rate = [] if self._schedule is not None else [self._rate_variable]
+        names = {str(k): variable.native for k, variable in enumerate(self._trained_variables)}
         state = self.native.state_dict(names)
         slots = [wrap(value) for key, value in state.items() if "/" in key and not key.endswith("/started")]
         return [self.iterations, *rate, *slots]
@@ -185,14 +189,14 @@ class Optimizer:
         Raises:
             TypeError: an element is no Variable.
         """
-        self._known = list(variables)
-        for variable in self._known:
+        self._trained_variables = list(variables)
+        for variable in self._trained_variables:
             if not isinstance(variable, Variable):
                 raise TypeError(f"{type(self).__name__}.build takes tf.Variables; got {type(variable).__name__!r}")
         with outside():  # while a function is traced, the state is made outside the trace, before any compiled call
-            self.native.build([variable.native for variable in self._known])
+            self.native.build([variable.native for variable in self._trained_variables])
             if self.use_ema:
-                named = {str(k): variable.native for k, variable in enumerate(self._known)}
+                named = {str(k): variable.native for k, variable in enumerate(self._trained_variables)}
                 self._average = nn.ExponentialMovingAverage(named, self.ema_momentum)
         self.built = True
 
@@ -228,7 +232,7 @@ class Optimizer:
         Raises:
             ValueError: the numbers of gradients and variables differ; or the cases of :meth:`apply_gradients`.
         """
-        variables = self._known if trainable_variables is None else list(trainable_variables)
+        variables = self._trained_variables if trainable_variables is None else list(trainable_variables)
         if len(grads) != len(variables):
             raise ValueError(f"apply: {len(grads)} gradients for {len(variables)} variables")
         return self._apply(list(grads), variables) if grads else self.iterations
@@ -244,7 +248,7 @@ class Optimizer:
                 )
         if not self.built:
             self.build(variables)
-        known = {id(variable) for variable in self._known}
+        known = {id(variable) for variable in self._trained_variables}
         for variable in variables:
             if id(variable) not in known:
                 raise ValueError(
@@ -253,11 +257,11 @@ class Optimizer:
                     "optimizer instance."
                 )
         # A learning rate assigned by the function being traced is known to the trace only, not to tape_nn's schedule.
-        if self._schedule is None and is_assigned(self._rate.native):
+        if self._schedule is None and is_assigned(self._rate_variable.native):
             run_uncompiled("a learning rate that is assigned")
         natives = [unwrap(gradient) for gradient in gradients]
         if self.loss_scale_factor is not None:
-            natives = [_divided(gradient, self.loss_scale_factor) for gradient in natives]
+            natives = [_unscale(gradient, self.loss_scale_factor) for gradient in natives]
         self.native.apply_gradients(zip(natives, (variable.native for variable in variables), strict=True))
         for gradient, variable in zip(gradients, variables, strict=True):
             if gradient is not None and variable.constraint is not None:
@@ -265,9 +269,9 @@ class Optimizer:
         if self._average is not None:
             self._average.update()
             if every := self.ema_overwrite_frequency:
-                decided_by_value("whether averages are due")
+                require_value("whether averages are due")
             if every and self.native.iterations % every == 0:
-                self.finalize_variable_values(self._known)
+                self.finalize_variable_values(self._trained_variables)
         return self.iterations
 
     def scale_loss(self, loss: Any) -> Any:
@@ -278,7 +282,7 @@ class Optimizer:
         """Set the variables to their averages, if `use_ema` is set."""
         if self._average is not None:
             averages = self._average.state_dict()
-            named = {id(variable): str(k) for k, variable in enumerate(self._known)}
+            named = {id(variable): str(k) for k, variable in enumerate(self._trained_variables)}
             for variable in var_list:
                 if (name := named.get(id(variable))) in averages:
                     variable.assign(wrap(averages[name]))
@@ -286,24 +290,26 @@ class Optimizer:
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
         """Exclude variables from weight decay: those in `var_list`, and those with one of `var_names` in the name."""
         chosen = [variable.native for variable in var_list or []]
-        chosen += [v.native for v in self._known if any(part in v.name for part in var_names or [])]
+        chosen += [v.native for v in self._trained_variables if any(part in v.name for part in var_names or [])]
         self.native.exclude_from_weight_decay(chosen)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that the optimizer was made with."""
-        names = [n for n in inspect.signature(type(self)._of.__init__).parameters if n not in ("self", "options")]
+        names = [
+            n for n in inspect.signature(type(self)._native_class.__init__).parameters if n not in ("self", "options")
+        ]
         common = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
-        rate = float(self._rate) if self._schedule is None else self._schedule
+        rate = float(self._rate_variable) if self._schedule is None else self._schedule
         config = {name: getattr(self.native, name) for name in (*names, *common) if name != "learning_rate"}
         return {"name": self.name, "learning_rate": rate, **config}
 
 
-def _number(of: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
+def _read_number(optimizer: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
     """Return a number that an optimizer counts in Python as a Tensor; in compiled code it is read anew in each call."""
-    return native(getattr(of, name), dtype)
+    return native(getattr(optimizer, name), dtype)
 
 
-def _divided(gradient: Any, factor: float) -> Any:
+def _unscale(gradient: Any, factor: float) -> Any:
     """Divide a gradient, dense or sparse or None, by the loss scale."""
     if gradient is None:
         return None
@@ -315,61 +321,61 @@ def _divided(gradient: Any, factor: float) -> Any:
 class SGD(Optimizer):
     """Stochastic gradient descent: see :class:`tape_nn.SGD`."""
 
-    _of = nn.SGD
+    _native_class = nn.SGD
 
 
 class RMSprop(Optimizer):
     """RMSprop: see :class:`tape_nn.RMSprop`."""
 
-    _of = nn.RMSprop
+    _native_class = nn.RMSprop
 
 
 class Adagrad(Optimizer):
     """Adagrad: see :class:`tape_nn.Adagrad`."""
 
-    _of = nn.Adagrad
+    _native_class = nn.Adagrad
 
 
 class Adadelta(Optimizer):
     """Adadelta: see :class:`tape_nn.Adadelta`."""
 
-    _of = nn.Adadelta
+    _native_class = nn.Adadelta
 
 
 class Adam(Optimizer):
     """Adam: see :class:`tape_nn.Adam`."""
 
-    _of = nn.Adam
+    _native_class = nn.Adam
 
 
 class AdamW(Optimizer):
     """Adam with decoupled weight decay: see :class:`tape_nn.AdamW`."""
 
-    _of = nn.AdamW
+    _native_class = nn.AdamW
 
 
 class Adamax(Optimizer):
     """Adamax: see :class:`tape_nn.Adamax`."""
 
-    _of = nn.Adamax
+    _native_class = nn.Adamax
 
 
 class Nadam(Optimizer):
     """Nadam: see :class:`tape_nn.Nadam`."""
 
-    _of = nn.Nadam
+    _native_class = nn.Nadam
 
 
 class Ftrl(Optimizer):
     """FTRL-Proximal: see :class:`tape_nn.Ftrl`."""
 
-    _of = nn.Ftrl
+    _native_class = nn.Ftrl
 
 
 class Lion(Optimizer):
     """Lion: see :class:`tape_nn.Lion`."""
 
-    _of = nn.Lion
+    _native_class = nn.Lion
 
 
 _BY_NAME: dict[str, type[Optimizer]] = {

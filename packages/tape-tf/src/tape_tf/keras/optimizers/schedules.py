@@ -39,10 +39,10 @@ class LearningRateSchedule:
 class _Native(LearningRateSchedule):
     """A schedule that delegates to one of tape_nn, `native`, with the same arguments."""
 
-    _of: ClassVar[Any]
+    _native_class: ClassVar[Any]
 
     def __init__(self, *args: Any, name: str | None = None, **arguments: Any) -> None:
-        self.native = self._of(*args, **arguments)
+        self.native = self._native_class(*args, **arguments)
         self.name = name or type(self).__name__
 
     def __getattr__(self, name: str) -> Any:
@@ -57,19 +57,19 @@ class _Native(LearningRateSchedule):
 class ExponentialDecay(_Native):
     """`initial_learning_rate * decay_rate ** (step / decay_steps)`: see :class:`tape_nn.schedules.ExponentialDecay`."""
 
-    _of = nn.schedules.ExponentialDecay
+    _native_class = nn.schedules.ExponentialDecay
 
 
 class CosineDecay(_Native):
     """Half a period of a cosine, optionally after a warmup: see :class:`tape_nn.schedules.CosineDecay`."""
 
-    _of = nn.schedules.CosineDecay
+    _native_class = nn.schedules.CosineDecay
 
 
 class CosineDecayRestarts(_Native):
     """Cosine decay with warm restarts: see :class:`tape_nn.schedules.CosineDecayRestarts`."""
 
-    _of = nn.schedules.CosineDecayRestarts
+    _native_class = nn.schedules.CosineDecayRestarts
 
 
 class InverseTimeDecay(_Native):
@@ -78,19 +78,19 @@ class InverseTimeDecay(_Native):
     See :class:`tape_nn.schedules.InverseTimeDecay`.
     """
 
-    _of = nn.schedules.InverseTimeDecay
+    _native_class = nn.schedules.InverseTimeDecay
 
 
 class PiecewiseConstantDecay(_Native):
     """A constant value up to each boundary: see :class:`tape_nn.schedules.PiecewiseConstantDecay`."""
 
-    _of = nn.schedules.PiecewiseConstantDecay
+    _native_class = nn.schedules.PiecewiseConstantDecay
 
 
 class PolynomialDecay(_Native):
     """A polynomial from one value to another: see :class:`tape_nn.schedules.PolynomialDecay`."""
 
-    _of = nn.schedules.PolynomialDecay
+    _native_class = nn.schedules.PolynomialDecay
 
 
 __getattr__ = absent("keras.optimizers.schedules")
