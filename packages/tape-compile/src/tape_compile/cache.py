@@ -19,8 +19,6 @@ class _Used(Protocol):
 
 T = TypeVar("T", bound=_Used)
 
-MANY = 256  # traces of one function
-
 
 class Traces(dict[Any, list[T]], Generic[T]):
     """Traces by the kind of call, those of a kind newest first.

@@ -180,7 +180,7 @@ def test_a_child_forked_while_another_thread_loads_a_backend_or_debugs_goes_on()
         locked, go_on = threading.Event(), threading.Event()
 
         def hold():
-            with discovery._lock.now, journal._lock.now, tc.GradientTape(debug=True):
+            with discovery._state.plugins.lock.now, journal._lock.now, tc.GradientTape(debug=True):
                 locked.set()
                 assert go_on.wait(60)
 

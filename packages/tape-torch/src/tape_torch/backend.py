@@ -9,7 +9,6 @@ from typing import Any
 
 import array_api_compat.torch as namespace
 import torch
-from tape_compile.program import Program
 from tape_core.backends import AxisError, Backend
 from tape_core.base.forking import forget_in_children
 
@@ -65,6 +64,7 @@ class TorchBackend(Backend):
         )
         fallback.use(self.xp)
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
+        self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
         # Found once: asking for it takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -128,18 +128,6 @@ class TorchBackend(Backend):
         from tape_torch import blocks
 
         return blocks
-
-    def chosen(self, run: Callable[..., Any], program: Program, examples: list[Any]) -> Callable[..., Any]:
-        """A CUDA graph for many kernels of small arrays, after some calls."""
-        from tape_torch import graphs
-
-        return graphs.Later(run, graphs.Graph) if graphs.pays(program, examples) else run
-
-    def accelerated(self, run: Callable[..., Any], how: str, examples: list[Any]) -> Callable[..., Any]:
-        """By `torch.compile` or a CUDA graph."""
-        from tape_torch import compiled
-
-        return compiled.accelerated(run, how, examples)
 
     # -- memory of a backward pass
 

@@ -5,26 +5,44 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from tape_compile.compilers import Compiler, Run
 from tape_core.base.forking import Lock
 
-Run = Callable[[list[Any]], tuple[Any, ...]]
+if TYPE_CHECKING:
+    from tape_compile.program import Program
 
 
-def accelerated(run: Run, how: str, examples: list[Any]) -> Run:
-    """The function, which takes a list of tensors like the examples and empties it, made faster.
+class Inductor(Compiler):
+    """The compiler `torch`: PyTorch's Inductor, which fuses kernels and rounds in its own ways."""
 
-    Raises:
-        ValueError: there is no such way.
-        RuntimeError: what it needs is not there: a C++ compiler on the CPU, or a CUDA device.
-    """
-    if how == "torch":
-        return _ByInductor(run, examples)
-    if how == "cudagraph":
-        return _by_cuda_graph(run, examples)
-    raise ValueError(f"function: compile must be None, 'none', 'torch' or 'cudagraph' on PyTorch, got {how!r}")
+    def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
+        """Trace the code with PyTorch's own tracer, and compile the graph.
+
+        Raises:
+            RuntimeError: there is no C++ compiler, for tensors on the CPU.
+        """
+        return _ByInductor(run, list(examples))
+
+
+class CUDAGraph(Compiler):
+    """The compiler `cudagraph`: one launch for all kernels, with the bits of the Python code."""
+
+    def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
+        """Record the kernels as a CUDA graph.
+
+        Raises:
+            RuntimeError: the tensors are not on one CUDA device.
+        """
+        return _by_cuda_graph(run, list(examples))
+
+    def offer(self, program: Program, run: Run, examples: Sequence[Any]) -> Run | None:
+        """Offer a graph, recorded after some runs, for many kernels of small arrays."""
+        from tape_torch import graphs
+
+        return graphs.Later(run, graphs.Graph) if graphs.pays(program, list(examples)) else None
 
 
 class _ByInductor:

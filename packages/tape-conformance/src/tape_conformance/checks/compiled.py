@@ -12,8 +12,9 @@ import tape_compile as compiled_package
 import tape_core as tc
 from tape_compile import passes
 from tape_compile.codegen.source import Source
-from tape_compile.function import Function, function
+from tape_compile.function import Function
 from tape_compile.program import Program
+from tape_core import function
 from tape_core.engine.indexed_slices import dense
 from tape_core.staging import TracingError
 

@@ -15,7 +15,7 @@ from tape_core.base.dtypes import DType
 from tape_core.typing import Raw
 
 if TYPE_CHECKING:
-    from tape_compile.program import Program
+    pass
 
 
 Wrapper = TypeVar("Wrapper", bound="Backend")
@@ -41,6 +41,7 @@ class Backend:
             backward pass calls rules with float32 in their place, and rounds each cotangent.
         guard: None, or `guard(name, kernel)`, which gives what is called in place of a kernel; see `guarded`.
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
+        compilers: names of compilers that are offered a compiled function for which the user names none.
         xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
     """
 
@@ -63,6 +64,7 @@ class Backend:
         self.narrow: frozenset[DType] = frozenset()
         self.guard: Callable[[str, Any], Any] | None = None
         self.array_class: Any = None
+        self.compilers: tuple[str, ...] = ()
         self.level = 0  # how many hidden axes its arrays carry, see `tape_core.modes.batched`
         self.root: Backend = self
         # Of a backend that wraps another one: that one, the array library's, and how many it wraps.
@@ -102,29 +104,6 @@ class Backend:
           the Spec of that, if an instruction is faster with those than with the numbers among its arguments; or None.
         """
         return None
-
-    def chosen(self, run: Callable[..., Any], program: Program, examples: list[Raw]) -> Callable[..., Any]:
-        """What runs a compiled function of which the user names no compiler: something with the same bits.
-
-        Args:
-            run: a function of a list of arrays, which it empties, that returns a tuple of arrays.
-            program: what it computes, without effects and decisions.
-            examples: arrays as it will get them.
-        """
-        return run
-
-    def accelerated(self, run: Callable[..., Any], how: str, examples: list[Raw]) -> Callable[..., Any]:
-        """The code of a compiled function, made faster by a compiler of the library: `tape_core.function(compile=...)`.
-
-        Args:
-            run: a function of a list of arrays, which it empties, that returns a tuple of arrays.
-            how: which compiler.
-            examples: arrays as it will get them.
-
-        Raises:
-            ValueError: the library has none of this name.
-        """
-        raise ValueError(f"function: backend {self.name!r} has no compiler; compile must be None, got {how!r}")
 
     def wrapped(self, kind: Callable[[Backend], Wrapper]) -> Wrapper:
         """Return the backend of a class that wraps this one, such as the batching or the tracing one; it is made once.
