@@ -101,12 +101,12 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         is_current_stream_capturing=lambda: False,
     )
 
-    def recorded(run: Any, inputs: list[Any]) -> tuple[Any, Any]:
+    def record_graph(run: Any, inputs: list[Any]) -> tuple[Any, Any]:
         graph = _Recorded(run, inputs)
         return graph, graph.outputs
 
     monkeypatch.setattr(graphs, "cuda", cuda)
-    monkeypatch.setattr(graphs, "_recorded", recorded)
+    monkeypatch.setattr(graphs, "_record_graph", record_graph)
     return log
 
 

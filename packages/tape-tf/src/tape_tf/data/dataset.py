@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import random as stdlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -25,6 +25,7 @@ from tape_tf.data.transformations import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     MakeIterator,
+    SpecSource,
     Transformations,
     as_dataset,
 )
@@ -32,6 +33,7 @@ from tape_tf.errors import OutOfRangeError
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import Tensor, Value
 from tape_tf.tracing import require_value
+from tape_tf.typing import DTypeLike, IntLike, PyTree, TensorLike
 
 
 class DataIterator:
@@ -93,7 +95,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
     with its methods, which leave it unchanged. The order of `shuffle` follows from `tf.random.set_seed`.
     """
 
-    def __init__(self, make: MakeIterator, cardinality: int, spec: Any = None) -> None:
+    def __init__(self, make: MakeIterator, cardinality: int, spec: SpecSource = None) -> None:
         self._make = make
         self._cardinality = cardinality
         # The element_spec, a function that computes it, or None: then the first element tells.
@@ -102,7 +104,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
     # -- sources
 
     @staticmethod
-    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensor_slices(tensors: PyTree, name: str | None = None) -> Dataset:
         """A dataset with one element for each row: the tensors are sliced along their first dimension.
 
         >>> import tape_tf as tf
@@ -138,7 +140,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
         return Dataset(make, lengths[0], spec)
 
     @staticmethod
-    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensors(tensors: PyTree, name: str | None = None) -> Dataset:
         """A dataset of a single element."""
         arrays = map_structure(lambda value: None if value is None else np.array(to_array(value)), tensors)
         return Dataset(lambda: iter([arrays]), 1, map_structure(spec_of, arrays))
@@ -146,10 +148,10 @@ class Dataset(Transformations, metaclass=_DatasetType):
     @staticmethod
     def from_generator(
         generator: Callable[..., Iterable[Any]],
-        output_types: Any = None,
-        output_shapes: Any = None,
-        args: Any = None,
-        output_signature: Any = None,
+        output_types: PyTree = None,
+        output_shapes: PyTree = None,
+        args: Sequence[TensorLike] | None = None,
+        output_signature: PyTree = None,
         name: str | None = None,
     ) -> Dataset:
         """A dataset of the elements that a generator yields; the generator is called anew for each iteration.
@@ -188,7 +190,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
         signature = output_signature  # a name that mypy knows is never None
         given = tuple(np.asarray(to_array(value))[()] for value in args or ())
 
-        def checked(spec: Any, value: Any) -> Any:
+        def checked(spec: TensorSpec, value: TensorLike) -> Any:
             try:
                 array = to_array(value) if isinstance(value, Value | np.ndarray) else native(value, spec.dtype).numpy()
             except (TypeError, ValueError) as error:
@@ -223,7 +225,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
         return Dataset(make, UNKNOWN_CARDINALITY, signature)
 
     @staticmethod
-    def range(*args: Any, output_type: Any = None, name: str | None = None) -> Dataset:
+    def range(*args: Any, output_type: DTypeLike = None, name: str | None = None) -> Dataset:
         """A dataset of the integers of Python's `range`, int64 by default."""
         dtype = dtypes.as_dtype(output_type or dtypes.int64)
         numbers = range(*[as_count(number, "each number", "range", least=-(2**63)) for number in args])
@@ -231,7 +233,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
         return Dataset(lambda: (np.asarray(k, kind) for k in numbers), len(numbers), TensorSpec((), dtype))
 
     @staticmethod
-    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+    def zip(*args: Any, datasets: PyTree = None, name: str | None = None) -> Dataset:
         """A dataset of tuples with one element of each dataset; it ends with the shortest.
 
         >>> import tape_tf as tf
@@ -261,7 +263,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
         return Dataset(make, count, lambda: map_structure(lambda part: part.element_spec, parts))
 
     @staticmethod
-    def counter(start: Any = 0, step: Any = 1, dtype: Any = None, name: str | None = None) -> Dataset:
+    def counter(start: IntLike = 0, step: IntLike = 1, dtype: DTypeLike = None, name: str | None = None) -> Dataset:
         """A dataset that counts `start`, `start + step` and so on, without end."""
         kind = dtypes.as_dtype(dtype or dtypes.int64)
         numbers = itertools.count(int(start), int(step))
@@ -273,9 +275,9 @@ class Dataset(Transformations, metaclass=_DatasetType):
 
     @staticmethod
     def sample_from_datasets(
-        datasets: Any,
-        weights: Any = None,
-        seed: Any = None,
+        datasets: Iterable[Dataset],
+        weights: Iterable[float] | None = None,
+        seed: IntLike | None = None,
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:

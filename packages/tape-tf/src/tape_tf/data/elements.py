@@ -11,9 +11,10 @@ from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.shapes import TensorShape, TensorSpec
+from tape_tf.typing import Element, IntLike, Leaf, NumPyArray, PartialShape, PyTree, ShapeLike
 
 
-def map_structure(f: Callable[..., Any], first: Any, *others: Any) -> Any:
+def map_structure(f: Callable[..., Any], first: PyTree, *others: Any) -> Any:
     """Apply `f` to the leaves of a structure, and to the leaves at the same places of others, as `tf.nest` does.
 
     The structures are tuples, named tuples and dictionaries. A list is a leaf: TensorFlow takes it for a tensor.
@@ -35,36 +36,36 @@ def map_structure(f: Callable[..., Any], first: Any, *others: Any) -> Any:
     return f(first, *others)
 
 
-def leaves(structure: Any) -> list[Any]:
+def leaves(structure: PyTree) -> list[Any]:
     """The leaves of a structure, in order."""
     found: list[Any] = []
     map_structure(found.append, structure)
     return found
 
 
-def describe_dtypes(element: Any) -> Any:
+def describe_dtypes(element: Element) -> Any:
     """Return the dtypes of an element, in its structure, as text that can be compared and shown."""
     return str(map_structure(lambda leaf: getattr(leaf, "dtype", type(leaf)), element))
 
 
-def row(element: Any, k: int) -> Any:
+def row(element: Element, k: int) -> Any:
     """Return row `k` of each leaf."""
     return map_structure(lambda leaf: leaf[k, ...], element)
 
 
-def to_array(value: Any) -> Any:
+def to_array(value: Leaf) -> Any:
     """Convert a leaf to a NumPy array, under TensorFlow's dtype rules; None and datasets are returned unchanged."""
     if value is None or isinstance(value, np.ndarray) or is_dataset(value):
         return value
     return native(value).numpy()
 
 
-def to_tensor(array: Any) -> Any:
+def to_tensor(array: Leaf) -> Any:
     """Convert a leaf to a tensor; None and datasets are returned unchanged."""
     return array if array is None or is_dataset(array) else convert_to_tensor(array)
 
 
-def is_dataset(value: Any) -> bool:
+def is_dataset(value: object) -> bool:
     """True for a dataset among the leaves of an element, such as `window` makes.
 
     It asks for a method, since this module cannot import Dataset, which imports it.
@@ -72,13 +73,13 @@ def is_dataset(value: Any) -> bool:
     return hasattr(value, "as_numpy_iterator")
 
 
-def call_on(f: Callable[..., Any], element: Any) -> Any:
+def call_on(f: Callable[..., Any], element: Element) -> Any:
     """Call `f` with an element as tensors; the parts of a tuple are separate arguments."""
     tensors = map_structure(to_tensor, element)
     return f(*tensors) if isinstance(tensors, tuple) else f(tensors)
 
 
-def as_count(value: Any, name: str, where: str, least: int = 1) -> int:
+def as_count(value: IntLike, name: str, where: str, least: int = 1) -> int:
     """Return a count, given as an int or an integer tensor, as an int.
 
     Raises:
@@ -95,7 +96,7 @@ def as_count(value: Any, name: str, where: str, least: int = 1) -> int:
 class DatasetSpec:
     """The spec of a dataset that is an element of another dataset."""
 
-    def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
+    def __init__(self, element_spec: PyTree, dataset_shape: ShapeLike = ()) -> None:
         self.element_spec = element_spec
 
     def __eq__(self, other: object) -> bool:
@@ -108,14 +109,14 @@ class DatasetSpec:
         return f"DatasetSpec({self.element_spec!r}, TensorShape([]))"
 
 
-def spec_of(leaf: Any) -> Any:
+def spec_of(leaf: Leaf) -> Any:
     """Return the TensorSpec of an array, the DatasetSpec of a dataset, or None for None."""
     if is_dataset(leaf):
         return DatasetSpec(leaf.element_spec)
     return None if leaf is None else TensorSpec(leaf.shape, dtypes.as_dtype(leaf.dtype))
 
 
-def as_shapes(structure: Any) -> Any:
+def as_shapes(structure: PyTree) -> Any:
     """Convert the shapes in a structure to TensorShapes; a shape may be a list, a tuple of lengths or None."""
     if structure is None or isinstance(structure, TensorShape | list):
         return TensorShape(structure)
@@ -161,7 +162,7 @@ def stack_elements(rows: list[Any]) -> Any:
     return map_structure(stack, *rows)
 
 
-def pad_elements(rows: list[Any], padded_shapes: Any, padding_values: Any) -> Any:
+def pad_elements(rows: list[Any], padded_shapes: PyTree, padding_values: PyTree) -> Any:
     """Stack elements of different shapes to one, each padded at its ends.
 
     Args:
@@ -173,7 +174,7 @@ def pad_elements(rows: list[Any], padded_shapes: Any, padding_values: Any) -> An
     """
 
     # TensorFlow writes -1 for a length that is not known; so `length < 0` means the same as None here.
-    def fill(first: Any, wanted: Any, value: Any, *others: Any) -> Any:
+    def fill(first: NumPyArray, wanted: PartialShape | None, value: NumPyArray | None, *others: Any) -> Any:
         arrays = (first, *others)
         lengths = [max(array.shape[d] for array in arrays) for d in range(first.ndim)]
         for d, length in enumerate(wanted or ()):

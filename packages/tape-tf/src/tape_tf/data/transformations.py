@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random as stdlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tape_core.random import global_rng
 
@@ -26,6 +26,7 @@ from tape_tf.data.elements import (
 )
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.shapes import TensorSpec
+from tape_tf.typing import Element, IntLike, Leaf, PyTree
 
 if TYPE_CHECKING:
     from tape_tf.data import Dataset
@@ -36,6 +37,9 @@ UNKNOWN_CARDINALITY = -2
 
 MakeIterator = Callable[[], Iterator[Any]]
 """A function that starts an iteration over the elements, as structures of NumPy arrays."""
+
+SpecSource: TypeAlias = Any
+"""The `element_spec` of a dataset, a function that computes it, or None: then the first element tells."""
 
 
 class Transformations:
@@ -49,7 +53,7 @@ class Transformations:
 
     if TYPE_CHECKING:
 
-        def __init__(self, make: MakeIterator, cardinality: int, spec: Any = None) -> None: ...
+        def __init__(self, make: MakeIterator, cardinality: int, spec: SpecSource = None) -> None: ...
 
         def __iter__(self) -> Iterator[Any]: ...
 
@@ -63,13 +67,13 @@ class Transformations:
         """Return a dataset whose elements have the same spec as those of this one."""
         return self._new(make, self._cardinality if cardinality is None else cardinality, lambda: self.element_spec)
 
-    def _new(self, make: MakeIterator, cardinality: int, spec: Any = None) -> Dataset:
+    def _new(self, make: MakeIterator, cardinality: int, spec: SpecSource = None) -> Dataset:
         return type(self)(make, cardinality, spec)  # type: ignore[return-value]
 
     def map(
         self,
         map_func: Callable[..., Any],
-        num_parallel_calls: Any = None,
+        num_parallel_calls: IntLike | None = None,
         deterministic: bool | None = None,
         synchronous: bool | None = None,
         use_unbounded_threadpool: bool = False,
@@ -84,7 +88,7 @@ class Transformations:
         """
         check_callable(map_func, "map")
 
-        def mapped(element: Any) -> Any:
+        def mapped(element: Element) -> Any:
             return map_structure(to_array, call_on(map_func, element))
 
         def spec() -> Any:
@@ -96,7 +100,7 @@ class Transformations:
             given = zip(leaves(self.element_spec), leaves(first), strict=True)
             open_ends = {leaf.shape[0] for known, leaf in given if known is not None and known.shape[:1] == (None,)}
 
-            def found(leaf: Any) -> Any:
+            def found(leaf: Leaf) -> Any:
                 of_batch = leaf is not None and leaf.shape[:1] and leaf.shape[0] in open_ends
                 shape = (None, *leaf.shape[1:]) if of_batch else None
                 return TensorSpec(shape, dtypes.as_dtype(leaf.dtype)) if shape else spec_of(leaf)
@@ -114,9 +118,9 @@ class Transformations:
 
     def batch(
         self,
-        batch_size: Any,
+        batch_size: IntLike,
         drop_remainder: bool = False,
-        num_parallel_calls: Any = None,
+        num_parallel_calls: IntLike | None = None,
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
@@ -133,9 +137,9 @@ class Transformations:
 
     def padded_batch(
         self,
-        batch_size: Any,
-        padded_shapes: Any = None,
-        padding_values: Any = None,
+        batch_size: IntLike,
+        padded_shapes: PyTree = None,
+        padding_values: PyTree = None,
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
@@ -170,7 +174,7 @@ class Transformations:
         def spec() -> Any:
             first = size if drop_remainder else None
 
-            def batch(one: Any) -> Any:
+            def batch(one: TensorSpec) -> Any:
                 rest = [None] * len(one.shape) if open_ends else one.shape
                 return TensorSpec((first, *rest), one.dtype)
 
@@ -197,9 +201,9 @@ class Transformations:
 
     def window(
         self,
-        size: Any,
-        shift: Any = None,
-        stride: Any = 1,
+        size: IntLike,
+        shift: IntLike | None = None,
+        stride: IntLike = 1,
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
@@ -260,14 +264,14 @@ class Transformations:
 
         return self._with_same_spec(make, UNKNOWN_CARDINALITY)
 
-    def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Dataset:
+    def rebatch(self, batch_size: IntLike, drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """Join and split batches to batches of another size."""
         return self.unbatch().batch(batch_size, drop_remainder)
 
     def shuffle(
         self,
-        buffer_size: Any,
-        seed: Any = None,
+        buffer_size: IntLike | None,
+        seed: IntLike | None = None,
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
@@ -300,7 +304,7 @@ class Transformations:
 
         return self._with_same_spec(make)
 
-    def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
+    def repeat(self, count: IntLike | None = None, name: str | None = None) -> Dataset:
         """Repeat the elements `count` times, or without end."""
         times = -1 if count is None else int(count)
         known = self._cardinality
@@ -320,7 +324,7 @@ class Transformations:
 
         return self._with_same_spec(make, known)
 
-    def take(self, count: Any, name: str | None = None) -> Dataset:
+    def take(self, count: IntLike, name: str | None = None) -> Dataset:
         """Keep the first `count` elements; all for -1."""
         n, known = int(count), self._cardinality
         if n < 0:
@@ -328,7 +332,7 @@ class Transformations:
         bounded = n if known == INFINITE_CARDINALITY else min(n, known) if known >= 0 else UNKNOWN_CARDINALITY
         return self._with_same_spec(lambda: itertools.islice(self._make(), n), bounded)
 
-    def skip(self, count: Any, name: str | None = None) -> Dataset:
+    def skip(self, count: IntLike, name: str | None = None) -> Dataset:
         """Drop the first `count` elements; all for -1."""
         n, known = int(count), self._cardinality
         if n < 0:
@@ -337,7 +341,7 @@ class Transformations:
             lambda: itertools.islice(self._make(), n, None), max(known - n, 0) if known >= 0 else known
         )
 
-    def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
+    def shard(self, num_shards: IntLike, index: IntLike, name: str | None = None) -> Dataset:
         """Keep every `num_shards`-th element, starting with element `index`."""
         n, first, known = as_count(num_shards, "num_shards", "shard"), int(index), self._cardinality
         if not 0 <= first < n:
@@ -374,11 +378,11 @@ class Transformations:
 
         return self._with_same_spec(make, known)
 
-    def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
+    def enumerate(self, start: IntLike = 0, name: str | None = None) -> Dataset:
         """Pair each element with its number, an int64."""
         return self.zip((self.range(int(start), 2**63 - 1), self))
 
-    def prefetch(self, buffer_size: Any = None, name: str | None = None) -> Dataset:
+    def prefetch(self, buffer_size: IntLike | None = None, name: str | None = None) -> Dataset:
         """Return a dataset of the same elements: nothing is read ahead."""
         return self._with_same_spec(self._make)
 
@@ -411,9 +415,9 @@ class Transformations:
     def interleave(
         self,
         map_func: Callable[..., Any],
-        cycle_length: Any = None,
-        block_length: Any = 1,
-        num_parallel_calls: Any = None,
+        cycle_length: IntLike | None = None,
+        block_length: IntLike = 1,
+        num_parallel_calls: IntLike | None = None,
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
@@ -453,7 +457,7 @@ class Transformations:
 
         return self._new(make, UNKNOWN_CARDINALITY)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
+    def reduce(self, initial_state: PyTree, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
         """Fold the elements: `state = reduce_func(state, element)` for each; returns the last state.
 
         >>> import tape_tf as tf
@@ -466,7 +470,7 @@ class Transformations:
             state = reduce_func(state, element)
         return map_structure(convert_to_tensor, state)
 
-    def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> Dataset:
+    def scan(self, initial_state: PyTree, scan_func: Callable[..., Any], name: str | None = None) -> Dataset:
         """Map with a state: `scan_func(state, element)` returns the next state and an element of the new dataset."""
         check_callable(scan_func, "scan")
 
@@ -494,13 +498,13 @@ class Transformations:
         return found[0]
 
 
-def check_callable(f: Any, where: str) -> None:
+def check_callable(f: object, where: str) -> None:
     """Raise a TypeError unless `f` can be called."""
     if not callable(f):
         raise TypeError(f"{where}: a function is needed, got {f!r}")
 
 
-def as_dataset(value: Any, where: str) -> Dataset:
+def as_dataset(value: object, where: str) -> Dataset:
     """Return the value; raise a TypeError unless it is a dataset."""
     if not isinstance(value, Transformations):
         raise TypeError(

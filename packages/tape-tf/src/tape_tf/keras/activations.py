@@ -15,16 +15,17 @@ import tape_core as tc
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.typing import TensorLike
 
 ActivationFunction = Callable[[Any], Any]
 
 
-def linear(x: Any) -> Any:
+def linear(x: TensorLike) -> Any:
     """`x` itself."""
     return x
 
 
-def relu(x: Any, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
+def relu(x: TensorLike, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
     """`x` between `threshold` and `max_value`; below the threshold `negative_slope * (x - threshold)`.
 
     >>> import tape_tf as tf
@@ -40,22 +41,22 @@ def relu(x: Any, negative_slope: float = 0.0, max_value: float | None = None, th
     return wrap(y if max_value is None else tc.minimum(y, max_value))
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Any:
     """`x`, or `negative_slope * x` where `x` is negative."""
     return wrap(tc.leaky_relu(native(x), negative_slope))
 
 
-def elu(x: Any, alpha: float = 1.0) -> Any:
+def elu(x: TensorLike, alpha: float = 1.0) -> Any:
     """`x`, or `alpha * (exp(x) - 1)` where `x` is negative."""
     return wrap(tc.elu(native(x), alpha))
 
 
-def gelu(x: Any, approximate: bool = False) -> Any:
+def gelu(x: TensorLike, approximate: bool = False) -> Any:
     """`x * P(X <= x)` for a standard normal X; `approximate=True` uses tanh instead of the error function."""
     return wrap(tc.gelu(native(x), approximate=approximate))
 
 
-def softmax(x: Any, axis: int = -1) -> Any:
+def softmax(x: TensorLike, axis: int = -1) -> Any:
     """`exp(x)` normalized to the sum 1 along `axis`.
 
     Raises:
@@ -67,7 +68,7 @@ def softmax(x: Any, axis: int = -1) -> Any:
     return wrap(tc.softmax(value, axis=axis))
 
 
-def log_softmax(x: Any, axis: int = -1) -> Any:
+def log_softmax(x: TensorLike, axis: int = -1) -> Any:
     """The logarithm of :func:`softmax`, accurate also where the softmax underflows to 0."""
     return wrap(tc.log_softmax(native(x), axis=axis))
 
@@ -75,7 +76,7 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
 def _activation(name: str, function: Callable[..., Any], text: str) -> ActivationFunction:
     """Make an activation out of a function of tape_core Tensors."""
 
-    def activation(x: Any) -> Any:
+    def activation(x: TensorLike) -> Any:
         return wrap(function(native(x)))
 
     activation.__name__ = activation.__qualname__ = name

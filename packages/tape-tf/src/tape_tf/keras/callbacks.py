@@ -7,11 +7,17 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import tape_nn as nn
 
 from tape_tf.names import absent
+from tape_tf.typing import Logs, PathLike
+
+if TYPE_CHECKING:
+    from tape_nn.fitting.callbacks import Mode
+
+    from tape_tf.keras.training import Trainer
 
 __all__ = [
     "CSVLogger",
@@ -54,65 +60,65 @@ class Callback:
         """Store the parameters of the run; called by `fit`."""
         self.params = params
 
-    def set_model(self, model: Any) -> None:
+    def set_model(self, model: Trainer) -> None:
         """Store the model that is trained; called by `fit`."""
         self.model = model
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Called before the first epoch."""
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         """Called after the last epoch."""
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         """Called before an epoch."""
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Called after an epoch and its validation. Entries added to `logs` enter the history."""
 
-    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
         """Called before a step of `fit`: the older name of :meth:`on_train_batch_begin`."""
 
-    def on_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Called after a step of `fit`: the older name of :meth:`on_train_batch_end`."""
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         """Called before a step of `fit`."""
         self.on_batch_begin(batch, logs)
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Called after a step of `fit`."""
         self.on_batch_end(batch, logs)
 
-    def on_test_begin(self, logs: Any = None) -> None:
+    def on_test_begin(self, logs: Logs = None) -> None:
         """Called before `evaluate`, and before each validation of `fit`."""
 
-    def on_test_end(self, logs: Any = None) -> None:
+    def on_test_end(self, logs: Logs = None) -> None:
         """Called after `evaluate`, and after each validation of `fit`."""
 
-    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_test_batch_begin(self, batch: int, logs: Logs = None) -> None:
         """Called before a batch of `evaluate` or of a validation."""
 
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Called after a batch of `evaluate` or of a validation."""
 
-    def on_predict_begin(self, logs: Any = None) -> None:
+    def on_predict_begin(self, logs: Logs = None) -> None:
         """Called before `predict`."""
 
-    def on_predict_end(self, logs: Any = None) -> None:
+    def on_predict_end(self, logs: Logs = None) -> None:
         """Called after `predict`."""
 
-    def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_predict_batch_begin(self, batch: int, logs: Logs = None) -> None:
         """Called before a batch of `predict`."""
 
-    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Called after a batch of `predict`."""
 
 
 class CallbackList:
     """Several callbacks, called together: `call("on_epoch_end", epoch, logs)`."""
 
-    def __init__(self, callbacks: Sequence[Any], model: Any, params: dict[str, Any]) -> None:
+    def __init__(self, callbacks: Sequence[Any], model: Trainer, params: dict[str, Any]) -> None:
         self.callbacks = list(callbacks)
         for callback in self.callbacks:
             if not isinstance(callback, Callback):
@@ -134,10 +140,10 @@ class History(Callback):
         self.history: dict[str, list[float]] = {}
         self.epoch: list[int] = []
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.epoch = []
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self.epoch.append(epoch)
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
@@ -162,7 +168,7 @@ class LambdaCallback(Callback):
 class _NativeRun:
     """The part of a run of tape_nn that its callbacks read, filled in by a callback of Keras."""
 
-    def __init__(self, model: Any, epoch: int, logs: Mapping[str, float], stop: Callable[[], None]) -> None:
+    def __init__(self, model: nn.Module, epoch: int, logs: Mapping[str, float], stop: Callable[[], None]) -> None:
         self.model, self.epoch, self.logs, self.stop = model, epoch, logs, stop
 
 
@@ -171,7 +177,7 @@ class _NativeCallback(Callback):
 
     native: Any
 
-    def _native_run(self, epoch: int = 0, logs: Any = None) -> _NativeRun:
+    def _native_run(self, epoch: int = 0, logs: Logs = None) -> _NativeRun:
         from tape_tf.keras.saving import Weights
 
         return _NativeRun(Weights(self.model), epoch, logs or {}, self._stop)
@@ -202,7 +208,7 @@ class EarlyStopping(_NativeCallback):
         min_delta: float = 0,
         patience: int = 0,
         verbose: int = 0,
-        mode: Any = "auto",
+        mode: Mode = "auto",
         baseline: float | None = None,
         restore_best_weights: bool = False,
         start_from_epoch: int = 0,
@@ -212,17 +218,17 @@ class EarlyStopping(_NativeCallback):
         self.stopped_epoch = 0
         self.native = nn.EarlyStopping(monitor, patience, abs(min_delta), mode, restore_best_weights, start_from_epoch)
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.stopped_epoch = 0
         self.native.on_train_begin(self._native_run())
         if self.baseline is not None:
             self.native.best = self.baseline  # as if an epoch before the first had reached it
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._epoch = epoch
         self.native.on_epoch_end(self._native_run(epoch, logs))
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         if self.stopped_epoch and self.verbose:
             sys.stdout.write(f"Epoch {self.stopped_epoch + 1}: early stopping\n")
         self.native.on_train_end(self._native_run())
@@ -253,13 +259,13 @@ class ModelCheckpoint(_NativeCallback):
 
     def __init__(
         self,
-        filepath: Any,
+        filepath: PathLike,
         monitor: str = "val_loss",
         verbose: int = 0,
         save_best_only: bool = False,
         save_weights_only: bool = False,
-        mode: Any = "auto",
-        save_freq: Any = "epoch",
+        mode: Mode = "auto",
+        save_freq: str = "epoch",
         initial_value_threshold: float | None = None,
     ) -> None:
         super().__init__()
@@ -276,7 +282,7 @@ class ModelCheckpoint(_NativeCallback):
         if initial_value_threshold is not None:
             self.native.best = initial_value_threshold
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if self.save_best_only and not self.native.improved(self._native_run(epoch, logs)):
             return
         try:
@@ -309,7 +315,7 @@ class ReduceLROnPlateau(_NativeCallback):
         factor: float = 0.1,
         patience: int = 10,
         verbose: int = 0,
-        mode: Any = "auto",
+        mode: Mode = "auto",
         min_delta: float = 1e-4,
         cooldown: int = 0,
         min_lr: float = 0.0,
@@ -320,11 +326,11 @@ class ReduceLROnPlateau(_NativeCallback):
         self.factor, self.verbose, self.cooldown, self.min_lr = factor, verbose, cooldown, min_lr
         self.native = _Plateau(monitor, patience, min_delta, mode)
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.native.on_train_begin(self._native_run())
         self._cooldown_left = 0
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         rate = float(self.model.optimizer.learning_rate)
         if logs is not None:
             logs["learning_rate"] = rate
@@ -361,7 +367,7 @@ class LearningRateScheduler(Callback):
         super().__init__()
         self.schedule, self.verbose = schedule, verbose
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         optimizer = self.model.optimizer
         try:
             rate = self.schedule(epoch, float(optimizer.learning_rate))
@@ -371,7 +377,7 @@ class LearningRateScheduler(Callback):
         if self.verbose:
             sys.stdout.write(f"\nEpoch {epoch + 1}: LearningRateScheduler setting learning rate to {float(rate)}.\n")
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if logs is not None:
             logs["learning_rate"] = float(self.model.optimizer.learning_rate)
 
@@ -379,7 +385,7 @@ class LearningRateScheduler(Callback):
 class TerminateOnNaN(Callback):
     """Stop `fit` when the loss is NaN or infinite."""
 
-    def on_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         loss = (logs or {}).get("loss")
         if loss is not None and not math.isfinite(loss):
             sys.stdout.write(f"Batch {batch}: Invalid loss, terminating training\n")
@@ -395,19 +401,19 @@ class CSVLogger(Callback):
         append: continue an existing file.
     """
 
-    def __init__(self, filename: Any, separator: str = ",", append: bool = False) -> None:
+    def __init__(self, filename: PathLike, separator: str = ",", append: bool = False) -> None:
         super().__init__()
         self.filename, self.separator, self.append = os.fspath(filename), separator, append
         self._file: TextIO | None = None
         self._writer: Any = None
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         # A file that is continued has its header already.
         self._write_header = not (self.append and os.path.exists(self.filename) and os.path.getsize(self.filename))
         self._file = open(self.filename, "a" if self.append else "w", newline="", encoding="utf-8")  # noqa: SIM115
         self._writer = None
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         assert self._file is not None
         logs = logs or {}
         if self._writer is None:
@@ -420,7 +426,7 @@ class CSVLogger(Callback):
         self._writer.writerow({"epoch": epoch, **logs})
         self._file.flush()
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None

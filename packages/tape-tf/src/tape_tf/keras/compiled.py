@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tape_tf.conversion import convert_to_tensor
@@ -11,9 +11,10 @@ from tape_tf.keras.losses import get as get_loss
 from tape_tf.keras.metrics import Mean, Metric, as_metric
 from tape_tf.keras.metrics import get as get_metric
 from tape_tf.keras.structures import leaves
+from tape_tf.typing import PyTree, TensorLike
 
 
-def _by_output(value: Any, y_pred: Any, names: Sequence[str], what: str, for_all: bool = False) -> list[Any]:
+def _by_output(value: PyTree, y_pred: PyTree, names: Sequence[str], what: str, for_all: bool = False) -> list[Any]:
     """Distribute an argument of `compile` or `fit` over the outputs of a model; returns a list with a part for each.
 
     Args:
@@ -44,7 +45,7 @@ class _Outputs:
     def __init__(self, names: Sequence[str] | None) -> None:
         self.names = names
 
-    def split(self, y: Any, y_pred: Any) -> tuple[list[str], list[Any], list[Any]]:
+    def split(self, y: PyTree, y_pred: PyTree) -> tuple[list[str], list[Any], list[Any]]:
         """Return the names of the outputs, their labels and their predictions; a single output has the name ""."""
         if isinstance(y_pred, dict):
             names = list(y_pred)
@@ -62,7 +63,7 @@ class CompiledLoss(_Outputs):
         metrics: for several outputs, the mean loss of each.
     """
 
-    def __init__(self, loss: Any, weights: Any, names: Sequence[str] | None) -> None:
+    def __init__(self, loss: PyTree, weights: PyTree, names: Sequence[str] | None) -> None:
         super().__init__(names)
         self.loss, self.weights = loss, weights
         self.metrics: list[Metric] = []
@@ -74,7 +75,13 @@ class CompiledLoss(_Outputs):
         for loss in leaves(self.loss):
             get_loss(loss)
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None, regularization_losses: Any = None) -> Any:
+    def __call__(
+        self,
+        y_true: PyTree,
+        y_pred: PyTree,
+        sample_weight: PyTree = None,
+        regularization_losses: Iterable[TensorLike] | None = None,
+    ) -> Any:
         """Return the sum of the outputs' losses, each times its weight; None if there is no loss at all."""
         names, labels, predictions = self.split(y_true, y_pred)
         if self._losses is None:
@@ -111,7 +118,7 @@ class CompiledLoss(_Outputs):
 class CompiledMetrics(Metric, _Outputs):
     """The metrics of `compile`, weighted and unweighted, for all outputs."""
 
-    def __init__(self, metrics: Any, weighted: Any, names: Sequence[str] | None) -> None:
+    def __init__(self, metrics: PyTree, weighted: PyTree, names: Sequence[str] | None) -> None:
         Metric.__init__(self, name="compile_metrics")
         self.names = names
         self._configured = (metrics, weighted)
@@ -134,7 +141,7 @@ class CompiledMetrics(Metric, _Outputs):
         """The names of the metrics."""
         return [metric.name for metric in self.metrics]
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(self, y_true: PyTree, y_pred: PyTree, sample_weight: PyTree = None) -> None:
         """Update the metrics with a batch."""
         names, labels, predictions = self.split(y_true, y_pred)
         if self._resolved is None:

@@ -11,6 +11,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import epsilon
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.typing import TensorLike
 
 __all__ = [
     "Constraint",
@@ -31,7 +32,7 @@ Projection: TypeAlias = Callable[[Any], Any]
 class Constraint:
     """Base class of constraints: `__call__(w)` returns the projected weight."""
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: TensorLike) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(self, w)")
 
 
@@ -47,7 +48,7 @@ class NonNeg(Constraint):
     array([[0.]], dtype=float32)
     """
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: TensorLike) -> Any:
         return wrap(tc.relu(native(w)))
 
 
@@ -60,10 +61,12 @@ class MinMaxNorm(Constraint):
         axis: the axis or axes over which the norm is taken; 0, the inputs of a Dense kernel, by default.
     """
 
-    def __init__(self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: Any = 0) -> None:
+    def __init__(
+        self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: int | tuple[int, ...] = 0
+    ) -> None:
         self.min_value, self.max_value, self.rate, self.axis = min_value, max_value, rate, axis
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: TensorLike) -> Any:
         value = native(w)
         norm = tc.sqrt(tc.sum(value * value, axis=self.axis, keepdims=True))
         wanted = self.rate * tc.clip(norm, self.min_value, self.max_value) + (1.0 - self.rate) * norm
@@ -73,14 +76,14 @@ class MinMaxNorm(Constraint):
 class MaxNorm(MinMaxNorm):
     """Scale weights down where the norm along `axis` exceeds `max_value`."""
 
-    def __init__(self, max_value: float = 2.0, axis: Any = 0) -> None:
+    def __init__(self, max_value: float = 2.0, axis: int | tuple[int, ...] = 0) -> None:
         super().__init__(0.0, max_value, 1.0, axis)
 
 
 class UnitNorm(MinMaxNorm):
     """Scale weights to norm 1 along `axis`."""
 
-    def __init__(self, axis: Any = 0) -> None:
+    def __init__(self, axis: int | tuple[int, ...] = 0) -> None:
         super().__init__(1.0, 1.0, 1.0, axis)
 
 

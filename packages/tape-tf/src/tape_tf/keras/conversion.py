@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tape_core as tc
 
 from tape_tf import dtypes
 from tape_tf.conversion import native
 from tape_tf.keras.backend import floatx
+from tape_tf.typing import DTypeLike, TensorLike
 
 
-def cast(value: Any, dtype: Any = None) -> tc.Tensor:
+def cast(value: TensorLike, dtype: DTypeLike = None) -> tc.Tensor:
     """Convert a tensor-like value to a tape_core Tensor of a dtype, by default Keras' float type."""
     wanted = dtypes.native_dtype(floatx() if dtype is None else dtype)
     tensor = native(value)
     return tensor if tensor.dtype is wanted else tc.astype(tensor, wanted)
 
 
-def autocast(value: Any, dtype: Any) -> tc.Tensor:
+def autocast(value: TensorLike, dtype: DTypeLike) -> tc.Tensor:
     """Convert a tensor-like value to a tape_core Tensor, and cast it to `dtype` if it is real floating."""
     tensor = native(value)
     return cast(tensor, dtype) if tensor.dtype.kind == "real floating" else tensor

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
 from tape_nn.fitting.data import Arrays
@@ -15,6 +15,10 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
 from tape_tf.keras.structures import is_array, map_structure
 from tape_tf.tensor import Value
+from tape_tf.typing import PyTree
+
+if TYPE_CHECKING:
+    from tape_tf.keras.training import Trainer
 
 _STARTS_OVER = "the epoch ends there, and the next begins at the first batch"
 """The end of a warning about arrays or a dataset with fewer batches than `steps_per_epoch`."""
@@ -22,7 +26,7 @@ _STARTS_OVER = "the epoch ends there, and the next begins at the first batch"
 DEFAULT_BATCH_SIZE = 32  # examples; Keras' default
 
 
-def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
+def unpack_x_y_sample_weight(data: PyTree) -> tuple[Any, Any, Any]:
     """Split a batch into `x`, `y` and the weights of the examples; None for a part that is missing.
 
     >>> from tape_tf.keras.data import unpack_x_y_sample_weight
@@ -42,7 +46,7 @@ def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
     return x, y, weights
 
 
-def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+def pack_x_y_sample_weight(x: PyTree, y: PyTree = None, sample_weight: PyTree = None) -> Any:
     """Return a batch of the parts that are given, in the form that :func:`unpack_x_y_sample_weight` takes."""
     if y is None:
         return (x,) if isinstance(x, list | tuple) else x
@@ -59,17 +63,17 @@ class Batches:
 
     batch_size: int | None = None
 
-    def __init__(self, data: Any, steps: int | None) -> None:
+    def __init__(self, data: Iterable[PyTree], steps: int | None) -> None:
         self._data, self._steps = data, steps
         self._iterator: Iterator[Any] | None = None  # the open iterator: with `steps`, one may last several epochs
         self.length: int | None = steps
         if steps is None:
             try:
-                self.length = len(data)
+                self.length = len(data)  # type: ignore[arg-type]
             except TypeError:
                 self.length = None
 
-    def epochs(self, run: Any, shuffle: bool) -> Callable[[int], Iterator[Any]]:
+    def epochs(self, model: Trainer, shuffle: bool) -> Callable[[int], Iterator[Any]]:
         """Return a function from the number of an epoch to its batches."""
 
         def epoch(number: int) -> Iterator[Any]:
@@ -79,7 +83,7 @@ class Batches:
                 done += 1
             if self._steps is not None and done < self._steps:
                 if isinstance(self._data, Iterator):  # such as a generator: it cannot be started again
-                    run.model.stop_training = True
+                    model.stop_training = True
                     _warn_short_epoch(done, self._steps, "interrupting training: it is gone")
                 else:
                     self._iterator = None
@@ -127,7 +131,7 @@ class ArrayBatches(Batches):
         self.batch_size = self._size if steps is None else None
         self.length = self._arrays.length if steps is None else steps
 
-    def epochs(self, run: Any, shuffle: bool) -> Any:
+    def epochs(self, model: Trainer, shuffle: bool) -> Any:
         if self._steps is None:
             return self._parts
         seed = tc.random.global_rng().integers(0, 2**31).item() if shuffle else None
@@ -151,7 +155,7 @@ class ArrayBatches(Batches):
         return self._parts
 
 
-def make_batches(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None) -> Batches:
+def make_batches(x: PyTree, y: PyTree, sample_weight: PyTree, batch_size: int | None, steps: int | None) -> Batches:
     """Return the batches of `x`, `y` and `sample_weight`, which are as for :meth:`Model.fit`.
 
     Raises:
@@ -179,7 +183,7 @@ def make_batches(x: Any, y: Any, sample_weight: Any, batch_size: int | None, ste
     return Batches(x, steps)
 
 
-def _is_arrays(x: Any) -> bool:
+def _is_arrays(x: object) -> bool:
     """True for arrays, in structures; False for an iterable of batches."""
     if isinstance(x, dict):
         return True
@@ -188,7 +192,7 @@ def _is_arrays(x: Any) -> bool:
     return is_array(x) or hasattr(x, "__array__")
 
 
-def _to_native(part: Any) -> Any:
+def _to_native(part: PyTree) -> Any:
     """Convert arrays in structures to tape_core Tensors, floating ones in Keras' float type."""
     if part is None:
         return None
@@ -199,6 +203,6 @@ def _to_native(part: Any) -> Any:
     return autocast(part.native if isinstance(part, Value) else part, floatx())
 
 
-def _batch_to_native(batch: Any) -> Any:
+def _batch_to_native(batch: PyTree) -> Any:
     """Convert a batch to tape_core Tensors, floating ones in Keras' float type."""
     return map_structure(lambda leaf: leaf if leaf is None else autocast(leaf, floatx()), batch)

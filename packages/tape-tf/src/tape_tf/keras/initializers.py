@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 import tape_core as tc
 import tape_nn as nn
@@ -21,6 +21,7 @@ from tape_tf.keras import limits
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.typing import DTypeLike, TensorLike
 
 InitializerLike: TypeAlias = "Initializer | Callable[..., Any] | str | type[Initializer]"
 
@@ -35,7 +36,7 @@ class Initializer:
     seed: int | None = None
     _native: Callable[..., Any]  # the initializer of tape_nn
 
-    def __call__(self, shape: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike = None, **kwargs: Any) -> Any:
         if not hasattr(self, "_native"):
             raise NotImplementedError(f"{type(self).__name__} must define __call__(self, shape, dtype=None)")
         dtype = native_dtype(floatx() if dtype is None else dtype)
@@ -78,11 +79,11 @@ class Constant(Initializer):
     array([3., 3.], dtype=float32)
     """
 
-    def __init__(self, value: Any = 0.0) -> None:
+    def __init__(self, value: TensorLike = 0.0) -> None:
         self.value = value
         self._native = self._fill
 
-    def _fill(self, shape: tuple[int, ...], *, rng: Any = None, **where: Any) -> tc.Tensor:
+    def _fill(self, shape: tuple[int, ...], *, rng: tc.Generator | None = None, **where: Any) -> tc.Tensor:
         return tc.broadcast_to(tc.asarray(native(self.value), copy=True, **where), shape)
 
 
@@ -133,7 +134,7 @@ class Identity(Initializer):
         self.gain = gain
         self._native = self._eye
 
-    def _eye(self, shape: tuple[int, ...], *, rng: Any = None, **where: Any) -> tc.Tensor:
+    def _eye(self, shape: tuple[int, ...], *, rng: tc.Generator | None = None, **where: Any) -> tc.Tensor:
         if len(shape) != 2:
             raise ValueError(f"Identity makes matrices; got shape {shape}")
         return self.gain * tc.eye(*shape, **where)
@@ -151,7 +152,7 @@ class VarianceScaling(Initializer):
     def __init__(
         self,
         scale: float = 1.0,
-        mode: Any = "fan_in",
+        mode: Literal["fan_in", "fan_out", "fan_avg"] = "fan_in",
         distribution: str = "truncated_normal",
         seed: int | None = None,
     ) -> None:
@@ -275,7 +276,9 @@ def for_tape_nn(initializer: InitializerLike) -> Callable[..., tc.Tensor]:
     if isinstance(found, Initializer) and hasattr(found, "_native"):
         return found._draw
 
-    def call(shape: tuple[int, ...], *, rng: Any = None, dtype: Any = None, **where: Any) -> tc.Tensor:
+    def call(
+        shape: tuple[int, ...], *, rng: tc.Generator | None = None, dtype: tc.DType | None = None, **where: Any
+    ) -> tc.Tensor:
         limits.reserve(shape)
         return tc.asarray(native(found(shape, dtype=as_dtype(dtype))), **where)
 

@@ -21,9 +21,10 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import cast, match_ranks, to_class_ids
 from tape_tf.keras.naming import by_name, snake_case
 from tape_tf.names import absent
+from tape_tf.typing import DTypeLike, LossLike, PyTree, TensorLike
 
 
-def _as_floats(y_true: Any, y_pred: Any) -> tuple[tc.Tensor, tc.Tensor]:
+def _as_floats(y_true: TensorLike, y_pred: TensorLike) -> tuple[tc.Tensor, tc.Tensor]:
     """Convert predictions to floating numbers, and labels to their dtype and rank."""
     prediction = native(y_pred)
     if prediction.dtype.kind != "real floating":
@@ -36,7 +37,7 @@ def _loss_function(
 ) -> Callable[..., Any]:
     """Wrap a loss of tape_nn as a function that converts its arguments as Keras does."""
 
-    def loss(y_true: Any, y_pred: Any, *options: Any, **named: Any) -> Any:
+    def loss(y_true: TensorLike, y_pred: TensorLike, *options: Any, **named: Any) -> Any:
         return wrap(native_loss(*arguments(y_true, y_pred), *options, **named))
 
     loss.__name__ = loss.__qualname__ = native_loss.__name__
@@ -69,7 +70,7 @@ categorical_crossentropy = _loss_function(nn.losses.categorical_crossentropy, "T
 
 
 def binary_crossentropy(
-    y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
+    y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Any:
     """The cross-entropy of independent yes-or-no answers, averaged along `axis`.
 
@@ -82,7 +83,7 @@ def binary_crossentropy(
 
 
 def sparse_categorical_crossentropy(
-    y_true: Any, y_pred: Any, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
+    y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
 ) -> Any:
     """The cross-entropy for class numbers as labels. See :func:`tape_nn.losses.sparse_categorical_crossentropy`.
 
@@ -117,7 +118,7 @@ class Loss:
     """
 
     def __init__(
-        self, name: str | None = None, reduction: str | None = "sum_over_batch_size", dtype: Any = None
+        self, name: str | None = None, reduction: str | None = "sum_over_batch_size", dtype: DTypeLike = None
     ) -> None:
         self.name = name or snake_case(type(self).__name__)
         self.reduction = reduction
@@ -126,7 +127,7 @@ class Loss:
         # tape_nn applies the weights and the reduction to the losses that `call` returns.
         self.native = nn.losses.Loss(lambda y_true, y_pred: native(self.call(y_true, y_pred)), chosen)
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def __call__(self, y_true: PyTree, y_pred: PyTree, sample_weight: TensorLike | None = None) -> Any:
         """Return the loss of a batch.
 
         Args:
@@ -139,12 +140,12 @@ class Loss:
                 sample_weight = tc.squeeze(sample_weight, axis=-1)
         return wrap(self.native(y_true, y_pred, sample_weight))
 
-    def _cast(self, value: Any) -> Any:
+    def _cast(self, value: PyTree) -> Any:
         if isinstance(value, dict):
             return {key: self._cast(part) for key, part in value.items()}
         return wrap(cast(value, self.dtype))
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: PyTree, y_pred: PyTree) -> Any:
         """Return the loss of each example."""
         raise NotImplementedError(f"{type(self).__name__} must define call(self, y_true, y_pred)")
 
@@ -166,14 +167,14 @@ class LossFunctionWrapper(Loss):
         fn: Callable[..., Any],
         reduction: str | None = "sum_over_batch_size",
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name or getattr(fn, "__name__", None), reduction, dtype)
         self.fn = fn
         self._fn_kwargs = kwargs
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: PyTree, y_pred: PyTree) -> Any:
         """Return what the function returns."""
         if not isinstance(y_true, dict) and not isinstance(y_pred, dict):
             y_true, y_pred = map(wrap, match_ranks(y_true.native, y_pred.native))
@@ -192,7 +193,10 @@ def _loss_class(function: Callable[..., Any], kind: str) -> type[LossFunctionWra
     label = function.__name__
 
     def __init__(
-        self: Any, reduction: str | None = "sum_over_batch_size", name: str = label, dtype: Any = None
+        self: LossFunctionWrapper,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = label,
+        dtype: DTypeLike = None,
     ) -> None:
         LossFunctionWrapper.__init__(self, function, reduction, name, dtype)
 
@@ -220,7 +224,7 @@ class CosineSimilarity(LossFunctionWrapper):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str = "cosine_similarity",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         super().__init__(cosine_similarity, reduction, name, dtype, axis=axis)
 
@@ -233,7 +237,7 @@ class Huber(LossFunctionWrapper):
         delta: float = 1.0,
         reduction: str | None = "sum_over_batch_size",
         name: str = "huber_loss",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         super().__init__(huber, reduction, name, dtype, delta=delta)
 
@@ -248,7 +252,7 @@ class BinaryCrossentropy(LossFunctionWrapper):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str = "binary_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
         super().__init__(binary_crossentropy, reduction, name, dtype, **options)
@@ -264,7 +268,7 @@ class CategoricalCrossentropy(LossFunctionWrapper):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str = "categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
         super().__init__(categorical_crossentropy, reduction, name, dtype, **options)
@@ -280,7 +284,7 @@ class SparseCategoricalCrossentropy(LossFunctionWrapper):
         reduction: str | None = "sum_over_batch_size",
         axis: int = -1,
         name: str = "sparse_categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         options = {"from_logits": from_logits, "ignore_class": ignore_class, "axis": axis}
         super().__init__(sparse_categorical_crossentropy, reduction, name, dtype, **options)
@@ -357,7 +361,7 @@ __all__ = [
 ]
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: LossLike) -> Any:
     """Return the loss of a name; a callable and None are returned unchanged, a class is called.
 
     Raises:
@@ -371,7 +375,7 @@ def get(identifier: Any) -> Any:
     return found() if isinstance(found, type) else found
 
 
-def as_loss(identifier: Any) -> Loss:
+def as_loss(identifier: LossLike) -> Loss:
     """Return a Loss for an argument of `compile`: a Loss, a function or the name of one."""
     found = get(identifier)
     return found if isinstance(found, Loss) else LossFunctionWrapper(found, name=getattr(found, "__name__", "loss"))

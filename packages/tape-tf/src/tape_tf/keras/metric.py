@@ -15,6 +15,7 @@ from tape_tf.keras import initializers
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import cast, match_ranks
 from tape_tf.keras.naming import auto_name
+from tape_tf.typing import DTypeLike, InitializerLike, PartialShape, TensorLike
 from tape_tf.variable import Variable
 
 
@@ -42,7 +43,7 @@ class Metric:
         dtype: the dtype of the result; by default Keras' float type.
     """
 
-    def __init__(self, dtype: Any = None, name: str | None = None) -> None:
+    def __init__(self, dtype: DTypeLike = None, name: str | None = None) -> None:
         self.name = name or auto_name(type(self).__name__)
         self._dtype = getattr(dtype, "name", dtype) or floatx()
         self._variables: list[Variable] = []
@@ -58,7 +59,12 @@ class Metric:
         return list(self._variables)
 
     def add_variable(
-        self, shape: Any, initializer: Any, dtype: Any = None, name: str | None = None, **kwargs: Any
+        self,
+        shape: PartialShape,
+        initializer: InitializerLike,
+        dtype: DTypeLike = None,
+        name: str | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Make a variable that is not trained and that :meth:`reset_state` sets to 0."""
         value = initializers.get(initializer)(tuple(shape), dtype=dtype or self.dtype)
@@ -67,7 +73,11 @@ class Metric:
         return variable
 
     def add_weight(
-        self, shape: Any = (), initializer: Any = "zeros", dtype: Any = None, name: str | None = None
+        self,
+        shape: PartialShape = (),
+        initializer: InitializerLike = "zeros",
+        dtype: DTypeLike = None,
+        name: str | None = None,
     ) -> Any:
         """Make a variable, by default a scalar: see :meth:`add_variable`."""
         return self.add_variable(shape, initializer, dtype, name)
@@ -103,11 +113,11 @@ class NativeMetric(Metric):
 
     _empty_result: ClassVar[float] = 0.0  # the result before the first batch, where tape_nn's is NaN
 
-    def __init__(self, native_metric: nn.metrics.Metric, name: str | None, dtype: Any) -> None:
+    def __init__(self, native_metric: nn.metrics.Metric, name: str | None, dtype: DTypeLike) -> None:
         super().__init__(dtype, name)
         self.native = native_metric
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None) -> None:
         """Update the metric with a batch.
 
         Args:
@@ -125,7 +135,7 @@ class NativeMetric(Metric):
 
     @stateful(lambda self: self.native._holders())
     def _tensor_result(self) -> tc.Tensor:
-        # In compiled code the numbers are read anew in each call; `keeps_state` names their holders to the tracer.
+        # In compiled code the numbers are read anew in each call; `stateful` names the objects that hold them.
         return native(self._python_result(), self.dtype)
 
     def _python_result(self) -> float:
@@ -136,8 +146,8 @@ class NativeMetric(Metric):
         self.native.reset()
 
 
+# `host_function` makes a call one instruction of compiled code, computed anew from the numbers of each call.
 @host_function
-# `of_numbers` makes a call one instruction of compiled code, computed anew from the numbers of each run.
 def _unless_empty(value: float, count: float, otherwise: float) -> float:
     return otherwise if math.isnan(value) and count == 0 else value
 
@@ -152,10 +162,10 @@ class Mean(NativeMetric):
     np.float32(4.0)
     """
 
-    def __init__(self, name: str | None = "mean", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "mean", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.Mean(), name, dtype)
 
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+    def update_state(self, values: TensorLike, sample_weight: TensorLike | None = None) -> None:  # type: ignore[override]
         """Update the mean with numbers."""
         self.native.update(cast(values, self.dtype), as_weights(sample_weight))
 
@@ -163,7 +173,7 @@ class Mean(NativeMetric):
 class Sum(Mean):
     """The sum of numbers: `update_state(values, sample_weight)`."""
 
-    def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "sum", dtype: DTypeLike = None) -> None:
         super().__init__(name, dtype)
 
     def _python_result(self) -> float:
@@ -178,7 +188,7 @@ class FunctionMean(nn.metrics.Metric):
         super().__init__()
         self.function = function
 
-    def values(self, y_true: Any, y_pred: Any) -> Any:
+    def values(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> Any:
         return native(self.function(wrap(y_true), wrap(y_pred)))
 
 
@@ -191,7 +201,7 @@ class MeanMetricWrapper(NativeMetric):
     np.float32(5.0)
     """
 
-    def __init__(self, fn: Callable[..., Any], name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
+    def __init__(self, fn: Callable[..., Any], name: str | None = None, dtype: DTypeLike = None, **kwargs: Any) -> None:
         super().__init__(
             FunctionMean(lambda y_true, y_pred: fn(y_true, y_pred, **kwargs)),
             name or getattr(fn, "__name__", None),
@@ -200,5 +210,5 @@ class MeanMetricWrapper(NativeMetric):
         self._fn = fn
 
 
-def as_weights(sample_weight: Any) -> Any:
+def as_weights(sample_weight: TensorLike | None) -> Any:
     return None if sample_weight is None else native(sample_weight)

@@ -45,6 +45,8 @@ from tape_tf.keras.losses import (  # a loss of each example is a metric, too: K
 from tape_tf.keras.metric import Mean, MeanMetricWrapper, Metric, NativeMetric, Sum, as_weights
 from tape_tf.keras.naming import auto_name, by_name, snake_case
 from tape_tf.names import absent
+from tape_tf.tensor import Value
+from tape_tf.typing import DTypeLike, MetricLike, TensorLike
 
 
 def _mean_of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
@@ -52,7 +54,7 @@ def _mean_of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper
     options = [p for p in inspect.signature(loss).parameters.values() if p.name not in ("y_true", "y_pred")]
     label = snake_case(kind)
 
-    def __init__(self: Any, name: str = label, dtype: Any = None, **kwargs: Any) -> None:
+    def __init__(self: MeanMetricWrapper, name: str = label, dtype: DTypeLike = None, **kwargs: Any) -> None:
         if unknown := sorted(kwargs.keys() - {p.name for p in options}):
             raise TypeError(f"{kind} has no argument {', '.join(unknown)}")
         MeanMetricWrapper.__init__(self, loss, name, dtype, **kwargs)
@@ -79,14 +81,14 @@ SparseCategoricalCrossentropy = _mean_of_loss(losses.sparse_categorical_crossent
 class CosineSimilarity(MeanMetricWrapper):
     """The mean cosine of the angle between truth and prediction. The loss of that name has the opposite sign."""
 
-    def __init__(self, name: str | None = "cosine_similarity", dtype: Any = None, axis: int = -1) -> None:
+    def __init__(self, name: str | None = "cosine_similarity", dtype: DTypeLike = None, axis: int = -1) -> None:
         super().__init__(lambda y_true, y_pred: -losses.cosine_similarity(y_true, y_pred, axis), name, dtype)
 
 
 class RootMeanSquaredError(MeanMetricWrapper):
     """The square root of the mean squared error over all examples."""
 
-    def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "root_mean_squared_error", dtype: DTypeLike = None) -> None:
         super().__init__(lambda y_true, y_pred: (y_pred - y_true) ** 2, name, dtype)
 
     def result(self) -> Any:
@@ -97,21 +99,21 @@ class RootMeanSquaredError(MeanMetricWrapper):
 class Accuracy(NativeMetric):
     """The share of examples for which `y_pred` equals `y_true`, both class numbers."""
 
-    def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.Accuracy(), name, dtype)
 
 
 class BinaryAccuracy(NativeMetric):
     """The share of examples for which `y_pred > threshold` agrees with `y_true`, 0 or 1."""
 
-    def __init__(self, name: str | None = "binary_accuracy", dtype: Any = None, threshold: float = 0.5) -> None:
+    def __init__(self, name: str | None = "binary_accuracy", dtype: DTypeLike = None, threshold: float = 0.5) -> None:
         super().__init__(nn.metrics.BinaryAccuracy(threshold), name, dtype)
 
 
 class CategoricalAccuracy(NativeMetric):
     """The share of examples for which `y_pred` is largest at the 1 of `y_true`, one-hot."""
 
-    def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "categorical_accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.CategoricalAccuracy(), name, dtype)
 
 
@@ -126,34 +128,36 @@ class _ClassIdMetric(NativeMetric):
 class SparseCategoricalAccuracy(_ClassIdMetric):
     """The share of examples for which `y_pred` is largest at the class number `y_true`."""
 
-    def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.SparseCategoricalAccuracy(), name, dtype)
 
 
 class SparseTopKCategoricalAccuracy(_ClassIdMetric):
     """The share of examples for which the class number `y_true` is among the `k` largest of `y_pred`."""
 
-    def __init__(self, k: int = 5, name: str | None = "sparse_top_k_categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(
+        self, k: int = 5, name: str | None = "sparse_top_k_categorical_accuracy", dtype: DTypeLike = None
+    ) -> None:
         super().__init__(nn.metrics.SparseTopKCategoricalAccuracy(k), name, dtype)
 
 
 class TopKCategoricalAccuracy(NativeMetric):
     """The share of examples for which the 1 of `y_true`, one-hot, is among the `k` largest of `y_pred`."""
 
-    def __init__(self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.TopKCategoricalAccuracy(k), name, dtype)
 
 
 class _CountRatio(NativeMetric):
     """A ratio of two numbers of examples, both counted by comparing predictions with a threshold."""
 
-    def __init__(self, thresholds: float | None = None, name: str | None = None, dtype: Any = None) -> None:
+    def __init__(self, thresholds: float | None = None, name: str | None = None, dtype: DTypeLike = None) -> None:
         if thresholds is not None and not isinstance(thresholds, int | float):
             raise ValueError(f"{type(self).__name__}: thresholds must be one number; got {thresholds!r}")
         super().__init__(nn.metrics.Mean(), name or auto_name(type(self).__name__), dtype)
         self.thresholds = 0.5 if thresholds is None else float(thresholds)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None) -> None:
         """Update the counts with a batch: labels 0 or 1, probabilities of the same shape, and weights."""
         truth, prediction = self._inputs(native(y_true), native(y_pred))
         if truth.shape != prediction.shape:
@@ -247,7 +251,7 @@ class AUC(NativeMetric):
         curve: str = "ROC",
         summation_method: str = "interpolation",
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         from_logits: bool = False,
     ) -> None:
         if curve != "ROC":
@@ -264,7 +268,7 @@ def _per_example(metric: type[NativeMetric]) -> Callable[..., Any]:
     """Make the function that returns a metric's value for each example."""
     label = snake_case(metric.__name__)
 
-    def values(y_true: Any, y_pred: Any, **options: Any) -> Any:
+    def values(y_true: TensorLike, y_pred: TensorLike, **options: Any) -> Any:
         made = metric(**options)
         return wrap(cast(wrap(made.native.values(*made._inputs(native(y_true), native(y_pred)))), made.dtype))
 
@@ -353,7 +357,7 @@ __all__ = [
 ]
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: MetricLike) -> Any:
     """Return the metric of a name; a callable and None are returned unchanged, a class is called.
 
     Raises:
@@ -366,12 +370,12 @@ def get(identifier: Any) -> Any:
     return losses.huber if identifier == "huber" else by_name("metric", identifier, _BY_NAME)()
 
 
-def as_metric(identifier: Any, y_true: Any, y_pred: Any) -> Metric:
+def as_metric(identifier: MetricLike, y_true: Value, y_pred: Value) -> Metric:
     """Return a Metric for an argument of `compile`: a Metric, a function or a name.
 
     "accuracy" is one of three metrics, chosen by the shapes of labels and predictions, as in Keras.
     """
-    if identifier in ("accuracy", "acc") if isinstance(identifier, str) else False:
+    if isinstance(identifier, str) and identifier in ("accuracy", "acc"):
         classes = y_pred.shape[-1] if y_pred.shape else 1
         kind: type[Metric] = CategoricalAccuracy
         if classes == 1:

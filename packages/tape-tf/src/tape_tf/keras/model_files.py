@@ -12,9 +12,10 @@ import os
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import tape_nn as nn
 from tape_core.base.files import permissions, sync
@@ -27,6 +28,10 @@ from tape_tf.keras.restoring import build_by_call, parse_json, report_damage, re
 from tape_tf.keras.saving import Weights
 from tape_tf.keras.serialization import custom_object_scope, describe_first_call, serialize_keras_object
 from tape_tf.names import exported
+from tape_tf.typing import PathLike
+
+if TYPE_CHECKING:
+    from tape_tf.keras.models import Model
 
 _CONFIG, _WEIGHTS, _OPTIMIZER = "config.json", "model.weights.safetensors", "optimizer.safetensors"
 _FORMAT = "tape-tf 1"
@@ -37,7 +42,7 @@ _WEIGHTS_MARGIN = 1 << 20  # elements
 
 
 @exported("keras.models.save_model keras.saving.save_model", differs="weights in the safetensors format, not HDF5")
-def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
+def save_model(model: Model, filepath: PathLike, overwrite: bool = True) -> None:
     """Write a model to a file: its structure, its weights, and the arguments of `compile`.
 
     >>> import os, tempfile
@@ -106,7 +111,7 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
         os.replace(draft, target)
 
 
-def _compile_arguments(model: Any) -> dict[str, Any]:
+def _compile_arguments(model: Model) -> dict[str, Any]:
     """The arguments that `compile` was called with, as far as they are saved."""
     loss, metrics = model._compiled_loss, model._compiled_metrics
     given, weighted = metrics._configured if metrics is not None else (None, None)
@@ -121,7 +126,9 @@ def _compile_arguments(model: Any) -> dict[str, Any]:
 
 
 @exported("keras.models.load_model keras.saving.load_model", differs="reads files that are written here, no others")
-def load_model(filepath: Any, custom_objects: Any = None, compile: bool = True, safe_mode: bool = True) -> Any:
+def load_model(
+    filepath: PathLike, custom_objects: Mapping[str, Any] | None = None, compile: bool = True, safe_mode: bool = True
+) -> Any:
     """Read a model, with its weights, from a file that :func:`save_model` wrote; training can continue.
 
     Args:
@@ -165,7 +172,7 @@ def load_model(filepath: Any, custom_objects: Any = None, compile: bool = True, 
     return model
 
 
-def _restore_compile(model: Any, arguments: Any, state: bytes | None, variables: dict[str, Any]) -> None:
+def _restore_compile(model: Model, arguments: object, state: bytes | None, variables: dict[str, Any]) -> None:
     """Compile a model as it was, and restore the state of its optimizer."""
     if not isinstance(arguments, dict) or not arguments.keys() <= _COMPILE_ARGUMENTS:
         raise ValueError("what is said of compile are not its arguments")
@@ -183,7 +190,7 @@ def _restore_compile(model: Any, arguments: Any, state: bytes | None, variables:
 _COMPILE_ARGUMENTS = {"optimizer", "loss", "loss_weights", "metrics", "weighted_metrics"}
 
 
-def _read_members(stream: Any) -> dict[str, bytes]:
+def _read_members(stream: BinaryIO) -> dict[str, bytes]:
     """Read the members of a file that :func:`save_model` wrote, by name; other members are ignored.
 
     Raises:
@@ -204,7 +211,7 @@ def _read_members(stream: Any) -> dict[str, bytes]:
 
 
 @exported("keras.models.model_from_json")
-def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
+def model_from_json(json_string: str, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Make the model that `to_json` described, with new weights.
 
     Raises:
@@ -220,7 +227,7 @@ def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
 
 
 @exported("keras.models.clone_model", differs="without input_tensors, clone_function and call_function")
-def clone_model(model: Any) -> Any:
+def clone_model(model: Model) -> Any:
     """Make a model with the structure of another, and new weights.
 
     >>> import tape_tf as tf

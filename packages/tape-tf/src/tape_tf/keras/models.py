@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tape_tf.keras.layers.base import Layer
@@ -17,6 +17,7 @@ from tape_tf.keras.training import Trainer
 from tape_tf.names import absent
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import Value
+from tape_tf.typing import PathLike, PyTree
 
 
 class Model(Trainer, Layer):
@@ -61,7 +62,7 @@ class Model(Trainer, Layer):
     output_names: list[str] | None = None
     _first_call: Any = None  # the arguments of the first call, with TensorSpecs for tensors
 
-    def __init__(self, inputs: Any = None, outputs: Any = None, **kwargs: Any) -> None:
+    def __init__(self, inputs: PyTree = None, outputs: PyTree = None, **kwargs: Any) -> None:
         if inputs is not None and type(self) is Model and kwargs.get("name") is None:
             kwargs["name"] = auto_name("functional")
         super().__init__(**kwargs)
@@ -82,7 +83,7 @@ class Model(Trainer, Layer):
         self.built = True
         self._output_shape = shapes_of(outputs)
 
-    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    def call(self, inputs: PyTree, training: bool | None = None, mask: None = None) -> Any:
         """Compute the outputs."""
         if self._graph is None:
             return super().call(inputs)
@@ -106,14 +107,14 @@ class Model(Trainer, Layer):
                 )
         return run_graph(self._graph, list(leaves(wanted)), values, self._outputs)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: PyTree) -> None:
         """Make the weights, for inputs of this shape: a tuple, or a structure of tuples."""
         if not self.built:
             self(_symbolic_inputs(input_shape, self.dtype))
         self.built = True
 
     def _build_from_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        def spec(leaf: Any) -> Any:
+        def spec(leaf: PyTree) -> Any:
             return TensorSpec.from_tensor(leaf) if isinstance(leaf, Value) else leaf
 
         self._first_call = map_structure(spec, (args, kwargs))
@@ -180,11 +181,11 @@ class Model(Trainer, Layer):
     def summary(
         self,
         line_length: int | None = None,
-        positions: Any = None,
+        positions: Sequence[float] | None = None,
         print_fn: Callable[[str], Any] | None = None,
         expand_nested: bool = False,
         show_trainable: bool = False,
-        layer_range: Any = None,
+        layer_range: Sequence[str] | None = None,
     ) -> None:
         """Print a table of the layers, the shapes of their outputs and the sizes of their weights.
 
@@ -197,7 +198,7 @@ class Model(Trainer, Layer):
         """
         summary_table(self, line_length, print_fn, expand_nested, show_trainable)
 
-    def save_weights(self, filepath: Any, overwrite: bool = True) -> None:
+    def save_weights(self, filepath: PathLike, overwrite: bool = True) -> None:
         """Write the weights to a file, in the safetensors format: see :func:`tape_nn.save_tensors`.
 
         Raises:
@@ -210,7 +211,7 @@ class Model(Trainer, Layer):
             raise FileExistsError(f"save_weights: there is a file {os.fspath(filepath)!r} already")
         Weights(self).save_weights(filepath)
 
-    def load_weights(self, filepath: Any, skip_mismatch: bool = False) -> None:
+    def load_weights(self, filepath: PathLike, skip_mismatch: bool = False) -> None:
         """Read weights that :meth:`save_weights` wrote, on any backend.
 
         Args:
@@ -222,7 +223,7 @@ class Model(Trainer, Layer):
         """
         Weights(self).load_weights(filepath, strict=not skip_mismatch)
 
-    def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+    def save(self, filepath: PathLike, overwrite: bool = True, **kwargs: Any) -> None:
         """Write the whole model to a file: see :func:`tf.keras.models.save_model`."""
         from tape_tf.keras.model_files import save_model
 
@@ -258,13 +259,15 @@ class Sequential(Model):
         name: by default "sequential".
     """
 
-    def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
+    def __init__(
+        self, layers: Iterable[Layer | KerasTensor] | None = None, trainable: bool = True, name: str | None = None
+    ) -> None:
         super().__init__(trainable=trainable, name=name)
         self._layers: list[Layer] = []
         for layer in layers or []:
             self.add(layer)
 
-    def add(self, layer: Any) -> None:
+    def add(self, layer: object) -> None:
         """Append a layer.
 
         Raises:
@@ -301,7 +304,7 @@ class Sequential(Model):
             self._outputs = layer._nodes[-1].inputs
         return layer
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: PyTree) -> None:
         """Make the weights, for inputs of this shape."""
         if self._inputs is None:
             self._inputs = self._outputs = Input(batch_shape=tuple(input_shape), dtype=self.dtype)
@@ -309,7 +312,7 @@ class Sequential(Model):
                 self._outputs = layer(self._outputs)
         self.built = True
 
-    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    def call(self, inputs: PyTree, training: bool | None = None, mask: None = None) -> Any:
         """Apply the layers in order."""
         for layer in self._layers:
             inputs = layer(inputs)
@@ -329,7 +332,7 @@ def _first_input(layer: Layer) -> KerasTensor | None:
     return Input(batch_shape=known.shape, dtype=known.dtype) if isinstance(known, KerasTensor) else None
 
 
-def _symbolic_inputs(shape: Any, dtype: str) -> Any:
+def _symbolic_inputs(shape: PyTree, dtype: str) -> Any:
     """Return symbolic inputs for a structure of shapes."""
     if isinstance(shape, dict):
         return {key: _symbolic_inputs(part, dtype) for key, part in shape.items()}
@@ -338,7 +341,7 @@ def _symbolic_inputs(shape: Any, dtype: str) -> Any:
     return Input(batch_shape=tuple(shape), dtype=dtype)
 
 
-def _shape_tuples(structure: Any) -> Any:
+def _shape_tuples(structure: PyTree) -> Any:
     """Return the shapes of symbolic tensors in a structure, as tuples."""
     if isinstance(structure, list | tuple):
         return [tuple(tensor.shape) for tensor in structure]

@@ -104,13 +104,13 @@ def _namespace_table(space: str) -> dict[str, Any]:
     return table
 
 
-def namespace_of(value: Any) -> str | None:
+def namespace_of(value: object) -> str | None:
     """Return the namespace of `tf.keras` that holds a class or function; None if it is not Keras' own."""
     name = getattr(value, "__name__", "")
     return next((space for space in _NAMESPACES if _namespace_table(space).get(name) is value), None)
 
 
-def name_in_tf(function: Any) -> str | None:
+def name_in_tf(function: object) -> str | None:
     """Return the name of a function of `tf`, if a description may contain it; else None."""
     return next((name for name in _TF_FUNCTIONS if published().get(name) is function), None)
 
@@ -143,7 +143,7 @@ def look_up(name: str, space: str | None, registered: Callable[[str], Any]) -> A
     return found
 
 
-def check_constructible(found: Any, name: str) -> type:
+def check_constructible(found: object, name: str) -> type:
     """Return a class of which a description may have an instance made.
 
     Raises:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tape_tf.keras.callbacks import Callback
+from tape_tf.typing import Logs
 
 _BAR_WIDTH = 20  # characters
 _REFRESH_SECONDS = 0.05  # the shortest time between two drawings of the bar, so that writing does not slow training
@@ -25,39 +26,39 @@ class Progress(Callback):
         self._shown = 0.0
         self._length = 0
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self._fitting = True
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self._start()
         if self.params.get("epochs", 1) > 1:
             sys.stdout.write(f"Epoch {epoch + 1}/{self.params['epochs']}\n")
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         self._update(batch + 1, logs)
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._finish(logs)
 
-    def on_test_begin(self, logs: Any = None) -> None:
+    def on_test_begin(self, logs: Logs = None) -> None:
         if not self._fitting:
             self._start()
 
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
         if not self._fitting:
             self._update(batch + 1, logs)
 
-    def on_test_end(self, logs: Any = None) -> None:
+    def on_test_end(self, logs: Logs = None) -> None:
         if not self._fitting:
             self._finish(logs)
 
-    def on_predict_begin(self, logs: Any = None) -> None:
+    def on_predict_begin(self, logs: Logs = None) -> None:
         self._start()
 
-    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
         self._update(batch + 1, None)
 
-    def on_predict_end(self, logs: Any = None) -> None:
+    def on_predict_end(self, logs: Logs = None) -> None:
         self._finish(None)
 
     def _start(self) -> None:

@@ -11,6 +11,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.typing import TensorLike
 
 __all__ = [
     "L1",
@@ -31,7 +32,7 @@ Penalty: TypeAlias = Callable[[Any], Any]
 class Regularizer:
     """Base class of regularizers: `__call__(x)` returns the penalty of a tensor."""
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TensorLike) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(self, x)")
 
 
@@ -49,7 +50,7 @@ class L1L2(Regularizer):
     def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
         self.l1, self.l2 = _factor("l1", 0.0 if l1 is None else l1), _factor("l2", 0.0 if l2 is None else l2)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TensorLike) -> Any:
         value = native(x)
         # Without factors the penalty is still a tensor that depends on x, so that its gradient is 0 and not None.
         penalty: Any = 0.0 * tc.sum(value) if not (self.l1 or self.l2) else 0.0
@@ -93,7 +94,7 @@ class OrthogonalRegularizer(Regularizer):
             raise ValueError(f"mode must be 'rows' or 'columns'; got {mode!r}")
         self.factor, self.mode = _factor("factor", factor), mode
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TensorLike) -> Any:
         value = native(x)
         if value.ndim != 2:
             raise ValueError(f"OrthogonalRegularizer takes matrices; got shape {value.shape}")

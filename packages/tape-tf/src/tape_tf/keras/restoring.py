@@ -8,7 +8,7 @@ is looked up or called.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from tape_tf.keras.structures import leaves
 from tape_tf.keras.symbolic import Input, KerasTensor
 from tape_tf.names import exported
 from tape_tf.tensor import Value
+from tape_tf.typing import Json
 
 _DTYPE_NAMES = frozenset(value.name for value in vars(dtypes).values() if isinstance(value, dtypes.DType))
 
@@ -34,7 +35,7 @@ MAX_RANK = 32  # axes of a shape in a description; NumPy's own limit was 32 unti
 @exported(
     "keras.saving.deserialize_keras_object keras.utils.deserialize_keras_object" + in_each_namespace("deserialize")
 )
-def deserialize_keras_object(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+def deserialize_keras_object(config: Json, custom_objects: dict[str, Any] | None = None) -> Any:
     """Make the object that :func:`serialize_keras_object` described.
 
     Args:
@@ -93,7 +94,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def check_depth(config: Any) -> None:
+def check_depth(config: object) -> None:
     """Raise a ValueError if lists and dictionaries are nested too deeply, or contain themselves.
 
     The walk goes level by level, without recursion, and meets each object of a level once: a list that contains itself
@@ -111,7 +112,7 @@ def check_depth(config: Any) -> None:
         level = [value for value in inner.values() if isinstance(value, dict | list | tuple)]
 
 
-def _entry(config: Any, name: str, *kinds: type) -> Any:
+def _entry(config: object, name: str, *kinds: type) -> Any:
     """Return an entry of a dictionary, checked.
 
     Raises:
@@ -126,12 +127,12 @@ def _entry(config: Any, name: str, *kinds: type) -> Any:
     return value
 
 
-def _abbreviate(value: Any) -> str:
+def _abbreviate(value: object) -> str:
     text = repr(value) if isinstance(value, bool | float | str | None) else type(value).__name__
     return text if len(text) < 60 else f"{text[:57]}..."
 
 
-def restore(config: Any) -> Any:
+def restore(config: Json) -> Any:
     """Make the object that a dictionary describes, with the custom objects of the current scope.
 
     Raises:
@@ -185,14 +186,14 @@ def _look_up(name: str, space: str | None) -> Any:
         raise _UnknownName(str(error)) from None
 
 
-def _check_constructible(found: Any, name: str) -> Any:
+def _check_constructible(found: object, name: str) -> Any:
     try:
         return check_constructible(found, name)
     except TypeError as error:
         raise _UnknownName(str(error)) from None
 
 
-def _check_text(value: Any) -> str:
+def _check_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"a name cannot be {_abbreviate(value)}")
     return value
@@ -210,13 +211,13 @@ def _restore_array(config: dict[str, Any], tensor: bool) -> Any:
     return convert_to_tensor(array)
 
 
-def _restore_input(config: Any) -> KerasTensor:
+def _restore_input(config: Json) -> KerasTensor:
     """Make the symbolic input that an entry describes."""
     shape, dtype = _entry(config, "batch_shape", list), _entry(config, "dtype", str)
     return make_input(shape, dtype, _entry(config, "name", str))
 
 
-def make_input(shape: Any, dtype: str, name: str | None = None) -> KerasTensor:
+def make_input(shape: Sequence[object], dtype: str, name: str | None = None) -> KerasTensor:
     """Make a symbolic input with a shape and a dtype from a file.
 
     Raises:
@@ -231,7 +232,7 @@ def make_input(shape: Any, dtype: str, name: str | None = None) -> KerasTensor:
     return made
 
 
-def _restore_layers(config: Any) -> list[Layer]:
+def _restore_layers(config: list[Json]) -> list[Layer]:
     """Make the layers that a list describes."""
     layers = [restore(layer) for layer in config]
     for layer in layers:
@@ -240,7 +241,7 @@ def _restore_layers(config: Any) -> list[Layer]:
     return layers
 
 
-def _restore_sequential(kind: Any, config: dict[str, Any]) -> Any:
+def _restore_sequential(kind: type[Sequential], config: dict[str, Any]) -> Any:
     """Make a Sequential from its description, which is as `serialization` writes it."""
     first = [] if _entry(config, "input", dict, type(None)) is None else [_restore_input(config["input"])]
     layers = _restore_layers(_entry(config, "layers", list))
@@ -254,11 +255,11 @@ def _restore_functional(config: dict[str, Any]) -> Any:
     """
     known: dict[int, KerasTensor] = {}
 
-    def number(part: Any) -> int:
+    def number(part: Json) -> int:
         found: int = _entry(part, "number", int)
         return found
 
-    def fill_in(part: Any) -> Any:
+    def fill_in(part: Json) -> Any:
         """Return arguments with symbolic tensors in place of their numbers."""
         kind = part.get("class_name") if isinstance(part, dict) else None
         if kind == "__keras_tensor__":
@@ -271,7 +272,7 @@ def _restore_functional(config: dict[str, Any]) -> Any:
             return {_check_text(key): fill_in(item) for key, item in _entry(part, "items", dict).items()}
         return [fill_in(item) for item in part] if isinstance(part, list) else restore(part)
 
-    def numbers(part: Any) -> Iterator[int]:
+    def numbers(part: Json) -> Iterator[int]:
         """Iterate over the numbers of the symbolic tensors in a structure."""
         if isinstance(part, list):
             for item in part:
@@ -321,14 +322,14 @@ def _check_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             raise ValueError(f"the operator {layer.name!r} is called on nothing that a model is given")
 
 
-def build_by_call(model: Any, structure: Any) -> None:
+def build_by_call(model: Layer, structure: Json) -> None:
     """Make a model's weights by calling it on symbolic inputs with the shapes and dtypes of its first call.
 
     Args:
         structure: a description that `serialization.describe_first_call` wrote: a list [shape, dtype] for each tensor.
     """
 
-    def symbols(part: Any) -> Any:
+    def symbols(part: Json) -> Any:
         if isinstance(part, list) and len(part) == 2 and isinstance(part[0], list) and isinstance(part[1], str):
             shape, dtype = part
             return make_input([None, *shape[1:]] if shape else shape, dtype)

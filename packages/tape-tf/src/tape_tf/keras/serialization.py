@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from tape_core.base.contexts import contextmanager, setting
@@ -19,6 +19,9 @@ from tape_tf.keras.symbolic import KerasTensor
 from tape_tf.names import exported
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import Value
+from tape_tf.typing import PyTree
+
+T = TypeVar("T", bound=Callable[..., Any])
 
 _REGISTERED: dict[str, Any] = {}
 # The default is shared by all contexts, and safe to share: scopes are set to new dictionaries, none is changed.
@@ -34,7 +37,7 @@ def in_each_namespace(name: str) -> str:
 
 
 @exported("keras.saving.register_keras_serializable keras.utils.register_keras_serializable")
-def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Callable[[Any], Any]:
+def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Callable[[T], T]:
     """Decorator: register a class or function under a name that saved models may contain.
 
     >>> import tape_tf as tf
@@ -46,7 +49,7 @@ def register_keras_serializable(package: str = "Custom", name: str | None = None
     'Example>Twice'
     """
 
-    def register(value: Any) -> Any:
+    def register(value: T) -> T:
         if not callable(value):
             raise ValueError(f"register_keras_serializable: a class or a function is needed, got {value!r}")
         _REGISTERED[f"{package}>{name or value.__name__}"] = value
@@ -56,13 +59,15 @@ def register_keras_serializable(package: str = "Custom", name: str | None = None
 
 
 @exported("keras.saving.get_registered_name keras.utils.get_registered_name")
-def get_registered_name(obj: Any) -> str:
+def get_registered_name(obj: object) -> str:
     """The name under which a class or function was registered, or else its own name."""
     return next((name for name, value in _REGISTERED.items() if value is obj), getattr(obj, "__name__", str(obj)))
 
 
 @exported("keras.saving.get_registered_object keras.utils.get_registered_object")
-def get_registered_object(name: str, custom_objects: Any = None, module_objects: Any = None) -> Any:
+def get_registered_object(
+    name: str, custom_objects: Mapping[str, Any] | None = None, module_objects: Mapping[str, Any] | None = None
+) -> Any:
     """Return the class or function of a name; None if nothing has it."""
     for known in (custom_objects or {}, _SCOPE.get(), _REGISTERED, module_objects or {}):
         if name in known:
@@ -81,9 +86,9 @@ def get_custom_objects() -> dict[str, Any]:
     "keras.utils.CustomObjectScope"
 )
 @contextmanager
-def custom_object_scope(custom_objects: dict[str, Any]) -> Iterator[None]:
+def custom_object_scope(custom_objects: Mapping[str, Any]) -> Iterator[None]:
     """A context in which saved models may contain these names, too."""
-    with setting(_SCOPE, _SCOPE.get() | custom_objects):
+    with setting(_SCOPE, {**_SCOPE.get(), **custom_objects}):
         yield
 
 
@@ -91,7 +96,7 @@ def custom_object_scope(custom_objects: dict[str, Any]) -> Iterator[None]:
 
 
 @exported("keras.saving.serialize_keras_object keras.utils.serialize_keras_object" + in_each_namespace("serialize"))
-def serialize_keras_object(obj: Any) -> Any:
+def serialize_keras_object(obj: PyTree) -> Any:
     """Describe an object of `tf.keras`, or a structure of such, for :func:`deserialize_keras_object`.
 
     >>> import tape_tf as tf
@@ -143,7 +148,7 @@ def serialize_keras_object(obj: Any) -> Any:
     raise TypeError(f"{obj!r} cannot be saved: write a function with a name, and register_keras_serializable")
 
 
-def _describe_instance(obj: Any, config: dict[str, Any]) -> dict[str, Any]:
+def _describe_instance(obj: object, config: dict[str, Any]) -> dict[str, Any]:
     """Describe an instance of a class by the class's names and a config."""
     kind = obj if isinstance(obj, type) else type(obj)
     return {
@@ -154,12 +159,12 @@ def _describe_instance(obj: Any, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _name_of(value: Any) -> str:
+def _name_of(value: object) -> str:
     """Return the name of a class or function of Keras, or the registered name of another."""
     return getattr(value, "__name__", "") if namespace_of(value) else get_registered_name(value)
 
 
-def _constructor_arguments(obj: Any) -> dict[str, Any]:
+def _constructor_arguments(obj: object) -> dict[str, Any]:
     """The arguments that would make an object like this one."""
     # The façade's optimizers take *args and hand them to a class of tape_nn: its signature tells the arguments.
     wanted = inspect.signature(getattr(type(obj), "_native_class", type(obj)).__init__).parameters
@@ -192,8 +197,8 @@ def _describe_functional(model: Model) -> dict[str, Any]:
     """Describe a functional model: its inputs, its layers, the symbolic calls in order, and its outputs."""
     numbers: dict[int, int] = {}  # symbolic tensors by identity: the number that stands for each in the description
 
-    def describe(structure: Any) -> Any:
-        def leaf(value: Any) -> Any:
+    def describe(structure: PyTree) -> Any:
+        def leaf(value: object) -> Any:
             if isinstance(value, KerasTensor):
                 return {"class_name": "__keras_tensor__", "number": numbers.setdefault(id(value), len(numbers))}
             return serialize_keras_object(value)
@@ -228,10 +233,10 @@ def _describe_functional(model: Model) -> dict[str, Any]:
     }
 
 
-def describe_first_call(model: Any) -> Any:
+def describe_first_call(model: Model) -> Any:
     """Describe the shapes and dtypes that a model was first called with, for `restoring.build_by_call`."""
 
-    def described(leaf: Any) -> Any:
+    def described(leaf: object) -> Any:
         return [list(leaf.shape), leaf.dtype.name] if isinstance(leaf, TensorSpec) else leaf
 
     return serialize_keras_object(map_structure(described, model._first_call))

@@ -13,9 +13,10 @@ import tape_core as tc
 
 from tape_tf.conversion import wrap
 from tape_tf.tensor import Value
+from tape_tf.typing import PyTree
 
 
-def leaves_with_paths(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def leaves_with_paths(value: PyTree, place: str = "") -> Iterator[tuple[str, Any]]:
     """Iterate over the leaves, each with its path, such as `".blocks.0"`."""
     if isinstance(value, dict | list | tuple):
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
@@ -24,12 +25,12 @@ def leaves_with_paths(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         yield place, wrap(value) if isinstance(value, tc.Variable) else value
 
 
-def leaves(value: Any) -> Iterator[Any]:
+def leaves(value: PyTree) -> Iterator[Any]:
     """Iterate over the leaves; dicts in their own order."""
     return (leaf for _, leaf in leaves_with_paths(value))
 
 
-def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
+def map_structure(function: Callable[[Any], Any], structure: PyTree) -> Any:
     """Apply a function to each leaf; returns the same structure."""
     if isinstance(structure, dict):
         return {key: map_structure(function, part) for key, part in structure.items()}
@@ -44,18 +45,18 @@ def unique(values: Iterable[Any]) -> list[Any]:
     return list({id(value): value for value in values}.values())
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """True for a tensor or an array, and for a list or tuple that contains one."""
     return isinstance(value, Value | tc.Tensor | np.ndarray | np.generic) or (
         isinstance(value, list | tuple) and any(map(is_array, value))
     )
 
 
-def tensor_leaves(structure: Any) -> list[Any]:
+def tensor_leaves(structure: PyTree) -> list[Any]:
     """Return the tensors and Variables in a structure."""
     return [leaf for leaf in leaves(structure) if isinstance(leaf, Value)]
 
 
-def shapes_of(structure: Any) -> Any:
+def shapes_of(structure: PyTree) -> Any:
     """Replace each leaf by its shape, or by None if it has none."""
     return map_structure(lambda leaf: getattr(leaf, "shape", None), structure)

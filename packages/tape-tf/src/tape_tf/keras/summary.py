@@ -7,9 +7,15 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tape_tf.typing import PyTree
+
+if TYPE_CHECKING:
+    from tape_tf.keras.layers.base import Layer
+    from tape_tf.keras.models import Model
 
 # Widths in characters, and the right edges of columns as shares of the width, as in Keras.
 _WIDTH, _EDGES = 88, (0.45, 0.80, 1.0)
@@ -17,7 +23,7 @@ _WIDTH_TRAINABLE, _EDGES_TRAINABLE = 100, (0.405, 0.72, 0.90, 1.0)
 
 
 def summary_table(
-    model: Any,
+    model: Model,
     line_length: int | None,
     print_fn: Callable[[str], Any] | None,
     expand_nested: bool,
@@ -42,12 +48,12 @@ def summary_table(
         print_fn(text)
 
 
-def _listed_layers(model: Any) -> list[Any]:
+def _listed_layers(model: Model) -> list[Any]:
     """The layers to list: of a functional model also the operators between symbolic tensors."""
-    return model.layers if model._graph is None else model._layers  # type: ignore[no-any-return]
+    return model.layers if model._graph is None else model._layers
 
 
-def _layer_rows(layer: Any, before: str, expand_nested: bool) -> Iterator[list[str]]:
+def _layer_rows(layer: Layer, before: str, expand_nested: bool) -> Iterator[list[str]]:
     """Iterate over the cells of a layer's row, and the rows of the layers in it, indented by `before`."""
     shape = layer._output_shape
     weights = f"{layer.count_params():,}" if layer.built else "0 (unbuilt)"
@@ -59,7 +65,7 @@ def _layer_rows(layer: Any, before: str, expand_nested: bool) -> Iterator[list[s
             yield from _layer_rows(inner, f"   {before}└ " if not before else f"   {before}", expand_nested)
 
 
-def _format_shape(shape: Any) -> str:
+def _format_shape(shape: PyTree) -> str:
     """Format a shape, or the shapes in a structure."""
     if isinstance(shape, list | dict):
         parts = shape.values() if isinstance(shape, dict) else shape
@@ -101,7 +107,7 @@ def _table_lines(head: list[str], rows: list[list[str]], widths: list[int]) -> I
     yield line("└", "┴", "┘", "─")
 
 
-def _total_lines(model: Any) -> Iterator[str]:
+def _total_lines(model: Model) -> Iterator[str]:
     trained, fixed = model.trainable_variables, model.non_trainable_variables
     learned = [] if model.optimizer is None or not model.optimizer.built else model.optimizer.variables
     yield f" Total params: {_format_count([*trained, *fixed, *learned])}"

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
 
@@ -22,6 +22,10 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import leaves, map_structure
 from tape_tf.shapes import TensorShape
+from tape_tf.typing import DTypeLike, IndexLike, PartialShape, PyTree, TensorLike
+
+if TYPE_CHECKING:
+    from tape_tf.keras.layers.base import Layer
 
 # The lengths that stand for unknown ones in the two calls: of the axis of examples, and of the other axes. Those must
 # be large enough for kernels, strides and pooling to leave something; few examples keep the calls cheap.
@@ -40,7 +44,7 @@ class KerasTensor:
     `tf.keras.layers.Lambda` or into a layer's `call`.
     """
 
-    def __init__(self, shape: Any, dtype: Any, name: str, node: Node | None = None) -> None:
+    def __init__(self, shape: PartialShape, dtype: DTypeLike, name: str, node: Node | None = None) -> None:
         self.shape = TensorShape(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.name = name
@@ -80,7 +84,7 @@ class KerasTensor:
     def __iter__(self) -> Any:
         raise TypeError("Iterating over a symbolic KerasTensor is not supported.")
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: IndexLike) -> Any:
         return _operator_layer("get_item", operator.getitem)(self, key)
 
     def __repr__(self) -> str:
@@ -114,7 +118,7 @@ def _define_operator(name: str, reflected: bool) -> None:
     def forward(self: KerasTensor, *others: Any) -> Any:
         return _operator_layer(label, function)(self, *others)
 
-    def backward(self: KerasTensor, other: Any) -> Any:
+    def backward(self: KerasTensor, other: TensorLike) -> Any:
         return _operator_layer(label, function)(other, self)
 
     setattr(KerasTensor, f"__{name}__", forward)
@@ -150,14 +154,14 @@ class Node:
 
 
 def Input(
-    shape: Any = None,
+    shape: PartialShape | int | None = None,
     batch_size: int | None = None,
-    dtype: Any = None,
-    sparse: Any = None,
-    ragged: Any = None,
-    batch_shape: Any = None,
+    dtype: DTypeLike = None,
+    sparse: bool | None = None,
+    ragged: bool | None = None,
+    batch_shape: PartialShape | None = None,
     name: str | None = None,
-    tensor: Any = None,
+    tensor: TensorLike | None = None,
     optional: bool = False,
 ) -> KerasTensor:
     """The symbolic input of a model.
@@ -178,11 +182,11 @@ def Input(
     if (shape is None) == (batch_shape is None):
         raise ValueError("Input: give shape, without the axis of examples, or batch_shape, with it")
     if batch_shape is None:
-        batch_shape = (batch_size, *((shape,) if isinstance(shape, int) else shape))
+        batch_shape = (batch_size, *((shape,) if isinstance(shape, int) else shape or ()))
     return KerasTensor(batch_shape, floatx() if dtype is None else dtype, name or auto_name("input_layer"))
 
 
-def contains_symbolic(structure: Any) -> bool:
+def contains_symbolic(structure: PyTree) -> bool:
     """True if there is a KerasTensor in a structure."""
     if isinstance(structure, list | tuple):
         return any([contains_symbolic(part) for part in structure])
@@ -191,11 +195,11 @@ def contains_symbolic(structure: Any) -> bool:
     return isinstance(structure, KerasTensor)
 
 
-def _replace_with_probe(number: int, leaf: Any) -> Any:
+def _replace_with_probe(number: int, leaf: PyTree) -> Any:
     return leaf._probe(number) if isinstance(leaf, KerasTensor) else leaf
 
 
-def symbolic_call(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a layer on KerasTensors: infer the shapes of the outputs, and return them as KerasTensors."""
     node = Node(layer, args, kwargs)
     open_ended = any([None in parent.shape for parent in node.parents])
@@ -270,11 +274,11 @@ def layers_by_depth(inputs: list[KerasTensor], sources: list[Any], nodes: list[N
     return [layer for _, layer in sorted(found.values(), key=lambda item: -item[0])]
 
 
-def run_graph(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs: Any) -> Any:
+def run_graph(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs: PyTree) -> Any:
     """Compute the values of the outputs by repeating the symbolic calls on values of the inputs."""
     found = {id(tensor): value for tensor, value in zip(inputs, values, strict=True)}
 
-    def value(leaf: Any) -> Any:
+    def value(leaf: PyTree) -> Any:
         return found[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
 
     for node in nodes:

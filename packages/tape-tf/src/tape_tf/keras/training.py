@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_nn as nn
@@ -15,7 +15,7 @@ from tape_nn.fitting.data import with_class_weights
 
 from tape_tf.conversion import wrap
 from tape_tf.keras import optimizers
-from tape_tf.keras.callbacks import CallbackList, History
+from tape_tf.keras.callbacks import Callback, CallbackList, History
 from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
 from tape_tf.keras.data import Batches, make_batches, unpack_x_y_sample_weight
 from tape_tf.keras.metrics import Mean, Metric
@@ -24,6 +24,10 @@ from tape_tf.keras.saving import Weights
 from tape_tf.keras.structures import map_structure, tensor_leaves
 from tape_tf.ops.function import Function
 from tape_tf.tape import GradientTape
+from tape_tf.typing import OptimizerLike, PyTree
+
+if TYPE_CHECKING:
+    from tape_nn.fitting.run import Run
 
 _STEP_FUNCTIONS = "_step_functions"  # the attribute of a model that holds its steps as tf.functions
 
@@ -43,14 +47,14 @@ class Trainer:
 
     def compile(
         self,
-        optimizer: Any = "rmsprop",
-        loss: Any = None,
-        loss_weights: Any = None,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
+        optimizer: OptimizerLike = "rmsprop",
+        loss: PyTree = None,
+        loss_weights: PyTree = None,
+        metrics: PyTree = None,
+        weighted_metrics: PyTree = None,
         run_eagerly: bool = False,
         steps_per_execution: int = 1,
-        jit_compile: Any = "auto",
+        jit_compile: bool | str = "auto",
         auto_scale_loss: bool = True,
     ) -> None:
         """Set the optimizer, the loss and the metrics.
@@ -126,7 +130,12 @@ class Trainer:
             metric.reset_state()
 
     def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+        self,
+        x: PyTree = None,
+        y: PyTree = None,
+        y_pred: PyTree = None,
+        sample_weight: PyTree = None,
+        training: bool = True,
     ) -> Any:
         """Return the loss of `compile` plus :attr:`losses`. Override it to define another loss.
 
@@ -140,7 +149,7 @@ class Trainer:
             raise ValueError("No loss to compute. Provide a `loss` argument in `compile()`.")
         return total
 
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+    def compute_metrics(self, x: PyTree, y: PyTree, y_pred: PyTree, sample_weight: PyTree = None) -> dict[str, Any]:
         """Update the metrics of `compile` with a batch, and return the results of all metrics by name."""
         if self._compiled_metrics is not None:
             self._compiled_metrics.update_state(y, y_pred, sample_weight)
@@ -154,7 +163,7 @@ class Trainer:
             found.update(result if isinstance(result, dict) else {metric.name: result})
         return found
 
-    def _tracked_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
+    def _tracked_loss(self, x: PyTree, y: PyTree, y_pred: PyTree, sample_weight: PyTree, training: bool) -> Any:
         """Return the loss of a batch, and update the mean loss with it."""
         compute: Any = self.compute_loss
         options = {"training": training} if _takes_training(getattr(compute, "__func__", compute)) else {}
@@ -166,7 +175,7 @@ class Trainer:
 
     # -- steps
 
-    def train_step(self, data: Any) -> dict[str, Any]:
+    def train_step(self, data: PyTree) -> dict[str, Any]:
         """Train on one batch; `fit` calls it for each. Override it to define another step.
 
         Args:
@@ -187,18 +196,18 @@ class Trainer:
             warnings.warn("The model does not have any trainable weights.", stacklevel=2)
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
-    def test_step(self, data: Any) -> dict[str, Any]:
+    def test_step(self, data: PyTree) -> dict[str, Any]:
         """Evaluate one batch; `evaluate` calls it for each. Arguments and result are those of :meth:`train_step`."""
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self(x, training=False)  # type: ignore[operator]
         self._tracked_loss(x, y, y_pred, sample_weight, training=False)
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
-    def predict_step(self, data: Any) -> Any:
+    def predict_step(self, data: PyTree) -> Any:
         """Predict one batch; `predict` calls it for each."""
         return self(unpack_x_y_sample_weight(data)[0], training=False)  # type: ignore[operator]
 
-    def _step(self, name: str, batch: Any) -> Any:
+    def _step(self, name: str, batch: PyTree) -> Any:
         """Run the step method `name` on a batch, as a `tf.function` unless `run_eagerly` is set."""
         step = getattr(self, name)
         if not self.run_eagerly:
@@ -213,22 +222,22 @@ class Trainer:
 
     def fit(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: PyTree = None,
+        y: PyTree = None,
         batch_size: int | None = None,
         epochs: int = 1,
-        verbose: Any = "auto",
-        callbacks: Any = None,
+        verbose: int | str = "auto",
+        callbacks: Callback | Sequence[Callback] | None = None,
         validation_split: float = 0.0,
-        validation_data: Any = None,
+        validation_data: PyTree = None,
         shuffle: bool = True,
         class_weight: Mapping[int, float] | None = None,
-        sample_weight: Any = None,
+        sample_weight: PyTree = None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
-        validation_freq: Any = 1,
+        validation_freq: int | Collection[int] = 1,
     ) -> History:
         """Train the model: see :func:`tape_nn.fit`, which runs the loop.
 
@@ -279,7 +288,7 @@ class Trainer:
         self.stop_training = False
         nn.fit(
             Weights(self, quiet=True),  # type: ignore[arg-type]
-            data.epochs(run, shuffle),
+            data.epochs(self, shuffle),
             batch_size=data.batch_size,
             train_step=run.train,
             epochs=max(epochs - initial_epoch, 0),
@@ -295,13 +304,13 @@ class Trainer:
 
     def evaluate(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: PyTree = None,
+        y: PyTree = None,
         batch_size: int | None = None,
-        verbose: Any = "auto",
-        sample_weight: Any = None,
+        verbose: int | str = "auto",
+        sample_weight: PyTree = None,
         steps: int | None = None,
-        callbacks: Any = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         return_dict: bool = False,
     ) -> Any:
         """Return the loss and the metrics on data; the arguments are those of :meth:`fit`.
@@ -336,11 +345,11 @@ class Trainer:
 
     def predict(
         self,
-        x: Any,
+        x: PyTree,
         batch_size: int | None = None,
-        verbose: Any = "auto",
+        verbose: int | str = "auto",
         steps: int | None = None,
-        callbacks: Any = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
     ) -> Any:
         """Return the outputs for data, computed in batches, as NumPy arrays; the arguments are those of :meth:`fit`."""
         data = make_batches(x, None, None, batch_size, steps)
@@ -359,7 +368,12 @@ class Trainer:
         return _concatenate(parts)
 
     def train_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
+        self,
+        x: PyTree,
+        y: PyTree = None,
+        sample_weight: PyTree = None,
+        class_weight: Mapping[int, float] | None = None,
+        return_dict: bool = False,
     ) -> Any:
         """Train on one batch; returns the loss and the metrics so far, in the form of :meth:`evaluate`."""
         self._check_compiled("train_on_batch")
@@ -368,13 +382,15 @@ class Trainer:
             batch = with_class_weights(batch, class_weight)
         return self._as_results(as_floats(self._step("train_step", batch)), return_dict)
 
-    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
+    def test_on_batch(
+        self, x: PyTree, y: PyTree = None, sample_weight: PyTree = None, return_dict: bool = False
+    ) -> Any:
         """Evaluate one batch; returns the loss and the metrics so far, in the form of :meth:`evaluate`."""
         self._check_compiled("test_on_batch")
         batch = make_batches(x, y, sample_weight, None, None).as_one_batch()
         return self._as_results(as_floats(self._step("test_step", batch)), return_dict)
 
-    def predict_on_batch(self, x: Any) -> Any:
+    def predict_on_batch(self, x: PyTree) -> Any:
         """Return the outputs for one batch, as NumPy arrays."""
         return map_structure(
             np.asarray, self._step("predict_step", make_batches(x, None, None, None, None).as_one_batch())
@@ -394,7 +410,7 @@ class Trainer:
             raise ValueError(f"You must call `compile()` before using the model: {method} needs it.")
 
 
-def _step_argument(batch: Any) -> Any:
+def _step_argument(batch: PyTree) -> Any:
     """Return a batch in the form that a step method receives: `x` alone if it is one tensor and there is no `y`."""
     data = wrap(batch)
     return data[0] if isinstance(data, tuple) and len(data) == 1 and not isinstance(data[0], tuple | list) else data
@@ -403,31 +419,31 @@ def _step_argument(batch: Any) -> Any:
 class _FitAdapter:
     """Adapter between a run of `tape_nn.fit` and Keras: it is the step function and the only callback of that run."""
 
-    def __init__(self, model: Any, callbacks: CallbackList, initial_epoch: int) -> None:
+    def __init__(self, model: Trainer, callbacks: CallbackList, initial_epoch: int) -> None:
         self.model, self.callbacks, self.first = model, callbacks, initial_epoch
         self.logs: dict[str, float] = {}
         self.validate: Any = lambda epoch: {}  # returns the logs of the validation after an epoch
 
-    def train(self, run: Any, batch: Any) -> dict[str, Any]:
+    def train(self, run: Run, batch: PyTree) -> dict[str, Any]:
         """Train on one batch, and keep its logs for the callbacks of Keras; tape_nn gets none."""
         self.logs = as_floats(self.model._step("train_step", batch))
         return {}
 
-    def on_train_begin(self, run: Any) -> None:
+    def on_train_begin(self, run: Run) -> None:
         self.callbacks.call("on_train_begin", {})
 
-    def on_epoch_begin(self, run: Any) -> None:
+    def on_epoch_begin(self, run: Run) -> None:
         self.model.reset_metrics()
         self.callbacks.call("on_epoch_begin", self.first + run.epoch, {})
 
-    def on_batch_begin(self, run: Any) -> None:
+    def on_batch_begin(self, run: Run) -> None:
         self.callbacks.call("on_train_batch_begin", run.batch, {})
 
-    def on_batch_end(self, run: Any) -> None:
+    def on_batch_end(self, run: Run) -> None:
         self.callbacks.call("on_train_batch_end", run.batch - 1, dict(self.logs))
         self._stop(run)
 
-    def on_epoch_end(self, run: Any) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         logs = dict(self.logs)
         logs.update({f"val_{name}": value for name, value in self.validate(self.first + run.epoch).items()})
         # The history comes last here: it has to record what other callbacks put into the logs.
@@ -436,21 +452,21 @@ class _FitAdapter:
             callback.on_epoch_end(self.first + run.epoch, logs)
         self._stop(run)
 
-    def on_train_end(self, run: Any) -> None:
+    def on_train_end(self, run: Run) -> None:
         self.callbacks.call("on_train_end", self.logs)
 
-    def _stop(self, run: Any) -> None:
+    def _stop(self, run: Run) -> None:
         if self.model.stop_training:
             run.stop()
 
 
 @cache
-def _takes_training(function: Any) -> bool:
+def _takes_training(function: Callable[..., Any]) -> bool:
     """True if a `compute_loss`, which the user may have overridden, has the parameter `training`."""
     return "training" in inspect.signature(function).parameters
 
 
-def as_floats(logs: Any) -> dict[str, float]:
+def as_floats(logs: object) -> dict[str, float]:
     """Convert the result of a step to Python floats by name; a metric with several results becomes several entries."""
     if not isinstance(logs, Mapping):
         raise TypeError(f"train_step and test_step must return numbers by name; got {type(logs).__name__!r}")
@@ -463,11 +479,11 @@ def as_floats(logs: Any) -> dict[str, float]:
     return found
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: Callback | Sequence[Callback] | None) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _verbosity(verbose: Any) -> int:
+def _verbosity(verbose: int | str) -> int:
     """Return `verbose` as 0, 1 or 2; "auto" is 1."""
     number = 1 if verbose == "auto" else int(verbose)
     if number not in (0, 1, 2):
@@ -475,12 +491,14 @@ def _verbosity(verbose: Any) -> int:
     return number
 
 
-def _validates_after(epoch: int, frequency: Any) -> bool:
+def _validates_after(epoch: int, frequency: int | Collection[int]) -> bool:
     """True if an epoch, counted from 0, is followed by a validation."""
     return (epoch + 1) % frequency == 0 if isinstance(frequency, int) else epoch + 1 in frequency
 
 
-def _split_validation(x: Any, y: Any, weights: Any, part: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+def _split_validation(
+    x: PyTree, y: PyTree, weights: PyTree, part: float
+) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
     """Split arrays into the examples to train on and the last `part` of them, to validate on."""
     if not 0 < part < 1:
         raise ValueError(f"validation_split must be between 0 and 1; got {part}")

@@ -11,6 +11,7 @@ import tape_core as tc
 from tape_tf.keras.data import pack_x_y_sample_weight, unpack_x_y_sample_weight
 from tape_tf.keras.naming import clear_session
 from tape_tf.names import absent
+from tape_tf.typing import TensorLike
 
 __all__ = [
     "clear_session",
@@ -35,7 +36,7 @@ def set_random_seed(seed: int) -> None:
     tc.set_seed(seed)
 
 
-def to_categorical(x: Any, num_classes: int | None = None) -> Any:
+def to_categorical(x: TensorLike, num_classes: int | None = None) -> Any:
     """Encode class numbers as vectors with a single 1, a float64 NumPy array.
 
     >>> import tape_tf as tf
@@ -57,7 +58,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     return np.eye(count)[numbers]
 
 
-def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
+def normalize(x: TensorLike, axis: int = -1, order: int = 2) -> Any:
     """Divide an array by its norms along `axis`; vectors of zeros stay zero. Returns a NumPy array."""
     array = np.asarray(x)
     norm = np.linalg.norm(array, order, axis, keepdims=True)

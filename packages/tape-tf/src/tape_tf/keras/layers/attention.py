@@ -12,6 +12,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
 from tape_tf.keras.layers.base import Shape
 from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.typing import ConstraintLike, InitializerLike, PartialShape, RegularizerLike, TensorLike
 
 
 class MultiHeadAttention(NativeLayer):
@@ -40,13 +41,13 @@ class MultiHeadAttention(NativeLayer):
         dropout: float = 0.0,
         use_bias: bool = True,
         *,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -69,7 +70,9 @@ class MultiHeadAttention(NativeLayer):
         extras = {f"{part}_{name}": v for part in ("query", "key", "value", "output") for name, v in given.items()}
         super().__init__(native_layer, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
-    def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
+    def build(
+        self, query_shape: PartialShape, value_shape: PartialShape | None = None, key_shape: PartialShape | None = None
+    ) -> None:
         """Make the weights, for queries, values and keys of these shapes."""
         super().build(*[shape for shape in (query_shape, value_shape, key_shape) if shape is not None])
 
@@ -84,10 +87,10 @@ class MultiHeadAttention(NativeLayer):
 
     def call(  # type: ignore[override]
         self,
-        query: Any,
-        value: Any,
-        key: Any = None,
-        attention_mask: Any = None,
+        query: TensorLike,
+        value: TensorLike,
+        key: TensorLike | None = None,
+        attention_mask: TensorLike | None = None,
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
         training: bool = False,

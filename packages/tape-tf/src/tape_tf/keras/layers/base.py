@@ -24,6 +24,7 @@ from tape_tf.keras.structures import is_array, shapes_of, tensor_leaves
 from tape_tf.keras.symbolic import Node, contains_symbolic, symbolic_call
 from tape_tf.shapes import TensorShape
 from tape_tf.tensor import Tensor
+from tape_tf.typing import ConstraintLike, DTypeLike, InitializerLike, PartialShape, PyTree, RegularizerLike
 from tape_tf.variable import NAME_SCOPE, Variable
 
 
@@ -108,9 +109,9 @@ class Layer(Holder):
     def __init__(
         self,
         *,
-        activity_regularizer: Any = None,
+        activity_regularizer: RegularizerLike = None,
         trainable: bool = True,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         autocast: bool = True,
         name: str | None = None,
         **kwargs: Any,
@@ -132,7 +133,7 @@ class Layer(Holder):
 
     # -- methods that a layer defines
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: PartialShape) -> None:
         """Make the weights, for inputs of this shape. The first call does it."""
         self.built = True
 
@@ -149,12 +150,12 @@ class Layer(Holder):
 
     def add_weight(
         self,
-        shape: Any = (),
-        initializer: Any = None,
-        dtype: Any = None,
+        shape: Sequence[int] | int = (),
+        initializer: InitializerLike | None = None,
+        dtype: DTypeLike = None,
         trainable: bool = True,
-        regularizer: Any = None,
-        constraint: Any = None,
+        regularizer: RegularizerLike = None,
+        constraint: ConstraintLike = None,
         name: str | None = None,
         **ignored: Any,
     ) -> Variable:
@@ -186,7 +187,9 @@ class Layer(Holder):
         self._register_weight(variable, regularizer, constraint)
         return variable
 
-    def _register_weight(self, variable: Variable, regularizer: Any = None, constraint: Any = None) -> None:
+    def _register_weight(
+        self, variable: Variable, regularizer: RegularizerLike = None, constraint: ConstraintLike = None
+    ) -> None:
         """Register a Variable as a weight of this layer."""
         self._added_weights.append(variable)
         variable.constraint = constraints.get(constraint)
@@ -201,7 +204,7 @@ class Layer(Holder):
         # While the layer is called, the scope ends with its name already.
         return scope if scope.endswith(f"{self.name}/") else f"{scope}{self.name}/"
 
-    def add_loss(self, loss: Any) -> None:
+    def add_loss(self, loss: PyTree) -> None:
         """Add to :attr:`losses`, until the next call. For penalties computed in `call`."""
         self._losses.extend(loss if isinstance(loss, list | tuple) else [loss])
 
@@ -268,7 +271,7 @@ class Layer(Holder):
                 self.add_loss(penalty / max(output.shape[0], 1) if output.shape else penalty)
         return outputs
 
-    def _convert_argument(self, value: Any, first: bool) -> Any:
+    def _convert_argument(self, value: PyTree, first: bool) -> Any:
         """Convert an argument of a call: arrays to tensors, floating ones to the layer's dtype."""
         if isinstance(value, Variable):
             return value

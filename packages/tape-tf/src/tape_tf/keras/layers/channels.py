@@ -11,7 +11,23 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations
 from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.layers.base import Layer, Shape
-from tape_tf.keras.layers.convolution import _Spatial, core_padding, per_axis, window_shapes
+from tape_tf.keras.layers.convolution import (
+    Margins,
+    SpatialLayer,
+    core_padding,
+    margins_per_axis,
+    per_axis,
+    window_shapes,
+)
+from tape_tf.typing import (
+    ActivationLike,
+    ConstraintLike,
+    InitializerLike,
+    PartialShape,
+    PerAxis,
+    RegularizerLike,
+    TensorLike,
+)
 
 
 class _Depthwise(Layer):
@@ -21,20 +37,20 @@ class _Depthwise(Layer):
 
     def __init__(
         self,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: PerAxis,
+        strides: PerAxis = 1,
         padding: str = "valid",
         depth_multiplier: int = 1,
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: PerAxis = 1,
+        activation: ActivationLike = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        depthwise_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        depthwise_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -45,14 +61,18 @@ class _Depthwise(Layer):
             raise ValueError(f"{type(self).__name__}: depth_multiplier must be at least 1; got {depth_multiplier}")
         self.depth_multiplier, self.use_bias = depth_multiplier, use_bias
         self.activation = activations.get(activation)
-        self._kernel = {
+        self._kernel: dict[str, Any] = {
             "initializer": depthwise_initializer,
             "regularizer": depthwise_regularizer,
             "constraint": depthwise_constraint,
         }
-        self._bias = {"initializer": bias_initializer, "regularizer": bias_regularizer, "constraint": bias_constraint}
+        self._bias: dict[str, Any] = {
+            "initializer": bias_initializer,
+            "regularizer": bias_regularizer,
+            "constraint": bias_constraint,
+        }
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: PartialShape) -> None:
         """Make the weights, for inputs of this shape."""
         channels = _channels(self, input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
@@ -72,7 +92,7 @@ class _Depthwise(Layer):
     def _make_bias(self, length: int) -> Any:
         return self.add_weight((length,), name="bias", **self._bias) if self.use_bias else None
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Convolve each channel, and apply the activation."""
         return self.activation(wrap(self._biased(self._each_channel(native(inputs)))))
 
@@ -130,23 +150,23 @@ class _Separable(_Depthwise):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: PerAxis,
+        strides: PerAxis = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: PerAxis = 1,
         depth_multiplier: int = 1,
-        activation: Any = None,
+        activation: ActivationLike = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        pointwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike = "glorot_uniform",
+        pointwise_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        depthwise_regularizer: RegularizerLike = None,
+        pointwise_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        depthwise_constraint: ConstraintLike = None,
+        pointwise_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -167,13 +187,13 @@ class _Separable(_Depthwise):
             **kwargs,
         )
         self.filters = filters
-        self._pointwise = {
+        self._pointwise: dict[str, Any] = {
             "initializer": pointwise_initializer,
             "regularizer": pointwise_regularizer,
             "constraint": pointwise_constraint,
         }
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: PartialShape) -> None:
         """Make the weights, for inputs of this shape."""
         channels = _channels(self, input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
@@ -183,7 +203,7 @@ class _Separable(_Depthwise):
         self.bias = self._make_bias(self.filters)
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Apply both convolutions and the activation."""
         mixed = self._conv(self._each_channel(native(inputs)), native(self.pointwise_kernel), 1)
         return self.activation(wrap(self._biased(mixed)))
@@ -222,24 +242,28 @@ class GroupNormalization(Layer):
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike = None,
+        gamma_regularizer: RegularizerLike = None,
+        beta_constraint: ConstraintLike = None,
+        gamma_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.groups, self.axis, self.epsilon, self.center, self.scale = groups, axis, epsilon, center, scale
-        self._beta = {"initializer": beta_initializer, "regularizer": beta_regularizer, "constraint": beta_constraint}
-        self._gamma = {
+        self._beta: dict[str, Any] = {
+            "initializer": beta_initializer,
+            "regularizer": beta_regularizer,
+            "constraint": beta_constraint,
+        }
+        self._gamma: dict[str, Any] = {
             "initializer": gamma_initializer,
             "regularizer": gamma_regularizer,
             "constraint": gamma_constraint,
         }
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: PartialShape) -> None:
         """Make the weights, for inputs of this shape."""
         if self.axis not in (-1, 1, len(input_shape) - 1):
             raise ValueError(f"GroupNormalization: axis must be the last or 1; got {self.axis} for shape {input_shape}")
@@ -251,7 +275,7 @@ class GroupNormalization(Layer):
         self.beta = self.add_weight((channels,), name="beta", **self._beta) if self.center else None
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Normalize the input."""
         value = native(inputs)
         first = self.axis == 1 and value.ndim > 2
@@ -260,7 +284,7 @@ class GroupNormalization(Layer):
         return wrap(tc.group_norm(value, gamma, beta, layout="channels_first" if first else "channels_last", **options))
 
 
-class _SpatialDropout(_Spatial):
+class _SpatialDropout(SpatialLayer):
     def __init__(self, rate: float, data_format: str | None = None, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(data_format, **kwargs)
         if not 0 <= rate <= 1:
@@ -268,7 +292,7 @@ class _SpatialDropout(_Spatial):
         self.rate = rate
         self._rng = None if seed is None else tc.default_rng(seed)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: TensorLike, training: bool = False) -> Any:
         """Return the input; in training each channel of each example is kept or zeroed as a whole."""
         value = native(inputs)
         axes = self._spatial_axes(value)
@@ -294,18 +318,13 @@ class SpatialDropout3D(_SpatialDropout):
     rank = 3
 
 
-class _Cropping(_Spatial):
-    def __init__(self, cropping: Any = None, data_format: str | None = None, **kwargs: Any) -> None:
+class _Cropping(SpatialLayer):
+    def __init__(self, cropping: Margins | None = None, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(data_format, **kwargs)
         cropping = (1 if self.rank != 2 else 0) if cropping is None else cropping  # Keras' defaults, uneven as they are
-        if self.rank == 1 and isinstance(cropping, list | tuple):
-            cropping = (tuple(cropping),)
-        parts = (cropping,) * self.rank if isinstance(cropping, int) else tuple(cropping)
-        self.cropping = tuple([(p, p) if isinstance(p, int) else tuple(p) for p in parts])
-        if len(self.cropping) != self.rank:
-            raise ValueError(f"{type(self).__name__}: cropping must be for {self.rank} axes; got {cropping}")
+        self.cropping = margins_per_axis(f"{type(self).__name__}: cropping", cropping, self.rank)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return the input without its margins."""
         value = native(inputs)
         key: list[slice] = [slice(None)] * value.ndim
@@ -334,7 +353,7 @@ class Cropping3D(_Cropping):
     rank = 3
 
 
-def _channels(layer: _Depthwise, shape: Any) -> int:
+def _channels(layer: _Depthwise, shape: PartialShape) -> int:
     """Return the number of channels of inputs of this shape; raise a ValueError unless it has the layer's rank."""
     if len(shape) != layer.rank + 2:
         raise ValueError(

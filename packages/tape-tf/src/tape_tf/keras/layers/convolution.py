@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.backends.windows import windows
+from tape_core.backends.windows import Ints, Padding, windows
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.layers.base import Layer, Shape
 from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PerAxis, RegularizerLike, TensorLike
+
+Margins: TypeAlias = "int | Sequence[int] | Sequence[Sequence[int]]"
+"""The widths of margins: one for all, one for each spatial axis, or (before, after) for each spatial axis."""
 
 
 class _Conv(NativeLayer):
@@ -25,21 +29,21 @@ class _Conv(NativeLayer):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: Any = "valid",
+        kernel_size: PerAxis,
+        strides: PerAxis = 1,
+        padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: PerAxis = 1,
         groups: int = 1,
-        activation: Any = None,
+        activation: ActivationLike = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         self.strides, self.dilation_rate = (
@@ -133,8 +137,8 @@ class _Pool(NativeLayer):
 
     def __init__(
         self,
-        pool_size: Any = 2,
-        strides: Any = None,
+        pool_size: PerAxis = 2,
+        strides: PerAxis | None = None,
         padding: str = "valid",
         data_format: str | None = None,
         **kwargs: Any,
@@ -197,7 +201,7 @@ class AveragePooling3D(_Pool):
     _native_class = nn.AvgPool3D
 
 
-class _Spatial(Layer):
+class SpatialLayer(Layer):
     """The base class of layers that treat all spatial axes alike."""
 
     rank: ClassVar[int]
@@ -223,14 +227,14 @@ class _Spatial(Layer):
         return tuple(range(first, first + self.rank))
 
 
-class _GlobalPooling(_Spatial):
+class _GlobalPooling(SpatialLayer):
     _reduce: ClassVar[Any]
 
     def __init__(self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any) -> None:
         super().__init__(data_format, **kwargs)
         self.keepdims = keepdims
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Reduce each channel to a number."""
         value = native(inputs)
         return wrap(type(self)._reduce(value, axis=self._spatial_axes(value), keepdims=self.keepdims))
@@ -277,20 +281,15 @@ class GlobalMaxPooling3D(_GlobalPooling):
     rank, _reduce = 3, staticmethod(tc.max)
 
 
-class _ZeroPadding(_Spatial):
-    def __init__(self, padding: Any = 1, data_format: str | None = None, **kwargs: Any) -> None:
+class _ZeroPadding(SpatialLayer):
+    def __init__(self, padding: Margins = 1, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(data_format, **kwargs)
-        if self.rank == 1 and isinstance(padding, list | tuple):
-            padding = (tuple(padding),)
-        parts = (padding,) * self.rank if isinstance(padding, int) else tuple(padding)
-        self.padding = tuple([(p, p) if isinstance(p, int) else tuple(p) for p in parts])
-        if len(self.padding) != self.rank:
-            raise ValueError(f"{type(self).__name__}: padding must be for {self.rank} axes; got {padding}")
+        self.padding = margins_per_axis(f"{type(self).__name__}: padding", padding, self.rank)
 
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [self._map_spatial(shape, self.padding, lambda n, width: n + sum(width)) for shape in shapes]
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return the input with zeros around it."""
         value = native(inputs)
         widths = [(0, 0)] * value.ndim
@@ -317,9 +316,9 @@ class ZeroPadding3D(_ZeroPadding):
     rank = 3
 
 
-class _UpSampling(_Spatial):
+class _UpSampling(SpatialLayer):
     def __init__(
-        self, size: Any = 2, data_format: str | None = None, interpolation: str = "nearest", **kwargs: Any
+        self, size: PerAxis = 2, data_format: str | None = None, interpolation: str = "nearest", **kwargs: Any
     ) -> None:
         super().__init__(data_format, **kwargs)
         if interpolation != "nearest":
@@ -329,7 +328,7 @@ class _UpSampling(_Spatial):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [self._map_spatial(shape, self.size, operator.mul) for shape in shapes]
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return the input with each element repeated."""
         value = native(inputs)
         for axis, times in zip(self._spatial_axes(value), self.size, strict=True):
@@ -362,7 +361,13 @@ class UpSampling3D(_UpSampling):
 
 
 def window_shapes(
-    shape: Shape, layout: Any, filters: int, window: Any, stride: Any, padding: Any, dilation: Any = 1
+    shape: Shape,
+    layout: str,
+    filters: int,
+    window: Sequence[int],
+    stride: Ints,
+    padding: Padding,
+    dilation: Ints = 1,
 ) -> Iterator[Shape]:
     """The shapes of values in a convolution or a pooling: the padded input, the result, the windows of a channel."""
     if len(shape) != len(window) + 2:
@@ -374,15 +379,24 @@ def window_shapes(
     yield (*seen.counts, *seen.window)  # for one channel of one example; a backend may lay out its windows like this
 
 
-def per_axis(value: Any, rank: int) -> tuple[int, ...]:
+def per_axis(value: PerAxis, rank: int) -> tuple[int, ...]:
     """Return a number for each axis; one number stands for all."""
     return (value,) * rank if isinstance(value, int) else tuple(map(int, value))
 
 
-def core_padding(padding: Any, kernel: Any = None, dilation: Any = None) -> Any:
+def margins_per_axis(what: str, widths: Margins, rank: int) -> tuple[tuple[int, int], ...]:
+    """Return the widths (before, after) of each spatial axis; raise a ValueError unless there are `rank` axes."""
+    parts: Any = (widths,) * rank if isinstance(widths, int) or rank == 1 else widths  # at rank 1: (before, after)
+    pairs = tuple([(part, part) if isinstance(part, int) else tuple(part) for part in parts])
+    if len(pairs) != rank:
+        raise ValueError(f"{what} must be for {rank} axes; got {widths}")
+    return pairs
+
+
+def core_padding(padding: object, kernel: Sequence[int] | None = None, dilation: Sequence[int] | None = None) -> Any:
     """Return Keras' `padding` in the core's terms; "causal" becomes padding before the first step only."""
     name = padding.lower() if isinstance(padding, str) else padding
-    if name == "causal" and kernel is not None and len(kernel) == 1:
+    if name == "causal" and kernel is not None and dilation is not None and len(kernel) == 1:
         return [((kernel[0] - 1) * dilation[0], 0)]
     if name not in ("valid", "same"):
         raise ValueError(f"padding must be 'valid' or 'same' (in Conv1D also 'causal'); got {padding!r}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tape_core as tc
 import tape_nn as nn
 from tape_core.base.mistakes import real
@@ -19,6 +20,15 @@ from tape_tf.keras.layers.native import NativeLayer, refuse_options
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, leaves
 from tape_tf.keras.symbolic import Input
+from tape_tf.typing import (
+    ActivationLike,
+    ConstraintLike,
+    DTypeLike,
+    InitializerLike,
+    PartialShape,
+    RegularizerLike,
+    TensorLike,
+)
 
 
 class InputLayer(Layer):
@@ -31,10 +41,10 @@ class InputLayer(Layer):
 
     def __init__(
         self,
-        shape: Any = None,
+        shape: PartialShape | int | None = None,
         batch_size: int | None = None,
-        dtype: Any = None,
-        batch_shape: Any = None,
+        dtype: DTypeLike = None,
+        batch_shape: PartialShape | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -50,7 +60,7 @@ class InputLayer(Layer):
         """The shape of a batch; None for an unknown length."""
         return tuple(self._symbol.shape)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return the input."""
         return inputs
 
@@ -78,15 +88,15 @@ class Dense(NativeLayer):
     def __init__(
         self,
         units: int,
-        activation: Any = None,
+        activation: ActivationLike = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         self.activation = activations.get(activation)
@@ -141,11 +151,11 @@ class Embedding(NativeLayer):
         self,
         input_dim: int,
         output_dim: int,
-        embeddings_initializer: Any = "uniform",
-        embeddings_regularizer: Any = None,
-        embeddings_constraint: Any = None,
+        embeddings_initializer: InitializerLike = "uniform",
+        embeddings_regularizer: RegularizerLike = None,
+        embeddings_constraint: ConstraintLike = None,
         mask_zero: bool = False,
-        weights: Any = None,
+        weights: TensorLike | None = None,
         **kwargs: Any,
     ) -> None:
         if mask_zero:
@@ -167,7 +177,7 @@ class Embedding(NativeLayer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape, self.native.output_dim) for shape in shapes]
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return the row for each integer."""
         ids = native(inputs)
         if not ids.dtype.kind.endswith("integer"):
@@ -181,13 +191,15 @@ class Dropout(NativeLayer):
     See :class:`tape_nn.Dropout`.
     """
 
-    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, rate: float, noise_shape: Sequence[int] | None = None, seed: int | None = None, **kwargs: Any
+    ) -> None:
         if not 0 <= real("Dropout", "rate", rate) <= 1:
             raise ValueError(f"Invalid value received for argument `rate`. Expected a number from 0 to 1; got {rate!r}")
         rng = None if seed is None else tc.default_rng(seed)
         super().__init__(nn.Dropout(rate, None if noise_shape is None else tuple(noise_shape), rng), kwargs)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: TensorLike, training: bool = False) -> Any:
         """Return the input; in training with elements dropped."""
         return wrap(self.native(native(inputs), training=bool(training)))
 
@@ -202,7 +214,7 @@ class Flatten(NativeLayer):
             raise ValueError("Flatten: data_format='channels_first' is not taken; move the axis with Permute before")
         super().__init__(nn.Flatten(), kwargs)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return shape (examples, features)."""
         value = native(inputs)
         return wrap(self.native(tc.expand_dims(value, axis=-1) if value.ndim == 1 else value))
@@ -216,11 +228,11 @@ class Reshape(Layer):
     TensorShape([5, 2, 3])
     """
 
-    def __init__(self, target_shape: Any, **kwargs: Any) -> None:
+    def __init__(self, target_shape: Iterable[int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.target_shape = tuple(target_shape)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return shape (examples, *target_shape)."""
         value = native(inputs)
         size, known = math.prod(value.shape[1:]), math.prod(n for n in self.target_shape if n != -1)
@@ -236,13 +248,13 @@ class Reshape(Layer):
 class Permute(Layer):
     """Permute the axes of each example; `dims` counts them from 1."""
 
-    def __init__(self, dims: Any, **kwargs: Any) -> None:
+    def __init__(self, dims: Iterable[int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dims = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             raise ValueError(f"Invalid permutation argument `dims` for Permute Layer: {dims}. It counts axes from 1")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return the input with its axes permuted."""
         return wrap(tc.permute_dims(native(inputs), (0, *self.dims)))
 
@@ -257,7 +269,7 @@ class RepeatVector(Layer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(self.n, *shape) for shape in shapes]
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return each example `n` times."""
         return wrap(tc.repeat(tc.expand_dims(native(inputs), axis=1), self.n, axis=1))
 
@@ -265,7 +277,7 @@ class RepeatVector(Layer):
 class Identity(Layer):
     """Return the input unchanged."""
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return the input."""
         return inputs
 
@@ -289,9 +301,9 @@ class Lambda(Layer):
     def __init__(
         self,
         function: Callable[..., Any],
-        output_shape: Any = None,
-        mask: Any = None,
-        arguments: Any = None,
+        output_shape: PartialShape | None = None,
+        mask: None = None,
+        arguments: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -303,7 +315,7 @@ class Lambda(Layer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return try_broadcast(*shapes, *[np.shape(value) for value in leaves(self.arguments) if is_array(value)])
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Call the function."""
         return self.function(inputs, **self.arguments)
 
@@ -329,11 +341,11 @@ class Operation(Layer):
 class Activation(Layer):
     """A layer that applies an activation, given by name or as a function."""
 
-    def __init__(self, activation: Any, **kwargs: Any) -> None:
+    def __init__(self, activation: ActivationLike, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Apply the activation."""
         return self.activation(inputs)
 
@@ -347,7 +359,7 @@ class ReLU(Layer):
         super().__init__(**kwargs)
         self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Apply the activation."""
         return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
 
@@ -362,7 +374,7 @@ class LeakyReLU(Layer):
             raise ValueError(f"LeakyReLU: negative_slope must be at least 0; got {negative_slope}")
         self.negative_slope = float(negative_slope)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Apply the activation."""
         return activations.leaky_relu(inputs, self.negative_slope)
 
@@ -372,10 +384,10 @@ class PReLU(Layer):
 
     def __init__(
         self,
-        alpha_initializer: Any = "Zeros",
-        alpha_regularizer: Any = None,
-        alpha_constraint: Any = None,
-        shared_axes: Any = None,
+        alpha_initializer: InitializerLike = "Zeros",
+        alpha_regularizer: RegularizerLike = None,
+        alpha_constraint: ConstraintLike = None,
+        shared_axes: int | Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -385,14 +397,14 @@ class PReLU(Layer):
             [] if shared_axes is None else [shared_axes] if isinstance(shared_axes, int) else [*shared_axes]
         )
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: PartialShape) -> None:
         """Make the slopes, for inputs of this shape."""
         shape = [1 if axis in self.shared_axes else n for axis, n in enumerate(input_shape)][1:]
-        extras = {"regularizer": self.alpha_regularizer, "constraint": self.alpha_constraint}
+        extras: dict[str, Any] = {"regularizer": self.alpha_regularizer, "constraint": self.alpha_constraint}
         self.alpha = self.add_weight(tuple(shape), self.alpha_initializer, name="alpha", **extras)
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Apply the activation."""
         value = native(inputs)
         return wrap(tc.relu(value) - native(self.alpha) * tc.relu(-value))
@@ -405,7 +417,7 @@ class ELU(Layer):
         super().__init__(**kwargs)
         self.alpha = float(alpha)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Apply the activation."""
         return activations.elu(inputs, self.alpha)
 
@@ -417,7 +429,7 @@ class Softmax(Layer):
         super().__init__(**kwargs)
         self.axis = axis
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Apply the activation."""
         return activations.softmax(inputs, self.axis)
 
@@ -425,14 +437,14 @@ class Softmax(Layer):
 class Rescaling(Layer):
     """Compute `inputs * scale + offset`."""
 
-    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
+    def __init__(self, scale: npt.ArrayLike, offset: npt.ArrayLike = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
 
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return try_broadcast(*shapes, np.shape(self.scale), np.shape(self.offset))
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Rescale the input; the result has the layer's dtype."""
         value = native(inputs)
         dtype = getattr(tc, self.dtype)
@@ -452,7 +464,7 @@ class GaussianNoise(Layer):
         self.stddev = float(stddev)
         self._rng = None if seed is None else tc.default_rng(seed)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: TensorLike, training: bool = False) -> Any:
         """Return the input; in training with noise."""
         if not training or not self.stddev:
             return inputs
@@ -470,6 +482,6 @@ class ActivityRegularization(Layer):
 
         super().__init__(activity_regularizer=L1L2(l1, l2), **kwargs)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return the input."""
         return inputs

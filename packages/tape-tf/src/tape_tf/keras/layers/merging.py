@@ -12,6 +12,7 @@ import tape_core as tc
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.layers.base import Layer, Shape, try_broadcast
+from tape_tf.typing import TensorLike
 
 
 class _MergeLayer(Layer):
@@ -21,7 +22,7 @@ class _MergeLayer(Layer):
     _min_inputs = 2
     _max_inputs = sys.maxsize
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Sequence[TensorLike]) -> Any:
         """Merge the tensors of a list to one."""
         if not isinstance(inputs, list | tuple) or not self._min_inputs <= len(inputs) <= self._max_inputs:
             many = "two" if self._max_inputs == 2 else f"{self._min_inputs} or more"
@@ -102,7 +103,7 @@ class Dot(_MergeLayer):
 
     _max_inputs = 2
 
-    def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
+    def __init__(self, axes: int | tuple[int, int], normalize: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axes, self.normalize = axes, normalize
 
@@ -136,7 +137,7 @@ class Dot(_MergeLayer):
 def _functional_form(kind: type[_MergeLayer]) -> Callable[..., Any]:
     """Make the functional form of a layer: `add([x, y])` for `Add()([x, y])`."""
 
-    def merge(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def merge(inputs: Sequence[TensorLike], *args: Any, **kwargs: Any) -> Any:
         return kind(*args, **kwargs)(inputs)
 
     merge.__name__ = merge.__qualname__ = kind.__name__.lower()
@@ -149,6 +150,6 @@ add, subtract, multiply, maximum, minimum, average, concatenate = map(
 )
 
 
-def dot(inputs: Any, axes: int = -1, **kwargs: Any) -> Any:
+def dot(inputs: Sequence[TensorLike], axes: int = -1, **kwargs: Any) -> Any:
     """Make a :class:`Dot` layer, and call it."""
     return Dot(axes, **kwargs)(inputs)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import tape_nn as nn
+
 from tape_tf import dtypes
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.layers.base import Layer
+from tape_tf.typing import TensorLike
 from tape_tf.variable import Variable
 
 
@@ -19,7 +22,7 @@ class NativeLayer(Layer):
     native: Any
 
     def __init__(
-        self, native_layer: Any, options: dict[str, Any], weight_options: dict[str, Any] | None = None
+        self, native_layer: nn.Module, options: dict[str, Any], weight_options: dict[str, Any] | None = None
     ) -> None:
         """Wrap a layer of tape_nn.
 
@@ -50,11 +53,11 @@ class NativeLayer(Layer):
             self._bind()
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Call the native layer."""
         return wrap(self.native(native(inputs)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if isinstance(vars(self).get(name), Variable):
             raise AttributeError(f"{self.name}.{name} is a weight of the layer; set its value with {name}.assign(...)")
         super().__setattr__(name, value)

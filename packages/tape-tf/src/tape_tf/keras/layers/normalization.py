@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
@@ -15,6 +15,10 @@ from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.conversion import cast
 from tape_tf.keras.layers.base import Layer, Shape, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.typing import ConstraintLike, InitializerLike, RegularizerLike, TensorLike
+
+if TYPE_CHECKING:
+    from tape_tf.data import Dataset
 
 
 class BatchNormalization(NativeLayer):
@@ -39,19 +43,19 @@ class BatchNormalization(NativeLayer):
 
     def __init__(
         self,
-        axis: Any = -1,
+        axis: int | list[int] | tuple[int, ...] = -1,
         momentum: float = 0.99,
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        moving_mean_initializer: Any = "zeros",
-        moving_variance_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        moving_mean_initializer: InitializerLike = "zeros",
+        moving_variance_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike = None,
+        gamma_regularizer: RegularizerLike = None,
+        beta_constraint: ConstraintLike = None,
+        gamma_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         self.axis = int(axis[0]) if isinstance(axis, list | tuple) and len(axis) == 1 else axis
@@ -82,7 +86,7 @@ class BatchNormalization(NativeLayer):
             raise ValueError(f"BatchNormalization: axis must be the last or 1; got {self.axis} for shape {shapes[0]}")
         super().build(*shapes)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: TensorLike, training: bool = False) -> Any:
         """Normalize the input."""
         return wrap(self.native(native(inputs), training=bool(training) and self.trainable))
 
@@ -98,16 +102,16 @@ class LayerNormalization(NativeLayer):
 
     def __init__(
         self,
-        axis: Any = -1,
+        axis: int | list[int] | tuple[int, ...] = -1,
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike = None,
+        gamma_regularizer: RegularizerLike = None,
+        beta_constraint: ConstraintLike = None,
+        gamma_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         axes = tuple(axis) if isinstance(axis, list | tuple) else axis
@@ -131,11 +135,11 @@ class RMSNormalization(NativeLayer):
 class UnitNormalization(Layer):
     """Divide each example by its Euclidean norm over `axis`; vectors of zeros stay zero."""
 
-    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: int | list[int] | tuple[int, ...] = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = tuple(axis) if isinstance(axis, list | tuple) else axis
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Scale the input to norm 1."""
         value = native(inputs)
         square = tc.sum(value * value, axis=self.axis, keepdims=True)
@@ -161,7 +165,12 @@ class Normalization(Layer):
     """
 
     def __init__(
-        self, axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False, **kwargs: Any
+        self,
+        axis: int | list[int] | tuple[int, ...] | None = -1,
+        mean: TensorLike | None = None,
+        variance: TensorLike | None = None,
+        invert: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if (mean is None) != (variance is None):
@@ -176,7 +185,7 @@ class Normalization(Layer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return try_broadcast(*shapes, np.shape(self.mean), np.shape(self.variance))
 
-    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
+    def adapt(self, data: TensorLike | Dataset, batch_size: int | None = None, steps: int | None = None) -> None:
         """Compute mean and variance of data: an array, or a `tf.data.Dataset` of batches.
 
         Args:
@@ -200,7 +209,7 @@ class Normalization(Layer):
         self.mean, self.variance = (f(values, axis=over, keepdims=True)[0] for f in (np.mean, np.var))
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Normalize the input."""
         if self.mean is None:
             raise ValueError(f"Layer {self.name!r} has no mean and variance yet: call adapt(data) before")

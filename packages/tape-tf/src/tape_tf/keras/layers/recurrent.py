@@ -12,6 +12,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer, Shape
 from tape_tf.keras.layers.native import NativeLayer, refuse_options
+from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PyTree, RegularizerLike, TensorLike
 
 _UNSUPPORTED: dict[str, Any] = {"dropout": 0.0, "recurrent_dropout": 0.0, "stateful": False, "reset_after": True}
 """Options of Keras' recurrent layers that are not supported, with the values at which they change nothing."""
@@ -33,19 +34,19 @@ class _Recurrent(NativeLayer):
     def __init__(
         self,
         units: int,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        activation: ActivationLike = "tanh",
+        recurrent_activation: ActivationLike = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        recurrent_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        recurrent_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,
@@ -86,7 +87,9 @@ class _Recurrent(NativeLayer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape[:-1], _GATES, self.native.units) for shape in shapes]
 
-    def call(self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False) -> Any:
+    def call(
+        self, sequences: TensorLike, initial_state: PyTree = None, mask: None = None, training: bool = False
+    ) -> Any:
         """Return the output of the last step, or of all; with `return_state` the last state, too."""
         if mask is not None:
             raise ValueError(f"{type(self).__name__}: there are no masks")
@@ -145,7 +148,7 @@ class Bidirectional(Layer):
     __tf_differs__ = "of LSTM and GRU; no masks"
 
     def __init__(
-        self, layer: Any, merge_mode: str | None = "concat", backward_layer: Any = None, **kwargs: Any
+        self, layer: Layer, merge_mode: str | None = "concat", backward_layer: Layer | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         if not isinstance(layer, _Recurrent):
@@ -157,7 +160,7 @@ class Bidirectional(Layer):
         self.backward_layer = type(layer).from_config(config) if backward_layer is None else backward_layer
         self.merge_mode = merge_mode
 
-    def call(self, sequences: Any, initial_state: Any = None, training: bool = False) -> Any:
+    def call(self, sequences: TensorLike, initial_state: PyTree = None, training: bool = False) -> Any:
         """Return both outputs, merged; with `return_state` the states, too."""
         states: list[Any] = [None, None]
         if initial_state is not None:
@@ -177,11 +180,11 @@ class Bidirectional(Layer):
 class TimeDistributed(Layer):
     """Apply a layer to each step of inputs of shape (examples, steps, ...)."""
 
-    def __init__(self, layer: Any, **kwargs: Any) -> None:
+    def __init__(self, layer: Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.layer = layer
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
+    def call(self, inputs: TensorLike, training: bool | None = None) -> Any:
         """Return shape (examples, steps, ...)."""
         value = native(inputs)
         if value.ndim < 3:
@@ -191,7 +194,7 @@ class TimeDistributed(Layer):
         return wrap(tc.reshape(y, (n, steps, *y.shape[1:])))
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: PyTree) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 import sys
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tape_tf import dtypes
 from tape_tf.keras.backend import floatx
+from tape_tf.typing import DTypeLike
+
+if TYPE_CHECKING:
+    from tape_tf.keras.layers.base import Layer
 
 
 class CallSignature(NamedTuple):
@@ -25,7 +29,7 @@ _KEYWORD_ONLY = sys.maxsize
 
 
 @cache
-def signature_of(kind: Any) -> CallSignature:
+def signature_of(kind: type[Layer]) -> CallSignature:
     """Return the signature of `call` of a class of layers. Cached: inspecting it takes longer than many a call."""
     parameters = list(inspect.signature(kind.call).parameters.values())[1:]
     names = tuple([p.name for p in parameters])
@@ -39,7 +43,7 @@ def signature_of(kind: Any) -> CallSignature:
     return CallSignature(names, _KEYWORD_ONLY if keyword else k, default, takes_kwargs)
 
 
-def dtype_name(kind: str, dtype: Any) -> str:
+def dtype_name(kind: str, dtype: DTypeLike) -> str:
     """Return the name of a layer's dtype, by default Keras' float type; raise a ValueError for a dtype policy."""
     if dtype is None:
         return floatx()

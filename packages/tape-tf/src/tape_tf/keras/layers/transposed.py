@@ -10,6 +10,8 @@ from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.layers.base import Layer, Shape
 from tape_tf.keras.layers.convolution import core_padding, per_axis
 from tape_tf.names import published
+from tape_tf.tensor import Value
+from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PartialShape, PerAxis, RegularizerLike
 
 
 class _Transposed(Layer):
@@ -19,21 +21,21 @@ class _Transposed(Layer):
 
     def __init__(
         self,
-        filters: Any,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: Any = "valid",
-        output_padding: Any = None,
+        filters: object,
+        kernel_size: PerAxis,
+        strides: PerAxis = 1,
+        padding: str = "valid",
+        output_padding: PerAxis | None = None,
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: PerAxis = 1,
+        activation: ActivationLike = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -45,14 +47,18 @@ class _Transposed(Layer):
         self.output_padding = None if output_padding is None else per_axis(output_padding, self.rank)
         self.padding, self.data_format = core_padding(padding), resolve_data_format(data_format)
         self.activation = activations.get(activation)
-        self._kernel = {
+        self._kernel: dict[str, Any] = {
             "initializer": kernel_initializer,
             "regularizer": kernel_regularizer,
             "constraint": kernel_constraint,
         }
-        self._bias = {"initializer": bias_initializer, "regularizer": bias_regularizer, "constraint": bias_constraint}
+        self._bias: dict[str, Any] = {
+            "initializer": bias_initializer,
+            "regularizer": bias_regularizer,
+            "constraint": bias_constraint,
+        }
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: PartialShape) -> None:
         """Make the weights, for inputs of this shape."""
         if len(input_shape) != self.rank + 2:
             raise ValueError(
@@ -77,7 +83,7 @@ class _Transposed(Layer):
         lengths = [max(self._length(n, axis), reach[axis]) for axis, n in enumerate(space[: self.rank])]
         return [(shape[0], *lengths, self.filters), (*space, *self.kernel_size, self.filters)]
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Value) -> Any:
         """Apply the transposed convolution, the bias and the activation."""
         last = self.data_format == "channels_last"
         shape = list(inputs.shape)

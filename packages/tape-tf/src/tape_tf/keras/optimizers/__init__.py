@@ -14,8 +14,8 @@ array([0.5, 1. ], dtype=float32)
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import tape_core as tc
 import tape_nn as nn
@@ -27,8 +27,13 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name, by_name
 from tape_tf.keras.optimizers import schedules
 from tape_tf.names import absent
+from tape_tf.tensor import Value
 from tape_tf.tracing import is_assigned, require_value, run_uncompiled
+from tape_tf.typing import IntLike, OptimizerLike
 from tape_tf.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_nn.types import Gradient
 
 __all__ = [
     "SGD",
@@ -45,6 +50,9 @@ __all__ = [
     "get",
     "schedules",
 ]
+
+LearningRate: TypeAlias = "float | Value | schedules.LearningRateSchedule | Callable[[], float]"
+"""A learning rate as users give it: a number, a schedule, or a function without arguments."""
 
 
 class Optimizer:
@@ -140,7 +148,7 @@ class Optimizer:
         )
 
     @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
+    def learning_rate(self, value: LearningRate) -> None:
         require_value("a learning rate that is set")
         # `native` excludes façade values: of those and numbers, a Variable of the rate is made.
         schedule = value if callable(value) and not hasattr(value, "native") else None
@@ -170,7 +178,7 @@ class Optimizer:
         return wrap(_read_number(self.native, "iterations", "int64"))
 
     @iterations.setter
-    def iterations(self, value: Any) -> None:
+    def iterations(self, value: IntLike) -> None:
         require_value("a number of updates that is set")
         self.native.iterations = int(value)
 
@@ -274,7 +282,7 @@ class Optimizer:
                 self.finalize_variable_values(self._trained_variables)
         return self.iterations
 
-    def scale_loss(self, loss: Any) -> Any:
+    def scale_loss(self, loss: Value) -> Any:
         """Return the loss times `loss_scale_factor`."""
         return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor
 
@@ -287,7 +295,9 @@ class Optimizer:
                 if (name := named.get(id(variable))) in averages:
                     variable.assign(wrap(averages[name]))
 
-    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[Variable] | None = None, var_names: Iterable[str] | None = None
+    ) -> None:
         """Exclude variables from weight decay: those in `var_list`, and those with one of `var_names` in the name."""
         chosen = [variable.native for variable in var_list or []]
         chosen += [v.native for v in self._trained_variables if any(part in v.name for part in var_names or [])]
@@ -309,7 +319,7 @@ def _read_number(optimizer: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
     return native(getattr(optimizer, name), dtype)
 
 
-def _unscale(gradient: Any, factor: float) -> Any:
+def _unscale(gradient: Gradient, factor: float) -> Any:
     """Divide a gradient, dense or sparse or None, by the loss scale."""
     if gradient is None:
         return None
@@ -385,7 +395,7 @@ _BY_NAME: dict[str, type[Optimizer]] = {
 }
 
 
-def get(identifier: Any) -> Optimizer:
+def get(identifier: OptimizerLike) -> Optimizer:
     """Return the optimizer of a name, with its defaults; an Optimizer is returned unchanged, a class is called.
 
     Raises:

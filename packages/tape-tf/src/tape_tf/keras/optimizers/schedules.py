@@ -9,6 +9,7 @@ import tape_nn as nn
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.keras.backend import floatx
 from tape_tf.names import absent
+from tape_tf.typing import IntLike
 
 __all__ = [
     "CosineDecay",
@@ -32,7 +33,7 @@ class LearningRateSchedule:
     1.0
     """
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: IntLike) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(self, step)")
 
 
@@ -50,7 +51,7 @@ class _Native(LearningRateSchedule):
             raise AttributeError(name)
         return getattr(self.native, name)
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: IntLike) -> Any:
         return convert_to_tensor(self.native(int(step)), dtype=floatx())
 
 
