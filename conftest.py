@@ -12,6 +12,8 @@ from tape_compile.codegen.source import Source
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.extend import registry
 
+pytest.register_assert_rewrite("support")
+
 try:
     import hypothesis
 except ImportError:  # where the conformance suite runs alone

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import function
+from tape_core.staging import TracingError
 
 
 def moved(x: Any, y: Any) -> Any:

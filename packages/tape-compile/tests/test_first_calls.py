@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_compile.effects import runs_as_it_is
+from tape_core.staging import opaque
 
 THREADS = 8
 
@@ -99,7 +99,7 @@ def test_functions_that_call_each_other_while_they_are_traced_do_not_wait_for_ev
     meet = threading.Barrier(2)
     functions: dict[str, Any] = {}
 
-    @runs_as_it_is
+    @opaque
     def other(name: str, x: Any) -> Any:
         meet.wait(30)  # both threads trace their function now
         return functions[name](x)

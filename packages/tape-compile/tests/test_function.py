@@ -11,17 +11,10 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from support import leaves, same, values
 from tape_compile.passes import PASSES
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import function
-
-
-def values(*shape: int, seed: int = 0) -> tc.Tensor:
-    return tc.default_rng(seed).normal(shape)
-
-
-def same(a: Any, b: Any) -> bool:
-    return bool(a.dtype is b.dtype) and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+from tape_core.staging import TracingError
 
 
 def assert_same_in_each_call(f: Callable[..., Any], *arguments: tuple[Any, ...]) -> None:
@@ -31,10 +24,6 @@ def assert_same_in_each_call(f: Callable[..., Any], *arguments: tuple[Any, ...])
         for e, c in zip(leaves(expected), leaves(found), strict=True):
             assert same(e, c)
     assert compiled.traces == 1
-
-
-def leaves(tree: Any) -> list[Any]:
-    return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple | list) else [tree]
 
 
 def test_values_and_gradients_are_those_of_eager_calls() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.engine.recording import TRACE
+from tape_core.staging import current
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def test_a_trace_goes_without_the_garbage_collector(variable: bool) -> None:
 
     @tc.function
     def step(x: Any) -> Any:
-        traces.append(weakref.ref(TRACE.get()))
+        traces.append(weakref.ref(current()))
         with tc.GradientTape() as tape:
             loss = w * x
         if variable:

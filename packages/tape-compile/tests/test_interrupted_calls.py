@@ -58,11 +58,11 @@ def label_check() -> tuple[list[tc.Variable], Any]:
 
 
 def called_python() -> tuple[list[tc.Variable], Any]:
-    from tape_compile.effects import runs_as_it_is
+    from tape_core.staging import opaque
 
     v, w = tc.Variable(np.full(N, 1.0)), tc.Variable(np.full(N, 2.0))
 
-    @runs_as_it_is
+    @opaque
     def check(m: Any, variable: Any) -> Any:
         variable.assign(variable * 2)
         if float(tc.sum(m)) == 0:

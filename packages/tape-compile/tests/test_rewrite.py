@@ -72,7 +72,7 @@ def test_later_calls_and_results_see_the_value_that_stands_for_another() -> None
     def none(r: Rewriter, x: Argument) -> bool:
         return r.replace_by(x)
 
-    program = rules.run(traced(lambda x: (tc.exp(-(-x)), -x)))
+    program = rules.run(traced(lambda x: (tc.exp(tc.negative(-x)), -x)))
     assert names(program) == ["exp"]
     assert program.instructions[0].args == (Ref(program.inputs[0]),)
     assert program.outputs[1] == program.inputs[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tape_core.backends import discovery, selection
+from tape_core.backends import compilers, discovery, selection
 
 PLUGIN = """\
 from tape_core.backends import BackendInfo, hookimpl
@@ -88,6 +88,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         lambda: (e for e in found() if Path(str(e.dist.locate_file(""))) == tmp_path),
     )
     monkeypatch.setattr(discovery, "_state", discovery._State())
+    without_compilers = compilers._found()
+    without_compilers._entry_points = tuple
+    monkeypatch.setattr(compilers, "_plugins", without_compilers)
     monkeypatch.setattr(selection, "_process", None)
     monkeypatch.setattr(selection, "_default", None)
     monkeypatch.setattr(selection, "_specs", {})

@@ -107,3 +107,20 @@ def test_help():
     for variable in ("TAPE_BACKEND", "TAPE_DISABLE_BACKENDS", "TAPE_TRACE_PLUGINS"):
         assert variable in done.stdout
     assert run("--nonsense").returncode == 2
+
+
+def test_the_report_lists_compilers_and_says_which_is_selected(monkeypatch, capsys):
+    clear_environment(monkeypatch)
+    monkeypatch.setenv("TAPE_COMPILER", "python")
+    lines, _ = report(capsys)
+    at = next(k for k, line in enumerate(lines) if line.startswith("compiler "))
+    assert columns(lines[at]) == ["compiler", "package", "for arrays of", "what it makes", "status"]
+    python = next(columns(line) for line in lines[at:] if line.startswith("python "))
+    assert [python[0], python[-1]] == ["python", "ok"]
+    assert python[1].startswith("tape-compile ")
+    assert python[2] == "all"
+    assert lines[-1] == "compiler:    python (TAPE_COMPILER=python)"
+    monkeypatch.setenv("TAPE_COMPILER", "pyton")
+    _, err = report(capsys, code=1)
+    assert "no compiler named 'pyton' is installed" in err
+    assert "It was asked for by TAPE_COMPILER=pyton" in err

@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_tf as tf
-
-
-def same(found: Any, expected: Any) -> None:
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+from support import assert_close
 
 
 @tf.function
@@ -31,13 +28,13 @@ def test_python_runs_once_for_arguments_of_one_kind(capsys: pytest.CaptureFixtur
         print("tracing", x)  # noqa: T201 - what is tested
         return x * n
 
-    same(f(tf.constant(3.0)), 6)
-    same(f(tf.constant(4.0), 2), 8)
-    same(f(x=tf.constant(5.0), n=2), 10)
+    assert_close(f(tf.constant(3.0)), 6)
+    assert_close(f(tf.constant(4.0), 2), 8)
+    assert_close(f(x=tf.constant(5.0), n=2), 10)
     assert capsys.readouterr().out == 'tracing Tensor("args_0:0", shape=(), dtype=float32)\n'
-    same(f(tf.constant(4.0), 3), 12)
-    same(f(tf.constant([4.0])), [8])
-    same(f(np.float32(4.0)), 8)
+    assert_close(f(tf.constant(4.0), 3), 12)
+    assert_close(f(tf.constant([4.0])), [8])
+    assert_close(f(np.float32(4.0)), 8)
     assert f.experimental_get_tracing_count() == 3
     assert capsys.readouterr().out.count("tracing") == 2
 
@@ -52,7 +49,7 @@ def test_results_are_tensors_and_names_stay() -> None:
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = f(x, scale=2.0)
-    same(tape.gradient(y, x), 12)
+    assert_close(tape.gradient(y, x), 12)
     assert (f.__name__, f.__doc__) == ("f", "Doc.")
     assert f.python_function(2.0) == 4.0
     for _ in range(2):
@@ -98,7 +95,7 @@ def test_functions_inside_functions_are_part_of_them(caplog: pytest.LogCaptureFi
         return tf.add_n([inner(x, tf.constant(float(k))) for k in range(8)])
 
     for value in (1.0, 2.0):
-        same(outer(tf.constant(value)), 28 * value)
+        assert_close(outer(tf.constant(value)), 28 * value)
     assert outer.experimental_get_tracing_count() == 1
     assert not caplog.text
 
@@ -110,7 +107,7 @@ def test_functions_run_as_they_are_on_request() -> None:
     try:
         assert tf.config.functions_run_eagerly()
         for _ in range(2):
-            same(f(tf.constant(3.0)), 3)
+            assert_close(f(tf.constant(3.0)), 3)
     finally:
         tf.config.run_functions_eagerly(False)
     assert runs == [True, True]
@@ -130,19 +127,19 @@ def test_methods_have_traces_for_each_instance() -> None:
 
     a, b = Scaled(2.0), Scaled(3.0)
     for _ in range(2):
-        same(a(tf.constant(3.0)), 6)
-        same(b(tf.constant(3.0)), 9)
+        assert_close(a(tf.constant(3.0)), 6)
+        assert_close(b(tf.constant(3.0)), 9)
     c = copy.deepcopy(a)
     c.w.assign(10.0)
-    same(c(tf.constant(3.0)), 30)
-    same(a(tf.constant(3.0)), 6)
+    assert_close(c(tf.constant(3.0)), 30)
+    assert_close(a(tf.constant(3.0)), 6)
     assert (a.runs, b.runs) == (1, 1)
     assert len(a.variables) == 1
 
 
 def test_functions_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(doubled)) is doubled
-    same(copy.deepcopy(tf.function(doubled.python_function))(tf.constant(2.0)), 4)
+    assert_close(copy.deepcopy(tf.function(doubled.python_function))(tf.constant(2.0)), 4)
 
 
 # -- signatures
@@ -174,7 +171,7 @@ def test_concrete_functions() -> None:
 
     concrete = f.get_concrete_function(tf.TensorSpec([None], tf.float32), 3)
     assert concrete.structured_input_signature == ((tf.TensorSpec([None], tf.float32), 3), {})
-    same(concrete(tf.constant([1.0, 2.0])), [3, 6])
+    assert_close(concrete(tf.constant([1.0, 2.0])), [3, 6])
     for arguments in ((tf.constant([1]),), (tf.ones(2), 4)):
         with pytest.raises(TypeError, match=r"Binding inputs to tf\.function failed"):
             concrete(*arguments)
@@ -200,8 +197,8 @@ def test_variables_are_read_and_assigned_in_each_call() -> None:
     first = f(tf.constant(1.0))
     assert isinstance(first, tf.Tensor)
     v.assign(10.0)
-    same(f(tf.constant(2.0)), 12)
-    same(first, 1)
+    assert_close(f(tf.constant(2.0)), 12)
+    assert_close(first, 1)
     assert f.experimental_get_tracing_count() == 1
 
 
@@ -215,7 +212,7 @@ def test_a_variable_is_made_in_the_first_call_only() -> None:
         return made[0] * x
 
     for _ in range(3):
-        same(once(tf.constant(3.0)), 6)
+        assert_close(once(tf.constant(3.0)), 6)
     assert once.experimental_get_tracing_count() == 2
 
     @tf.function
@@ -262,7 +259,7 @@ def test_a_learning_rate_that_is_assigned_inside_counts() -> None:
 
     for rate in (0.5, 0.25):
         step(tf.constant(rate))
-    same(v, 0.25)
+    assert_close(v, 0.25)
 
 
 # -- random numbers
@@ -315,11 +312,11 @@ def test_checks_are_made_in_each_call() -> None:
         tf.Assert(tf.reduce_all(x < 10.0), [x])
         return tf.math.log(tf.debugging.check_numerics(x, "x"))
 
-    same(f(tf.constant(1.0)), 0)
+    assert_close(f(tf.constant(1.0)), 0)
     for value, message in ((-1.0, "x!\nCondition x > 0 did not hold"), (20.0, "Summarized data: 20"), (np.nan, "x!")):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             f(tf.constant(value))
-    same(f(tf.constant(1.0)), 0)
+    assert_close(f(tf.constant(1.0)), 0)
     assert f.experimental_get_tracing_count() == 1
     assert v.numpy() == 2  # a call that failed has assigned nothing
 
@@ -332,8 +329,8 @@ def test_python_functions_run_in_each_call() -> None:
         y = tf.py_function(lambda a: (calls.append(1), a * 2)[1], [x], tf.float32)
         return tf.numpy_function(lambda a: np.float32(a + 1), [y], tf.float32)
 
-    same(f(tf.constant(1.0)), 3)
-    same(f(tf.constant(2.0)), 5)
+    assert_close(f(tf.constant(1.0)), 3)
+    assert_close(f(tf.constant(2.0)), 5)
     assert len(calls) == 2
     assert f.experimental_get_tracing_count() == 1
 
@@ -344,8 +341,8 @@ def test_python_functions_run_in_each_call() -> None:
             y = tf.py_function(lambda a: a * a, [x], tf.float32)
         return tape.gradient(y, x)
 
-    same(slope(tf.constant(3.0)), 6)
-    same(slope(tf.constant(4.0)), 8)
+    assert_close(slope(tf.constant(3.0)), 6)
+    assert_close(slope(tf.constant(4.0)), 8)
 
 
 # -- what Python decides
@@ -387,11 +384,11 @@ def test_datasets_and_arrays_of_tensors_are_no_constants() -> None:
         return found
 
     for x in (1.0, 2.0):
-        same(rows(tf.constant(x)).stack(), [0, x])
+        assert_close(rows(tf.constant(x)).stack(), [0, x])
     written = tf.TensorArray(tf.float32, size=1)
     read = tf.function(lambda array: array.stack() * 2)
     for x in (1.0, 2.0):
-        same(read(written.write(0, x)), [2 * x])
+        assert_close(read(written.write(0, x)), [2 * x])
 
 
 def test_control_flow_is_compiled_and_has_derivatives() -> None:
@@ -419,7 +416,7 @@ def test_control_flow_is_compiled_and_has_derivatives() -> None:
 
     for x, n in ((1.0, 1), (1.0, 3), (-2.0, 2), (20.0, 5)):
         for found, expected in zip(f(tf.constant(x), tf.constant(n)), as_it_is(x, n), strict=True):
-            same(found, expected.numpy())
+            assert_close(found, expected.numpy())
     assert len(runs) == 1
 
 
@@ -443,7 +440,7 @@ def test_maps_and_folds_are_compiled(n: int) -> None:
         x = tf.reshape(tf.range(2.0 * n) / n + k, (n, 2))
         for found, expected in zip(compiled(x), several(x), strict=True):
             assert found.shape == expected.shape
-            same(found, expected.numpy())
+            assert_close(found, expected.numpy())
     assert compiled.experimental_get_tracing_count() == 1
     assert not compiled._compiled.fallbacks
 
@@ -460,8 +457,8 @@ def test_loops_that_are_no_instruction_run_as_they_are() -> None:
 
     for x, n in ((2.0, 3), (3.0, 2)):
         rows, grown = f(tf.constant(x), tf.constant(n))
-        same(rows, [x * k for k in range(n)])
-        same(grown, [x] * 4)
+        assert_close(rows, [x * k for k in range(n)])
+        assert_close(grown, [x] * 4)
 
 
 def test_an_instance_with_compiled_methods_goes_without_the_garbage_collector() -> None:

@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_tf as tf
-
-
-def same(found: Any, expected: Any) -> None:
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
-
+from support import assert_close
 
 # -- what tensors are made of
 
@@ -83,17 +79,17 @@ def test_a_tensor_stays_itself() -> None:
     assert tf.identity(x) is not x
     assert copy.copy(x) is x
     assert copy.deepcopy(x) is x
-    same(pickle.loads(pickle.dumps(x)), [1, 2])
+    assert_close(pickle.loads(pickle.dumps(x)), [1, 2])
 
 
 def test_arrays_are_copied() -> None:
     a = np.ones(3, "float32")
     x, v = tf.constant(a), tf.Variable(a)
     a[0] = 7
-    same(x, [1, 1, 1])
-    same(v, [1, 1, 1])
+    assert_close(x, [1, 1, 1])
+    assert_close(v, [1, 1, 1])
     x.numpy()[0] = 9
-    same(x, [1, 1, 1])
+    assert_close(x, [1, 1, 1])
 
 
 def test_the_way_from_and_to_the_core_keeps_the_path() -> None:
@@ -101,7 +97,7 @@ def test_the_way_from_and_to_the_core_keeps_the_path() -> None:
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = tf.convert_to_tensor(tc.sin(x.native))
-    same(tape.gradient(y, x), np.cos(np.float32(3)))
+    assert_close(tape.gradient(y, x), np.cos(np.float32(3)))
     with tc.GradientTape() as native:
         native.watch(x.native)
         z = (x * x).native
@@ -115,19 +111,19 @@ def test_a_function_of_the_core_takes_tensors_of_the_facade() -> None:
         y = tc.sum(tc.multiply(x, v))
     assert isinstance(y, tc.Tensor)
     by_x, by_v = tape.gradient(y, [x, v])
-    same(by_x, [2, 2])
-    same(by_v, 3)
+    assert_close(by_x, [2, 2])
+    assert_close(by_v, 3)
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = tc.sum(tc.concat([tc.asarray(x), tc.asarray([v, v])]) * x.native[0])
-    same(tape.gradient(y, x), [8, 1])
+    assert_close(tape.gradient(y, x), [8, 1])
     assert isinstance(x.native * x, tf.Tensor)
     assert tc.grad(lambda a: tc.sum(a * a))(x).tolist() == [2, 4]
 
 
 @pytest.mark.parametrize("shape", [(2, 2), [2, 2], 2])
 def test_constant_with_a_shape(shape: Any) -> None:
-    same(tf.constant(1.0, shape=shape), np.ones(shape))
+    assert_close(tf.constant(1.0, shape=shape), np.ones(shape))
     with pytest.raises(TypeError, match="unsupported shape"):
         tf.constant([1.0, 2.0, 3.0], shape=shape)
 
@@ -147,7 +143,7 @@ def test_numbers_and_arrays_take_the_tensors_dtype(other: Any) -> None:
     ):
         assert isinstance(found, tf.Tensor)
         assert found.dtype == tf.float32
-        same(found, expected.astype("float32"))
+        assert_close(found, expected.astype("float32"))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +179,7 @@ def test_numbers_must_fit_into_integers() -> None:
     for wrong in (300, -1, [1, 300], np.array([1, -1]), np.array([0.0, 256.0])):
         with pytest.raises(TypeError, match="to EagerTensor of dtype uint8"):
             tf.constant(wrong, tf.uint8)
-    same(tf.constant(np.array([0.0, 255.0]), tf.uint8), [0, 255])
+    assert_close(tf.constant(np.array([0.0, 255.0]), tf.uint8), [0, 255])
     with pytest.raises(tf.errors.InvalidArgumentError, match="a int32 tensor but is a int64 tensor"):
         tf.constant([1]) + 2**40
     for call in (lambda: tf.gather([1.0], [0.0]), lambda: tf.one_hot([0.0], 2), lambda: tf.gather_nd([1.0], [[0.0]])):
@@ -336,19 +332,19 @@ def test_indexing(key: Any) -> None:
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = x[key]
-    same(y, values[key])
+    assert_close(y, values[key])
     expected = np.zeros((3, 4))
     expected[key] = 1
-    same(tape.gradient(y, x), expected)
+    assert_close(tape.gradient(y, x), expected)
 
 
 def test_indexing_with_tensors_and_masks() -> None:
     x = tf.constant([1.0, 2.0, 3.0])
-    same(x[tf.constant(1)], 2)
-    same(x[tf.constant(1) : tf.constant(3)], [2, 3])
-    same(x[x > 1], [2, 3])
-    same(x[np.int64(2)], 3)
-    same(x[np.array([True, False, True])], [1, 3])
+    assert_close(x[tf.constant(1)], 2)
+    assert_close(x[tf.constant(1) : tf.constant(3)], [2, 3])
+    assert_close(x[x > 1], [2, 3])
+    assert_close(x[np.int64(2)], 3)
+    assert_close(x[np.array([True, False, True])], [1, 3])
     for key in ([0, 1], np.array([0, 1]), tf.constant([0, 1]), 1.5, "a"):
         with pytest.raises(TypeError, match=r"Only integers, slices .* are valid indices"):
             x[key]
@@ -383,10 +379,10 @@ def test_identity_and_equality() -> None:
     assert x.ref() != tf.constant([1.0, 2.0]).ref()
     assert {x.ref(): 1}[x.ref()] == 1
     assert x.ref().deref() is x
-    same(x == [1.0, 5.0], [True, False])
-    same(x != x, [False, False])
+    assert_close(x == [1.0, 5.0], [True, False])
+    assert_close(x != x, [False, False])
     assert (x == None) is False  # noqa: E711
-    same(x == [1.0, 2.0, 3.0], False)
+    assert_close(x == [1.0, 2.0, 3.0], False)
 
 
 def test_a_tensor_cannot_be_changed() -> None:
@@ -401,8 +397,8 @@ def test_a_tensor_cannot_be_changed() -> None:
         x.mean()
     y = x
     y += 1.0
-    same(x, [1, 2])
-    same(y, [2, 3])
+    assert_close(x, [1, 2])
+    assert_close(y, [2, 3])
 
 
 def test_numpy_on_the_left_keeps_the_path() -> None:
@@ -412,8 +408,8 @@ def test_numpy_on_the_left_keeps_the_path() -> None:
             tape.watch(x)
             y = left * x
         assert isinstance(y, tf.Tensor)
-        same(tape.gradient(y, x), np.broadcast_to(left, 2))
-    same(np.ones(2) - tf.Variable([1.0, 2.0]), [0, -1])
+        assert_close(tape.gradient(y, x), np.broadcast_to(left, 2))
+    assert_close(np.ones(2) - tf.Variable([1.0, 2.0]), [0, -1])
     assert isinstance(np.ones((1, 2), "float32") @ x[:, None], tf.Tensor)
     assert isinstance(np.sin(x), np.ndarray)
 

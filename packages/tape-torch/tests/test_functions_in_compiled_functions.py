@@ -7,7 +7,7 @@ import pytest
 import tape_core as tc
 import tape_torch
 import torch
-from tape_compile.tracer.traced_array import TracingError
+from tape_core.staging import TracingError
 
 
 @pytest.mark.parametrize(

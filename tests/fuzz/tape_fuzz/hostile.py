@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 from hypothesis import strategies as st
-from tape_compile.tracer.traced_array import TracingError
 from tape_core.backends.errors import AxisError, BatchError
 from tape_core.engine.indexed_slices import dense
 from tape_core.extend import Draw, Op, registry
+from tape_core.staging import TracingError
 
 SECONDS = 30
 """What a call may take: arguments that are refused must not be worked on for ever."""

@@ -11,12 +11,13 @@ from contextlib import nullcontext
 from typing import Any
 
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine.recording import TRACE
+from tape_core.engine.recording import check_assignable
 from tape_core.engine.tensor import Tensor, wrap
-from tape_core.engine.variable import Variable, check_assignable
+from tape_core.engine.variable import Variable
 from tape_core.modes.batched import BatchedArray, lifted, placed
 from tape_core.modes.batching import spread
 from tape_core.ops.creation import asarray
+from tape_core.staging import STAGE, HostNumber, TracingError, value_of
 from tape_core.transforms.closures import is_noted, taken_over
 
 from tape_compile import passes
@@ -24,9 +25,8 @@ from tape_compile.codegen.source import Source
 from tape_compile.control_flow_runtime import cond, scan, while_loop
 from tape_compile.program import Program
 from tape_compile.refusals import refuses
-from tape_compile.tracer.host_numbers import Number
 from tape_compile.tracer.trace import Trace
-from tape_compile.tracer.traced_array import TRACED, TracingError, value_of
+from tape_compile.tracer.traced_array import TRACED, tracing_backend
 from tape_compile.tracer.variable_state import Held
 
 Tensors = list[Any]
@@ -34,7 +34,25 @@ Layers = tuple[tuple[Any, Any], ...]
 """The backends of vmaps that a Tensor is on, the innermost first, and in each its hidden axis or None."""
 
 
-class SubTrace(Trace):
+class FlowTrace(Trace):
+    """A trace that records branches and loops as instructions: the kind that functions are traced by."""
+
+    def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
+        """Add a branch on flat lists of Tensors; None where it must be traced through instead."""
+        return trace_cond(self, predicate, branches, operands)
+
+    def while_loop(self, test: Any, step: Any, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
+        """Add a loop that runs while a test holds; None where it must be traced through instead."""
+        return trace_while(self, test, step, carry, keep)
+
+    def scan(
+        self, step: Any, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+    ) -> tuple[Any, Any, Any] | None:
+        """Add a loop over the elements of arrays; None where it must be traced through instead."""
+        return trace_scan(self, step, carry, xs, length, reverse, keep)
+
+
+class SubTrace(FlowTrace):
     """A run of a function that is called in a compiled function: `captured` are its inputs after those it is given.
 
     Attributes:
@@ -50,7 +68,7 @@ class SubTrace(Trace):
         self.seeded: list[Any] = []  # generators that it makes
         self._rewound: dict[int, tuple[Any, Any]] = {}
 
-    def read(self, variable: Variable | Number) -> Any:
+    def read(self, variable: Variable | HostNumber) -> Any:
         """A Variable is what it is around, in an input of its own: it may be another in each step."""
         if id(variable) not in self.held:
             now = own = self.parent.read(variable)
@@ -60,7 +78,7 @@ class SubTrace(Trace):
             self.held[id(variable)] = Held(variable, own, own)
         return super().read(variable)
 
-    def write(self, variable: Variable | Number, array: Any) -> None:
+    def write(self, variable: Variable | HostNumber, array: Any) -> None:
         """A Variable that is made is made around."""
         if not self.holds(variable):
             self.parent.write(variable, value_of(array))
@@ -68,7 +86,7 @@ class SubTrace(Trace):
             outer = type(array) in TRACED and array.made_in is not self
             super().write(variable, self._capture(array) if outer else array)
 
-    def holds(self, variable: Variable | Number) -> bool:
+    def holds(self, variable: Variable | HostNumber) -> bool:
         """Whether a Variable is there, and not being made."""
         return id(variable) in self.held or self.parent.holds(variable)
 
@@ -81,9 +99,9 @@ class SubTrace(Trace):
             )
         return super().effect(name, fn, args, backend)
 
-    def meets(self, tensor: Tensor) -> None:
+    def on_outer_tensor(self, tensor: Tensor) -> None:
         """A Tensor from around is the outermost trace's matter."""
-        self.parent.meets(tensor)
+        self.parent.on_outer_tensor(tensor)
 
     def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> None:
         """What gives nothing is noted; it does not run now, since it may not be needed.
@@ -100,11 +118,11 @@ class SubTrace(Trace):
         refs = tuple([self._split(arg, inputs)[1] for arg in args])
         self._noted(name, fn, refs, {}, (), backend, inputs, effect=True)
 
-    def makes(self, generator: Any) -> None:
+    def on_new_generator(self, generator: Any) -> None:
         """A generator is made, so it draws the same in each run."""
         self.seeded.append(generator)
 
-    def drawn(self, generator: Any) -> None:
+    def on_draw(self, generator: Any) -> None:
         """Random numbers are drawn: by a run that is no call.
 
         Raises:
@@ -118,7 +136,7 @@ class SubTrace(Trace):
                 f"draws from a generator of its own: use tape_core.random.global_rng(), or draw outside"
             )
         self.draws = True
-        self.parent.drawn(generator)
+        self.parent.on_draw(generator)
         self._rewound.setdefault(id(generator), (generator, generator._bits.getstate()))
 
     @contextmanager
@@ -129,7 +147,7 @@ class SubTrace(Trace):
         seeded = random.global_rng()
         state = seeded._bits.getstate()
         try:
-            with setting(TRACE, self):
+            with setting(STAGE, self):
                 yield
         finally:
             for generator, before in self._rewound.values():
@@ -310,19 +328,19 @@ def _part(sub: SubTrace, name: str, outs: Tensors, variables: Sequence[Variable]
 
 def _backends(tensors: Tensors) -> list[Any]:
     """Those underneath, which trace."""
-    return [_base(t).backend.library.traced for t in tensors]
+    return [tracing_backend(_base(t).backend.library) for t in tensors]
 
 
 def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
     """The values of Tensors, the backends they are traced on, and their layers."""
     taken_over(tensors)
-    return [(value_of((t := _base(x))._array), t.backend.library.traced, _layers(x)) for x in tensors]
+    return [(value_of((t := _base(x))._array), tracing_backend(t.backend.library), _layers(x)) for x in tensors]
 
 
 # -- instructions
 
 
-def traced_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
+def trace_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
     """A branch as an instruction."""
     wide: list[Layers] = []
     while True:
@@ -344,7 +362,7 @@ def traced_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operan
     return [_on(array, array.backend, layers) for array, layers in zip(arrays, yes, strict=True)]
 
 
-def traced_while(trace: Trace, test: Any, step: Any, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
+def trace_while(trace: Trace, test: Any, step: Any, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
     """A loop as an instruction: what is carried, nothing, and what each step was given.
 
     Raises:
@@ -375,7 +393,7 @@ def traced_while(trace: Trace, test: Any, step: Any, carry: Tensors, keep: bool)
     return _loop_results(trace, flow, carry, [], outs, keep)
 
 
-def traced_scan(
+def trace_scan(
     trace: Trace, step: Any, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Any, Any, Any] | None:
     """A loop over elements as an instruction: what is carried, results, and what each step was given."""

@@ -1,157 +1,195 @@
-"""What the rest of Tape tells a trace: what is drawn, what runs as it is amid compiled code, what is asked."""
+"""Instructions with effects: opaque calls, host callbacks, random draws, and guards of a trace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from random import Random
+from typing import TYPE_CHECKING, Any
 
+from tape_core import random
 from tape_core.backends import selection
 from tape_core.base import pytree
 from tape_core.base.commit import held_for_a_while
 from tape_core.base.contexts import contextmanager
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.batched import OPEN, BatchedArray
+from tape_core.staging import value_of
 
-from tape_compile.tracer.traced_array import value_of
+from tape_compile.tracer.contexts import outside
+from tape_compile.tracer.traced_array import tracing_backend
 
 if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
     from tape_core.random import Generator
 
-    from tape_compile.tracer.trace import Trace
-
-T = TypeVar("T", bound=Callable[..., Any])
+    from tape_compile.program import Instruction
 
 
-# -- what runs as it is
+class Effects:
+    """The verbs of `tape_core.staging` that add instructions which compiled code calls in each run, in order.
 
-
-def runs_as_it_is(function: T) -> T:
-    """A decorator for what compiled code calls, in place of what it computes: it may change its own state.
-
-    State of its own that is in Variables and Numbers is better off with :func:`keeps_state`, for it stays as it was
-    where the call of the compiled function fails later on.
-
-    In a compiled function the call is one instruction. The Tensors and Variables in its arguments are all that it may
-    compute with, Variables all that it may assign, and what it returns are Tensors or None. Whatever else is in its
-    arguments stays what it was when the function was traced.
+    It is a base class of `Trace`, which has the attributes and methods declared here.
     """
 
-    @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        trace = TRACE.get()
-        return function(*args, **kwargs) if trace is None else _Call(function, args, kwargs).traced(trace)
+    guards: list[tuple[Callable[[], Any], Any]]
+    instructions: list[Instruction]
+    trying: int
 
-    return run  # type: ignore[return-value]
+    if TYPE_CHECKING:
 
+        def state(self) -> Any: ...
+        def roll_back(self, state: Any) -> None: ...
+        def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any: ...
+        def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> None: ...
+        def on_draw(self, generator: Generator) -> None: ...
+        def on_new_generator(self, generator: Generator) -> None: ...
 
-def keeps_state(holders: Callable[[Any], Iterable[Any]]) -> Callable[[T], T]:
-    """A decorator for a method that changes the state of an object, which is in Variables and Numbers.
+    def guard(self, get: Callable[[], Any], value: Any) -> None:
+        """Restrict the trace to calls in which `get()` returns this value."""
+        if not any([known is get for known, _ in self.guards]):
+            self.guards.append((get, value))
 
-    In a compiled function its computations are noted. Where it does what cannot be noted, such as deciding by a value,
-    it runs as it is, in one instruction.
+    def opaque(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a Python function now, and in each run."""
+        return OpaqueCall(function, args, kwargs).traced(self)
 
-    Args:
-        holders: gives the Variables and Numbers that the object has besides those in the arguments.
-    """
+    def stateful(
+        self,
+        method: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        holders: Callable[[Any], Iterable[Any]],
+    ) -> Any:
+        """Trace a method; if it decides by a value, take back what was traced, and make the call opaque."""
+        args = _without_generators(args)
+        before = self.state()
+        self.trying += 1
+        try:
+            return method(*args, **kwargs)
+        except Exception:  # noqa: BLE001 - a mistake of the caller's is raised again by the opaque call
+            self.roll_back(before)
+        finally:
+            self.trying -= 1
+        return OpaqueCall(method, args, kwargs, holders(args[0])).traced(self)
 
-    def decorate(method: T) -> T:
-        @wraps(method)
-        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-            trace = TRACE.get()
-            if trace is None:
-                return method(self, *args, **kwargs)
-            args = _once(args)
-            before = trace.state()
-            trace.trying += 1
-            try:
-                return method(self, *args, **kwargs)
-            except Exception:  # noqa: BLE001 - a mistake of the caller's is one again below
-                trace.go_back(before)
-            finally:
-                trace.trying -= 1
-            return _Call(method, (self, *args), kwargs, holders(self)).traced(trace)
-
-        return run  # type: ignore[return-value]
-
-    return decorate
-
-
-def _once(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Lists for generators, such as a zip, which are there once."""
-    return tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
-
-
-@contextmanager
-def untraced() -> Iterator[None]:
-    """A context in which nothing is noted, and Variables have what they have outside of compiled functions."""
-    if TRACE.get() is None:
-        yield
-        return
-    from tape_compile.tracer.contexts import outside
-
-    with outside():
-        yield
-
-
-def each_time(function: T) -> T:
-    """A decorator for what compiled code calls each time and what gives nothing: printing, checks of values.
-
-    As :func:`runs_as_it_is`, but without Variables among the arguments; it may be called in branches and loops, too.
-    """
-
-    @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> None:
-        trace = TRACE.get()
-        if trace is None or (OPEN.get() and any(map(_is_batched, pytree.flatten((args, kwargs))[0]))):
-            function(*args, **kwargs)  # what is batched has no value
+    def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Call a Python function that returns nothing in each run."""
+        if OPEN.get() and any(map(_is_batched, pytree.flatten((args, kwargs))[0])):
+            function(*args, **kwargs)  # an example of a batch has no value that a later run could give it
         else:
-            _Call(function, args, kwargs).emitted(trace)
+            OpaqueCall(function, args, kwargs).emitted(self)
 
-    return run  # type: ignore[return-value]
+    # -- random numbers
+
+    def draw(self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: Any, device: Any) -> Tensor:
+        """Return an array of the generator's bits, drawn again in each run."""
+        chosen = selection.select(backend, device)
+        library = chosen.backend.library
+        self.on_draw(generator)
+        # set_seed may put another global generator in this one's place before a later run.
+        own = None if generator is random.global_rng() else generator
+        raw_dtype = library.raw_dtype(dtype)
+
+        def random_bits() -> Any:
+            bits = (own or random.global_rng())._bits
+            return library.asarray(make(bits), dtype=raw_dtype, device=chosen.device, copy=True)
+
+        traced = tracing_backend(library)
+        return wrap(self.effect("random_bits", random_bits, (), traced), traced)
+
+    def seed(self, generator: Generator, seed: int | None) -> None:
+        """Let a generator, made by the traced function, start from its seed in each run."""
+
+        def seed_generator() -> tuple[()]:
+            generator._bits = Random(seed)
+            return ()
+
+        self.on_new_generator(generator)
+        self.effect("seed_generator", seed_generator, (), selection.select().backend)
+
+    def random_state(self) -> Any:
+        """Return a token for the state of the global generator at this point of each run."""
+        token = _StateToken()
+
+        def note_random_state() -> tuple[()]:
+            token.state = random.global_rng().get_state()
+            return ()
+
+        self.effect("note_random_state", note_random_state, (), selection.select().backend)
+        return token
+
+    def set_random_state(self, state: Any) -> None:
+        """Set the global generator to a state, or to that of a token, in each run."""
+
+        def set_state() -> tuple[()]:
+            random.global_rng().set_state(state.state if type(state) is _StateToken else state)
+            return ()
+
+        self.effect("set_random_state", set_state, (), selection.select().backend)
+
+    def note_step_state(self, states: dict[int, Any], step: Tensor) -> None:
+        """Keep the state of the global generator under the number of a loop's step, in each run."""
+
+        def note_state_of_step(k: Any) -> tuple[()]:
+            states[int(k)] = random.global_rng()._bits.getstate()
+            return ()
+
+        self.effect("note_state_of_step", note_state_of_step, (step._array,), step.backend)
+
+    @contextmanager
+    def replay_step_state(self, states: dict[int, Any], step: Tensor) -> Iterator[None]:
+        """Let the global generator continue from the state kept for a step; afterwards from where it was."""
+        before: list[Any] = []
+
+        def set_state_of_step(k: Any) -> tuple[()]:
+            bits = random.global_rng()._bits
+            if k is None:
+                bits.setstate(before.pop())
+            else:
+                before.append(bits.getstate())
+                if (state := states.get(int(k))) is not None:
+                    bits.setstate(state)
+            return ()
+
+        self.effect("set_state_of_step", set_state_of_step, (step._array,), step.backend)
+        try:
+            yield
+        finally:
+            self.effect("set_state_of_step", set_state_of_step, (None,), step.backend)
 
 
-def check_of_values(function: T) -> T:
-    """A decorator for what does nothing but raise for some values of its positional arguments.
-
-    As :func:`each_time`; inside vmap it is given the values of all examples, with their dimension in front.
-    """
-    run = each_time(function)
-
-    @wraps(function)
-    def check(*args: Any) -> None:
-        run(*[_of_all_examples(arg) for arg in args])
-
-    return check  # type: ignore[return-value]
+def _without_generators(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Return arguments with lists in place of iterators, such as a zip, which could be read only once."""
+    return tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
 
 
 def _is_batched(value: Any) -> bool:
     return isinstance(value, Tensor) and type(value._array) is BatchedArray
 
 
-def _of_all_examples(value: Any) -> Any:
-    while _is_batched(value):
-        value = value._array.value
-    return value
+class _StateToken:
+    """The state of the global generator at one point of the run in progress."""
+
+    __slots__ = ("state",)
+    state: Sequence[int]
 
 
-class _Call:
-    """A call with its arguments, without the values of those that are another in each run."""
+class OpaqueCall:
+    """A call of a Python function as an instruction: its arguments but for the arrays, which each run gives it."""
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, holders: Iterable[Any] = ()) -> None:
         self.function = function
         self.__name__ = function.__name__
-        self.leaves, self.structure = pytree.flatten((_once(args), kwargs))
+        self.leaves, self.structure = pytree.flatten((_without_generators(args), kwargs))
         given = [v for v in self.leaves if isinstance(v, Variable)]
         self.variables = list({id(v): v for v in [*given, *holders]}.values())
         self.tensors: list[tuple[int, Any]] = []  # where the arrays go, and their backends
         self.out: Any = None  # the structure of what it returns, and the backends of its leaves
 
     def _arrays(self) -> list[Any]:
-        """Those of the Tensors among the arguments; where they go is noted."""
+        """Return the arrays of the Tensors among the arguments, and keep their places."""
         arrays: list[Any] = []
         for k, leaf in enumerate(self.leaves):
             parts = (leaf.values, leaf.indices) if isinstance(leaf, IndexedSlices) else (leaf,)
@@ -160,24 +198,20 @@ class _Call:
                 self.tensors.append((k, parts[0].backend.library))
         return arrays
 
-    def emitted(self, trace: Trace) -> None:
-        """Note it, where it gives nothing; it runs if it is known to be called."""
+    def emitted(self, trace: Effects) -> None:
+        """Add an instruction for a call that returns nothing; it runs now if the trace knows that it is reached."""
         arrays = self._arrays()
         backend = self.tensors[0][1] if self.tensors else selection.select().backend
 
         def run(*given: Any) -> tuple[()]:
-            from tape_compile.tracer.contexts import outside
-
             with outside():
                 self(*given)
             return ()
 
         trace.emit(self.__name__, run, arrays, backend)
 
-    def traced(self, trace: Trace) -> Any:
-        """Run it, and note that."""
-        from tape_compile.tracer.contexts import outside
-
+    def traced(self, trace: Effects) -> Any:
+        """Run the call now, and add an instruction for it."""
         arrays = [*self._arrays(), *[v._array for v in self.variables]]
         backends = [v.backend for v in self.variables if v.backend is not None]
         backend: Any = backends[0] if backends else selection.select().backend
@@ -191,15 +225,15 @@ class _Call:
         for variable, new in zip(self.variables, news, strict=True):
             variable._array, variable._slots = new, {}
         structure, backends = self.out
-        made = [None if b is None else wrap(r, b.traced) for r, b in zip(results, backends, strict=True)]
+        made = [None if b is None else wrap(r, tracing_backend(b)) for r, b in zip(results, backends, strict=True)]
         return pytree.unflatten(structure, made)
 
     def __call__(self, *arrays: Any) -> Any:
-        """Run it on arrays: what it returns, and what the Variables hold then."""
+        """Run the call on arrays; return its results, and the values of the Variables afterwards."""
         return self.take_over(list(arrays))
 
     def take_over(self, arrays: list[Any]) -> Any:
-        """The same, and the list is empty then: an array that nobody else holds may be updated in place."""
+        """Run the call, and empty the list: an array that nobody else holds may be updated in place."""
         arrays.reverse()
         leaves = list(self.leaves)
         for k, backend in self.tensors:
@@ -221,117 +255,3 @@ class _Call:
                 tuple([None if leaf is None else leaf._array for leaf in found]),
                 tuple([v._array for v in self.variables]),
             )
-
-
-# -- random numbers
-
-
-def draw(
-    trace: Trace, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: Any, device: Any
-) -> Tensor:
-    """An array of what `make` makes of the generator's bits, drawn again in each call."""
-    chosen = selection.select(backend, device)
-    library = chosen.backend.library
-    trace.drawn(generator)
-    from tape_core import random
-
-    # The one that set_seed seeds may be another by then.
-    which = None if generator is random.global_rng() else generator
-    raw_dtype = library.raw_dtype(dtype)
-
-    def random_bits() -> Any:
-        bits = (which or random.global_rng())._bits
-        return library.asarray(make(bits), dtype=raw_dtype, device=chosen.device, copy=True)
-
-    traced = library.traced
-    return wrap(trace.effect("random_bits", random_bits, (), traced), traced)
-
-
-def seeded(trace: Trace, generator: Generator, seed: int | None) -> None:
-    """A generator is made, which starts from its seed in each call."""
-    from random import Random
-
-    def seed_generator() -> tuple[()]:
-        generator._bits = Random(seed)
-        return ()
-
-    trace.makes(generator)
-    trace.effect("seed_generator", seed_generator, (), selection.select().backend)
-
-
-class _Noted:
-    """Where the generator had come to, in the call that runs."""
-
-    __slots__ = ("state",)
-    state: Sequence[int]
-
-
-def random_state(trace: Trace) -> Any:
-    """Where the generator has come to, in each call."""
-    from tape_core import random
-
-    noted = _Noted()
-
-    def note_random_state() -> tuple[()]:
-        noted.state = random.global_rng().get_state()
-        return ()
-
-    trace.effect("note_random_state", note_random_state, (), selection.select().backend)
-    return noted
-
-
-def set_random_state(trace: Trace, state: Any) -> None:
-    """Have the generator go on from there, or from a state that is the same in each call."""
-    from tape_core import random
-
-    def set_state() -> tuple[()]:
-        random.global_rng().set_state(state.state if type(state) is _Noted else state)
-        return ()
-
-    trace.effect("set_random_state", set_state, (), selection.select().backend)
-
-
-def note_states(trace: Trace, states: dict[int, Any], number: Tensor) -> None:
-    """Where the generator has come to at the step with this number, in each call."""
-    from tape_core import random
-
-    def note_state_of_step(k: Any) -> tuple[()]:
-        states[int(k)] = random.global_rng()._bits.getstate()
-        return ()
-
-    trace.effect("note_state_of_step", note_state_of_step, (number._array,), number.backend)
-
-
-@contextmanager
-def states_replayed(trace: Trace, states: dict[int, Any], number: Tensor) -> Iterator[None]:
-    """A context in which the generator goes on from there."""
-    from tape_core import random
-
-    before: list[Any] = []
-
-    def set_state_of_step(k: Any) -> tuple[()]:
-        bits = random.global_rng()._bits
-        if k is None:
-            bits.setstate(before.pop())
-        else:
-            before.append(bits.getstate())
-            if (state := states.get(int(k))) is not None:
-                bits.setstate(state)
-        return ()
-
-    trace.effect("set_state_of_step", set_state_of_step, (number._array,), number.backend)
-    try:
-        yield
-    finally:
-        trace.effect("set_state_of_step", set_state_of_step, (None,), number.backend)
-
-
-# -- what a trace depends on besides
-
-
-def asked(get: Callable[[], Any]) -> Any:
-    """What `get` gives, such as a mode; a trace is of use only while it gives the same."""
-    value, trace = get(), TRACE.get()
-    if trace is not None and not any([known is get for known, _ in trace.guards]):
-        trace.guards.append((get, value))
-    return value

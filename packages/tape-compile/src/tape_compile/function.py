@@ -1,4 +1,4 @@
-"""`tape_core.function`: trace once, then run what was noted."""
+"""Compiled functions: the objects that `tape_core.function` makes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from tape_core import random
+from tape_core.backends import compilers
 from tape_core.base import pytree
 from tape_core.base.forking import Lock
 from tape_core.base.user_code import warn_user
+from tape_core.compiled import MAX_TRACES, Fallback, Retrace
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE, TRACE, in_blocks
+from tape_core.engine.recording import ACTIVE, in_blocks
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.batched import OPEN
 from tape_core.modes.replay import is_at_work
+from tape_core.staging import TracingError, current
 
 from tape_compile.cache import Traces, remember
 from tape_compile.cache_key import SLICES, TENSOR, Signature, called, static_key, tells_order
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
-from tape_compile.thresholds import MAX_TRACES
-from tape_compile.tracer.traced_array import TracedArray, TracingError
+from tape_compile.tracer.traced_array import TracedArray, tracing_backend
 from tape_compile.turns import its_turn
 
 if TYPE_CHECKING:
@@ -35,9 +37,7 @@ if TYPE_CHECKING:
     from tape_compile.under_tape.entry import InTapes
     from tape_compile.under_tape.trace import Joint
 
-Retrace = Literal["warn", "allow", "error"]
-Fallback = bool | Literal["silent"]
-
+_PYTHON = "python"  # the compiler that leaves the code as it is
 _MANY = 5  # traces of one function that the same call site can hardly mean
 
 
@@ -74,7 +74,8 @@ class Function:
         }
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
-        self._how = "none" if compile is False else compile
+        # By this name, or else that of the environment; None is Python code, or what the backend is offered.
+        self._how = compilers.default() if compile is None else compile if compile and compile != "none" else _PYTHON
         self._static = _names("static_argnames", static_argnames)
         self._fallback = fallback
         self._retrace = retrace
@@ -139,11 +140,11 @@ class Function:
         active = ACTIVE.get()
         if active:
             active = in_blocks()
-        if active or OPEN.get() or TRACE.get() is not None:
-            if len(active) == 1 and self._how in (None, "none") and not OPEN.get() and TRACE.get() is None:
+        if active or OPEN.get() or current() is not None:
+            if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN.get() and current() is None:
                 tape = active[0]
                 # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
-                if isinstance(tape, GradientTape) and type(tape._records) is list and not is_at_work():
+                if isinstance(tape, GradientTape) and tape._journal is None and not is_at_work():
                     return self._in_tapes(tape, args, kwargs)
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)
@@ -204,12 +205,12 @@ class Function:
         self._check_number(self._traces)
         # What traces is imported where it is needed first.
         from tape_compile.codegen.executable import DONATED, Compiled, check_apart
+        from tape_compile.control_flow import FlowTrace
         from tape_compile.donation import give_away
         from tape_compile.results import check_containers, check_result, in_users_terms
         from tape_compile.tracer.contexts import outside, tracing
-        from tape_compile.tracer.trace import Trace
 
-        trace = Trace(self._name, fallback=bool(self._fallback))
+        trace = FlowTrace(self._name, fallback=bool(self._fallback))
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:
@@ -387,7 +388,7 @@ class Function:
         export.write(path, chosen.exported(self._name, variables, beside), beside)
 
     def _compiled_for(self, args: Any, kwargs: Any) -> Compiled:
-        """What runs for these arguments; it is called with them where it is not there yet.
+        """The code for these arguments; if there is none, the function is called with them first.
 
         Raises:
             ValueError: the function runs as it is.
@@ -441,7 +442,7 @@ def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
 
 
 def _traced(trace: Trace, tensor: Tensor) -> Tensor:
-    backend = tensor.backend.traced
+    backend = tracing_backend(tensor.backend)
     return wrap(trace.input(tensor._array, backend), backend)
 
 
@@ -460,102 +461,3 @@ def _value(leaf: Any) -> Any:
         return leaf
     array = leaf._array
     return wrap(array.value if type(array) is TracedArray else array, leaf.backend.library)
-
-
-@overload
-def function(python: Callable[..., Any], /) -> Function: ...
-@overload
-def function(
-    *,
-    static_argnames: str | Iterable[str] = (),
-    donate: str | Iterable[str] = (),
-    fallback: Fallback = False,
-    retrace: Retrace = "warn",
-    compile: str | Literal[False] | None = None,
-    passes: dict[str, bool] | None = None,
-    max_traces: int = MAX_TRACES,
-) -> Callable[[Callable[..., Any]], Function]: ...
-def function(
-    python: Any = None,
-    /,
-    *,
-    static_argnames: Any = (),
-    donate: Any = (),
-    fallback: Fallback = False,
-    retrace: Retrace = "warn",
-    compile: str | Literal[False] | None = None,
-    passes: dict[str, bool] | None = None,
-    max_traces: int = MAX_TRACES,
-) -> Any:
-    """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
-
-    The first call runs `python` and notes the calls of kernels, those of gradients, Jacobians and vmap among them. They
-    become the source of one Python function, which runs from then on. Its results are those of `python`, to the
-    last bit.
-
-    >>> import tape_core as tc
-    >>> w = tc.Variable(2.0)
-    >>> @tc.function
-    ... def step(x):
-    ...     with tc.GradientTape() as tape:
-    ...         loss = (w * x - 1.0) ** 2
-    ...     w.assign_sub(0.1 * tape.gradient(loss, w))
-    ...     return loss
-    >>> [round(step(tc.asarray(1.0)).item(), 4) for _ in range(3)]
-    [1.0, 0.64, 0.4096]
-    >>> step.traces
-    1
-
-    A trace is for one structure of arguments, for the shapes, dtypes and devices of the Tensors in it, for the values
-    of everything else in it, and for the backend that is selected. Variables may have any value: they are read and
-    assigned in each call. Other Tensors and Python values that the function finds around it stay what they were. Random
-    numbers are drawn anew.
-
-    Inside a tape's block the call is one record, of which both directions are compiled, from the second call of a kind
-    on. Where several tapes, an accumulator or vmap around the call are at work, `python` runs as it is.
-
-    Args:
-        python: the function. What it does besides computing, such as printing, it does while it is traced.
-        static_argnames: names of parameters whose values are constants of a trace. They must be hashable. Python
-            scalars, strings and other objects that are no arrays are so anyway.
-        donate: names of parameters whose Tensors the function may overwrite with results of the same shape and dtype.
-            After a call they hold nothing, and any use of them raises a RuntimeError. It is for what a call replaces,
-            such as parameters that are no Variables. Memory that somebody else holds, as a caller's NumPy array, is
-            left alone; Variables are updated in place anyway. Where `python` runs as it is nothing is donated.
-        fallback: where the function decides by a value, warn once and run it as it is from then on; with `"silent"`
-            without the warning.
-        retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
-        compile: a compiler of the array library to hand the code to: on PyTorch `"torch"` for `torch.compile`, which
-            rounds in its own ways, or `"cudagraph"` for a CUDA graph. By default PyTorch takes a CUDA graph for many
-            kernels of small arrays, and the code as it is for all else; `"none"` or False is always the code as it is.
-            Which names there are depends on the arrays: an unknown one is an error of the first call.
-        passes: passes that are to be left out, as `{"cse": False}`; see `Function.stats`. And
-            `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
-            place from those of `python`.
-        max_traces: how many traces are kept, and as many for calls in tapes' blocks; the one that was not used for
-            longest goes. A trace for a Variable or another object that was an argument goes with the object.
-
-    Raises:
-        TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from
-            inside is used after it has returned.
-        TypeError: in a call: an argument is neither an array nor hashable.
-        ValueError: an argument of this function is not what it must be; in a call: a Variable is made each time, or
-            what is donated is given twice.
-        RuntimeError: in a call: an argument was donated before.
-    """
-
-    def decorate(python: Any) -> Any:
-        if not callable(python):
-            raise TypeError(f"function: a function is compiled, got {python!r}")
-        return Function(
-            python,
-            static_argnames=static_argnames,
-            donate=donate,
-            fallback=fallback,
-            retrace=retrace,
-            compile=compile,
-            passes=passes,
-            max_traces=max_traces,
-        )
-
-    return decorate if python is None else decorate(python)

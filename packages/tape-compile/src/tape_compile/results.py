@@ -11,9 +11,10 @@ from tape_core.backends.protocol import Backend
 from tape_core.base import pytree
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.modes.batched import BatchedArray
+from tape_core.staging import TracingError
 
 from tape_compile.frozen import frozen
-from tape_compile.tracer.traced_array import TRACED, TracedArray, TracingError
+from tape_compile.tracer.traced_array import TRACED, TracedArray
 
 if TYPE_CHECKING:
     from tape_compile.tracer.trace import Trace

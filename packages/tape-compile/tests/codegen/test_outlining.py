@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import tape_core as tc
 from tape_compile import thresholds
-from tape_compile.codegen import source
 
 
 def parts(f: Any) -> list[str]:
@@ -93,7 +92,7 @@ def test_any_function_gives_what_it_gives_in_one_line(seed: int, monkeypatch: py
     monkeypatch.setattr(thresholds, "OUTLINE_MIN_PROGRAM", 0)
     monkeypatch.setattr(thresholds, "OUTLINE_MIN_STRETCH", 2 + seed % 5)
     if seed % 2:
-        monkeypatch.setattr(source, "LONG", 0)
+        monkeypatch.setattr(thresholds, "RECYCLE_NAMES_MIN_PROGRAM", 0)
     choose = random.Random(seed)
     plans = [choose.random() for _ in range(2)]
     turns = [(choose.choice(plans), choose.randrange(2, 7), choose.random() < 0.2) for _ in range(12)]

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import tape_core as tc
 from tape_compile import thresholds
-from tape_compile.codegen import source
 
 BINARY = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
@@ -47,7 +46,7 @@ def test_what_is_used_once_stands_where_it_is_used() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_expressions_have_the_parentheses_that_they_need(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:
-        monkeypatch.setattr(source, "LONG", 0)
+        monkeypatch.setattr(thresholds, "RECYCLE_NAMES_MIN_PROGRAM", 0)
     choose = random.Random(seed)
 
     def grown(x: Any, depth: int, draw: random.Random) -> Any:

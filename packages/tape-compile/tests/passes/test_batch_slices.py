@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from support import code
 
 SPECIAL = np.array([-0.0, 0.0, np.inf, -np.inf, np.nan, 1e-310, 710.0, -745.0, 1.0, -1.0, 0.5, 3.0])
 
@@ -27,11 +28,6 @@ def rows(x: Any) -> Any:
 def of_two(x: Any) -> Any:
     y = x + 1.0
     return tc.atan2(x[:6], y[:6]) * 2.0, tc.atan2(x[6:], y[6:]) * 3.0
-
-
-def code(f: Any) -> str:
-    """The lines of the source that are no comments."""
-    return "\n".join([line for line in f.text().splitlines() if not line.strip().startswith("#")])
 
 
 def compiled_as(f: Callable[[Any], Any], **options: bool) -> Any:

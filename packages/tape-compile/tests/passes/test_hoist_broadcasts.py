@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
+
 import tape_core as tc
+from support import same, values
 
-
-def draw(*shape: int, seed: int = 0) -> tc.Tensor:
-    return tc.asarray(np.random.default_rng(seed).normal(size=shape).astype(np.float32), backend="numpy")
+draw = partial(values, dtype="float32", backend="numpy")
 
 
 def recurrent(h: tc.Tensor, u: tc.Tensor, b: tc.Tensor, rounds: int) -> list[tc.Tensor]:
@@ -18,10 +18,6 @@ def recurrent(h: tc.Tensor, u: tc.Tensor, b: tc.Tensor, rounds: int) -> list[tc.
             state = tc.tanh(state @ u + b)
         loss = tc.sum(state * state)
     return [loss, *tape.gradient(loss, [h, u, b])]
-
-
-def same(found: list[tc.Tensor], expected: list[tc.Tensor]) -> bool:
-    return all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(found, expected, strict=True))
 
 
 def test_a_bias_in_a_loop_is_laid_out_once() -> None:

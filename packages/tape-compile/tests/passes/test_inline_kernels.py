@@ -5,15 +5,14 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import tape_core as tc
+from support import values
 
-
-def array(*shape: int, seed: int = 0) -> tc.Tensor:
-    return tc.asarray(np.random.default_rng(seed).normal(size=shape), backend="numpy")
+array = partial(values, dtype="float64", backend="numpy")
 
 
 def with_slope(f: Callable[[Any], Any]) -> Callable[[Any], Any]:

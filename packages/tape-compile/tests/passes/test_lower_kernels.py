@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tape_core as tc
-
-
-def same(a: tc.Tensor, b: tc.Tensor) -> bool:
-    x, y = a.numpy(), b.numpy()
-    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+from support import same
 
 
 def losses(logits: tc.Tensor, labels: tc.Tensor) -> list[tc.Tensor]:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
+from support import code, leaves, values
 
-
-def array(*shape: int, seed: int = 0) -> Any:
-    return tc.default_rng(seed).normal(shape, dtype="float64")
-
-
-def code(compiled: Any) -> str:
-    return "\n".join([line.partition("#")[0] for line in compiled.text().splitlines()])
+array = partial(values, dtype="float64")
 
 
 def slope(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -64,14 +60,14 @@ def test_it_is_a_few_units_off(case: str) -> None:
     for compiled in (exact, other):
         compiled(array(6, 4))
     x = array(6, 4, seed=1)
-    for found, expected in zip(*(tc.pytree.flatten(g(x))[0] for g in (other, f)), strict=True):
+    for found, expected in zip(leaves(other(x)), leaves(f(x)), strict=True):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-14, atol=1e-14)
         assert found.dtype is expected.dtype
         assert found.shape == expected.shape
     if x.backend.name == "numpy":  # whose code is written with operators
         assert len(re.findall(less, code(other))) == left
         assert len(re.findall(less, code(exact))) > left
-    for found, expected in zip(*(tc.pytree.flatten(g(x))[0] for g in (exact, f)), strict=True):
+    for found, expected in zip(leaves(exact(x)), leaves(f(x)), strict=True):
         assert found.numpy().tobytes() == expected.numpy().tobytes()
 
 

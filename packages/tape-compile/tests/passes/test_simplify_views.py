@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
+from support import assert_same, code, values
 
-
-def draw(*shape: int, seed: int = 0, dtype: str = "float64") -> tc.Tensor:
-    return tc.asarray(np.random.default_rng(seed).normal(size=shape).astype(dtype), backend="numpy")
-
-
-def assert_same(found: tc.Tensor, expected: tc.Tensor) -> None:
-    a, b = found.numpy(), expected.numpy()
-    assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
-
-
-def code(compiled: Any) -> str:
-    return "\n".join([line for line in compiled.text().splitlines() if "#" not in line])
+draw = partial(values, dtype="float64", backend="numpy")
 
 
 def test_there_and_back_is_nothing() -> None:

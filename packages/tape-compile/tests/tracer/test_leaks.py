@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracingError
 from tape_core.ops import statistical
+from tape_core.staging import TracingError
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,8 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from support import bits, leaves, values
 from tape_core.base import pytree
-
-
-def values(*shape: int, seed: int = 0) -> Any:
-    return tc.default_rng(seed).normal(shape)
-
-
-def leaves(tree: Any) -> list[Any]:
-    return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple | list) else [tree]
-
-
-def bits(value: Any) -> Any:
-    return None if value is None else (str(value.dtype), value.shape, value.numpy().tobytes())
 
 
 def test_what_cannot_be_compiled_runs_as_it_is() -> None:
@@ -114,11 +103,11 @@ def test_static_arguments_and_methods() -> None:
 def test_modes_are_asked_for_in_each_call() -> None:
     mode = {"training": True}
 
-    from tape_compile.effects import asked
+    from tape_core.staging import guard
 
     @tc.function
     def f(x: Any) -> Any:
-        return x * (2.0 if asked(lambda: mode["training"]) else 3.0), x
+        return x * (2.0 if guard(lambda: mode["training"]) else 3.0), x
 
     found = []
     for training in (True, True, True, False, False, True, False):

@@ -8,21 +8,8 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from support import bits, leaves, values
 from tape_compile.function import Function
-
-
-def values(*shape: int, seed: int = 0) -> Any:
-    return tc.default_rng(seed).normal(shape)
-
-
-def leaves(tree: Any) -> list[Any]:
-    return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple | list) else [tree]
-
-
-def bits(value: Any) -> Any:
-    if isinstance(value, tc.IndexedSlices):
-        return "slices", bits(value.values), bits(value.indices), value.dense_shape
-    return None if value is None else (str(value.dtype), value.shape, value.numpy().tobytes())
 
 
 def assert_as_eagerly(step: Callable[[Any], Any], f: Callable[..., Any], calls: int = 4) -> Function:

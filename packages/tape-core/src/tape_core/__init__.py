@@ -10,8 +10,6 @@ Tensor(6.0, shape=(), dtype=float32, backend=numpy)
 
 import math as _math
 
-from tape_compile.function import function
-
 from tape_core import extend, fft, linalg, special, stats, testing
 from tape_core._version import __version__
 from tape_core.backends.selection import get_backend, set_backend, use_backend
@@ -35,6 +33,7 @@ from tape_core.base.dtypes import (
     uint64,
 )
 from tape_core.base.dtypes import bool_ as bool
+from tape_core.compiled import function
 from tape_core.engine.hints import missing as _missing
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.tape import GradientTape

@@ -1,4 +1,4 @@
-"""Linear algebra: the `linalg` extension of the Array API standard, and what is beyond it; differentiable."""
+"""Linear algebra: the `linalg` extension of the Array API standard, and further functions; all differentiable."""
 
 from tape_core.ops.linalg.decompositions import (
     EighResult,

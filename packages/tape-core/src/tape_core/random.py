@@ -1,4 +1,7 @@
-"""Random numbers that are the same on every backend, for initialisers, shuffling and samples."""
+"""Random numbers that are the same on every backend, for initialisers, shuffling and samples.
+
+The bits come from Python's own generator, so that no backend has to agree with another on an algorithm.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,27 @@ import math
 import random as stdlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import selection
 from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.mistakes import integer, shape_of
-from tape_core.engine.recording import TRACE
-from tape_core.typing import Array, DeviceLike, DTypeLike, ShapeLike
+from tape_core.engine.recording import report_draw
+from tape_core.staging import STAGE, current
+from tape_core.typing import BackendLike, DTypeLike, ShapeLike
+
+if TYPE_CHECKING:
+    from tape_core.engine.tensor import Tensor
 
 _global: Generator | None = None
 
-BEFORE_DRAWING: ContextVar[Callable[[Generator], None] | None] = ContextVar("tape_core.before_drawing", default=None)
-"""What is told of a generator before numbers are drawn from it, so that they can be drawn again."""
-
 
 class Generator:
-    """A stream of random Tensors; the same seed gives the same numbers on every backend, to rounding.
+    """A stream of random Tensors; the same seed gives the same numbers on every backend, up to rounding.
 
-    The bits are those of Python's Mersenne Twister; what is made of them is computed by the backend.
+    The bits are those of Python's Mersenne Twister; the backend computes numbers from them.
 
     >>> import tape_core as tc
     >>> rng = tc.default_rng(0)
@@ -38,13 +41,11 @@ class Generator:
         if seed is not None and type(seed) is not int:
             raise TypeError(f"default_rng: seed must be an int or None, got {seed!r}")
         self._bits = stdlib.Random(seed)
-        if (trace := TRACE.get()) is not None:
-            from tape_compile.effects import seeded
-
-            seeded(trace, self, seed)
+        if (stage := current()) is not None:
+            stage.seed(self, seed)
 
     def get_state(self) -> tuple[int, ...]:
-        """Where the stream has come to: plain integers, which a file of any kind can hold.
+        """The state of the stream: plain integers, which a file of any kind can hold.
 
         >>> import tape_core as tc
         >>> rng = tc.default_rng(7)
@@ -58,35 +59,34 @@ class Generator:
         return state
 
     def set_state(self, state: Sequence[int]) -> None:
-        """Go on from a state that :meth:`get_state` gave, of this or another Generator.
+        """Continue from a state that :meth:`get_state` of this or another Generator returned.
 
         Raises:
-            ValueError: it is no such state. Nothing is changed.
+            ValueError: it is not such a state. Nothing is changed.
         """
         try:
             self._bits.setstate((stdlib.Random.VERSION, tuple(state), None))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"set_state: not a state that get_state gave: {error}") from error
 
-    def _fractions(self, n: int, backend: Any, device: DeviceLike) -> Any:
-        """n float64 Tensors elements in [0, 1), multiples of 2**-31."""
-        integers = self._drawn(lambda bits: memoryview(bits.randbytes(4 * n)).cast("i"), "int32", backend, device)
-        # 31 bits after the sign is dropped: exact in float64, and the same in every byte order that matters.
+    def _fractions(self, n: int, backend: BackendLike, device: str | None) -> Tensor:
+        """Draw `n` float64 values in [0, 1), multiples of 2**-31."""
+        integers = self._draw(lambda bits: memoryview(bits.randbytes(4 * n)).cast("i"), "int32", backend, device)
+        # Without the sign bit, 31 bits are left, which float64 holds exactly.
         from tape_core.ops.data_types import astype
 
         return astype(integers & 0x7FFFFFFF, "float64") * 2.0**-31
 
-    def _drawn(self, make: Callable[[stdlib.Random], Any], dtype: str, backend: Any, device: DeviceLike) -> Any:
-        """A Tensor of what `make` makes of the bits; in a compiled function, of those of each call."""
+    def _draw(
+        self, make: Callable[[stdlib.Random], Any], dtype: str, backend: BackendLike, device: str | None
+    ) -> Tensor:
+        """Make a Tensor of what `make` takes from the generator; a compiled function does so again in each call."""
         from tape_core.ops.creation import asarray
 
         _refuse_inside_vmap()
-        if (trace := TRACE.get()) is not None:
-            from tape_compile.effects import draw
-
-            return draw(trace, self, make, dtype, backend, device)
-        if (before := BEFORE_DRAWING.get()) is not None:
-            before(self)
+        if (stage := current()) is not None:
+            return stage.draw(self, make, dtype, backend, device)
+        report_draw(self)
         return asarray(make(self._bits), dtype=dtype, backend=backend, device=device, copy=True)
 
     def uniform(
@@ -96,17 +96,17 @@ class Generator:
         low: float = 0.0,
         high: float = 1.0,
         dtype: DTypeLike = None,
-        backend: Any = None,
+        backend: BackendLike = None,
         device: str | None = None,
-    ) -> Any:
-        """Uniform values in [low, high)."""
+    ) -> Tensor:
+        """Draw uniform values in [low, high)."""
         from tape_core.ops.data_types import astype
         from tape_core.ops.manipulation import reshape
 
         shape, dtype = shape_of("uniform", shape), _floating("uniform", dtype, backend)
         values = self._fractions(math.prod(shape), backend, device)
-        # No more bits than the dtype has, so that rounding to it cannot reach 1.
-        return astype(reshape(_truncated(values, dtype), shape) * (high - low) + low, dtype)
+        # Keep no more bits than the dtype has: rounded to it, a value such as 1 - 2**-31 would become 1.
+        return astype(reshape(_truncate(values, dtype), shape) * (high - low) + low, dtype)
 
     def normal(
         self,
@@ -115,10 +115,10 @@ class Generator:
         mean: float = 0.0,
         stddev: float = 1.0,
         dtype: DTypeLike = None,
-        backend: Any = None,
+        backend: BackendLike = None,
         device: str | None = None,
-    ) -> Any:
-        """Normally distributed values (the Box-Muller transform)."""
+    ) -> Tensor:
+        """Draw normally distributed values, by the Box-Muller transform."""
         from tape_core.ops.data_types import astype
         from tape_core.ops.elementwise import cos, log1p, sqrt
         from tape_core.ops.manipulation import reshape
@@ -131,9 +131,9 @@ class Generator:
         return astype(values, dtype)
 
     def integers(
-        self, low: int, high: int, shape: ShapeLike = (), *, backend: Any = None, device: str | None = None
-    ) -> Any:
-        """Integers in [low, high), int64."""
+        self, low: int, high: int, shape: ShapeLike = (), *, backend: BackendLike = None, device: str | None = None
+    ) -> Tensor:
+        """Draw integers in [low, high), int64."""
         from tape_core.ops.manipulation import reshape
 
         low, high = integer("integers", "low", low), integer("integers", "high", high)
@@ -141,19 +141,19 @@ class Generator:
             raise ValueError(f"integers: high must be above low, got low={low}, high={high}")
         shape = shape_of("integers", shape)
         n = math.prod(shape)
-        values = self._drawn(lambda bits: [bits.randrange(low, high) for _ in range(n)], "int64", backend, device)
+        values = self._draw(lambda bits: [bits.randrange(low, high) for _ in range(n)], "int64", backend, device)
         return reshape(values, shape)
 
-    def permutation(self, n: int, *, backend: Any = None, device: str | None = None) -> Any:
-        """0 ... n - 1 in random order, int64."""
+    def permutation(self, n: int, *, backend: BackendLike = None, device: str | None = None) -> Tensor:
+        """Draw the integers 0 ... n - 1 in random order, int64."""
         n = integer("permutation", "n", n, 0)
 
-        def shuffled(bits: stdlib.Random) -> memoryview:
+        def shuffle(bits: stdlib.Random) -> memoryview:
             order = list(range(n))
             bits.shuffle(order)
             return memoryview(array("q", order))
 
-        return self._drawn(shuffled, "int64", backend, device)
+        return self._draw(shuffle, "int64", backend, device)
 
 
 def _refuse_inside_vmap() -> None:
@@ -166,8 +166,8 @@ def _refuse_inside_vmap() -> None:
         )
 
 
-def _floating(what: str, dtype: DTypeLike, backend: Any) -> dtypes.DType:
-    """The dtype that is asked for, which must be floating: of integers most would be 0, of complex numbers one part."""
+def _floating(what: str, dtype: DTypeLike, backend: BackendLike) -> dtypes.DType:
+    """Check that a dtype is floating: as integers, most values would be 0; as complex numbers, all imaginary parts."""
     if dtype is None:
         return dtypes.get_default_dtype()
     found = dtypes.as_dtype(dtype) or selection.select(backend).backend.dtype(dtype)
@@ -176,35 +176,35 @@ def _floating(what: str, dtype: DTypeLike, backend: Any) -> dtypes.DType:
     return found
 
 
-def _truncated(values: Array, dtype: dtypes.DType) -> Any:
+def _truncate(values: Tensor, dtype: dtypes.DType) -> Tensor:
+    """Drop the bits of values in [0, 1) that the dtype cannot hold."""
     from tape_core.ops.elementwise import floor
 
+    # The bits of a significand. float64 has 53, but gets no more than float32, so that both have the same numbers.
     bits = {"float16": 11, "bfloat16": 8}.get(dtype.name, 24)
     return floor(values * 2.0**bits) * 2.0**-bits
 
 
 def default_rng(seed: int | None = None) -> Generator:
-    """A new :class:`Generator`; without a seed its numbers differ from run to run."""
+    """Make a new :class:`Generator`; without a seed its numbers differ from run to run."""
     return Generator(seed)
 
 
 def set_seed(seed: int | None) -> None:
-    """Reseed the generator that initialisers use when they are given none."""
+    """Reseed the global generator, which initialisers and :func:`dropout` use unless they are given another."""
     global _global
     _global = Generator(seed)
 
 
 def get_state() -> tuple[int, ...]:
-    """Where the generator that :func:`set_seed` seeds has come to, see :meth:`Generator.get_state`."""
-    if (trace := TRACE.get()) is not None:
-        from tape_compile.effects import random_state
-
-        return random_state(trace)  # type: ignore[no-any-return] # what set_state takes in that function
+    """The state of the global generator, see :meth:`Generator.get_state`."""
+    if (stage := current()) is not None:
+        return stage.random_state()  # type: ignore[no-any-return]  # a token, which set_state takes in that function
     return global_rng().get_state()
 
 
 def set_state(state: Sequence[int]) -> None:
-    """Have that generator go on from a state that :func:`get_state` gave.
+    """Let the global generator continue from a state that :func:`get_state` returned.
 
     >>> import tape_core as tc
     >>> state = tc.random.get_state()
@@ -214,19 +214,17 @@ def set_state(state: Sequence[int]) -> None:
     True
 
     Raises:
-        ValueError: it is no such state. Nothing is changed.
+        ValueError: it is not such a state. Nothing is changed.
     """
-    if (trace := TRACE.get()) is not None:
-        from tape_compile.effects import set_random_state
-
-        set_random_state(trace, state)
+    if (stage := current()) is not None:
+        stage.set_random_state(state)
         return
     global_rng().set_state(state)
 
 
 @contextmanager
 def replayed(state: Sequence[int]) -> Iterator[None]:
-    """A context in which that generator goes on from an earlier state, and after which it is where it was."""
+    """A context in which the global generator continues from `state`; on leaving it, the present one is back."""
     now = get_state()
     set_state(state)
     try:
@@ -236,9 +234,9 @@ def replayed(state: Sequence[int]) -> Iterator[None]:
 
 
 def global_rng() -> Generator:
-    """The generator that :func:`set_seed` seeds."""
+    """The global generator, which :func:`set_seed` seeds."""
     global _global
     if _global is None:
-        with setting(TRACE, None):  # it is not made again in each call of what is compiled
+        with setting(STAGE, None):  # outside of a trace, or each call of a compiled function would make another
             _global = Generator()
     return _global

@@ -1,6 +1,7 @@
-"""Densities and distribution functions under the names that `scipy.stats` has for them; differentiable.
+"""Densities and distribution functions under the names of `scipy.stats`; differentiable.
 
-Those of SciPy take the values of Tensors, and give NumPy arrays, which have no gradient.
+SciPy's own functions accept Tensors, but return NumPy arrays, which have no gradient. The formulas are those of SciPy's
+documentation, written with functions that are accurate at both ends of the range.
 
 >>> import tape_core as tc
 >>> scale = tc.Variable(2.0)
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
@@ -31,7 +31,7 @@ from tape_core.ops.special.error_functions import log_ndtr, ndtr
 from tape_core.ops.special.gamma import betaln, gammaln
 from tape_core.ops.special.logarithms import expit, xlog1py, xlogy
 from tape_core.ops.statistical import sum as _sum
-from tape_core.typing import Array, ArrayLike
+from tape_core.typing import ArrayLike
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -39,7 +39,7 @@ Formula = Callable[..., Tensor]
 
 
 class _Distribution:
-    """What distributions share: how parameters are given, and what is said outside of where there are values."""
+    """A continuous distribution: it handles parameters, location and scale, and values outside of the support."""
 
     def __init__(
         self,
@@ -51,14 +51,15 @@ class _Distribution:
         high: float = math.inf,
         inside: float = 0.0,
     ) -> None:
-        """Of standardised formulas.
+        """Define a distribution by its formulas for `loc=0` and `scale=1`.
 
         Args:
-            shapes: the names of parameters beside `loc` and `scale`, which must be positive.
-            log_density: of a value and the parameters.
-            cdf: the distribution function, of these; None where there is none.
-            low, high: where there are values, both included.
-            inside: a value in between.
+            shapes: the names of the parameters besides `loc` and `scale`; they must be positive.
+            log_density: the logarithm of the density, a function of the value and the parameters.
+            cdf: the distribution function, of the same arguments; None if it is not implemented.
+            low, high: the ends of the support, both included.
+            inside: a value inside the support. It stands in for values outside, so that formulas and their derivatives
+                give no NaN there.
         """
         self._name, self._shapes, self._log_density, self._cdf = name, shapes, log_density, cdf
         self._low, self._high, self._inside = low, high, inside
@@ -66,10 +67,13 @@ class _Distribution:
     def __repr__(self) -> str:
         return f"<tape_core.stats.{self._name}>"
 
-    def _standard(
-        self, what: str, x: Array, args: tuple[Any, ...], given: dict[str, Any]
-    ) -> tuple[Tensor, list[Any], Tensor]:
-        """The standardised value, the parameters, and the scale, NaN where a parameter is not possible."""
+    def _standardize(
+        self, what: str, x: ArrayLike, args: tuple[ArrayLike, ...], given: dict[str, ArrayLike]
+    ) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Return `(x - loc) / scale`, the shape parameters, and the scale.
+
+        The scale is NaN, and so the first of them, where a parameter is not positive.
+        """
         names = (*self._shapes, "loc", "scale")
         if len(args) > len(names):
             raise TypeError(f"{self._name}.{what} takes {', '.join(names)} after the value; got {len(args)} more")
@@ -86,35 +90,35 @@ class _Distribution:
         scale = where(scale > 0, scale, math.nan)
         return (x - loc) / scale, shapes, scale
 
-    def logpdf(self, x: ArrayLike, /, *args: Any, **given: Any) -> Tensor:
-        """The logarithm of the density; -inf where there are no values, NaN where a parameter is not possible."""
-        z, shapes, scale = self._standard("logpdf", x, args, given)
+    def logpdf(self, x: ArrayLike, /, *args: ArrayLike, **given: ArrayLike) -> Tensor:
+        """The logarithm of the density; -inf outside of the support, NaN where a parameter is out of its range."""
+        z, shapes, scale = self._standardize("logpdf", x, args, given)
         there = logical_and(z >= self._low, z <= self._high)
         value = self._log_density(where(there, z, self._inside), *shapes) - ew.log(scale)
         return where(there, value, where(z == z, -math.inf, math.nan))
 
-    def pdf(self, x: ArrayLike, /, *args: Any, **given: Any) -> Tensor:
+    def pdf(self, x: ArrayLike, /, *args: ArrayLike, **given: ArrayLike) -> Tensor:
         """The density."""
         return ew.exp(self.logpdf(x, *args, **given))
 
-    def cdf(self, x: ArrayLike, /, *args: Any, **given: Any) -> Tensor:
-        """The probability of a value up to `x`."""
+    def cdf(self, x: ArrayLike, /, *args: ArrayLike, **given: ArrayLike) -> Tensor:
+        """The probability of a value of at most `x`."""
         if self._cdf is None:
             raise NotImplementedError(f"{self._name}.cdf is not here")
-        z, shapes, _ = self._standard("cdf", x, args, given)
+        z, shapes, _ = self._standardize("cdf", x, args, given)
         there = logical_and(z >= self._low, z <= self._high)
         value = self._cdf(where(there, z, self._inside), *shapes)
         return where(there, value, where(z < self._low, 0.0, where(z > self._high, 1.0, math.nan)))
 
 
 class _Normal(_Distribution):
-    def logcdf(self, x: ArrayLike, /, *args: Any, **given: Any) -> Tensor:
-        """The logarithm of :meth:`cdf`, exact far out, too."""
-        return log_ndtr(self._standard("logcdf", x, args, given)[0])
+    def logcdf(self, x: ArrayLike, /, *args: ArrayLike, **given: ArrayLike) -> Tensor:
+        """The logarithm of :meth:`cdf`, accurate far below the mean as well."""
+        return log_ndtr(self._standardize("logcdf", x, args, given)[0])
 
-    def sf(self, x: ArrayLike, /, *args: Any, **given: Any) -> Tensor:
-        """`1 - cdf`, exact where it is small."""
-        return ndtr(-self._standard("sf", x, args, given)[0])
+    def sf(self, x: ArrayLike, /, *args: ArrayLike, **given: ArrayLike) -> Tensor:
+        """The survival function `1 - cdf`, accurate where it is small."""
+        return ndtr(-self._standardize("sf", x, args, given)[0])
 
 
 def _beta(z: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -130,6 +134,7 @@ def _chi2(z: Tensor, df: Tensor) -> Tensor:
 
 
 def _t(z: Tensor, df: Tensor) -> Tensor:
+    # betaln wants both arguments as Tensors, hence 0.5 + 0.0 * df.
     return -0.5 * (df + 1.0) * ew.log1p(z * z / df) - betaln(0.5 * df, 0.5 + 0.0 * df) - 0.5 * ew.log(df)
 
 
@@ -145,6 +150,7 @@ def _lognorm_cdf(z: Tensor, s: Tensor) -> Tensor:
 
 
 def _laplace_cdf(z: Tensor) -> Tensor:
+    # exp(-|z|) cannot overflow, also in the branch that `where` does not take. The same holds for `_logistic`.
     tail = 0.5 * ew.exp(-ew.abs(z))
     return where(z > 0, 1.0 - tail, tail)
 
@@ -185,7 +191,7 @@ class _Poisson:
     """The Poisson distribution: `mu`, `loc`."""
 
     def logpmf(self, k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0.0) -> Tensor:
-        """The logarithm of the probability of `k`; -inf where `k` is no whole number from 0 on."""
+        """The logarithm of the probability of `k`; -inf where `k` is not a whole number of at least 0."""
         k, mu, loc = together(k, mu, loc)
         k, mu = k - loc, where(mu >= 0, mu, math.nan)
         there = logical_and(k >= 0, k == ew.floor(k))
@@ -197,9 +203,10 @@ class _Poisson:
         return ew.exp(self.logpmf(k, mu, loc))
 
     def cdf(self, k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0.0) -> Tensor:
-        """The probability of up to `k`."""
+        """The probability of a value of at most `k`."""
         k, mu, loc = together(k, mu, loc)
         k, mu = ew.floor(k - loc), where(mu >= 0, mu, math.nan)
+        # DLMF 8.4.10: exp(-mu) * sum(mu**j / j! for j <= k) is Q(k + 1, mu), the regularized incomplete gamma function.
         return where(k >= 0, gammaincc(where(k >= 0, k, 0.0) + 1.0, mu), 0.0)
 
 
@@ -207,11 +214,12 @@ class _Binomial:
     """The binomial distribution: `n`, `p`, `loc`."""
 
     def logpmf(self, k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0.0) -> Tensor:
-        """The logarithm of the probability of `k`; -inf where `k` is no whole number from 0 to `n`."""
+        """The logarithm of the probability of `k`; -inf where `k` is not a whole number from 0 to `n`."""
         k, n, p, loc = together(k, n, p, loc)
         k, p = k - loc, where(logical_and(p >= 0, p <= 1), p, math.nan)
         there = logical_and(logical_and(k >= 0, k <= n), k == ew.floor(k))
         k = where(there, k, 0.0)
+        # log of n over k, without the difference of large values of gammaln.
         ways = -betaln(1.0 + n - k, 1.0 + k) - ew.log1p(n)
         return where(there, ways + xlogy(k, p) + xlog1py(n - k, -p), -math.inf)
 
@@ -229,7 +237,7 @@ class _MultivariateNormal:
         Args:
             x: of shape (..., d).
             mean: of shape (d,), or a number.
-            cov: of shape (d, d), positive definite; of a vector its elements are on the diagonal, a number all of them.
+            cov: of shape (d, d), positive definite; or a vector or a number, which stand on the diagonal.
 
         Raises:
             ValueError: `cov` is not positive definite.
@@ -239,6 +247,7 @@ class _MultivariateNormal:
         size = difference.shape[-1]
         if cov.ndim < 2:
             cov = cov * eye(size, dtype=cov.dtype, backend=cov.backend.root, device=cov.device)
+        # With cov = L L^T, the quadratic form is |L^-1 (x - mean)|^2, and log det cov is twice the sum of log diag L.
         factor = cholesky(cov)
         white = solve_triangular(factor, _columns(difference), lower=True)
         logs = _sum(ew.log(diagonal(factor)), axis=-1)
@@ -251,18 +260,17 @@ class _MultivariateNormal:
 
 
 def _columns(x: Tensor) -> Tensor:
-    """Vectors as columns."""
     return expand_dims(x, axis=-1)
 
 
 class _Dirichlet:
-    """Dirichlet's distribution of shares along the first axis: `alpha`."""
+    """The Dirichlet distribution of vectors with the sum 1, along the first axis: `alpha`."""
 
     def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> Tensor:
         """The logarithm of the density.
 
         Args:
-            x: of shape (d,) or (d, n), with the sum 1 along the first axis, which is not checked.
+            x: of shape (d,) or (d, n), with the sum 1 along the first axis; this is not checked.
             alpha: of shape (d,).
         """
         x, alpha = together(x, alpha)

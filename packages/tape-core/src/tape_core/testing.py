@@ -1,4 +1,4 @@
-"""Checks of derivatives, for the tests of whoever writes a function, an op or a rule."""
+"""Checks of derivatives, for tests of functions, ops and rules."""
 
 from __future__ import annotations
 
@@ -12,33 +12,36 @@ from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray
 from tape_core.ops.manipulation import reshape
 from tape_core.transforms.derivatives import jvp, vjp
-from tape_core.typing import PyTree
+from tape_core.typing import ArrayLike, PyTree
 
 __all__ = ["assert_close", "check_grads", "check_jvp", "check_vjp", "numerical_jacobian"]
 
 Function = Callable[..., Any]
 
-# By the size of a real number: the step of central differences, and what they may be off by.
+# By the bytes of a real number: the step of central differences, and how far off they may be. The error of the formula
+# is about step**2, that of rounding about eps / step; the best step is near the cube root of eps.
 _STEPS = {8: 1e-5, 4: 2e-2, 2: 1e-1}
 _TOLERANCES = {8: 1e-6, 4: 1e-2, 2: 1e-1}
-_SHOWN = 5
+_MAX_REPORTED = 5  # entries of a Jacobian that an error lists
 
 
-def assert_close(found: Any, expected: Any, *, rtol: float | None = None, magnitude: Any = None) -> None:
-    """Check that two arrays are equal but for rounding: of what was summed, not of what is left of it.
+def assert_close(
+    found: ArrayLike, expected: ArrayLike, *, rtol: float | None = None, magnitude: ArrayLike | None = None
+) -> None:
+    """Check that two arrays are equal up to rounding, relative to the size of what was summed, not to the result.
 
-    Libraries, and kernels for other processors, add in another order. An element of a product that is nearly 0 is then
-    off by as much as a large one: by a share of the sum of the absolute values.
+    Libraries, and kernels for different processors, add in different orders. An element of a product that is nearly 0
+    is then off by as much as a large one: by a share of the sum of the absolute values.
 
     >>> import tape_core as tc
     >>> a, b = tc.asarray([[1e8, 1.0, -1e8]]), tc.asarray([1.0, 0.5, 1.0])
     >>> tc.testing.assert_close(a @ b, [0.0], magnitude=abs(a) @ abs(b))
 
     Args:
-        found, expected: Tensors, or what NumPy makes arrays of. NaN is close to NaN, an infinity to itself.
-        rtol: the share of the magnitude that elements may differ by; by default what rounding does in the less
-            precise of the two dtypes.
-        magnitude: an array that broadcasts, or a number; by default the largest absolute value that is expected.
+        found, expected: Tensors, or anything that NumPy makes an array of. NaN is close to NaN, an infinity to itself.
+        rtol: the share of the magnitude by which elements may differ; by default a bound on the rounding errors in the
+            less precise of the two dtypes.
+        magnitude: an array that broadcasts, or a number; by default the largest absolute value in `expected`.
 
     Raises:
         AssertionError: shapes or elements differ.
@@ -52,7 +55,9 @@ def assert_close(found: Any, expected: Any, *, rtol: float | None = None, magnit
         eps = float(max(np.finfo(x.dtype).eps for x in (own, theirs)))
         if any([str(getattr(x, "dtype", "")) == "bfloat16" for x in (found, expected)]):
             eps = finfo(bfloat16).eps
-        rtol = min(256 * eps, eps**0.5)
+        rtol = min(
+            256 * eps, eps**0.5
+        )  # some hundred roundings; the root for 16-bit dtypes, whose 256 * eps is over 0.2
     if magnitude is None:
         sizes = np.abs(theirs[np.isfinite(theirs)])
         magnitude = float(sizes.max()) if sizes.size else 0.0
@@ -83,21 +88,22 @@ def check_grads(
     >>> import tape_core as tc
     >>> tc.testing.check_grads(lambda x: tc.sin(x) * x, (tc.asarray([0.5, 2.0], dtype="float64"),), order=2)
 
-    Every entry of every Jacobian is compared, so keep the arguments small; and use float64, with float32 only gross
+    Every entry of every Jacobian is compared, so keep the arguments small. Use float64: with float32 only gross
     mistakes show. A complex number counts as two real ones.
 
     Args:
-        f: a function of pytrees of floating or complex Tensors that returns one.
+        f: a function of pytrees of floating or complex Tensors that returns such a pytree.
         args: its arguments.
-        order: up to which derivative: the derivatives themselves are checked as functions, along random directions.
-        modes: `"fwd"` by :func:`~tape_core.jvp`, `"rev"` by :func:`~tape_core.vjp`.
-        atol, rtol: how far apart two entries may be: `atol + rtol * abs(expected)`. By default what central differences
-            can tell in the dtype.
+        order: the highest derivative to check; the derivatives themselves are checked as functions, along random
+            directions.
+        modes: `"fwd"` checks :func:`~tape_core.jvp`, `"rev"` checks :func:`~tape_core.vjp`.
+        atol, rtol: two entries may differ by `atol + rtol * abs(expected)`; by default by the error of central
+            differences in the dtype.
         eps: the step of the differences.
 
     Raises:
-        AssertionError: entries differ: which of which Jacobian, and by how much.
-        ValueError: a mode or an order is none.
+        AssertionError: entries differ; the message names them and the difference.
+        ValueError: a mode is unknown, or the order is less than 1.
     """
     if order < 1:
         raise ValueError(f"check_grads: order must be at least 1, got {order}")
@@ -111,12 +117,12 @@ def check_grads(
 
 
 def check_jvp(f: Function, args: Sequence[Any], **tolerances: float | None) -> None:
-    """Check the derivatives of `f` in forward mode; as :func:`check_grads`."""
+    """Check the derivatives of `f` in forward mode; see :func:`check_grads`."""
     check_grads(f, args, 1, ("fwd",), **tolerances)
 
 
 def check_vjp(f: Function, args: Sequence[Any], **tolerances: float | None) -> None:
-    """Check the derivatives of `f` in reverse mode; as :func:`check_grads`."""
+    """Check the derivatives of `f` in reverse mode; see :func:`check_grads`."""
     check_grads(f, args, 1, ("rev",), **tolerances)
 
 
@@ -125,8 +131,8 @@ def _check(
 ) -> None:
     expected = numerical_jacobian(f, args, eps=tolerances["eps"])
     for mode in modes:
-        found = _by_columns(f, args) if mode == "fwd" else _by_rows(f, args)
-        _compare(found, expected, _places(f, args), tolerances, f"{path}{_MODES[mode]}")
+        found = _forward_jacobian(f, args) if mode == "fwd" else _reverse_jacobian(f, args)
+        _compare(found, expected, _names(f, args), tolerances, f"{path}{_MODES[mode]}")
     if order == 1:
         return
     if "fwd" in modes:
@@ -152,7 +158,7 @@ _MODES = {"fwd": "forward mode", "rev": "reverse mode"}
 
 
 class _Part(NamedTuple):
-    """A leaf among the real numbers of a structure: how it is called, its shape and dtype, and its place."""
+    """A leaf of a structure, its name, and its range `start:stop` in the list of all real numbers of the structure."""
 
     name: str
     leaf: Tensor
@@ -180,7 +186,7 @@ def _leaves(tree: PyTree) -> list[Any]:
 
 
 def _numbers(leaves: Sequence[Any]) -> list[float]:
-    """Leaves as real numbers, a complex one as two."""
+    """The elements of leaves as one list of real numbers, two for each complex number."""
     found: list[float] = []
     for leaf in leaves:
         tensor = asarray(dense(leaf))
@@ -191,8 +197,8 @@ def _numbers(leaves: Sequence[Any]) -> list[float]:
     return found
 
 
-def _with(parts: Sequence[_Part], numbers: Sequence[float], structure: object) -> Any:
-    """The structure with other numbers."""
+def _rebuild(parts: Sequence[_Part], numbers: Sequence[float], structure: object) -> Any:
+    """The structure with its leaves made of `numbers`: the inverse of `_numbers`."""
     leaves = []
     for part in parts:
         own: list[Any] = list(numbers[part.start : part.stop])
@@ -207,21 +213,21 @@ def _unit(n: int, k: int) -> list[float]:
     return [1.0 if j == k else 0.0 for j in range(n)]
 
 
-def _directions(args: Any, seed: int) -> Any:
-    """Random numbers in place of all numbers."""
+def _directions(args: PyTree, seed: int) -> Any:
+    """A structure like `args` with random elements."""
     import random
 
     rng = random.Random(seed)
     parts = _parts(args, "")
     n = parts[-1].stop if parts else 0
-    return _with(parts, [rng.uniform(-1, 1) for _ in range(n)], pytree.flatten(args)[1])
+    return _rebuild(parts, [rng.uniform(-1, 1) for _ in range(n)], pytree.flatten(args)[1])
 
 
 # -- Jacobians: a list of rows, one for each number of the result, of columns, one for each of the arguments
 
 
 def numerical_jacobian(f: Function, args: Sequence[Any], *, eps: float | None = None) -> list[list[float]]:
-    """The Jacobian of `f` by central differences: rows of real numbers.
+    """The Jacobian of `f` by central differences: a list of rows of real numbers, one row for each of the result's.
 
     >>> import tape_core as tc
     >>> rows = tc.testing.numerical_jacobian(lambda x: x * x, (tc.asarray([1.0, 3.0], dtype="float64"),))
@@ -238,39 +244,39 @@ def numerical_jacobian(f: Function, args: Sequence[Any], *, eps: float | None = 
             ends = []
             for sign in (1, -1):
                 moved = [x + sign * step * (j == k) for j, x in enumerate(numbers)]
-                ends.append(_numbers(pytree.flatten(f(*_with(parts, moved, structure)))[0]))
+                ends.append(_numbers(pytree.flatten(f(*_rebuild(parts, moved, structure)))[0]))
             columns.append([(above - below) / (2 * step) for above, below in zip(*ends, strict=True)])
     return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _width(leaf: Tensor) -> int:
-    """The bytes of a real number of a dtype."""
+    """The bytes of one real number of the leaf's dtype."""
     name = leaf.dtype.name
     return {"float64": 8, "complex128": 8, "float32": 4, "complex64": 4}.get(name, 2)
 
 
-def _by_columns(f: Function, args: tuple[Any, ...]) -> list[list[float]]:
+def _forward_jacobian(f: Function, args: tuple[Any, ...]) -> list[list[float]]:
     parts, structure = _parts(args, "args"), pytree.flatten(args)[1]
     n = parts[-1].stop if parts else 0
-    columns = [_numbers(_leaves(jvp(f, args, _with(parts, _unit(n, k), structure))[1])) for k in range(n)]
+    columns = [_numbers(_leaves(jvp(f, args, _rebuild(parts, _unit(n, k), structure))[1])) for k in range(n)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _by_rows(f: Function, args: tuple[Any, ...]) -> list[list[float]]:
+def _reverse_jacobian(f: Function, args: tuple[Any, ...]) -> list[list[float]]:
     value, pull = vjp(f, *args)
     parts, structure = _parts(value, "result"), pytree.flatten(value)[1]
     n = parts[-1].stop if parts else 0
-    # df = Re(conj(gradient) * dx): the gradient's real and imaginary parts are those of the row.
-    return [_numbers(_leaves(pull(_with(parts, _unit(n, k), structure)))) for k in range(n)]
+    # df = Re(conj(gradient) * dx): the real and imaginary parts of the gradient are the entries of the row.
+    return [_numbers(_leaves(pull(_rebuild(parts, _unit(n, k), structure)))) for k in range(n)]
 
 
-def _places(f: Function, args: tuple[Any, ...]) -> tuple[list[str], list[str]]:
-    """What each row and each column is the derivative of, and with respect to what."""
-    rows = list(_named(_parts(f(*args), "result")))
-    return rows, list(_named(_parts(args, "args")))
+def _names(f: Function, args: tuple[Any, ...]) -> tuple[list[str], list[str]]:
+    """The names of the rows of the Jacobian, which are elements of the result, and of its columns, of the arguments."""
+    rows = list(_element_names(_parts(f(*args), "result")))
+    return rows, list(_element_names(_parts(args, "args")))
 
 
-def _named(parts: Sequence[_Part]) -> Iterator[str]:
+def _element_names(parts: Sequence[_Part]) -> Iterator[str]:
     for part in parts:
         shape = part.leaf.shape
         for k in range(part.leaf.size):
@@ -285,11 +291,11 @@ def _named(parts: Sequence[_Part]) -> Iterator[str]:
 def _compare(
     found: list[list[float]],
     expected: list[list[float]],
-    places: tuple[list[str], list[str]],
+    names: tuple[list[str], list[str]],
     tolerances: dict[str, Any],
     mode: str,
 ) -> None:
-    rows, columns = places
+    rows, columns = names
     atol, rtol = tolerances["atol"], tolerances["rtol"]
     wrong = []
     for j, (own, theirs) in enumerate(zip(found, expected, strict=True)):
@@ -298,10 +304,10 @@ def _compare(
                 wrong.append((abs(a - b), f"  d {rows[j]} / d {columns[k]}: {a:.9g}, by differences {b:.9g}"))
     if wrong:
         wrong.sort(key=lambda entry: -entry[0] if entry[0] == entry[0] else float("-inf"))
-        more = [f"  and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
+        more = [f"  and {len(wrong) - _MAX_REPORTED} more"] if len(wrong) > _MAX_REPORTED else []
         total = len(rows) * len(columns)
         lines = [
             f"{mode}: {len(wrong)} of {total} entries of the Jacobian differ",
-            *[line for _, line in wrong[:_SHOWN]],
+            *[line for _, line in wrong[:_MAX_REPORTED]],
         ]
         raise AssertionError("\n".join([*lines, *more]))

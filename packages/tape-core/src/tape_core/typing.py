@@ -4,34 +4,39 @@ A backend may wrap any array library, so no class stands for "an array" here and
 The aliases of `Any` below say which kind of value is meant: an array as the library knows it, one that a rule
 computes with, a cotangent, and so on. Everything that has a class or a protocol of its own is annotated with that.
 
-This module imports nothing of Tape, so that every other module can import it.
+When it runs, this module imports nothing of Tape, so that every other module can import it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
 __all__ = [
     "Array",
     "ArrayLike",
     "Axis",
+    "BackendLike",
     "BatchInput",
     "Cotangent",
+    "DTypeKind",
     "DTypeLike",
-    "DeviceLike",
     "IndexKey",
     "Kernel",
     "Namespace",
     "PyTree",
     "Raw",
     "RawDType",
+    "RawDevice",
     "Record",
     "Records",
     "Residuals",
     "Scalar",
     "Shape",
     "ShapeLike",
+    "Slot",
     "Slots",
     "Tangent",
 ]
@@ -79,6 +84,9 @@ class Namespace(Protocol):
 Kernel: TypeAlias = Callable[..., Any]
 """A function of raw arrays that does the work of an op."""
 
+BackendLike: TypeAlias = "str | Backend | None"
+"""A backend's name or object; None for the selected one."""
+
 # -- shapes, dtypes, devices, indices
 
 Shape: TypeAlias = tuple[int, ...]
@@ -93,22 +101,29 @@ Axis: TypeAlias = int | tuple[int, ...] | None
 DTypeLike: TypeAlias = Any
 """A `DType`, its name, the library's own object for it, a Python type, or None for the default."""
 
+DTypeKind: TypeAlias = Any
+"""What `isdtype` compares with: a kind of the standard such as `"real floating"`, a dtype, or a tuple of these."""
+
 RawDType: TypeAlias = Any
 """The library's own object for a dtype, such as `numpy.dtype("float32")` or `torch.float32`."""
 
-DeviceLike: TypeAlias = Any
-"""A device as the library names it: a string or its own object; None for the default."""
+RawDevice: TypeAlias = Any
+"""The library's own object for a device, such as a `torch.device`; None for the default."""
 
 IndexKey: TypeAlias = Any
 """What may stand in `x[key]`: integers, slices, None, `...`, arrays of integers or booleans, or a tuple of these."""
 
 # -- the tape
 
-Slots: TypeAlias = dict[int, int]
-"""Where the tapes that know a value keep it: the key of the tape to the place on it."""
+Slot: TypeAlias = Any
+"""Where one recorder keeps a value: for a tape an integer, its place in the list of records; for an accumulator of
+forward mode the tangent, a Tensor; for the detector of sparsity an `IndexSets`. Only the recorder looks into it."""
+
+Slots: TypeAlias = dict[int, Slot]
+"""Where the recorders that know a value keep it: the key of the recorder to the slot."""
 
 Record: TypeAlias = tuple[Any, ...]
-"""One call of an op, as a tape notes it; `tape_core.engine.rules` has the layout."""
+"""One call of an op, as a tape notes it; `tape_core.engine.record` has the layout and the accessors."""
 
 Records: TypeAlias = list[Record | None]
 """The calls that a tape has noted, in order; None where a sweep has freed one."""

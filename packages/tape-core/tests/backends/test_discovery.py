@@ -18,6 +18,7 @@ from tape_core.backends import (
     discovery,
 )
 from tape_core.backends.errors import load_error, not_found
+from tape_core.backends.plugins import satisfies
 from tape_core.engine import op
 
 CALLS = "import BackendInfo, hookimpl\ncalls = []\nfrom tape_core.backends import BackendInfo"
@@ -89,7 +90,7 @@ def test_trace(site, monkeypatch, capsys):
     with pytest.raises(BackendLoadError):
         discovery.load("beta")
     trace = capsys.readouterr().err
-    assert "tape: found alpha, beta (" in trace
+    assert "tape: found backends alpha, beta (" in trace
     assert "tape: alpha: importing plugin_alpha: ok (" in trace
     assert "tape: alpha: tape_load_backend(): ok (" in trace
     assert "tape: beta: tape_load_backend(): failed (" in trace
@@ -365,7 +366,7 @@ def test_requirement_that_holds(site, requires):
 )
 def test_version_clauses(clauses, admits):
     versions = ["0", "1.2", "1.2.0", "1.10.3", "2.0", "99.0"]
-    assert [v for v in versions if discovery._satisfies(v, f"tape-core{clauses}")] == admits
+    assert [v for v in versions if satisfies(v, f"tape-core{clauses}")] == admits
 
 
 def test_errors_can_be_pickled():

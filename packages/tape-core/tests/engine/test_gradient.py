@@ -10,20 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from support import gradient
 from tape_core.extend import op, registry, vjp
 
 SPENT = (
     r"^A non-persistent GradientTape can only be used to compute one set of gradients "
     r"\(or jacobians\)$"
 )
-
-
-def gradient(f: Any, *xs: Any, **options: Any) -> Any:
-    """The gradient of f at xs, which are watched."""
-    with tc.GradientTape() as tape:
-        tape.watch(xs)
-        y = f(*xs)
-    return tape.gradient(y, xs[0] if len(xs) == 1 else list(xs), **options)
 
 
 # -- structures

@@ -11,6 +11,7 @@ import array_api_strict
 import numpy as np
 import pytest
 import tape_core as tc
+from support import gradients
 from tape_core.backends import ArrayAPIBackend
 from tape_core.extend import NONDIFF, TODO, elementwise, linear, op, transpose, vjp
 
@@ -20,17 +21,10 @@ THIS_FILE = __file__.rsplit("/", 1)[-1]
 pytestmark = pytest.mark.usefixtures("_ops_are_forgotten")
 
 
-def gradient(f: Any, *xs: Any) -> list[Any]:
-    with tc.GradientTape() as tape:
-        tape.watch(xs)
-        y = f(*xs)
-    return tape.gradient(y, list(xs))
-
-
 def second(f: Any, x: Any) -> Any:
     with tc.GradientTape() as outer:
         outer.watch(x)
-        (g,) = gradient(f, x)
+        (g,) = gradients(f, x)
     return outer.gradient(g, x)
 
 
@@ -50,7 +44,7 @@ def test_an_elementwise_op_gives_its_partial_derivatives() -> None:
 
     x, y = tc.asarray([[1.0], [2.0]]), tc.asarray([3.0, 4.0, 5.0], dtype="float64")
     assert np.array_equal(square_times(x, y).numpy(), x.numpy() ** 2 * y.numpy())
-    dx, dy = gradient(square_times, x, y)
+    dx, dy = gradients(square_times, x, y)
     assert (dx.tolist(), dx.dtype) == ([[24.0], [48.0]], tc.float32)
     assert (dy.tolist(), dy.dtype) == ([5.0, 5.0, 5.0], tc.float64)
     assert square_times.__name__ == "square_times"
@@ -67,7 +61,7 @@ def test_partial_derivatives_may_be_numbers_or_rules_of_the_cotangent() -> None:
         """`x1 - 2 x2`, with a made-up derivative for x3."""
 
     x = tc.asarray([2.0, 4.0])
-    assert [g.tolist() for g in gradient(combine, x, x * 1.0, x * 2.0)] == [
+    assert [g.tolist() for g in gradients(combine, x, x * 1.0, x * 2.0)] == [
         [1.0, 1.0],
         [-2.0, -2.0],
         [0.25, 0.125],
@@ -83,8 +77,8 @@ def test_a_linear_op_gives_its_transpose() -> None:
         """Two copies of `n x`."""
 
     x = tc.asarray([1.0, 2.0])
-    assert gradient(twice_times, x)[0].tolist() == [4.0, 4.0]
-    assert gradient(lambda x: twice_times(x, n=3), x)[0].tolist() == [6.0, 6.0]
+    assert gradients(twice_times, x)[0].tolist() == [4.0, 4.0]
+    assert gradients(lambda x: twice_times(x, n=3), x)[0].tolist() == [6.0, 6.0]
     assert second(lambda x: twice_times(x * x), x).tolist() == [8.0, 8.0]
 
 
@@ -95,10 +89,10 @@ def test_a_general_op_has_parameters_by_position_keyword_or_default() -> None:
         """`(x + shift) ** power`."""
 
     x = tc.asarray([1.0])
-    assert gradient(lambda x: shifted_power(x, 2), x)[0].item() == 4.0
-    assert gradient(lambda x: shifted_power(x, power=3), x)[0].item() == 12.0
-    assert gradient(lambda x: shifted_power(x, 3, 2.0), x)[0].item() == 27.0
-    assert gradient(lambda x: shifted_power(x, 3, shift=2.0), x)[0].item() == 27.0
+    assert gradients(lambda x: shifted_power(x, 2), x)[0].item() == 4.0
+    assert gradients(lambda x: shifted_power(x, power=3), x)[0].item() == 12.0
+    assert gradients(lambda x: shifted_power(x, 3, 2.0), x)[0].item() == 27.0
+    assert gradients(lambda x: shifted_power(x, 3, shift=2.0), x)[0].item() == 27.0
     assert second(lambda x: shifted_power(x, 3), x).item() == 12.0
     with pytest.raises(TypeError, match=r"shifted_power: missing a required argument: 'power'.*signature is"):
         shifted_power(x)
@@ -112,9 +106,9 @@ def test_a_general_op_of_two_inputs_takes_scalars() -> None:
         """`a b`, for b a constant."""
 
     x = tc.asarray([1.0, 2.0])
-    assert gradient(lambda x: scaled_by(x, 3.0), x)[0].tolist() == [3.0, 3.0]
-    assert gradient(lambda x: scaled_by(x, x), x)[0].tolist() == [1.0, 2.0]
-    assert gradient(lambda b: scaled_by(2.0, b), x) == [None]
+    assert gradients(lambda x: scaled_by(x, 3.0), x)[0].tolist() == [3.0, 3.0]
+    assert gradients(lambda x: scaled_by(x, x), x)[0].tolist() == [1.0, 2.0]
+    assert gradients(lambda b: scaled_by(2.0, b), x) == [None]
 
 
 def test_an_op_of_a_sequence_returns_a_cotangent_for_each() -> None:
@@ -127,7 +121,7 @@ def test_an_op_of_a_sequence_returns_a_cotangent_for_each() -> None:
         """The sum of 1 x the first, 2 x the second..."""
 
     x, y = tc.asarray([1.0]), tc.asarray([2.0])
-    assert [g.item() for g in gradient(lambda x, y: weighted([x, y, x]), x, y)] == [4.0, 2.0]
+    assert [g.item() for g in gradients(lambda x, y: weighted([x, y, x]), x, y)] == [4.0, 2.0]
     with pytest.raises(ValueError, match="weighted: arrays is empty"):
         weighted([])
     with pytest.raises(TypeError, match=r"weighted: arrays\[1\] must be a Tensor.*'b' of type 'str'"):
@@ -214,10 +208,10 @@ def test_a_rule_runs_only_for_inputs_that_are_watched() -> None:
         """The sum of three."""
 
     x, y, z = (tc.asarray([float(k)]) for k in range(3))
-    gradient(lambda y: adds_three(x, y, z), y)
+    gradients(lambda y: adds_three(x, y, z), y)
     assert ran == ["b"]
     ran.clear()
-    gradient(lambda x, z: adds_three(x, y, z), x, z)
+    gradients(lambda x, z: adds_three(x, y, z), x, z)
     assert sorted(ran) == ["a", "c"]
 
 
@@ -284,8 +278,8 @@ def test_nondiff_gives_none() -> None:
         """`a + b`, with b a constant."""
 
     x, y = tc.asarray([1.0]), tc.asarray([2.0])
-    assert gradient(blocks_for_test, x) == [None]
-    dx, dy = gradient(half_blocks, x, y)
+    assert gradients(blocks_for_test, x) == [None]
+    dx, dy = gradients(half_blocks, x, y)
     assert (dx.item(), dy) == (1.0, None)
 
 
@@ -297,9 +291,9 @@ def test_todo_raises_only_on_the_path(declare: Any) -> None:
 
     x, y = tc.asarray([2.0]), tc.asarray([3.0])
     assert half_written(x, y).item() == 6.0, "the op itself works"
-    assert gradient(lambda x: half_written(x, y), x)[0].item() == 3.0
+    assert gradients(lambda x: half_written(x, y), x)[0].item() == 3.0
     with pytest.raises(NotImplementedError, match="rule of 'half_written' for 'b' is not written yet"):
-        gradient(lambda y: half_written(x, y), y)
+        gradients(lambda y: half_written(x, y), y)
     with tc.GradientTape(persistent=True) as tape:
         tape.watch([x, y])
         z = y * y
@@ -341,7 +335,7 @@ def test_a_cotangent_of_another_shape_names_op_input_and_line(recorded: bool) ->
         if recorded:
             second(wrong_shape, x)
         else:
-            gradient(wrong_shape, x)
+            gradients(wrong_shape, x)
 
 
 def test_a_sequence_rule_with_too_few_or_wrong_cotangents() -> None:
@@ -363,9 +357,9 @@ def test_a_sequence_rule_with_too_few_or_wrong_cotangents() -> None:
 
     x, y = tc.asarray([1.0, 2.0]), tc.asarray([3.0, 4.0])
     with pytest.raises(ValueError, match=rf"'wrong_sequence' for 'arrays' \(.*{THIS_FILE}"):
-        gradient(lambda x, y: wrong_sequence([x, y]), x, y)
+        gradients(lambda x, y: wrong_sequence([x, y]), x, y)
     with pytest.raises(ValueError, match=rf"'short_sequence'.*{THIS_FILE}.* returned 2 cotangents.* 3 arrays"):
-        gradient(lambda x, y: short_sequence([x, y, x]), x, y)
+        gradients(lambda x, y: short_sequence([x, y, x]), x, y)
 
 
 def test_the_engine_casts_to_the_dtype_of_the_input() -> None:
@@ -373,7 +367,7 @@ def test_the_engine_casts_to_the_dtype_of_the_input() -> None:
     def widens(x: Any, /) -> Any:
         """`2 x`, with a rule in double precision."""
 
-    assert gradient(widens, tc.asarray([1.0]))[0].dtype is tc.float32
+    assert gradients(widens, tc.asarray([1.0]))[0].dtype is tc.float32
 
 
 def test_masks_is_heeded_by_an_op_of_two_inputs() -> None:
@@ -387,7 +381,7 @@ def test_masks_is_heeded_by_an_op_of_two_inputs() -> None:
         """x where `keep`, else 0."""
 
     x = tc.asarray([0.0, 4.0])
-    assert gradient(lambda x: masked_for_test(tc.sqrt(x), x > 0), x)[0].tolist() == [0.0, 0.25]
+    assert gradients(lambda x: masked_for_test(tc.sqrt(x), x > 0), x)[0].tolist() == [0.0, 0.25]
 
 
 def test_a_tensor_for_a_parameter_that_has_no_rule_is_refused() -> None:
@@ -411,9 +405,9 @@ def test_a_gradient_in_another_dtype_on_a_library_whose_arrays_wrap_others() -> 
     # Its arrays have an attribute `_array`, as Tensors do.
     strict = ArrayAPIBackend("strict", array_api_strict)
     x = tc.asarray([1.0, 2.0], dtype="float32", backend=strict)
-    (g,) = gradient(lambda x: tc.sum(tc.astype(x, "float64") * 2.0), x)
+    (g,) = gradients(lambda x: tc.sum(tc.astype(x, "float64") * 2.0), x)
     assert (g.dtype, g.tolist()) == (tc.float32, [2.0, 2.0])
-    (g,) = gradient(lambda x: x * tc.ones((3, 2), dtype="float64", backend=strict), x)
+    (g,) = gradients(lambda x: x * tc.ones((3, 2), dtype="float64", backend=strict), x)
     assert (g.dtype, g.tolist()) == (tc.float32, [3.0, 3.0])
 
 
@@ -427,14 +421,14 @@ def test_several_results_of_which_some_are_not_used() -> None:
         _, b, _ = tc.unstack(x * x)
         return b * 10.0
 
-    assert gradient(middle, x)[0].tolist() == [[0.0, 0.0], [60.0, 80.0], [0.0, 0.0]]
+    assert gradients(middle, x)[0].tolist() == [[0.0, 0.0], [60.0, 80.0], [0.0, 0.0]]
     assert second(middle, x).tolist() == [[0.0, 0.0], [20.0, 20.0], [0.0, 0.0]]
 
     def twice(x: Any) -> Any:
         a, _, c = tc.unstack(x)
         return a * a + a * c
 
-    assert gradient(twice, x)[0].tolist() == [[7.0, 10.0], [0.0, 0.0], [1.0, 2.0]]
+    assert gradients(twice, x)[0].tolist() == [[7.0, 10.0], [0.0, 0.0], [1.0, 2.0]]
     with tc.GradientTape(persistent=True) as tape:
         tape.watch(x)
         a, b, c = tc.unstack(x)
@@ -454,7 +448,7 @@ def test_a_rule_of_several_results_gets_a_cotangent_for_each() -> None:
         """`x²` and the sum of x."""
 
     x = tc.asarray([1.0, 2.0])
-    assert gradient(lambda x: square_and_sum(x)[0], x)[0].tolist() == [2.0, 4.0]
-    assert gradient(lambda x: square_and_sum(x)[1], x)[0].tolist() == [1.0, 1.0]
-    assert gradient(lambda x: list(square_and_sum(x)), x)[0].tolist() == [3.0, 5.0]
+    assert gradients(lambda x: square_and_sum(x)[0], x)[0].tolist() == [2.0, 4.0]
+    assert gradients(lambda x: square_and_sum(x)[1], x)[0].tolist() == [1.0, 1.0]
+    assert gradients(lambda x: list(square_and_sum(x)), x)[0].tolist() == [3.0, 5.0]
     assert second(lambda x: square_and_sum(x)[0] * square_and_sum(x)[1], x).tolist() == [16.0, 20.0]

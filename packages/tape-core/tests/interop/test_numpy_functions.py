@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from support import leaves
 
 RNG = np.random.default_rng(3)
 A = RNG.normal(size=(3, 4))
@@ -32,10 +33,6 @@ def mapped(f: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return f(value)
     return type(value)(mapped(f, v) for v in value) if type(value) in (list, tuple) else value
-
-
-def leaves(value: Any) -> list[Any]:
-    return [leaf for v in value for leaf in leaves(v)] if isinstance(value, list | tuple) else [value]
 
 
 VALUES_DECIDE = ("compress", "extract", "linalg.lstsq")

@@ -185,7 +185,7 @@ def test_assignment_to_a_value_that_nobody_holds_is_refused(
     assign: str, lent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would change nothing, silently: indexing makes values, not views. Nor need reference counts tell."""
-    monkeypatch.setattr(operators, "_LENT", lent)
+    monkeypatch.setattr(operators, "_COUNTS_MISS_LOCALS", lent)
     x = tc.asarray([[1.0], [2.0], [3.0]]) if ".T" in assign else tc.asarray([1.0, 2.0, 3.0])
     before = x.tolist()
     inside = f"def run(x):\n    f = abs\n    {assign}\nrun(x)"
@@ -196,7 +196,7 @@ def test_assignment_to_a_value_that_nobody_holds_is_refused(
 
 
 def test_assignment_to_a_sum_that_nobody_holds_is_refused() -> None:
-    if operators._LENT:
+    if operators._COUNTS_MISS_LOCALS:
         pytest.skip("what is in parentheses has no instruction at the place where the target begins")
     x = tc.asarray([1.0, 2.0, 3.0])
     with pytest.raises(TypeError, match=r"x\[i\]\[j\] = value changes nothing"):
@@ -210,8 +210,8 @@ def test_assignment_to_a_local_variable_is_never_refused_however_references_are_
     assign: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some Pythons lend the value of a local variable without counting: then the count is that of a temporary."""
-    monkeypatch.setattr(operators, "_LENT", True)
-    monkeypatch.setattr(operators, "_TEMPORARY", 1000)
+    monkeypatch.setattr(operators, "_COUNTS_MISS_LOCALS", True)
+    monkeypatch.setattr(operators, "_TEMPORARY_REFCOUNT", 1000)
     space: dict[str, Any] = {}
     exec(f"def run(row, v, f):\n    {assign}\n    return row", space)
     assert space["run"](tc.asarray([1.0, 2.0])[:], 4.0, abs).tolist() in ([4.0, 2.0], [5.0, 2.0])

@@ -1,22 +1,24 @@
-"""Averages of weights over the course of training."""
+"""Moving averages of weights over the course of training."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tape_core as tc
-from tape_compile.effects import asked, keeps_state
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import Tensor, Variable
 from tape_core.base.commit import Commit, assign_together
 from tape_core.base.contexts import contextmanager
 from tape_core.base.mistakes import real
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
+from tape_core.staging import TracingError, current, guard, stateful
+from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.module import Module
-from tape_nn.naming import like, named, unknown_names
+from tape_nn.naming import copy_like, named_variables, unknown_names
+
+if TYPE_CHECKING:
+    from tape_nn.fitting.run import Run
 
 
 class ExponentialMovingAverage:
@@ -39,42 +41,44 @@ class ExponentialMovingAverage:
 
     Args:
         variables: a Module, whose trainable Variables are averaged, or a mapping from names to Variables.
-        decay: between 0 and 1; by 0.99 the last hundred updates or so count.
+        decay: between 0 and 1. The average is over about the last `1 / (1 - decay)` updates, by default a hundred.
     """
 
-    def __init__(self, variables: Any, decay: float = 0.99) -> None:
+    def __init__(self, variables: Module | Mapping[str, Variable], decay: float = 0.99) -> None:
         decay = real("ExponentialMovingAverage", "decay", decay)
         if not 0 <= decay <= 1:
             raise ValueError(f"decay must be between 0 and 1; got {decay}")
         self.variables = variables
         self.decay = decay
-        self._averages: dict[int, tuple[Variable, Variable]] = {}  # by the Variable's id
-        self._named()
+        # (Variable, its average) by the id of the Variable. The entry keeps the Variable alive, and so its id unique.
+        self._averages: dict[int, tuple[Variable, Variable]] = {}
+        self._named_variables()  # raises here, and not at the first update, if `variables` is something else
 
     def update(self) -> None:
-        """Take in the values that the Variables have now."""
-        asked(self._number)
-        self._take_in([variable for _, variable in self._named()])
+        """Move the averages towards the values that the Variables have now."""
+        guard(self._count)  # a compiled function that was traced with fewer averages is traced again
+        self._update_averages([variable for _, variable in self._named_variables()])
 
-    def _number(self) -> int:
+    def _count(self) -> int:
         return len(self._averages)
 
     def _holders(self) -> list[Variable]:
+        """The Variables that an update changes; see `keeps_state`."""
         return [average for _, average in self._averages.values()]
 
-    @keeps_state(_holders)
-    def _take_in(self, variables: list[Variable]) -> None:
+    @stateful(_holders)
+    def _update_averages(self, variables: list[Variable]) -> None:
         commit = Commit()
         for variable in variables:
             known = self._averages.get(id(variable))
             if known is None:
-                if TRACE.get() is not None:
+                if current() is not None:  # `keeps_state` catches this, and runs the update as a host callback
                     raise TracingError("an average is made once, and not in each call")
                 self._averages[id(variable)] = (variable, _average(variable, variable._array))
                 continue
             whole = [known[1]._array, variable._array]
             blocks = variable.backend.blocks(whole)
-            if type(blocks) is list:
+            if type(blocks) is list:  # small arrays come back whole; large ones in blocks that fit the cache
                 mean, value = whole
                 new = mean + (value - mean) * (1 - self.decay)
             else:
@@ -86,58 +90,62 @@ class ExponentialMovingAverage:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """A context in which the Variables have their averages for values, and after which they have their own."""
+        """Return a context in which the Variables have their averages for values; afterwards they have their own.
+
+        Raises:
+            RuntimeError: there was no `update()` before.
+        """
         if not self._averages:
             raise RuntimeError("averaged: there are no averages before the first update()")
         variables = [variable for variable, _ in self._averages.values()]
-        kept = [wrap(variable._array, variable.backend) for variable in variables]
+        own = [wrap(variable._array, variable.backend) for variable in variables]
         try:
             assign_together(variables, [average.value for _, average in self._averages.values()])
             yield
         finally:
-            assign_together(variables, kept)
+            assign_together(variables, own)
 
-    def on_batch_end(self, run: Any) -> None:
-        """As a callback of :func:`tape_nn.fit`."""
+    def on_batch_end(self, run: Run) -> None:
+        """Update the averages after each step: the object is a callback of :func:`tape_nn.fit`."""
         self.update()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The averages by the Variables' names; copies."""
+        """Copies of the averages by the Variables' names."""
         found = {}
-        for name, variable in self._named():
+        for name, variable in self._named_variables():
             if id(variable) in self._averages:
                 found[name] = tc.asarray(self._averages[id(variable)][1], copy=True)
         return found
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that :meth:`state_dict` gave.
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Continue from a state that :meth:`state_dict` gave.
 
         Raises:
-            ValueError: a name or a shape is not that of the Variables.
+            ValueError: a name or a shape is not that of the Variables. Nothing is changed.
         """
-        by_name = dict(self._named())
+        by_name = dict(self._named_variables())
         if unknown := [name for name in state if name not in by_name]:
             raise ValueError(unknown_names("load_state_dict", unknown, by_name))
         averages = {}
         commit = Commit()
         for name, value in state.items():
             v = by_name[name]
-            tensor = like(value, v)
+            tensor = copy_like(value, v)
             if tensor.shape != v.shape:
                 raise ValueError(f"load_state_dict: {name!r} has shape {tensor.shape}; the variable has {v.shape}")
             known = self._averages.get(id(v))
             if known is None:
                 averages[id(v)] = (v, _average(v, tensor._array))
-            else:  # which compiled functions know
+            else:  # the same Variable with a new value: compiled functions hold it
                 commit.value(known[1], tensor._array)
                 averages[id(v)] = known
         commit.attribute(self, "_averages", averages)
         commit.make()
 
-    def _named(self) -> Iterable[tuple[str, Variable]]:
-        found = named(self.variables)
+    def _named_variables(self) -> Iterable[tuple[str, Variable]]:
+        found = named_variables(self.variables)
         return [(name, v) for name, v in found if v.trainable] if isinstance(self.variables, Module) else found
 
 
-def _average(variable: Variable, array: Any) -> Variable:
+def _average(variable: Variable, array: Raw) -> Variable:
     return Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_average")

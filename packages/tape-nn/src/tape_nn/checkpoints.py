@@ -1,7 +1,10 @@
-"""Files of named tensors, in the safetensors format: no code in them, and the same for every backend.
+"""Files of named tensors in the safetensors format, which holds no code and is the same for every backend.
+
+A file begins with the length of its header, as 8 bytes, and the header, JSON that gives the dtype, the shape and the
+place of each tensor; then come the values. See https://github.com/huggingface/safetensors.
 
 A file that is written here has a checksum among its metadata, `"tape.checksum"`: the SHA-256 of all its bytes, with
-zeros in place of the checksum. A file without one, from another program, is read as it is.
+zeros in place of the checksum. A file without one, from another program, is read unchecked.
 """
 
 from __future__ import annotations
@@ -20,13 +23,16 @@ import tape_core as tc
 from safetensors import SafetensorError, deserialize
 from tape_core.base.contexts import contextmanager
 from tape_core.base.files import is_draft_of, write_whole
+from tape_core.typing import ArrayLike, Raw
+
+from tape_nn.types import BackendLike
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
 
 Path: TypeAlias = str | os.PathLike[str]
 
-# What the format has, by its codes.
+# The dtypes of the format, by its codes. It has no complex128.
 _DTYPES: Final = {
     "BOOL": "bool",
     "I8": "int8",
@@ -48,15 +54,17 @@ _CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
 # Two entries, so that no single damaged bit makes the file look like one that has no checksum.
 _CHECKSUM: Final = "tape.checksum"
 _WRITER: Final = "tape.writer"
-_BLANK: Final = "sha256:" + "0" * 64
-_STALE: Final = 3600  # seconds after which a draft is nobody's, where folders cannot be locked
+_BLANK_CHECKSUM: Final = "sha256:" + "0" * 64
+
+HEADER_LENGTH_BYTES: Final = 8  # at the beginning of a file: the length of the header, little-endian
+DRAFT_ABANDONED_AFTER: Final = 3600  # seconds; an older draft is nobody's, where folders cannot be locked
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, ArrayLike], metadata: Mapping[str, str] | None = None) -> None:
     """Write named tensors to a file.
 
-    The file is there whole or not at all: it is written beside `path` and then takes its place. What it held before is
-    kept until then, so a crash leaves the one or the other.
+    The write is atomic: a draft is written beside `path`, and then renamed to it. A crash leaves either the old file
+    or the new one.
 
     >>> import tempfile, os
     >>> import tape_core as tc
@@ -76,6 +84,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
             lacks (complex128). Nothing is written.
         OSError: the file cannot be written.
     """
+    # Callers without a type checker may pass anything: the checks below are for them.
     key: Any
     text: Any
     name: Any
@@ -92,14 +101,15 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
         if not isinstance(name, str) or name == "__metadata__":
             raise TypeError(f"save_tensors: {name!r} cannot be the name of a tensor")
         arrays[name] = _to_bytes(name, value)
-    # The widest first: each begins at a multiple of its width, as other readers of the format want it.
+    # The widest dtype first: so each array begins at a multiple of its itemsize, as other readers of the format want.
     ordered = sorted(arrays.items(), key=lambda item: (-item[1][1].itemsize, item[0]))
     header = _header(ordered, metadata or {})
-    pieces: list[Any] = [header, *(memoryview(array.reshape(-1).view("uint8")) for _, (_, array) in ordered)]
+    pieces: list[bytes | memoryview] = [header]
+    pieces += [memoryview(array.reshape(-1).view("uint8")) for _, (_, array) in ordered]
     checksum = hashlib.sha256()
     for piece in pieces:
         checksum.update(piece)
-    pieces[0] = header.replace(_entry(_BLANK), _entry(f"sha256:{checksum.hexdigest()}"), 1)
+    pieces[0] = header.replace(_checksum_entry(_BLANK_CHECKSUM), _checksum_entry(f"sha256:{checksum.hexdigest()}"), 1)
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
@@ -115,22 +125,22 @@ def load_tensors(
     backend: str | Backend | None = None,
     device: str | None = None,
 ) -> tuple[dict[str, tc.Tensor], dict[str, str]]:
-    """The tensors and the metadata of a file that :func:`save_tensors` or any other program wrote.
+    """Return the tensors and the metadata of a file that :func:`save_tensors` or any other program wrote.
 
-    Values of bfloat16 come as float32, which holds all of them exactly, where what `like` names has that dtype, and
-    on a backend without bfloat16: NumPy's has it with the package ml_dtypes.
+    bfloat16 is read as float32, which holds its values exactly, in two cases: where the Tensor of that name in `like`
+    is float32, and where the backend has no bfloat16 (NumPy has it with the package ml_dtypes).
 
     Args:
         path: of the file.
-        like: what is named here comes on the backend and the device of the Tensor of that name.
-        backend, device: where the others come, as in :func:`tape_core.asarray`.
+        like: a tensor whose name is here is put on the backend and the device of this Tensor.
+        backend, device: where all other tensors are put, as in :func:`tape_core.asarray`.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is damaged or in another format.
         TypeError: it has a dtype that Tensors do not have.
     """
-    path = os.fspath(path)  # a number would be the file that the program has open under it
+    path = os.fspath(path)  # refuses an integer, which `open` would take for a file descriptor
     with open(path, "rb") as stream:
         content = stream.read()
     return read_tensors(content, f"load_tensors: {path!r}", like=like, backend=backend, device=device)
@@ -144,17 +154,17 @@ def read_tensors(
     backend: str | Backend | None = None,
     device: str | None = None,
 ) -> tuple[dict[str, tc.Tensor], dict[str, str]]:
-    """The tensors and the metadata in the content of a file: see :func:`load_tensors`.
+    """Return the tensors and the metadata in the content of a file; see :func:`load_tensors`.
 
     Args:
-        content: all of the file.
-        what: what errors begin with; it names the file.
+        content: the whole file.
+        what: the beginning of error messages, which names the file.
     """
     try:
         entries = deserialize(content)  # type: ignore[no-untyped-call]
-        # deserialize has checked the header, and gives all of it but the metadata.
-        end = 8 + int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8:end]).get("__metadata__") or {}
+        # `deserialize` has checked the header, and returns all of it but the metadata.
+        end = HEADER_LENGTH_BYTES + int.from_bytes(content[:HEADER_LENGTH_BYTES], "little")
+        metadata = json.loads(content[HEADER_LENGTH_BYTES:end]).get("__metadata__") or {}
     except (SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"{what} is damaged or not in safetensors format: {error}") from error
     if _CHECKSUM in metadata or _WRITER in metadata:
@@ -172,15 +182,15 @@ def read_tensors(
             array = _from_bytes(entry)
         except ValueError as error:  # more dimensions than arrays have, truth values other than 0 and 1
             raise ValueError(f"{what} is damaged: {name!r}: {error}") from error
-        is_low = entry["dtype"] == "BF16" and (place is None or place.dtype is not tc.float32)
-        tensors[name] = _placed(array, is_low, *where)
+        to_bfloat16 = entry["dtype"] == "BF16" and (place is None or place.dtype is not tc.float32)
+        tensors[name] = _to_tensor(array, to_bfloat16, *where)
     return tensors, metadata
 
 
 def remove_drafts(path: Path) -> None:
-    """Remove what a program left that was killed within :func:`save_tensors`.
+    """Remove the drafts of a program that was killed within :func:`save_tensors`.
 
-    While another program writes into the folder nothing is removed: what looks like a draft may be its own.
+    Nothing is removed while another program writes into the folder, since a draft may be that program's.
     """
     folder, file = os.path.split(os.path.realpath(path))
     found = [name for name in (os.listdir(folder) if os.path.isdir(folder) else ()) if is_draft_of(file, name)]
@@ -190,15 +200,16 @@ def remove_drafts(path: Path) -> None:
         for name in found:
             place = os.path.join(folder, name)
             with suppress(FileNotFoundError):  # it was finished, or another program has removed it
-                if alone or (alone is None and time.time() - os.stat(place).st_mtime > _STALE):
+                if alone or (alone is None and time.time() - os.stat(place).st_mtime > DRAFT_ABANDONED_AFTER):
                     os.remove(place)
 
 
 @contextmanager
 def _locked(folder: str, exclusive: bool) -> Iterator[bool | None]:
-    """Hold a lock on a folder: many that write, or one that cleans up. A program that is killed lets go of it.
+    """Hold a lock on a folder: shared by many that write, exclusive for one that removes drafts.
 
-    Gives whether the lock is held: an exclusive one is not waited for. None where folders cannot be locked.
+    The operating system releases it when a program is killed. An exclusive lock is not waited for: the context gives
+    True if it is held, False if another program writes, None where folders cannot be locked.
     """
     if sys.platform == "win32":
         yield None
@@ -219,9 +230,9 @@ def _locked(folder: str, exclusive: bool) -> Iterator[bool | None]:
         os.close(descriptor)
 
 
-def _header(ordered: list[tuple[str, tuple[str, Any]]], metadata: Mapping[str, str]) -> bytes:
-    """What a file begins with: the length of the description, and the description, padded to a multiple of 8."""
-    table: dict[str, Any] = {"__metadata__": {_CHECKSUM: _BLANK, _WRITER: "tape-nn", **metadata}}
+def _header(ordered: list[tuple[str, tuple[str, Raw]]], metadata: Mapping[str, str]) -> bytes:
+    """Return the beginning of a file: the length of the header, and the header, padded to a multiple of 8 bytes."""
+    table: dict[str, Any] = {"__metadata__": {_CHECKSUM: _BLANK_CHECKSUM, _WRITER: "tape-nn", **metadata}}
     place = 0
     for name, (dtype, array) in ordered:
         table[name] = {
@@ -235,21 +246,20 @@ def _header(ordered: list[tuple[str, tuple[str, Any]]], metadata: Mapping[str, s
     except UnicodeEncodeError as error:
         raise TypeError(f"save_tensors: a name or a piece of metadata is no text that UTF-8 has: {error}") from error
     text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
+    return len(text).to_bytes(HEADER_LENGTH_BYTES, "little") + text
 
 
-def _entry(checksum: str) -> bytes:
-    """The checksum's entry in the description. No name and no text can hold these bytes: their quotes are escaped."""
+def _checksum_entry(checksum: str) -> bytes:
+    """Return the header's entry with the checksum.
+
+    It can be found by its bytes: no name and no text in the header holds them, since their quotes are escaped.
+    """
     return f'"{_CHECKSUM}":"{checksum}"'.encode()
 
 
 def _verify(content: bytes, end: int, checksum: str, writer: str, what: str) -> None:
-    """Compare the content of a file with its checksum.
-
-    Raises:
-        ValueError: they differ.
-    """
-    header = content[:end].replace(_entry(checksum), _entry(_BLANK), 1)
+    """Raise a ValueError if the content of a file does not have its checksum."""
+    header = content[:end].replace(_checksum_entry(checksum), _checksum_entry(_BLANK_CHECKSUM), 1)
     found = hashlib.sha256(header)
     found.update(memoryview(content)[end:])
     if writer != "tape-nn" or checksum != f"sha256:{found.hexdigest()}":
@@ -259,8 +269,8 @@ def _verify(content: bytes, end: int, checksum: str, writer: str, what: str) -> 
         )
 
 
-def _to_bytes(name: str, value: Any) -> tuple[str, Any]:
-    """The name of the dtype, and a NumPy array of the bytes as the format has them: little-endian, in C order."""
+def _to_bytes(name: str, value: ArrayLike) -> tuple[str, Raw]:
+    """Return the name of the dtype, and a NumPy array as the format stores it: little-endian, in C order."""
     import numpy as np
 
     tensor = value if isinstance(value, tc.Tensor) else tc.asarray(value)
@@ -268,13 +278,13 @@ def _to_bytes(name: str, value: Any) -> tuple[str, Any]:
     if dtype not in _DTYPES.values():
         raise TypeError(f"save_tensors: {name!r} has dtype {dtype}, which the safetensors format lacks")
     array = tensor.backend.numpy(tensor.array)
-    if dtype == "bfloat16":  # the upper half of a float32; NumPy has none
+    if dtype == "bfloat16":  # NumPy has none: store the upper half of the float32, which is the same number
         array = (np.asarray(array, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return dtype, np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
-def _from_bytes(entry: Mapping[str, Any]) -> Any:
-    """A NumPy array of what is stored; bfloat16 as float32."""
+def _from_bytes(entry: Mapping[str, Any]) -> Raw:
+    """Return an entry of a file as a NumPy array; bfloat16 as float32."""
     import numpy as np
 
     dtype = _DTYPES[entry["dtype"]]
@@ -290,10 +300,10 @@ def _from_bytes(entry: Mapping[str, Any]) -> Any:
     return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else array
 
 
-def _placed(array: Any, is_low: bool, backend: Any, device: str | None) -> tc.Tensor:
-    """A Tensor of what was stored; of bfloat16 where it is to be that, and the backend has it."""
+def _to_tensor(array: Raw, to_bfloat16: bool, backend: BackendLike, device: str | None) -> tc.Tensor:
+    """Copy a NumPy array to a backend, with `to_bfloat16` in that dtype if the backend has it."""
     tensor = tc.asarray(array, backend=backend, device=device, copy=True)
-    if not is_low:
+    if not to_bfloat16:
         return tensor
     try:
         return tc.astype(tensor, tc.bfloat16)

@@ -1,18 +1,20 @@
-"""Gradients made smaller where they are too large."""
+"""Gradient clipping: by value, by the norm of each gradient, by the norm of all together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import tape_core as tc
 from tape_core import IndexedSlices
 from tape_core.base.mistakes import real
+from tape_core.typing import Namespace, Raw
+
+from tape_nn.types import Gradient
 
 
-def global_norm(gradients: Iterable[Any]) -> tc.Tensor:
-    """The Euclidean norm of all gradients together, as if they were one long vector. None counts as nothing.
+def global_norm(gradients: Iterable[Gradient]) -> tc.Tensor:
+    """Return the Euclidean norm of all gradients together, as if they were one long vector. None is left out.
 
     Gradients of half precision are summed in float32, in which their squares do not overflow.
 
@@ -28,8 +30,8 @@ def global_norm(gradients: Iterable[Any]) -> tc.Tensor:
     return found
 
 
-def clip_by_value(gradient: Any, clip_value: float) -> tc.Tensor:
-    """`gradient` with its elements between `-clip_value` and `clip_value`; NaN stays.
+def clip_by_value(gradient: Gradient, clip_value: float) -> tc.Tensor:
+    """Clip the elements of `gradient` to the range from `-clip_value` to `clip_value`. NaN stays NaN.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -39,12 +41,12 @@ def clip_by_value(gradient: Any, clip_value: float) -> tc.Tensor:
     Raises:
         ValueError: `clip_value` is not above 0.
     """
-    limit = positive("clip_value", clip_value)
+    limit = check_positive("clip_value", clip_value)
     return tc.clip(_tensor(gradient), -limit, limit)
 
 
-def clip_by_norm(gradient: Any, clip_norm: float) -> tc.Tensor:
-    """`gradient`, scaled to the Euclidean norm `clip_norm` if its own is larger; NaN where that is not finite.
+def clip_by_norm(gradient: Gradient, clip_norm: float) -> tc.Tensor:
+    """Scale `gradient` down to the Euclidean norm `clip_norm` if its own is larger; to NaN if that is not finite.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -52,13 +54,16 @@ def clip_by_norm(gradient: Any, clip_norm: float) -> tc.Tensor:
     [1.5, 2.0]
     """
     g = _tensor(gradient)
-    return _scaled(g, factor(tc, norm(tc, [g]), positive("clip_norm", clip_norm)))
+    return _scale(g, clip_factor(tc, norm(tc, [g]), check_positive("clip_norm", clip_norm)))
 
 
-def clip_by_global_norm(gradients: Iterable[Any], clip_norm: float) -> tuple[list[Any], tc.Tensor]:
-    """All gradients scaled by one factor, so that their :func:`global_norm` is at most `clip_norm`; and that norm.
+def clip_by_global_norm(gradients: Iterable[Gradient], clip_norm: float) -> tuple[list[tc.Tensor | None], tc.Tensor]:
+    """Scale all gradients by one factor, so that their :func:`global_norm` is at most `clip_norm`.
 
     Where the norm is not finite, all of them become NaN, as in TensorFlow: the direction is lost. None stays None.
+
+    Returns:
+        The gradients, and their norm before the scaling.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -68,43 +73,49 @@ def clip_by_global_norm(gradients: Iterable[Any], clip_norm: float) -> tuple[lis
     """
     tensors = [None if g is None else _tensor(g) for g in gradients]
     total = norm(tc, [g for g in tensors if g is not None])
-    by = factor(tc, total, positive("clip_norm", clip_norm))
-    return [None if g is None else _scaled(g, by) for g in tensors], total
+    by = clip_factor(tc, total, check_positive("clip_norm", clip_norm))
+    return [None if g is None else _scale(g, by) for g in tensors], total
 
 
-def norm(xp: Any, arrays: list[Any]) -> Any:
-    """The norm of arrays together: of Tensors with `tape_core`, of raw arrays with a backend's kernels."""
+def norm(xp: Namespace, arrays: Sequence[Raw | tc.Tensor]) -> Raw | tc.Tensor:
+    """Return the norm of arrays together: of Tensors if `xp` is `tape_core`, of raw arrays if it is a backend's."""
     if not arrays:
         raise ValueError("the norm of no gradients: all are None, or there are none")
     total = None
     for g in arrays:
         wide = xp.abs(g) if xp.isdtype(g.dtype, "complex floating") else g
-        if xp.finfo(wide.dtype).bits < 32:
+        if xp.finfo(wide.dtype).bits < 32:  # float16 overflows at 65504: the square of 256 is infinite
             wide = xp.astype(wide, xp.float32)
         part = xp.sum(wide * wide)
         total = part if total is None else total + part
     return xp.sqrt(total)
 
 
-def factor(xp: Any, norm: Any, limit: float) -> Any:
-    """What gradients of this norm are multiplied by; NaN where it is not finite."""
+def clip_factor(xp: Namespace, norm: Raw | tc.Tensor, limit: float) -> Raw | tc.Tensor:
+    """Return the factor that brings gradients of this norm to at most `limit`; NaN where the norm is not finite."""
+    # min(1, limit / norm), written without a division by a norm of 0.
     clipped = limit / xp.maximum(norm, xp.full_like(norm, limit))
     return xp.where(xp.isfinite(norm), clipped, xp.full_like(norm, math.nan))
 
 
-def positive(name: str, value: Any) -> float:
-    """A number above 0."""
+def check_positive(name: str, value: object) -> float:
+    """Return a number above 0 as a float.
+
+    Raises:
+        TypeError: `value` is no real number.
+        ValueError: it is not above 0.
+    """
     found = real("", name, value)
     if not found > 0:
         raise ValueError(f"{name} must be above 0; got {value}")
     return found
 
 
-def _scaled(g: tc.Tensor, by: tc.Tensor) -> tc.Tensor:
+def _scale(g: tc.Tensor, by: tc.Tensor) -> tc.Tensor:
     return g * (by if by.dtype is g.dtype else tc.astype(by, g.dtype))
 
 
-def _tensor(gradient: Any) -> tc.Tensor:
+def _tensor(gradient: Gradient) -> tc.Tensor:
     if isinstance(gradient, IndexedSlices):
         return gradient.densify()
     return gradient if isinstance(gradient, tc.Tensor) else tc.asarray(gradient)

@@ -1,13 +1,16 @@
-"""First values for Variables.
+"""Initializers: first values for Variables.
 
 An initializer is called as `initializer(shape, rng=..., dtype=..., backend=..., device=...)` and
 returns a Tensor. Layers take one of these, its name, or any callable of this form. The random ones
 draw from `rng`, a :class:`tape_core.Generator`, and give the same numbers on every backend.
 
-`uniform`, `normal`, `truncated_normal`, `orthogonal`, `constant` and `variance_scaling` make
-initializers: `uniform(-1.0, 1.0)`; a name stands for one made without arguments. The inputs and
-outputs of a `shape` are its last two lengths, each times the product of those before them, which
-are those of the kernel of a convolution.
+`uniform`, `normal`, `truncated_normal`, `orthogonal`, `constant` and `variance_scaling` are factories:
+they return an initializer, as in `uniform(-1.0, 1.0)`. Their names, given as text, stand for one made without
+arguments.
+
+Several initializers scale with the fan-in and the fan-out, the number of inputs and outputs of a unit. They are
+the last two lengths of the shape, each times the product of the lengths before, which for the kernel of a
+convolution are its extents: `(3, 3, 16, 32)` has a fan-in of 144 and a fan-out of 288.
 """
 
 from __future__ import annotations
@@ -17,27 +20,33 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
 import tape_core as tc
+from tape_core.typing import DTypeLike
 
 Initializer: TypeAlias = Callable[..., tc.Tensor]
 
+# Samples beyond this many standard deviations are cut off, as in Keras.
+TRUNCATED_AT: Final = 2.0
+# The standard deviation of the normal distribution within [-2, 2]: sqrt(1 - 2 * 2 * pdf(2) / (1 - 2 * cdf(-2))).
+TRUNCATED_STDDEV: Final = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / math.erf(math.sqrt(2)))
 
-def _spread(name: str, stddev: float) -> None:
+
+def _check_stddev(name: str, stddev: float) -> None:
     if not stddev >= 0:
         raise ValueError(f"{name}: stddev must not be negative; got {stddev}")
 
 
 def zeros(shape: tuple[int, ...], *, rng: tc.Generator | None = None, **where: Any) -> tc.Tensor:
-    """All zeros."""
+    """Fill with zeros."""
     return tc.zeros(shape, **where)
 
 
 def ones(shape: tuple[int, ...], *, rng: tc.Generator | None = None, **where: Any) -> tc.Tensor:
-    """All ones."""
+    """Fill with ones."""
     return tc.ones(shape, **where)
 
 
 def constant(value: float) -> Initializer:
-    """An initializer that fills with `value`."""
+    """Return an initializer that fills with `value`."""
 
     def fill(shape: tuple[int, ...], *, rng: tc.Generator | None = None, **where: Any) -> tc.Tensor:
         return tc.full(shape, value, **where)
@@ -46,7 +55,7 @@ def constant(value: float) -> Initializer:
 
 
 def uniform(low: float = -0.05, high: float = 0.05) -> Initializer:
-    """An initializer that draws uniformly from [low, high)."""
+    """Return an initializer that draws uniformly from [low, high)."""
     if not low <= high:
         raise ValueError(f"uniform: low must not be above high; got {low} and {high}")
 
@@ -58,8 +67,8 @@ def uniform(low: float = -0.05, high: float = 0.05) -> Initializer:
 
 
 def normal(mean: float = 0.0, stddev: float = 0.05) -> Initializer:
-    """An initializer that draws from the normal distribution."""
-    _spread("normal", stddev)
+    """Return an initializer that draws from the normal distribution."""
+    _check_stddev("normal", stddev)
 
     def draw(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
         values: tc.Tensor = rng.normal(shape, mean=mean, stddev=stddev, **where)
@@ -69,26 +78,27 @@ def normal(mean: float = 0.0, stddev: float = 0.05) -> Initializer:
 
 
 def truncated_normal(mean: float = 0.0, stddev: float = 0.05) -> Initializer:
-    """An initializer that draws from the normal distribution, less what is more than two `stddev` from the mean.
+    """Return an initializer that draws from the normal distribution within two `stddev` of the mean.
 
-    The standard deviation of what is left is 0.8796 `stddev`.
+    The values drawn have a standard deviation of 0.8796 `stddev`.
     """
-    _spread("truncated_normal", stddev)
-    below = math.erfc(math.sqrt(2.0)) / 2  # the part of the normal distribution that is less than -2
+    _check_stddev("truncated_normal", stddev)
+    below = math.erfc(TRUNCATED_AT * math.sqrt(0.5)) / 2  # the probability of a value below the cut
 
-    def draw(shape: tuple[int, ...], *, rng: tc.Generator, dtype: Any = None, **where: Any) -> tc.Tensor:
-        part = rng.uniform(shape, low=below, high=1 - below, dtype=tc.float64, **where)
-        values = tc.clip(tc.special.ndtri(part), -2.0, 2.0) * stddev + mean
+    def draw(shape: tuple[int, ...], *, rng: tc.Generator, dtype: DTypeLike = None, **where: Any) -> tc.Tensor:
+        # The inverse of the distribution function, on uniform numbers: one draw per element, whatever is cut off.
+        probability = rng.uniform(shape, low=below, high=1 - below, dtype=tc.float64, **where)
+        values = tc.clip(tc.special.ndtri(probability), -TRUNCATED_AT, TRUNCATED_AT) * stddev + mean
         return tc.astype(values, tc.get_default_dtype() if dtype is None else dtype)
 
     return draw
 
 
 def orthogonal(gain: float = 1.0) -> Initializer:
-    """An initializer of matrices with orthonormal columns, or rows if there are less, times `gain`.
+    """Return an initializer of matrices with orthonormal columns (or rows, if these are fewer), times `gain`.
 
-    All axes but the last count as one. Uniform among such matrices (Mezzadri, How to Generate Random Matrices from the
-    Classical Compact Groups, 2007).
+    All axes but the last are taken as one. The matrices are uniformly distributed (Mezzadri, How to Generate Random
+    Matrices from the Classical Compact Groups, 2007).
 
     >>> import tape_core as tc
     >>> from tape_nn.initializers import orthogonal
@@ -100,7 +110,7 @@ def orthogonal(gain: float = 1.0) -> Initializer:
         ValueError: when it is called with a shape of less than two dimensions.
     """
 
-    def draw(shape: tuple[int, ...], *, rng: tc.Generator, dtype: Any = None, **where: Any) -> tc.Tensor:
+    def draw(shape: tuple[int, ...], *, rng: tc.Generator, dtype: DTypeLike = None, **where: Any) -> tc.Tensor:
         if len(shape) < 2:
             raise ValueError(f"orthogonal: the shape must have two dimensions or more; got {shape}")
         rows, columns = math.prod(shape[:-1]), shape[-1]
@@ -119,12 +129,12 @@ def variance_scaling(
     mode: Literal["fan_in", "fan_out", "fan_avg"] = "fan_in",
     distribution: Literal["uniform", "normal"] = "normal",
 ) -> Initializer:
-    """An initializer that draws with variance `scale / n`.
+    """Return an initializer that draws with variance `scale / n`.
 
     Args:
-        scale: is positive.
-        mode: what `n` is: the number of inputs, of outputs, or their mean.
-        distribution: "normal" is truncated, as :func:`truncated_normal`, and has the variance after that.
+        scale: a positive number.
+        mode: `n` is the fan-in, the fan-out, or their mean.
+        distribution: "normal" is truncated, see :func:`truncated_normal`; the variance is that after truncation.
     """
     if not scale > 0:
         raise ValueError(f"variance_scaling: scale must be positive; got {scale}")
@@ -140,17 +150,13 @@ def variance_scaling(
         if distribution == "uniform":
             limit = math.sqrt(3 * variance)
             return uniform(-limit, limit)(shape, rng=rng, **where)
-        return truncated_normal(0.0, math.sqrt(variance) / _TRUNCATED)(shape, rng=rng, **where)
+        return truncated_normal(0.0, math.sqrt(variance) / TRUNCATED_STDDEV)(shape, rng=rng, **where)
 
     return draw
 
 
-# The standard deviation of the normal distribution without what is more than 2 from its mean.
-_TRUNCATED: Final = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / math.erf(math.sqrt(2)))
-
-
 def glorot_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
-    """Uniform in ±sqrt(6 / (inputs + outputs)): keeps the spread of values from layer to layer.
+    """Draw uniformly from ±sqrt(6 / (fan_in + fan_out)), which keeps the variance from layer to layer.
 
     >>> import tape_core as tc
     >>> from tape_nn.initializers import glorot_uniform
@@ -164,12 +170,12 @@ def glorot_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -
 
 
 def glorot_normal(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
-    """Truncated normal with variance 2 / (inputs + outputs), as :func:`glorot_uniform`."""
+    """Draw from a truncated normal distribution with variance 2 / (fan_in + fan_out); see :func:`glorot_uniform`."""
     return variance_scaling(1.0, "fan_avg", "normal")(shape, rng=rng, **where)
 
 
 def he_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
-    """Uniform in ±sqrt(6 / inputs): keeps the spread through layers with relu.
+    """Draw uniformly from ±sqrt(6 / fan_in), which keeps the variance through layers with relu.
 
     Source: He and others, Delving Deep into Rectifiers, 2015.
     """
@@ -177,12 +183,12 @@ def he_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc
 
 
 def he_normal(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
-    """Truncated normal with variance 2 / inputs, as :func:`he_uniform`."""
+    """Draw from a truncated normal distribution with variance 2 / fan_in; see :func:`he_uniform`."""
     return variance_scaling(2.0, "fan_in", "normal")(shape, rng=rng, **where)
 
 
 def lecun_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
-    """Uniform in ±sqrt(3 / inputs): what selu is made for.
+    """Draw uniformly from ±sqrt(3 / fan_in), the initialization that selu is made for.
 
     Source: LeCun and others, Efficient BackProp, 1998.
     """
@@ -190,7 +196,7 @@ def lecun_uniform(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) ->
 
 
 def lecun_normal(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
-    """Truncated normal with variance 1 / inputs, as :func:`lecun_uniform`."""
+    """Draw from a truncated normal distribution with variance 1 / fan_in; see :func:`lecun_uniform`."""
     return variance_scaling(1.0, "fan_in", "normal")(shape, rng=rng, **where)
 
 
@@ -209,11 +215,22 @@ _BY_NAME: dict[str, Initializer] = {
     "ones": ones,
 }
 
-_FACTORIES: Final[tuple[Any, ...]] = (uniform, normal, truncated_normal, orthogonal, constant, variance_scaling)
+_FACTORIES: Final[tuple[object, ...]] = (
+    uniform,
+    normal,
+    truncated_normal,
+    orthogonal,
+    constant,
+    variance_scaling,
+)
 
 
 def get(initializer: Initializer | str) -> Initializer:
-    """The initializer of this name; a callable is passed through."""
+    """Return the initializer of this name; a callable is returned as it is.
+
+    Raises:
+        ValueError: there is none of this name, or it is a factory such as `uniform` without its call.
+    """
     if initializer in _FACTORIES:
         name = getattr(initializer, "__name__", "")
         raise ValueError(f"{name} makes an initializer: pass {name}(...), not {name}")
@@ -228,8 +245,9 @@ def get(initializer: Initializer | str) -> Initializer:
 
 
 def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
+    """Return the fan-in and the fan-out."""
     if len(shape) < 2:
         n = shape[0] if shape else 1
         return n, n
-    places = math.prod(shape[:-2])
-    return places * shape[-2], places * shape[-1]
+    receptive_field = math.prod(shape[:-2])
+    return receptive_field * shape[-2], receptive_field * shape[-1]

@@ -1,6 +1,6 @@
-"""Losses: how far predictions are from the truth. Arguments and values are those of Keras.
+"""Losses: the distance of predictions from the truth. Arguments and values are those of Keras.
 
-A function gives one loss for each example; a class makes one number of them, weighted on request.
+A function returns one loss for each example; a class reduces them to one number, with weights if they are given.
 
 >>> import tape_core as tc
 >>> import tape_nn as nn
@@ -17,57 +17,65 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
 import tape_core as tc
-from tape_compile.effects import check_of_values
 from tape_core import Tensor
+from tape_core.staging import value_check
+from tape_core.typing import ArrayLike
 
-from tape_nn.clipping import positive
+from tape_nn.clipping import check_positive
 from tape_nn.naming import unknown_names
 
 Reduction: TypeAlias = Literal["sum_over_batch_size", "mean_with_sample_weight", "sum", "none"]
 
 _REDUCTIONS: Final = ("sum_over_batch_size", "mean_with_sample_weight", "sum", "none")
-_EPSILON: Final = 1e-7  # probabilities are kept away from 0 and 1 by so much, as in Keras
+
+EPSILON: Final = 1e-7
+"""The least probability, divisor or argument of a logarithm, as in Keras; probabilities stay as far from 1."""
+
+SQUARED_LENGTH_EPSILON: Final = 1e-12
+"""The least squared length of a vector in :func:`cosine_similarity`, as in Keras: that of 0 is no division by 0."""
 
 
-def mean_squared_error(y_true: Any, y_pred: Any) -> Tensor:
-    """The mean of `(y_true - y_pred)**2` along the last axis.
+def mean_squared_error(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return the mean of `(y_true - y_pred)**2` along the last axis.
 
     >>> from tape_nn.losses import mean_squared_error
     >>> mean_squared_error([[0.0, 1.0]], [[2.0, 1.0]]).tolist()
     [2.0]
     """
-    y_true, y_pred = _alike("mean_squared_error", y_true, y_pred)
+    y_true, y_pred = _tensors_of_one_shape("mean_squared_error", y_true, y_pred)
     error = y_pred - y_true
-    return _last_mean(error * error)
+    return _mean_over_last_axis(error * error)
 
 
-def mean_absolute_error(y_true: Any, y_pred: Any) -> Tensor:
-    """The mean of `abs(y_true - y_pred)` along the last axis.
+def mean_absolute_error(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return the mean of `abs(y_true - y_pred)` along the last axis.
 
     >>> from tape_nn.losses import mean_absolute_error
     >>> mean_absolute_error([[0.0, 1.0]], [[2.0, 1.0]]).tolist()
     [1.0]
     """
-    y_true, y_pred = _alike("mean_absolute_error", y_true, y_pred)
-    return _last_mean(tc.abs(y_pred - y_true))
+    y_true, y_pred = _tensors_of_one_shape("mean_absolute_error", y_true, y_pred)
+    return _mean_over_last_axis(tc.abs(y_pred - y_true))
 
 
-def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
-    """`e**2 / 2` for errors `e` of at most `delta`, and on from there in a straight line; the mean along the last axis.
+def huber(y_true: ArrayLike, y_pred: ArrayLike, delta: float = 1.0) -> Tensor:
+    """Return the mean along the last axis of `e**2 / 2`, for errors `e` beyond `delta` continued in a straight line.
 
     >>> from tape_nn.losses import huber
     >>> huber([[0.0, 0.0]], [[0.5, 3.0]]).tolist()
     [1.3125]
     """
-    positive("huber: delta", delta)
-    y_true, y_pred = _alike("huber", y_true, y_pred)
+    check_positive("huber: delta", delta)
+    y_true, y_pred = _tensors_of_one_shape("huber", y_true, y_pred)
     size = tc.abs(y_pred - y_true)
-    near = tc.minimum(size, delta)
-    return _last_mean(near * (size - 0.5 * near))
+    near = tc.minimum(size, delta)  # size**2 / 2 if size <= delta, else delta * (size - delta / 2)
+    return _mean_over_last_axis(near * (size - 0.5 * near))
 
 
-def binary_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0) -> Tensor:
-    """The cross-entropy of yes-or-no questions, the mean along the last axis.
+def binary_crossentropy(
+    y_true: ArrayLike, y_pred: ArrayLike, from_logits: bool = False, label_smoothing: float = 0.0
+) -> Tensor:
+    """Return the cross-entropy of yes-or-no questions: the mean along the last axis.
 
     >>> from tape_nn.losses import binary_crossentropy
     >>> [round(x, 4) for x in binary_crossentropy([[1.0, 0.0]], [[0.5, 0.5]]).tolist()]
@@ -75,23 +83,24 @@ def binary_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False, lab
 
     Args:
         y_true: 0 or 1, or a probability; of the shape of `y_pred`.
-        y_pred: probabilities, or with `from_logits` any numbers, of which `tc.sigmoid` would make them: more exact.
-        label_smoothing: the truth is moved towards 1/2 by this part of the way.
+        y_pred: probabilities, or with `from_logits` the logits, of which `tc.sigmoid` would make them. Logits are more
+            exact.
+        label_smoothing: from 0 to 1, how far the truth is moved towards 1/2.
     """
     name = "binary_crossentropy"
-    y_true, y_pred = _alike(name, y_true, y_pred)
-    y_true = _smoothed(name, y_true, label_smoothing, 0.5)
+    y_true, y_pred = _tensors_of_one_shape(name, y_true, y_pred)
+    y_true = _smooth_labels(name, y_true, label_smoothing, 0.5)
     if from_logits:
-        # Either term is exact far out on its side, and smooth at 0.
-        return _last_mean(y_true * tc.softplus(-y_pred) + (1 - y_true) * tc.softplus(y_pred))
-    p = _away_from_0_and_1(y_pred)
-    return -_last_mean(y_true * tc.log(p) + (1 - y_true) * tc.log(1 - p))
+        # -log(sigmoid(z)) = softplus(-z) and -log(1 - sigmoid(z)) = softplus(z), exact also where sigmoid rounds to 1.
+        return _mean_over_last_axis(y_true * tc.softplus(-y_pred) + (1 - y_true) * tc.softplus(y_pred))
+    p = _clip_probabilities(y_pred)
+    return -_mean_over_last_axis(y_true * tc.log(p) + (1 - y_true) * tc.log(1 - p))
 
 
 def categorical_crossentropy(
-    y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
+    y_true: ArrayLike, y_pred: ArrayLike, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Tensor:
-    """The cross-entropy of classes, with the truth as a probability for each of them.
+    """Return the cross-entropy of classes, with the truth as a probability for each of them.
 
     >>> from tape_nn.losses import categorical_crossentropy
     >>> [round(x, 4) for x in categorical_crossentropy([[0.0, 1.0]], [[0.5, 0.5]]).tolist()]
@@ -100,27 +109,27 @@ def categorical_crossentropy(
     Args:
         y_true: for each class 0 or 1, or a probability; of the shape of `y_pred`. For class numbers see
             :func:`sparse_categorical_crossentropy`.
-        y_pred: probabilities along `axis`, which are scaled to a sum of 1, or with `from_logits` any numbers, of
-            which `tc.softmax` would make them: more exact.
-        label_smoothing: the truth is moved towards equal probabilities by this part of the way.
+        y_pred: probabilities along `axis`, which are scaled to a sum of 1, or with `from_logits` the logits, of which
+            `tc.softmax` would make them. Logits are more exact.
+        label_smoothing: from 0 to 1, how far the truth is moved towards equal probabilities.
     """
     name = "categorical_crossentropy"
-    y_true, y_pred = _alike(name, y_true, y_pred)
+    y_true, y_pred = _tensors_of_one_shape(name, y_true, y_pred)
     if y_pred.ndim == 0:
         raise ValueError(f"{name}: y_pred needs an axis of classes; got shape ()")
-    y_true = _smoothed(name, y_true, label_smoothing, 1 / y_pred.shape[axis])
+    y_true = _smooth_labels(name, y_true, label_smoothing, 1 / y_pred.shape[axis])
     return -tc.sum(y_true * _log_probabilities(y_pred, from_logits, axis), axis=axis)
 
 
 def sparse_categorical_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     ignore_class: int | None = None,
     axis: int = -1,
 ) -> Tensor:
-    """The cross-entropy of classes, with the truth as class numbers.
+    """Return the cross-entropy of classes, with the truth as class numbers.
 
     >>> from tape_nn.losses import sparse_categorical_crossentropy
     >>> [round(x, 4) for x in sparse_categorical_crossentropy([1], [[0.5, 0.5]]).tolist()]
@@ -136,7 +145,7 @@ def sparse_categorical_crossentropy(
         ValueError: they are not of that shape, or one of them is no class.
     """
     name = "sparse_categorical_crossentropy"
-    y_pred = _predictions(name, y_pred)
+    y_pred = _float_predictions(name, y_pred)
     if not isinstance(y_true, Tensor):
         y_true = tc.asarray(y_true, backend=y_pred.backend, device=y_pred.device)
     if "integer" not in y_true.dtype.kind:
@@ -151,18 +160,19 @@ def sparse_categorical_crossentropy(
             f"{name}: y_true of shape {y_true.shape} must have the shape of y_pred without its classes, {tuple(shape)}"
         )
     ignored = None if ignore_class is None else y_true == ignore_class
+    # An ignored class, such as -1, may be none of the classes: 0 stands for it, and its loss is dropped below.
     labels = y_true if ignored is None else tc.where(ignored, 0, y_true)
     _check_classes(name, labels, classes)
     if from_logits and not label_smoothing:
         loss = tc.cross_entropy(y_pred, labels, axis=axis)
     else:
         truth = tc.one_hot(labels, classes, dtype=y_pred.dtype, axis=axis)
-        truth = _smoothed(name, truth, label_smoothing, 1 / classes)
+        truth = _smooth_labels(name, truth, label_smoothing, 1 / classes)
         loss = -tc.sum(truth * _log_probabilities(y_pred, from_logits, axis), axis=axis)
     return loss if ignored is None else tc.where(ignored, 0.0, loss)
 
 
-@check_of_values
+@value_check
 def _check_classes(name: str, labels: Tensor, classes: int) -> None:
     wrong = (labels < 0) | (labels >= classes)
     if bool(tc.any(wrong)):
@@ -170,104 +180,105 @@ def _check_classes(name: str, labels: Tensor, classes: int) -> None:
         raise ValueError(f"{name}: y_true has class {found}; there are {classes} classes, from 0 to {classes - 1}")
 
 
-def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
-    """100 times the mean of `abs((y_true - y_pred) / y_true)` along the last axis; smaller `y_true` counts as 1e-7.
+def mean_absolute_percentage_error(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return 100 times the mean of `abs((y_true - y_pred) / y_true)` along the last axis, dividing by at least 1e-7.
 
     >>> from tape_nn.losses import mean_absolute_percentage_error
     >>> mean_absolute_percentage_error([[2.0, 4.0]], [[3.0, 4.0]]).tolist()
     [25.0]
     """
-    y_true, y_pred = _alike("mean_absolute_percentage_error", y_true, y_pred)
-    return 100.0 * _last_mean(tc.abs(y_true - y_pred) / tc.maximum(tc.abs(y_true), _EPSILON))
+    y_true, y_pred = _tensors_of_one_shape("mean_absolute_percentage_error", y_true, y_pred)
+    return 100.0 * _mean_over_last_axis(tc.abs(y_true - y_pred) / tc.maximum(tc.abs(y_true), EPSILON))
 
 
-def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Tensor:
-    """The mean of `(log(1 + y_true) - log(1 + y_pred))**2` along the last axis; negative numbers count as 0.
+def mean_squared_logarithmic_error(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return the mean of `(log(1 + y_true) - log(1 + y_pred))**2` along the last axis; negative numbers count as 0.
 
     >>> from tape_nn.losses import mean_squared_logarithmic_error
     >>> [round(x, 4) for x in mean_squared_logarithmic_error([[1.0]], [[0.0]]).tolist()]
     [0.4805]
     """
-    y_true, y_pred = _alike("mean_squared_logarithmic_error", y_true, y_pred)
-    error = tc.log1p(tc.maximum(y_true, _EPSILON)) - tc.log1p(tc.maximum(y_pred, _EPSILON))
-    return _last_mean(error * error)
+    y_true, y_pred = _tensors_of_one_shape("mean_squared_logarithmic_error", y_true, y_pred)
+    error = tc.log1p(tc.maximum(y_true, EPSILON)) - tc.log1p(tc.maximum(y_pred, EPSILON))
+    return _mean_over_last_axis(error * error)
 
 
-def log_cosh(y_true: Any, y_pred: Any) -> Tensor:
-    """The mean of `log(cosh(y_pred - y_true))` along the last axis: like :func:`huber`, and smooth.
+def log_cosh(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return the mean of `log(cosh(y_pred - y_true))` along the last axis: like :func:`huber`, and smooth.
 
     >>> from tape_nn.losses import log_cosh
     >>> [round(x, 4) for x in log_cosh([[0.0]], [[100.0]]).tolist()]
     [99.3069]
     """
-    y_true, y_pred = _alike("log_cosh", y_true, y_pred)
+    y_true, y_pred = _tensors_of_one_shape("log_cosh", y_true, y_pred)
     size = tc.abs(y_pred - y_true)
-    return _last_mean(size + tc.log1p(tc.exp(-2.0 * size)) - math.log(2.0))
+    # cosh overflows where log(cosh(e)) is just |e| - log(2); this form does not.
+    return _mean_over_last_axis(size + tc.log1p(tc.exp(-2.0 * size)) - math.log(2.0))
 
 
-def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
-    """The negative cosine of the angle between the two along `axis`: -1 where they point the same way.
+def cosine_similarity(y_true: ArrayLike, y_pred: ArrayLike, axis: int = -1) -> Tensor:
+    """Return the negative cosine of the angle between the two along `axis`: -1 where they point the same way.
 
     >>> from tape_nn.losses import cosine_similarity
     >>> cosine_similarity([[0.0, 1.0]], [[0.0, 3.0]]).tolist()
     [-1.0]
     """
-    y_true, y_pred = _alike("cosine_similarity", y_true, y_pred)
-    lengths = [tc.sqrt(tc.maximum(tc.sum(y * y, axis=axis), 1e-12)) for y in (y_true, y_pred)]
+    y_true, y_pred = _tensors_of_one_shape("cosine_similarity", y_true, y_pred)
+    lengths = [tc.sqrt(tc.maximum(tc.sum(y * y, axis=axis), SQUARED_LENGTH_EPSILON)) for y in (y_true, y_pred)]
     return -tc.sum(y_true * y_pred, axis=axis) / (lengths[0] * lengths[1])
 
 
-def hinge(y_true: Any, y_pred: Any) -> Tensor:
-    """The mean of `max(1 - y_true * y_pred, 0)` along the last axis, with -1 or 1 as truth; 0 and 1 will do, too.
+def hinge(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return the mean of `max(1 - y_true * y_pred, 0)` along the last axis. The truth is -1 or 1; or else 0 or 1.
 
     >>> from tape_nn.losses import hinge
     >>> hinge([[-1.0, 1.0]], [[-2.0, 0.5]]).tolist() == hinge([[0.0, 1.0]], [[-2.0, 0.5]]).tolist() == [0.25]
     True
     """
-    return _last_mean(_margin("hinge", y_true, y_pred))
+    return _mean_over_last_axis(_hinge_of_each("hinge", y_true, y_pred))
 
 
-def squared_hinge(y_true: Any, y_pred: Any) -> Tensor:
-    """The mean of `max(1 - y_true * y_pred, 0)**2` along the last axis; else as :func:`hinge`."""
-    return _last_mean(tc.square(_margin("squared_hinge", y_true, y_pred)))
+def squared_hinge(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return the mean of `max(1 - y_true * y_pred, 0)**2` along the last axis; see :func:`hinge` for the truth."""
+    return _mean_over_last_axis(tc.square(_hinge_of_each("squared_hinge", y_true, y_pred)))
 
 
-def categorical_hinge(y_true: Any, y_pred: Any) -> Tensor:
-    """How far the prediction of the right class is from being 1 above the largest of the others; at least 0.
+def categorical_hinge(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return `max(wrong - right + 1, 0)`: the largest prediction of a wrong class, and that of the right class.
 
     >>> from tape_nn.losses import categorical_hinge
     >>> categorical_hinge([[0.0, 1.0]], [[0.25, 0.75]]).tolist()
     [0.5]
     """
-    y_true, y_pred = _alike("categorical_hinge", y_true, y_pred)
+    y_true, y_pred = _tensors_of_one_shape("categorical_hinge", y_true, y_pred)
     right, wrong = tc.sum(y_true * y_pred, axis=-1), tc.max((1 - y_true) * y_pred, axis=-1)
     return tc.relu(wrong - right + 1)
 
 
-def kl_divergence(y_true: Any, y_pred: Any) -> Tensor:
-    """The sum of `y_true * log(y_true / y_pred)` along the last axis, of probabilities.
+def kl_divergence(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return the Kullback-Leibler divergence: the sum of `y_true * log(y_true / y_pred)` along the last axis.
 
     >>> from tape_nn.losses import kl_divergence
     >>> [round(x, 4) for x in kl_divergence([[0.0, 1.0]], [[0.5, 0.5]]).tolist()]
     [0.6931]
     """
-    y_true, y_pred = (tc.clip(y, _EPSILON, 1.0) for y in _alike("kl_divergence", y_true, y_pred))
+    y_true, y_pred = (tc.clip(y, EPSILON, 1.0) for y in _tensors_of_one_shape("kl_divergence", y_true, y_pred))
     return tc.sum(y_true * tc.log(y_true / y_pred), axis=-1)
 
 
-def poisson(y_true: Any, y_pred: Any) -> Tensor:
-    """The mean of `y_pred - y_true * log(y_pred)` along the last axis: counts, and the rates that explain them.
+def poisson(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    """Return the mean of `y_pred - y_true * log(y_pred)` along the last axis, for counts and their expected values.
 
     >>> from tape_nn.losses import poisson
     >>> [round(x, 4) for x in poisson([[1.0]], [[2.0]]).tolist()]
     [1.3069]
     """
-    y_true, y_pred = _alike("poisson", y_true, y_pred)
-    return _last_mean(y_pred - y_true * tc.log(y_pred + _EPSILON))
+    y_true, y_pred = _tensors_of_one_shape("poisson", y_true, y_pred)
+    return _mean_over_last_axis(y_pred - y_true * tc.log(y_pred + EPSILON))
 
 
 class Loss:
-    """One number of the losses of a batch, `loss(y_true, y_pred, sample_weight=None)`.
+    """A loss function with its reduction to one number: `loss(y_true, y_pred, sample_weight=None)`.
 
     >>> import tape_nn as nn
     >>> loss = nn.losses.Loss(nn.losses.huber, delta=2.0)
@@ -275,9 +286,9 @@ class Loss:
     2.25
 
     Args:
-        function: a function of `y_true` and `y_pred` that gives one loss for each example.
-        reduction: `"sum_over_batch_size"`, the mean over the examples, each times its weight;
-            `"mean_with_sample_weight"`, the sum over that of the weights; `"sum"`; or `"none"`.
+        function: a function of `y_true` and `y_pred` that returns one loss for each example.
+        reduction: `"sum_over_batch_size"`, the weighted sum over the examples divided by their number;
+            `"mean_with_sample_weight"`, the same divided by the sum of the weights; `"sum"`; or `"none"`.
         options: further arguments of the function.
     """
 
@@ -290,8 +301,8 @@ class Loss:
             raise ValueError(unknown_names("reduction", [str(reduction)], _REDUCTIONS))
         self.options = options
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        """The loss of a batch.
+    def __call__(self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> Tensor:
+        """Return the loss of a batch.
 
         Args:
             sample_weight: a weight for each example, of the shape of the losses or of their first axes.
@@ -315,7 +326,7 @@ class Loss:
         total = tc.sum(losses)
         if self.reduction == "sum":
             return total
-        counts = self._counted(y_true, losses)
+        counts = self._example_counts(y_true, losses)
         if self.reduction == "mean_with_sample_weight" and weights is not None:
             counts = tc.broadcast_to(weights, losses.shape) * (1 if counts is None else counts)
         if counts is None:
@@ -323,8 +334,8 @@ class Loss:
         divisor = tc.sum(counts)
         return total / tc.where(divisor == 0, 1.0, divisor)
 
-    def _counted(self, y_true: Any, losses: Tensor) -> Tensor | None:
-        """1 for each example that a mean counts, and 0 for others; None where all count."""
+    def _example_counts(self, y_true: ArrayLike, losses: Tensor) -> Tensor | None:
+        """Return 1 for each example that a mean counts, and 0 for others; None where all count."""
         return None
 
 
@@ -346,7 +357,7 @@ class Huber(Loss):
     """:func:`huber` of a batch."""
 
     def __init__(self, delta: float = 1.0, reduction: Reduction | None = "sum_over_batch_size") -> None:
-        super().__init__(huber, reduction, delta=positive("Huber: delta", delta))
+        super().__init__(huber, reduction, delta=check_positive("Huber: delta", delta))
 
 
 class BinaryCrossentropy(Loss):
@@ -396,27 +407,27 @@ class SparseCategoricalCrossentropy(Loss):
         super().__init__(sparse_categorical_crossentropy, reduction, ignore_class=ignore_class, **options)
         self.ignore_class = ignore_class
 
-    def _counted(self, y_true: Any, losses: Tensor) -> Tensor | None:
+    def _example_counts(self, y_true: ArrayLike, losses: Tensor) -> Tensor | None:
         if self.ignore_class is None:
             return None
         truth = tc.asarray(y_true, backend=losses.backend, device=losses.device)
         return tc.astype(truth != self.ignore_class, losses.dtype)
 
 
-def _predictions(name: str, y_pred: Any) -> Tensor:
+def _float_predictions(name: str, y_pred: Any) -> Tensor:
     prediction = y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred)
     if prediction.dtype.kind != "real floating":
         raise TypeError(f"{name}: y_pred must be real numbers; got dtype {prediction.dtype}")
-    # As in Keras: sums and squares of half precision soon overflow or lose what is added.
+    # As in Keras: squares overflow in half precision, and sums lose small terms.
     return tc.astype(prediction, tc.float32) if tc.finfo(prediction.dtype).bits < 32 else prediction
 
 
-def _alike(name: str, y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
-    prediction = _predictions(name, y_pred)
+def _tensors_of_one_shape(name: str, y_true: ArrayLike, y_pred: ArrayLike) -> tuple[Tensor, Tensor]:
+    prediction = _float_predictions(name, y_pred)
     if not isinstance(y_true, Tensor):
         y_true = tc.asarray(y_true, dtype=prediction.dtype, backend=prediction.backend, device=prediction.device)
     truth: Tensor = y_true if y_true.dtype is prediction.dtype else tc.astype(y_true, prediction.dtype)
-    if truth.shape != prediction.shape:  # broadcasting (n,) with (n, 1) would make (n, n) of them in silence
+    if truth.shape != prediction.shape:  # silently broadcasting (n,) with (n, 1) to (n, n) hides many a mistake
         hint = ""
         if (*truth.shape, 1) == prediction.shape:
             hint = "; use y_true[..., None]"
@@ -426,28 +437,30 @@ def _alike(name: str, y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
     return truth, prediction
 
 
-def _margin(name: str, y_true: Any, y_pred: Any) -> Tensor:
-    y_true, y_pred = _alike(name, y_true, y_pred)
+def _hinge_of_each(name: str, y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
+    y_true, y_pred = _tensors_of_one_shape(name, y_true, y_pred)
     y_true = tc.where(tc.all((y_true == 0) | (y_true == 1)), 2 * y_true - 1, y_true)
     return tc.relu(1 - y_true * y_pred)
 
 
-def _last_mean(values: Tensor) -> Tensor:
+def _mean_over_last_axis(values: Tensor) -> Tensor:
     return tc.mean(values, axis=-1) if values.ndim else values
 
 
-def _smoothed(name: str, y_true: Tensor, label_smoothing: float, towards: float) -> Tensor:
+def _smooth_labels(name: str, y_true: Tensor, label_smoothing: float, towards: float) -> Tensor:
+    """Move the truth by the fraction `label_smoothing` towards the number `towards`."""
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"{name}: label_smoothing must be between 0 and 1; got {label_smoothing}")
     return y_true * (1 - label_smoothing) + label_smoothing * towards if label_smoothing else y_true
 
 
-def _away_from_0_and_1(p: Tensor) -> Tensor:
-    epsilon = max(_EPSILON, float(tc.finfo(p.dtype).eps) / 2)  # next to 1 numbers are so far apart
+def _clip_probabilities(p: Tensor) -> Tensor:
+    # eps / 2 is the distance from 1 to the next smaller number: 1 - 1e-7 would round to 1 in a narrow dtype.
+    epsilon = max(EPSILON, float(tc.finfo(p.dtype).eps) / 2)
     return tc.clip(p, epsilon, 1 - epsilon)
 
 
 def _log_probabilities(y_pred: Tensor, from_logits: bool, axis: int) -> Tensor:
     if from_logits:
         return tc.log_softmax(y_pred, axis=axis)
-    return tc.log(_away_from_0_and_1(y_pred / tc.sum(y_pred, axis=axis, keepdims=True)))
+    return tc.log(_clip_probabilities(y_pred / tc.sum(y_pred, axis=axis, keepdims=True)))

@@ -1,4 +1,4 @@
-"""Metrics: what to watch while training. They add up over batches, in Python floats.
+"""Metrics, such as an accuracy: means over batches, accumulated in Python floats.
 
 >>> import tape_nn as nn
 >>> accuracy = nn.metrics.SparseCategoricalAccuracy()
@@ -11,29 +11,42 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import tape_core as tc
-from tape_compile.effects import each_time, keeps_state, runs_as_it_is
-from tape_compile.tracer.host_numbers import Number, number, of_numbers
-from tape_compile.tracer.traced_array import TracingError
 from tape_core import Tensor
 from tape_core.base.commit import Commit
-from tape_core.engine.recording import TRACE
+from tape_core.staging import (
+    HostNumber,
+    TracingError,
+    current,
+    host_callback,
+    host_function,
+    host_number,
+    opaque,
+    stateful,
+)
+from tape_core.typing import ArrayLike
+
+from tape_nn.types import StateDict
+
+PythonNumber: TypeAlias = Any
+"""A Python number; while a function is compiled, the traced value of one."""
 
 
 class Metric:
-    """Base class of metrics: the mean, weighted on request, of what `values` gives for each example.
+    """Base class of metrics: the (weighted) mean of a number for each example. Subclasses define `values`.
 
     Args:
-        name: what it is called in a history; by default after the class.
+        name: the name in a history; by default one for each class, such as "accuracy".
     """
 
     name = "metric"
 
-    # Sums in float64 are the same on every backend, and so they are kept in Python; compiled functions have them, too.
-    _total: Any = number()
-    _count: Any = number()
+    # Python numbers, since float64 sums are the same on every backend. `host_number()` lets compiled functions read and
+    # assign them, as they do Variables.
+    _total: Any = host_number()
+    _count: Any = host_number()
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None:
@@ -41,15 +54,16 @@ class Metric:
         self.reset()
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """A number for each example."""
+        """Return a number for each example: an array whose first axis is that of the examples."""
         raise NotImplementedError
 
-    def _holders(self) -> list[Number]:
+    def _holders(self) -> list[HostNumber]:
+        """The numbers that an update changes; see `keeps_state`."""
         return [Metric._total.of(self), Metric._count.of(self)]
 
-    @keeps_state(_holders)
-    def update(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Take in a batch.
+    @stateful(_holders)
+    def update(self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
+        """Add a batch.
 
         Args:
             sample_weight: a weight for each example.
@@ -60,12 +74,12 @@ class Metric:
         y_pred = tc.stop_gradient(y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred))
         if not isinstance(y_true, Tensor):
             y_true = tc.asarray(y_true, backend=y_pred.backend, device=y_pred.device)
-        self._add(self.values(tc.stop_gradient(y_true), y_pred), sample_weight)
+        self._add_values(self.values(tc.stop_gradient(y_true), y_pred), sample_weight)
 
-    def _add(self, values: Tensor, sample_weight: Any) -> None:
+    def _add_values(self, values: Tensor, sample_weight: ArrayLike | None) -> None:
         values = tc.astype(values, tc.float64)
         if sample_weight is None:
-            self._take_in(_as_number(tc.sum(values)), values.size)
+            self._accumulate(_as_number(tc.sum(values)), values.size)
             return
         weights = tc.asarray(sample_weight, dtype=tc.float64, backend=values.backend, device=values.device)
         if weights.shape != values.shape[: weights.ndim]:
@@ -75,20 +89,20 @@ class Metric:
             )
         weights = tc.reshape(weights, weights.shape + (1,) * (values.ndim - weights.ndim))
         total = _as_number(tc.sum(values * weights))
-        self._take_in(total, _as_number(tc.sum(tc.broadcast_to(weights, values.shape))))
+        self._accumulate(total, _as_number(tc.sum(tc.broadcast_to(weights, values.shape))))
 
-    def _take_in(self, total: Any, count: Any) -> None:
-        self._set(self._total + total, self._count + count)
+    def _accumulate(self, total: PythonNumber, count: PythonNumber) -> None:
+        self._assign(self._total + total, self._count + count)
 
-    def _set(self, total: Any, count: Any) -> None:
-        """Both at once: an interrupt does not leave a total of one batch more than the count."""
+    def _assign(self, total: PythonNumber, count: PythonNumber) -> None:
+        """Assign both at once: an interrupt does not leave a total of one batch more than the count."""
         commit = Commit()
         commit.value(Metric._total.of(self), total)
         commit.value(Metric._count.of(self), count)
         commit.make()
 
     def result(self) -> float:
-        """The metric of all batches since the last reset; NaN before the first."""
+        """Return the metric of all batches since the last reset; NaN before the first."""
         return _mean(self._total, self._count)
 
     def reset(self) -> None:
@@ -97,12 +111,12 @@ class Metric:
         self._count = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """What was added up so far: numbers, for a checkpoint."""
+        """Return the sums so far, for a checkpoint."""
         return {"total": self._total, "count": self._count}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        self._set(state["total"], state["count"])
+    def load_state_dict(self, state: StateDict) -> None:
+        """Continue from a state that `state_dict` gave."""
+        self._assign(state["total"], state["count"])
 
 
 class Mean(Metric):
@@ -118,17 +132,17 @@ class Mean(Metric):
 
     name = "mean"
 
-    @keeps_state(Metric._holders)
-    def update(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
-        """Take in numbers."""
+    @stateful(Metric._holders)
+    def update(self, values: ArrayLike, sample_weight: ArrayLike | None = None) -> None:  # type: ignore[override]
+        """Add numbers."""
         if isinstance(values, float) and isinstance(sample_weight, int | float):
-            self._take_in(values * sample_weight, sample_weight)
+            self._accumulate(values * sample_weight, sample_weight)
             return
-        self._add(tc.stop_gradient(values if isinstance(values, Tensor) else tc.asarray(values)), sample_weight)
+        self._add_values(tc.stop_gradient(values if isinstance(values, Tensor) else tc.asarray(values)), sample_weight)
 
 
 class Accuracy(Metric):
-    """How often `y_pred` equals `y_true`, both class numbers.
+    """The share of examples whose `y_pred` equals `y_true`, both class numbers.
 
     >>> import tape_nn as nn
     >>> accuracy = nn.metrics.Accuracy()
@@ -140,12 +154,12 @@ class Accuracy(Metric):
     name = "accuracy"
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Whether they are equal."""
-        return _same_shape(self.name, y_true, y_pred) == y_pred
+        """Return True for each prediction that equals the truth."""
+        return _check_same_shape(self.name, y_true, y_pred) == y_pred
 
 
 class BinaryAccuracy(Metric):
-    """How often `y_pred > threshold` where `y_true` is 1, and not where it is 0. For logits the threshold is 0.
+    """The share of yes-or-no predictions that are right: `y_pred > threshold` means 1. For logits take the threshold 0.
 
     >>> import tape_nn as nn
     >>> accuracy = nn.metrics.BinaryAccuracy()
@@ -161,12 +175,12 @@ class BinaryAccuracy(Metric):
         self.threshold = float(threshold)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Whether both say the same."""
-        return (_same_shape(self.name, y_true, y_pred) > 0.5) == (y_pred > self.threshold)
+        """Return True for each prediction on the side of the threshold that the truth is on."""
+        return (_check_same_shape(self.name, y_true, y_pred) > 0.5) == (y_pred > self.threshold)
 
 
 class CategoricalAccuracy(Metric):
-    """How often the largest of `y_pred` along the last axis is where `y_true`, one-hot, is 1.
+    """The share of examples whose largest `y_pred` along the last axis is that of the class, with one-hot `y_true`.
 
     >>> import tape_nn as nn
     >>> accuracy = nn.metrics.CategoricalAccuracy()
@@ -178,22 +192,22 @@ class CategoricalAccuracy(Metric):
     name = "categorical_accuracy"
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Whether the largest are in the same place."""
-        return tc.argmax(_same_shape(self.name, y_true, y_pred), axis=-1) == tc.argmax(y_pred, axis=-1)
+        """Return True for each example whose class is predicted."""
+        return tc.argmax(_check_same_shape(self.name, y_true, y_pred), axis=-1) == tc.argmax(y_pred, axis=-1)
 
 
 class SparseCategoricalAccuracy(Metric):
-    """How often the largest of `y_pred` along the last axis is the class that `y_true` names."""
+    """The share of examples whose largest `y_pred` along the last axis is that of the class number `y_true`."""
 
     name = "sparse_categorical_accuracy"
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Whether the largest is the one."""
-        return tc.argmax(y_pred, axis=-1) == _one_each(self.name, y_true, y_pred)
+        """Return True for each example whose class is predicted."""
+        return tc.argmax(y_pred, axis=-1) == _check_class_numbers(self.name, y_true, y_pred)
 
 
 class SparseTopKCategoricalAccuracy(Metric):
-    """How often the class that `y_true` names is among the `k` largest of `y_pred` along the last axis.
+    """The share of examples whose class number `y_true` is among the `k` largest of `y_pred` along the last axis.
 
     Classes that tie with the k-th are among them. Where an element of `y_pred` is infinite or NaN, or there is no such
     class, the example counts as wrong, as in TensorFlow.
@@ -212,28 +226,28 @@ class SparseTopKCategoricalAccuracy(Metric):
         self.k = int(k)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Whether the class is among them."""
-        labels = tc.astype(_one_each(self.name, y_true, y_pred), tc.int64)
+        """Return True for each example whose class is among the `k` largest."""
+        labels = tc.astype(_check_class_numbers(self.name, y_true, y_pred), tc.int64)
         known = (labels >= 0) & (labels < y_pred.shape[-1]) & tc.all(tc.isfinite(y_pred), axis=-1)
-        own = tc.take_along_axis(y_pred, tc.expand_dims(tc.where(known, labels, 0), axis=-1), axis=-1)
-        return known & (tc.count_nonzero(y_pred > own, axis=-1) < self.k)
+        of_class = tc.take_along_axis(y_pred, tc.expand_dims(tc.where(known, labels, 0), axis=-1), axis=-1)
+        return known & (tc.count_nonzero(y_pred > of_class, axis=-1) < self.k)
 
 
 class TopKCategoricalAccuracy(SparseTopKCategoricalAccuracy):
-    """The same, where `y_true` is one-hot."""
+    """:class:`SparseTopKCategoricalAccuracy` for `y_true` that is one-hot."""
 
     name = "top_k_categorical_accuracy"
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Whether the class is among them."""
-        return super().values(tc.argmax(_same_shape(self.name, y_true, y_pred), axis=-1), y_pred)
+        """Return True for each example whose class is among the `k` largest."""
+        return super().values(tc.argmax(_check_same_shape(self.name, y_true, y_pred), axis=-1), y_pred)
 
 
 class AUC(Metric):
-    """The area under the ROC curve: how likely a positive example has a larger `y_pred` than a negative one.
+    """The area under the ROC curve: the probability that a positive example has a larger `y_pred` than a negative one.
 
-    Equal predictions count half. It is exact (Mann and Whitney, 1947), where Keras sums over 200 thresholds; so all
-    predictions are kept until the next reset. NaN while one of the two classes has no example.
+    Equal predictions count half. The area is exact (Mann and Whitney, 1947), where Keras sums over 200 thresholds; so
+    all predictions are kept until the next reset. It is NaN while one of the two classes has no example.
 
     >>> import tape_nn as nn
     >>> auc = nn.metrics.AUC()
@@ -244,9 +258,9 @@ class AUC(Metric):
 
     name = "auc"
 
-    @runs_as_it_is
-    def update(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Take in a batch: 0 or 1, probabilities or logits of the same shape, and a weight for each."""
+    @opaque
+    def update(self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
+        """Add a batch: 0 or 1, probabilities or logits of the same shape, and a weight for each."""
         y_pred = tc.stop_gradient(y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred))
         truth = y_true if isinstance(y_true, Tensor) else tc.asarray(y_true, backend=y_pred.backend)
         weight = tc.asarray(1.0 if sample_weight is None else sample_weight, dtype=tc.float64, backend=y_pred.backend)
@@ -254,29 +268,30 @@ class AUC(Metric):
             raise ValueError(
                 f"auc: sample_weight of shape {weight.shape} must have the shape of y_pred, {y_pred.shape}"
             )
-        self._truth += tc.reshape(_same_shape(self.name, truth, y_pred) > 0.5, (-1,)).tolist()
+        self._truth += tc.reshape(_check_same_shape(self.name, truth, y_pred) > 0.5, (-1,)).tolist()
         self._scores += tc.reshape(tc.astype(y_pred, tc.float64), (-1,)).tolist()
         self._weights += tc.reshape(tc.broadcast_to(weight, y_pred.shape), (-1,)).tolist()
 
     def result(self) -> float:
-        """The area for all batches since the last reset."""
-        if TRACE.get() is not None:
+        """Return the area for all batches since the last reset."""
+        if current() is not None:
             raise TracingError("auc: its result is computed in Python; ask for it outside of the compiled function")
         if not self._scores or any(map(math.isnan, self._scores)):
             return math.nan
         weights, truth = tc.asarray(self._weights, dtype=tc.float64), tc.asarray(self._truth)
         values, groups = tc.unique_inverse(tc.asarray(self._scores, dtype=tc.float64))
         n = values.shape[0]
+        # For each different prediction: the weight of the positive and of the negative examples that have it.
         positive = tc.segment_sum(tc.where(truth, weights, 0.0), groups, n)
         negative = tc.segment_sum(tc.where(truth, 0.0, weights), groups, n)
-        below = tc.cumulative_sum(negative) - negative / 2
+        below = tc.cumulative_sum(negative) - negative / 2  # equal predictions count half
         pairs = tc.sum(positive) * tc.sum(negative)
         return float(tc.sum(positive * below) / pairs) if float(pairs) else math.nan
 
-    def _holders(self) -> list[Number]:
+    def _holders(self) -> list[HostNumber]:
         return []
 
-    @each_time
+    @host_callback
     def reset(self) -> None:
         """Forget all batches."""
         self._truth: list[bool] = []
@@ -284,27 +299,28 @@ class AUC(Metric):
         self._weights: list[float] = []
 
     def state_dict(self) -> dict[str, Any]:
-        """All predictions so far."""
+        """Return all predictions so far, for a checkpoint."""
         return {"truth": list(self._truth), "scores": list(self._scores), "weights": list(self._weights)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+    def load_state_dict(self, state: StateDict) -> None:
+        """Continue from a state that `state_dict` gave."""
         self._truth, self._scores, self._weights = (list(state[key]) for key in ("truth", "scores", "weights"))
 
 
-@of_numbers
+@host_function
 def _mean(total: float, count: float) -> float:
     return total / count if count else math.nan
 
 
-def _as_number(value: Tensor) -> Any:
+def _as_number(value: Tensor) -> PythonNumber:
+    """Return a Tensor of shape () as a Python float, which a trace follows."""
     return _float(value._array)
 
 
-_float = of_numbers(float)
+_float = host_function(float)
 
 
-def _one_each(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:
+def _check_class_numbers(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:
     if y_true.shape != y_pred.shape[:-1]:
         raise ValueError(
             f"{name}: y_true of shape {y_true.shape} must have the shape of y_pred without its classes, "
@@ -313,7 +329,7 @@ def _one_each(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:
     return y_true
 
 
-def _same_shape(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:
+def _check_same_shape(name: str, y_true: Tensor, y_pred: Tensor) -> Tensor:
     if y_true.shape != y_pred.shape:
         raise ValueError(f"{name}: y_true of shape {y_true.shape} and y_pred of {y_pred.shape} differ")
     return y_true

@@ -1,10 +1,11 @@
-"""Layers that compute in half precision, with Variables in single."""
+"""Mixed precision: layers that compute in half precision, with Variables in float32."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tape_core.base.dtypes import as_dtype
+from tape_core.typing import DTypeLike
 
 from tape_nn.layers.base import Layer
 from tape_nn.module import Module
@@ -12,18 +13,18 @@ from tape_nn.module import Module
 M = TypeVar("M", bound=Module)
 
 
-def mixed_precision(model: M, dtype: Any = "float16") -> M:
-    """Have all layers in a model compute in `dtype`, while their Variables stay in float32; returns the model.
+def mixed_precision(model: M, dtype: DTypeLike = "float16") -> M:
+    """Have all layers in a model compute in `dtype`, while their Variables stay in float32; return the model.
 
-    A layer casts its input and its Variables, so that gradients come back in the Variables' dtype and small updates are
-    not lost to rounding. Normalisation layers compute in the Variables' dtype and give out `dtype`; losses of
-    :mod:`tape_nn.losses` are computed in float32. The setting is `compute_dtype` of each layer, and can be changed
-    there: None is the layer's own, as a last layer with a softmax may want it.
+    A layer casts its input and its Variables. The gradient of the cast brings gradients back to the Variables' dtype,
+    so that small updates are not lost to rounding. Normalisation layers compute in the Variables' dtype and cast their
+    output to `dtype`; losses of :mod:`tape_nn.losses` are computed in float32. The setting is `compute_dtype` of each
+    layer, and can be changed there: None turns it off, as a last layer with a softmax may want it.
 
-    A Module of your own computes with the Variables that it holds itself as before: float32 with float16 is float32.
+    The Variables that a Module of your own holds itself are not cast: float32 with float16 is float32.
 
-    Gradients in float16 are easily too small for its range: train with a :class:`LossScaler`. bfloat16 has the range of
-    float32 and does without.
+    Gradients in float16 easily underflow to 0: train with a :class:`LossScaler`. bfloat16 has the range of float32 and
+    needs none.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -36,8 +37,8 @@ def mixed_precision(model: M, dtype: Any = "float16") -> M:
         dtype: "float16", "bfloat16" or another real floating-point dtype; None switches it off.
 
     Raises:
-        TypeError: `dtype` is none of these, or the backend of a layer's Variables has none. Nothing is changed. A layer
-            that has no Variables yet raises this at its first call.
+        TypeError: `dtype` is none of these, or the backend of a layer's Variables does not have it. Nothing is
+            changed. A layer that has no Variables yet raises this at its first call.
         ValueError: there are no such layers in the model.
     """
     if not isinstance(model, Module):
@@ -50,7 +51,7 @@ def mixed_precision(model: M, dtype: Any = "float16") -> M:
         raise ValueError(f"mixed_precision: there is no layer with Variables in {model!r}")
     if wanted is not None:
         for variable in model.variables:
-            variable.backend.raw_dtype(wanted)
+            variable.backend.raw_dtype(wanted)  # raises before anything is changed
     for layer in layers:
         layer.compute_dtype = wanted
     return model

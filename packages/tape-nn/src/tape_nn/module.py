@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 from weakref import ref
 
 import tape_core as tc
-from tape_compile.effects import asked
 from tape_core import Tensor, Variable
 from tape_core.base.commit import assign_together
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
+from tape_core.staging import current, guard
+from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
     from typing import Self
@@ -47,23 +47,27 @@ class Module:
 
     @property
     def training(self) -> bool:
-        """The mode: :class:`BatchNorm`, :class:`Dropout` and the like do something else in training. It is set by
-        :meth:`train` and :meth:`eval`; a call's `training` goes before."""
-        if TRACE.get() is None:
+        """The mode, which :class:`BatchNorm`, :class:`Dropout` and others depend on.
+
+        It is set by :meth:`train` and :meth:`eval`; the argument `training` of a call overrides it.
+        """
+        if current() is None:
             return bool(self._training)
-        module = ref(self)  # which may have the compiled function that asks
-        return bool(asked(lambda: getattr(module(), "_training", None)))
+        # In a trace the mode is a guard: with another mode the function is traced again. The reference is weak, since
+        # the Module may hold the compiled function.
+        module = ref(self)
+        return bool(guard(lambda: getattr(module(), "_training", None)))
 
     @training.setter
     def training(self, mode: bool) -> None:
         self._training = mode
 
     def named_variables(self) -> Iterator[tuple[str, Variable]]:
-        """Each Variable after the first path that leads to it, such as `"layers.0.kernel"`."""
+        """Yield (path, Variable) pairs: each Variable once, with the first path to it, such as `"layers.0.kernel"`."""
         return ((path, found) for path, found in _walk(self, "", set()) if isinstance(found, Variable))
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
-        """This Module, after the path `""`, and those in it, each after the first path that leads to it."""
+        """Yield (path, Module) pairs: this Module with the path `""`, and each one in it with the first path to it."""
         return ((path, found) for path, found in _walk(self, "", set()) if isinstance(found, Module))
 
     @property
@@ -77,17 +81,17 @@ class Module:
         return tuple(variable for _, variable in self.named_variables() if variable.trainable)
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode of this Module and of those in it; returns the Module."""
+        """Set the mode of this Module and of those in it; return the Module."""
         for _, module in self.named_modules():
             module.training = bool(mode)
         return self
 
     def eval(self) -> Self:
-        """`train(False)`: what is called from now on is not training."""
+        """Set the evaluation mode: `train(False)`."""
         return self.train(False)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The values of all Variables by name, as Tensors that training leaves alone.
+        """Return the values of all Variables by name, as Tensors that later training does not change.
 
         >>> import tape_core as tc
         >>> import tape_nn as nn
@@ -103,12 +107,12 @@ class Module:
         """
         return {name: wrap(variable.array, variable.backend) for name, variable in _state(self, "state_dict").items()}
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Assign to all Variables, by name. All is checked before anything is changed.
+    def load_state_dict(self, state: Mapping[str, ArrayLike], strict: bool = True) -> None:
+        """Assign to all Variables, by name. Everything is checked before anything is changed.
 
         Args:
             state: Tensors of any backend, or arrays; each Variable keeps its backend and device.
-            strict: whether every Variable must be in `state`, and everything in `state` be a Variable's.
+            strict: whether every Variable must be in `state`, and every name in `state` be a Variable's.
 
         Raises:
             ValueError: a name is missing or unexpected, or a shape or dtype is not the Variable's: all of it is listed.
@@ -157,7 +161,7 @@ class Module:
         save_tensors(path, self.state_dict(), metadata)
 
     def load_weights(self, path: Path, strict: bool = True) -> dict[str, str]:
-        """Read what :meth:`save_weights` wrote, on any backend, into the Variables; returns the metadata.
+        """Read a file that :meth:`save_weights` wrote, on any backend, into the Variables; return the metadata.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -193,7 +197,11 @@ class Module:
 
 
 def _state(module: Module, method: str) -> dict[str, Variable]:
-    """All Variables by name, of a Module whose layers have made theirs."""
+    """Return all Variables by name.
+
+    Raises:
+        ValueError: a layer has not made its Variables yet, or two have one name.
+    """
     waiting = [
         f"{path!r} ({type(found).__name__})" if path else type(found).__name__
         for path, found in module.named_modules()
@@ -212,14 +220,14 @@ def _state(module: Module, method: str) -> dict[str, Variable]:
     return variables
 
 
-def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """The Modules and the Variables, each once."""
+def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Module | Variable]]:
+    """Yield the Modules and the Variables in a value, depth first, each once; `seen` has the ids of those met."""
     if isinstance(value, Variable):
         if id(value) not in seen:
             seen.add(id(value))
             yield path, value
         return
-    children: Any
+    children: Iterable[tuple[object, object]]
     if isinstance(value, Module):
         children = vars(value).items()
     elif isinstance(value, dict):

@@ -1,18 +1,22 @@
-"""Variables by name, and names that are not known."""
+"""Find Variables by name, and report names that nothing has."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import Any
 
 from tape_core import Tensor, Variable, asarray
+from tape_core.typing import ArrayLike
 
 from tape_nn.module import Module
 
 
-def named(variables: Any) -> list[tuple[str, Variable]]:
-    """The Variables of a Module, or of a mapping from names."""
+def named_variables(variables: Module | Mapping[str, Variable]) -> list[tuple[str, Variable]]:
+    """Return (name, Variable) pairs of a Module, or of a mapping from names to Variables.
+
+    Raises:
+        TypeError: `variables` is neither.
+    """
     if isinstance(variables, Module):
         return list(variables.named_variables())
     if isinstance(variables, Mapping):
@@ -22,14 +26,14 @@ def named(variables: Any) -> list[tuple[str, Variable]]:
     )
 
 
-def like(value: Any, variable: Variable) -> Tensor:
-    """A copy of a value as the Variable has its own: dtype, backend and device."""
+def copy_like(value: ArrayLike, variable: Variable) -> Tensor:
+    """Copy a value to the dtype, the backend and the device of a Variable."""
     tensor: Tensor = asarray(value, dtype=variable.dtype, backend=variable.backend, device=variable.device, copy=True)
     return tensor
 
 
 def unknown_names(who: str, unknown: Collection[str], known: Collection[str]) -> str:
-    """A message about names that nothing has, with those that may have been meant."""
+    """Return an error message about unknown names, with the closest known ones."""
     parts = []
     for name in unknown:
         close = get_close_matches(name, known, n=1)

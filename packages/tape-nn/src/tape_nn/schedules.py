@@ -1,4 +1,4 @@
-"""Learning rates that change with the number of updates. A schedule is any function of it; these are Keras'.
+"""Learning-rate schedules: functions from the number of updates so far to a learning rate. These are Keras'.
 
 >>> import tape_nn as nn
 >>> optimizer = nn.SGD(nn.schedules.ExponentialDecay(0.1, decay_steps=100, decay_rate=0.5))
@@ -15,11 +15,18 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from tape_core.base.mistakes import real
 
-from tape_nn.clipping import positive
+from tape_nn.clipping import check_positive
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+PERIOD_TOLERANCE: Final = 1e-9
+"""Periods; a step closer than this to the next period of a cosine is its first. The logarithm that numbers the periods
+may round to just below a whole number; then the first step of a period would get the last rate of the one before."""
 
 
 @dataclass(frozen=True)
@@ -38,32 +45,33 @@ class ExponentialDecay:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
-        positive("decay_steps", self.decay_steps)
-        positive("decay_rate", self.decay_rate)
+        check_positive("decay_steps", self.decay_steps)
+        check_positive("decay_rate", self.decay_rate)
 
     def __call__(self, step: int) -> float:
-        exponent = _quotient(step, self.decay_steps, self.staircase)
+        exponent = _periods(step, self.decay_steps, self.staircase)
         return float(self.initial_learning_rate * self.decay_rate**exponent)
 
 
-def _check_numbers(schedule: Any) -> None:
-    """Raise a TypeError for a learning rate, or another setting, that is no number."""
+def _check_numbers(schedule: DataclassInstance) -> None:
+    """Raise a TypeError if a setting that is declared as a float is no number."""
     for field in fields(schedule):
         value = getattr(schedule, field.name)
-        if field.type.startswith("float") and not (value is None and "None" in field.type):
+        declared = str(field.type)  # text, since annotations are not evaluated in this module
+        if declared.startswith("float") and not (value is None and "None" in declared):
             real(type(schedule).__name__, field.name, value)
 
 
-def _quotient(step: int, decay_steps: float, staircase: bool) -> float:
+def _periods(step: int, decay_steps: float, staircase: bool) -> float:
     return math.floor(step / decay_steps) if staircase else step / decay_steps
 
 
 @dataclass(frozen=True)
 class CosineDecay:
-    """Half a cosine from `initial_learning_rate` to `alpha` times it, in `decay_steps` updates; then it stays.
+    """Half a cosine from `initial_learning_rate` down to `alpha` times it in `decay_steps` updates, then constant.
 
-    With `warmup_target` it first goes in a straight line from `initial_learning_rate` to that, in `warmup_steps`
-    updates, and the cosine starts there.
+    With `warmup_target` the rate first rises linearly from `initial_learning_rate` to that in `warmup_steps` updates,
+    and the cosine starts there.
 
     >>> from tape_nn.schedules import CosineDecay
     >>> schedule = CosineDecay(0.0, decay_steps=100, warmup_target=1.0, warmup_steps=10)
@@ -79,7 +87,7 @@ class CosineDecay:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
-        positive("decay_steps", self.decay_steps)
+        check_positive("decay_steps", self.decay_steps)
         if self.warmup_steps < 0:
             raise ValueError(f"warmup_steps must be at least 0; got {self.warmup_steps}")
         if self.warmup_steps and self.warmup_target is None:
@@ -97,7 +105,7 @@ class CosineDecay:
 
 @dataclass(frozen=True)
 class PiecewiseConstantDecay:
-    """`values[0]` up to and with step `boundaries[0]`, `values[1]` up to `boundaries[1]`, and so on.
+    """`values[0]` up to and including step `boundaries[0]`, then `values[1]` up to `boundaries[1]`, and so on.
 
     >>> from tape_nn.schedules import PiecewiseConstantDecay
     >>> [PiecewiseConstantDecay([10, 20], [1.0, 0.5, 0.1])(step) for step in (10, 11, 20, 21)]
@@ -135,19 +143,20 @@ class InverseTimeDecay:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
-        positive("decay_steps", self.decay_steps)
-        positive("decay_rate", self.decay_rate)
+        check_positive("decay_steps", self.decay_steps)
+        check_positive("decay_rate", self.decay_rate)
 
     def __call__(self, step: int) -> float:
-        time = _quotient(step, self.decay_steps, self.staircase)
+        time = _periods(step, self.decay_steps, self.staircase)
         return float(self.initial_learning_rate / (1 + self.decay_rate * time))
 
 
 @dataclass(frozen=True)
 class PolynomialDecay:
-    """From `initial_learning_rate` to `end_learning_rate` in `decay_steps` updates, along `(1 - time)**power`.
+    """A decay from `initial_learning_rate` to `end_learning_rate` in `decay_steps` updates, along `(1 - time)**power`.
 
-    Then it stays; or with `cycle` it rises again, to half the height, a third, and so on, in periods of `decay_steps`.
+    Then the rate is constant; with `cycle` the decay is stretched to the next multiple of `decay_steps` each time it
+    would end, so that the rate jumps up, to half of the first height, then to a third, and so on.
 
     >>> from tape_nn.schedules import PolynomialDecay
     >>> [PolynomialDecay(1.0, 100, end_learning_rate=0.5)(step) for step in (0, 50, 100, 900)]
@@ -162,8 +171,8 @@ class PolynomialDecay:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
-        positive("decay_steps", self.decay_steps)
-        positive("power", self.power)
+        check_positive("decay_steps", self.decay_steps)
+        check_positive("power", self.power)
 
     def __call__(self, step: int) -> float:
         steps = self.decay_steps * (max(math.ceil(step / self.decay_steps), 1) if self.cycle else 1)
@@ -173,9 +182,9 @@ class PolynomialDecay:
 
 @dataclass(frozen=True)
 class CosineDecayRestarts:
-    """Half a cosine from `initial_learning_rate` to `alpha` times it, in `first_decay_steps` updates; then again.
+    """Half a cosine from `initial_learning_rate` to `alpha` times it in `first_decay_steps` updates, and once more.
 
-    Each period is `t_mul` times as long as that before, and starts from `m_mul` times as high (Loshchilov and Hutter,
+    Each period is `t_mul` times as long as the one before and starts `m_mul` times as high (Loshchilov and Hutter,
     SGDR, 2016).
 
     >>> from tape_nn.schedules import CosineDecayRestarts
@@ -191,7 +200,7 @@ class CosineDecayRestarts:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
-        positive("first_decay_steps", self.first_decay_steps)
+        check_positive("first_decay_steps", self.first_decay_steps)
         if self.t_mul < 1:
             raise ValueError(f"t_mul must be at least 1; got {self.t_mul}")
 
@@ -200,8 +209,8 @@ class CosineDecayRestarts:
         if self.t_mul == 1:
             period, start, length = math.floor(time), float(math.floor(time)), 1.0
         else:
-            # Period k begins at 1 + t_mul + ... + t_mul**(k - 1).
-            period = math.floor(math.log1p(time * (self.t_mul - 1)) / math.log(self.t_mul) + 1e-9)
+            # Period k begins at 1 + t_mul + ... + t_mul**(k - 1) = (t_mul**k - 1) / (t_mul - 1); solved for k.
+            period = math.floor(math.log1p(time * (self.t_mul - 1)) / math.log(self.t_mul) + PERIOD_TOLERANCE)
             length = self.t_mul**period
             start = (length - 1) / (self.t_mul - 1)
         cosine = 0.5 * (1 + math.cos(math.pi * max(time - start, 0.0) / length))
@@ -210,7 +219,7 @@ class CosineDecayRestarts:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """A straight line from `start` to the value of `schedule`, in `steps` updates; then `schedule`, counted from 0.
+    """A linear rise from `start` to the first value of `schedule` in `steps` updates; then `schedule`, counted from 0.
 
     >>> from tape_nn.schedules import ExponentialDecay, WarmUp
     >>> schedule = WarmUp(ExponentialDecay(0.1, 100, 0.5), steps=10)
@@ -218,9 +227,9 @@ class WarmUp:
     [0.0, 0.05, 0.1, 0.05]
 
     Args:
-        schedule: a schedule, or a number that stays.
-        steps: how many updates the line takes.
-        start: where it starts.
+        schedule: a schedule, or a number.
+        steps: how many updates the rise takes.
+        start: the first learning rate.
     """
 
     schedule: Callable[[int], float] | float
@@ -229,7 +238,7 @@ class WarmUp:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
-        positive("steps", self.steps)
+        check_positive("steps", self.steps)
 
     def __call__(self, step: int) -> float:
         after = self.schedule(max(step - self.steps, 0)) if callable(self.schedule) else self.schedule

@@ -1,9 +1,10 @@
-"""A table of what a Module holds."""
+"""The table of Modules and Variables that :meth:`Module.summary` prints."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tape_core import Variable
 
@@ -14,19 +15,19 @@ _HEAD = ("Name", "Module", "Variables", "Parameters")
 
 
 class Summary:
-    """What :meth:`Module.summary` gives: a table as text, and as HTML in notebooks.
+    """A table of the Modules that hold Variables: as text, and as HTML in notebooks.
 
     Attributes:
         rows: for each Module that holds Variables, or has yet to make them: its name, its class, its Variables with
-            their shapes, and how many numbers they are.
-        parameters, trainable: how many numbers all Variables are, and those that training changes.
+            their shapes, and the number of their elements (None if they are yet to be made).
+        parameters, trainable: the number of elements of all Variables, and of those that training changes.
     """
 
     def __init__(self, module: Module) -> None:
+        # The longest path first, so that the first match below is the innermost Module.
         owners = sorted(module.named_modules(), key=lambda item: -len(item[0]))
         held: dict[str, list[tuple[str, Variable]]] = {path: [] for path, _ in owners}
         for name, variable in module.named_variables():
-            # A Variable belongs to the innermost Module on its path.
             owner = next(path for path, _ in owners if not path or name.startswith(f"{path}."))
             held[owner].append((name[len(owner) + 1 :] if owner else name, variable))
         self.rows: list[tuple[str, str, str, int | None]] = []
@@ -62,8 +63,8 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        def row(tag: str, cells: tuple[Any, ...]) -> str:
-            return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+        def row(tag: str, cells: Iterable[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
         body = "".join(row("td", cells) for cells in self._cells())
         return f"<table><thead>{row('th', _HEAD)}</thead><tbody>{body}</tbody></table><p>{self._total()}</p>"

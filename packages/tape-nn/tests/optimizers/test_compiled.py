@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
-from tape_compile.effects import each_time
-from tape_compile.tracer.traced_array import TracingError
+from tape_core.staging import TracingError, host_callback
 
 OPTIMIZERS: dict[str, Callable[..., nn.Optimizer]] = {
     "SGD": nn.SGD,
@@ -415,7 +414,7 @@ def test_rows_of_a_large_table_are_updated_in_two_memories_by_turns() -> None:
         assert len(set(places[1:])) == 2
 
 
-@each_time
+@host_callback
 def refuse_large(value: Any) -> None:
     if value.item() > 1e6:
         raise FloatingPointError("a loss is large")

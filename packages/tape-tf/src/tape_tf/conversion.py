@@ -1,4 +1,8 @@
-"""From anything tensor-like to values of tape_core under TensorFlow's dtype rules, and back."""
+"""Conversion of anything tensor-like to tape_core's values under TensorFlow's dtype rules, and back.
+
+TensorFlow promotes nothing between tensors: two dtypes in one operation are an error. Python numbers and lists take the
+dtype of the first tensor beside them, if they can without losing their kind (2 may become a float, 2.5 no integer).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracedNumber
 from tape_core.backends.selection import select
+from tape_core.staging import TracedValue
 
 from tape_tf import dtypes
 from tape_tf.errors import InvalidArgumentError
@@ -16,9 +20,10 @@ from tape_tf.tensor import IndexedSlices, Tensor, Value, wrap_tensor
 from tape_tf.typing import DTypeLike, PyTree, ShapeLike, TensorLike
 from tape_tf.variable import Variable
 
-_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
-_KINDS = {"bool": 0, "unsigned integer": 1, "signed integer": 1, "real floating": 2, "complex floating": 3}
-_SCALARS = {bool: 0, int: 1, float: 2, complex: 3}
+# The order of kinds: bool, integer, floating, complex. A value converts to a dtype of its own kind or a later one.
+_RANK_OF_NUMPY_KIND = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}  # V: bfloat16 of ml_dtypes
+_RANK_OF_KIND = {"bool": 0, "unsigned integer": 1, "signed integer": 1, "real floating": 2, "complex floating": 3}
+_RANK_OF_SCALAR = {bool: 0, int: 1, float: 2, complex: 3}
 _INT32 = range(-(2**31), 2**31)
 
 
@@ -28,19 +33,19 @@ _INT32 = range(-(2**31), 2**31)
 def native(
     value: TensorLike, dtype: DTypeLike = None, name: str | None = None, like: tc.Tensor | None = None
 ) -> tc.Tensor:
-    """A tape_core Tensor of a tensor, a Variable (which is read), a number, an array or a nested list of such.
+    """Convert a tensor, a Variable (which is read), a number, an array or a nested list of such to a tape_core Tensor.
 
-    Python floats become float32, Python ints int32, NumPy arrays keep their dtype. A tensor must have the dtype asked
-    for.
+    Python floats become float32, Python ints int32 (int64 if they need it); NumPy arrays keep their dtype. A tensor is
+    never cast: it must have the dtype asked for.
 
     Args:
         dtype: a DType; by default the value's own.
-        name: what messages call it.
-        like: where it is to be; by default on the selected backend and device.
+        name: the argument's name, for messages.
+        like: a tensor whose backend and device a new one gets; by default the selected ones.
 
     Raises:
-        ValueError: it is a tensor of another dtype, or nothing a tensor can be made of.
-        TypeError: it is a number that `dtype` cannot hold.
+        ValueError: a tensor has another dtype, or the value does not convert to a tensor.
+        TypeError: a number does not fit `dtype`.
     """
     wanted = dtypes.native_dtype(dtype)
     found = as_tensor(value)
@@ -56,7 +61,7 @@ def native(
 
 
 def as_tensor(value: Any) -> tc.Tensor | None:
-    """A value that is a tensor, or a list that holds some, as a tape_core Tensor; None for anything else."""
+    """Return a tensor, or a list that holds some, as a tape_core Tensor; return None for anything else."""
     kind = type(value)
     if kind is Tensor:
         return value.native  # type: ignore[no-any-return]
@@ -67,9 +72,9 @@ def as_tensor(value: Any) -> tc.Tensor | None:
             raise ValueError(
                 f"a {kind.__name__} that contains itself, or is nested very deeply, is no tensor"
             ) from None
-        return _packed(value) if holds_tensor else None
+        return _stack(value) if holds_tensor else None
     if isinstance(value, Value):
-        return value._now()
+        return value._read_native()
     if isinstance(value, tc.Tensor):
         return value._read() if isinstance(value, tc.Variable) else value
     if kind is IndexedSlices:
@@ -89,48 +94,51 @@ def _holds_tensor(parts: Sequence[Any]) -> bool:
     )
 
 
-def _packed(parts: Sequence[Any]) -> tc.Tensor:
-    """A list that holds tensors, stacked."""
-    return tc.stack(matched(list(parts), "Pack"))
+def _stack(parts: Sequence[Any]) -> tc.Tensor:
+    """Stack a nested list that holds tensors; the gradient flows to them."""
+    return tc.stack(match_dtypes(list(parts), "Pack"))
 
 
 def _from_python(value: Any, dtype: tc.DType | None, like: tc.Tensor | None) -> tc.Tensor:
     kind = type(value)
-    if kind is TracedNumber:
-        backend, device = where(like)
+    if isinstance(value, TracedValue):  # a number: arrays do not come here
+        backend, device = backend_and_device(like)
         default = tc.int32 if type(value.value) is int else tc.float32
         return tc.asarray(value, dtype=dtype or default, backend=backend, device=device)
-    if kind not in _SCALARS:
+    if kind not in _RANK_OF_SCALAR:
         value = _as_array(value, is_converted=dtype is not None)
-        rank = _RANKS.get(value.dtype.kind)
+        rank = _RANK_OF_NUMPY_KIND.get(value.dtype.kind)
         if rank is None:
             raise ValueError(
                 f"Attempt to convert a value of NumPy dtype {value.dtype} to a Tensor; there are tensors of numbers "
                 f"and truth values only"
             )
     else:
-        rank = _SCALARS[kind]
+        rank = _RANK_OF_SCALAR[kind]
     if dtype is None:
         if kind is int:
             dtype = tc.int32 if value in _INT32 else tc.int64
-        elif kind in _SCALARS:
+        elif kind in _RANK_OF_SCALAR:
             dtype = {bool: tc.bool, float: tc.float32, complex: tc.complex128}[kind]
     elif not _fits(value, rank, dtype):
         raise TypeError(f"Cannot convert {value} to EagerTensor of dtype {dtype}")
-    backend, device = where(like)
+    backend, device = backend_and_device(like)
     return tc.asarray(value, dtype=dtype, backend=backend, device=device, copy=True)
 
 
-def where(like: tc.Tensor | None = None) -> tuple[Any, str | None]:
-    """The backend and device of a new tensor: those of `like`, else those selected."""
+def backend_and_device(like: tc.Tensor | None = None) -> tuple[Any, str | None]:
+    """Return the backend and device for a new tensor: those of `like`, else the selected ones."""
     if like is not None:
-        return like.backend.root, like.device
+        return like.backend.root, like.device  # root: without vmap's and the tracer's wrapping backends
     chosen = select()
     return chosen.backend, chosen.device
 
 
 def _as_array(value: Any, *, is_converted: bool = False) -> Any:
-    """A nested list, or any object NumPy knows, as an array with TensorFlow's dtype; or NumPy's, to be converted."""
+    """Convert a nested list, or any object NumPy knows, to an array.
+
+    Python numbers get TensorFlow's default dtypes, float32 and int32, unless the array `is_converted` to another later.
+    """
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     if value is None or isinstance(value, str | bytes | dict | set):
@@ -154,42 +162,42 @@ def _unsupported(value: object) -> ValueError:
 
 
 def _has_dtype(value: object) -> bool:
-    """Whether the first leaf of a nested list brings a dtype."""
+    """Return whether the first leaf of a nested list has a dtype of its own: NumPy scalars keep theirs."""
     while isinstance(value, list | tuple) and value:
         value = value[0]
     return hasattr(value, "dtype") or hasattr(value, "__array_interface__")
 
 
 def _fits(value: Any, rank: int, dtype: tc.DType) -> bool:
-    """Whether a number or NumPy array of this rank of kinds can have a dtype without losing what it is."""
-    target = _KINDS[dtype.kind]
+    """Return whether a number or NumPy array, of this rank in the order of kinds, converts to a dtype."""
+    target = _RANK_OF_KIND[dtype.kind]
     if not np.size(value) or rank == 0:
         return True
-    if target == 1 and rank in (1, 2):
+    if target == 1 and rank in (1, 2):  # to integers: those in range, and float arrays that are whole numbers
         whole = rank == 1 or (isinstance(value, np.ndarray) and bool((value == np.trunc(value)).all()))
         return whole and _in_range(value, dtype)
     return rank <= target
 
 
 def _in_range(value: Any, dtype: tc.DType) -> bool:
-    """Whether whole numbers are among those of an integer dtype."""
+    """Return whether whole numbers are within the limits of an integer dtype."""
     limits = tc.iinfo(dtype)
     if type(value) is int:
         return bool(limits.min <= value <= limits.max)
     return bool(limits.min <= int(value.min()) and int(value.max()) <= limits.max)
 
 
-def matched(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]:
-    """Operands as tape_core Tensors of one dtype: that of the first tensor among them.
+def match_dtypes(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]:
+    """Convert operands to tape_core Tensors of one dtype: that of the first tensor among them.
 
-    Numbers, arrays and lists are converted to it; nothing is promoted.
+    Numbers, arrays and lists are converted to it; tensors are never promoted.
 
     Args:
         op: the name of TensorFlow's operation, for messages.
-        keep_scalars: leave Python numbers beside a tensor what they are; the core takes them as they are.
+        keep_scalars: leave Python numbers beside a tensor as they are, for the core's weak promotion.
 
     Raises:
-        InvalidArgumentError: two tensors have different dtypes, or a number cannot have that dtype.
+        InvalidArgumentError: two tensors have different dtypes, or a number does not fit the dtype.
     """
     found = [value.native if type(value) is Tensor else as_tensor(value) for value in values]
     for first in found:
@@ -203,14 +211,14 @@ def matched(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]
             value = values[k]
             if isinstance(value, np.generic):
                 value = value.item()
-            rank = _SCALARS.get(type(value))
+            rank = _RANK_OF_SCALAR.get(type(value))
             if rank is None:
                 array = _as_array(value, is_converted=True)
-                rank = _RANKS.get(array.dtype.kind, 4)
+                rank = _RANK_OF_NUMPY_KIND.get(array.dtype.kind, 4)
                 value = array
             if not _fits(value, rank, dtype):
                 raise mismatch(op, k, dtype, native(values[k]).dtype, values[k])
-            if keep_scalars and type(value) in _SCALARS and (rank or dtype is tc.bool):
+            if keep_scalars and type(value) in _RANK_OF_SCALAR and (rank or dtype is tc.bool):
                 found[k] = value
             else:
                 found[k] = _from_python(value, dtype, first)
@@ -220,60 +228,60 @@ def matched(values: list[Any], op: str, keep_scalars: bool = False) -> list[Any]
 
 
 def mismatch(op: str, k: int, expected: tc.DType, got: tc.DType, value: object = None) -> InvalidArgumentError:
-    """What TensorFlow says of two dtypes in one operation."""
+    """Return TensorFlow's error for two dtypes in one operation; `k` is the place of the operand that does not fit."""
     what = "tensor" if value is None else f"tensor ({value!r})"
     return InvalidArgumentError(
         None,
         None,
-        f"cannot compute {op} as input #{k}(zero-based) was expected to be a {dtypes.spelled(expected)} tensor but "
-        f"is a {dtypes.spelled(got)} {what} [Op:{op}] name: ; there is no promotion, use tf.cast",
+        f"cannot compute {op} as input #{k}(zero-based) was expected to be a {dtypes.kernel_name(expected)} tensor but "
+        f"is a {dtypes.kernel_name(got)} {what} [Op:{op}] name: ; there is no promotion, use tf.cast",
     )
 
 
 def check_floating(value: object, op: str) -> None:
-    """Raise an InvalidArgumentError for a tensor of integers or truth values, for which TensorFlow has no kernel."""
+    """Raise an InvalidArgumentError for a tensor of integers or bools, where TensorFlow's kernel takes floats only."""
     if isinstance(value, tc.Tensor) and not value.dtype.inexact:
         raise InvalidArgumentError(
             None,
             None,
-            f"Value for attr 'T' of {dtypes.spelled(value.dtype)} is not in the list of allowed values: bfloat16, "
+            f"Value for attr 'T' of {dtypes.kernel_name(value.dtype)} is not in the list of allowed values: bfloat16, "
             f"half, float, double, complex64, complex128 [Op:{op}]; use tf.cast",
         )
 
 
 def check_integers(value: tc.Tensor, what: str, op: str) -> None:
-    """Raise an InvalidArgumentError for indices of another kind."""
+    """Raise an InvalidArgumentError unless a tensor of indices is of an integer dtype."""
     if not value.dtype.kind.endswith("integer"):
         raise InvalidArgumentError(
             None,
             None,
-            f"{what} must be integers, int32 or int64, not {dtypes.spelled(value.dtype)} [Op:{op}]; use tf.cast",
+            f"{what} must be integers, int32 or int64, not {dtypes.kernel_name(value.dtype)} [Op:{op}]; use tf.cast",
         )
 
 
 def static(value: Any) -> Any:
-    """A shape, an axis or a count as Python ints, from ints, tensors or lists of them."""
+    """Convert a shape, an axis or a count (an int, a tensor, or a list of them) to an int or a tuple of ints."""
     if value is None or type(value) is int:
         return value
     if isinstance(value, Value | tc.Tensor):
         value = getattr(value, "native", value)
-        return _tuples(value.tolist())
+        return _as_tuples(value.tolist())
     if isinstance(value, np.ndarray | np.generic):
-        return _tuples(value.tolist())
+        return _as_tuples(value.tolist())
     if isinstance(value, list | tuple | range):
         return tuple([static(part) for part in value])
     return value
 
 
-def _tuples(value: object) -> Any:
-    return tuple([_tuples(part) for part in value]) if isinstance(value, list) else value
+def _as_tuples(value: object) -> Any:
+    return tuple([_as_tuples(part) for part in value]) if isinstance(value, list) else value
 
 
 # -- back
 
 
 def wrap(value: PyTree) -> Any:
-    """Values of tape_core in a nested structure as the façade's; anything else as it is."""
+    """Convert the tape_core values in a nested structure to the façade's; leave anything else as it is."""
     kind = type(value)
     if kind is tc.Tensor:
         return wrap_tensor(value)
@@ -287,7 +295,7 @@ def wrap(value: PyTree) -> Any:
         return {key: wrap(part) for key, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*[wrap(part) for part in value])
-    if isinstance(value, list | dict):  # what derives from them
+    if isinstance(value, list | dict):  # subclasses, such as defaultdict
         from tape_core.base import pytree
 
         leaves, structure = pytree.flatten(value)
@@ -298,7 +306,7 @@ def wrap(value: PyTree) -> Any:
 
 
 def unwrap(value: PyTree) -> Any:
-    """The façade's values in a nested structure as those of tape_core, Variables as Variables; the rest as it is."""
+    """Convert the façade's values in a nested structure to tape_core's (Variables are not read); the rest stays."""
     if isinstance(value, Value | IndexedSlices):
         return value.native
     if isinstance(value, list | tuple | dict) and value:
@@ -314,7 +322,7 @@ def unwrap(value: PyTree) -> Any:
 def convert_to_tensor(
     value: TensorLike, dtype: DTypeLike = None, dtype_hint: DTypeLike = None, name: str | None = None
 ) -> Tensor:
-    """A tensor of a tensor, a Variable, IndexedSlices, a number, an array, or a nested list.
+    """Convert a tensor, a Variable, IndexedSlices, a number, an array or a nested list to a tensor.
 
     A tensor is returned itself.
 
@@ -322,15 +330,16 @@ def convert_to_tensor(
     >>> tf.convert_to_tensor([1, 2]).dtype
     tf.int32
 
-    A Tensor of tape_core keeps its path: this is the way from the core to the façade; `tensor.native` is the way back.
+    A Tensor of tape_core stays connected to its tapes: this is the way from the core to the façade, and `tensor.native`
+    the way back.
 
     Args:
-        dtype: the dtype it must have, or is to have where it is no tensor.
-        dtype_hint: likewise, where that is possible.
+        dtype: the dtype that a tensor must have, and that anything else gets.
+        dtype_hint: like `dtype`, but ignored if the value does not convert to it.
 
     Raises:
-        ValueError: a tensor has another dtype, or the value is nothing a tensor can be made of.
-        TypeError: a number cannot have the dtype.
+        ValueError: a tensor has another dtype, or the value does not convert to a tensor.
+        TypeError: a number does not fit the dtype.
     """
     if type(value) is Tensor and (dtype is None or dtypes.as_dtype(dtype) is value.dtype):
         return value
@@ -345,20 +354,20 @@ def convert_to_tensor(
 
 
 def constant(value: TensorLike, dtype: DTypeLike = None, shape: ShapeLike = None, name: str = "Const") -> Tensor:
-    """A tensor of a number, an array or a nested list: a copy.
+    """Make a tensor of a number, an array or a nested list, which are copied.
 
     >>> import tape_tf as tf
     >>> print(tf.constant(1.0, shape=(2,)))
     tf.Tensor([1. 1.], shape=(2,), dtype=float32)
 
-    A tensor is returned itself; a Variable, and tensors in lists, become constants, with no path back.
+    A tensor is returned itself; a Variable, and tensors in lists, become constants: no gradient flows back to them.
 
     Args:
-        shape: its shape; one number fills it.
+        shape: the tensor's shape; a single number fills it.
 
     Raises:
-        TypeError: a number cannot have `dtype`, a tensor has another one, or the shape does not fit.
-        ValueError: the value is nothing a tensor can be made of.
+        TypeError: a number does not fit `dtype`, a tensor has another one, or the shape does not fit.
+        ValueError: the value does not convert to a tensor.
     """
     found = as_tensor(value)
     if found is not None and dtype is not None and dtypes.as_dtype(dtype).native is not found.dtype:
@@ -370,11 +379,11 @@ def constant(value: TensorLike, dtype: DTypeLike = None, shape: ShapeLike = None
         found = native(value, dtype) if found is None else tc.stop_gradient(found)
     assert found is not None
     if shape is not None:
-        found = _shaped(found, tuple(static(shape)) if not isinstance(shape, int) else (shape,))
+        found = _reshape_or_fill(found, tuple(static(shape)) if not isinstance(shape, int) else (shape,))
     return value if type(value) is Tensor and found is value.native else wrap_tensor(found)
 
 
-def _shaped(found: tc.Tensor, shape: tuple[int, ...]) -> tc.Tensor:
+def _reshape_or_fill(found: tc.Tensor, shape: tuple[int, ...]) -> tc.Tensor:
     if found.shape == shape:
         return found
     size = 1
@@ -391,7 +400,7 @@ def _shaped(found: tc.Tensor, shape: tuple[int, ...]) -> tc.Tensor:
 
 
 def is_tensor(x: object) -> bool:
-    """Whether `x` is a Tensor, a Variable or IndexedSlices.
+    """Return whether `x` is a Tensor, a Variable or IndexedSlices.
 
     >>> import tape_tf as tf
     >>> tf.is_tensor(tf.Variable(1.0)), tf.is_tensor([1.0])

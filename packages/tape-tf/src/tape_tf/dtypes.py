@@ -1,4 +1,4 @@
-"""TensorFlow's data types: names for those of tape_core."""
+"""TensorFlow's data types, which wrap those of tape_core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tape_tf.typing import DTypeLike
 
 
 class DType:
-    """One data type. It equals its name and NumPy's type: `tf.float32 == "float32" == np.float32`.
+    """A data type. It equals its name and NumPy's type: `tf.float32 == "float32" == np.float32`.
 
     >>> import tape_tf as tf
     >>> tf.float32, str(tf.float32), tf.as_dtype("int64").is_integer
@@ -30,7 +30,7 @@ class DType:
 
     @property
     def name(self) -> str:
-        """Its name, such as `"float32"`."""
+        """The name, such as `"float32"`."""
         return self.native.name
 
     @property
@@ -48,57 +48,57 @@ class DType:
 
     @property
     def is_floating(self) -> bool:
-        """Whether it is a real floating type."""
+        """True for real floating types."""
         return self.native.kind == "real floating"
 
     @property
     def is_complex(self) -> bool:
-        """Whether it is a complex type."""
+        """True for complex types."""
         return self.native.kind == "complex floating"
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is an integer type; bool is none."""
+        """True for signed and unsigned integer types; False for bool."""
         return self.native.kind.endswith("integer")
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether it is an unsigned integer type."""
+        """True for unsigned integer types."""
         return self.native.kind == "unsigned integer"
 
     @property
     def is_bool(self) -> bool:
-        """Whether it is bool."""
+        """True for bool."""
         return self.native.kind == "bool"
 
     @property
     def is_numeric(self) -> bool:
-        """Whether it is a type of numbers: any but bool."""
+        """True for every type but bool."""
         return not self.is_bool
 
     @property
     def size(self) -> int:
-        """Bytes an element takes."""
+        """The size of an element in bytes."""
         return self.native.itemsize
 
     @property
     def base_dtype(self) -> DType:
-        """The type itself: there are no reference types."""
+        """The type itself: there are no reference types, as TensorFlow 1 had."""
         return self
 
     @property
     def real_dtype(self) -> DType:
-        """That of the real part."""
+        """The type of the real part: float32 for complex64."""
         return {"complex64": float32, "complex128": float64}.get(self.name, self)
 
     @property
     def min(self) -> Any:
-        """The smallest number."""
+        """The smallest finite number of this type."""
         return self._limit("min")
 
     @property
     def max(self) -> Any:
-        """The largest number."""
+        """The largest finite number of this type."""
         return self._limit("max")
 
     @property
@@ -114,7 +114,7 @@ class DType:
         return value if self.name == "bfloat16" or self.is_complex else self.as_numpy_dtype(value)
 
     def is_compatible_with(self, other: DTypeLike) -> bool:
-        """Whether it is the same type."""
+        """Return whether `other` is this type; there is no promotion."""
         return as_dtype(other) is self
 
     def __eq__(self, other: object) -> bool:
@@ -142,16 +142,17 @@ class DType:
 
 _BY_NAME = {name: DType(native) for name, native in DTYPES.items()}
 _ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
-_PYTHON: dict[Any, str] = {float: "float32", bool: "bool", complex: "complex128"}
+# int is missing on purpose, as in TensorFlow: it may be int32 or int64.
+_PYTHON_TYPES: dict[type, str] = {float: "float32", bool: "bool", complex: "complex128"}
 
 
 def of(native: tc.DType) -> DType:
-    """The name of a DType of tape_core."""
+    """Return the façade's DType for one of tape_core."""
     return _BY_NAME[native.name]
 
 
 def as_dtype(type_value: DTypeLike) -> DType:
-    """The DType of a name, a NumPy type, a Python type (float, bool) or a DType.
+    """Return the DType of a name, a NumPy type, a Python type (float, bool) or a DType.
 
     Raises:
         TypeError: there is no such type.
@@ -163,8 +164,8 @@ def as_dtype(type_value: DTypeLike) -> DType:
         found = of(type_value)
     elif isinstance(type_value, str):
         found = _BY_NAME.get(_ALIASES.get(type_value, type_value))
-    elif isinstance(type_value, type) and type_value in _PYTHON:
-        found = _BY_NAME[_PYTHON[type_value]]
+    elif isinstance(type_value, type) and type_value in _PYTHON_TYPES:
+        found = _BY_NAME[_PYTHON_TYPES[type_value]]
     elif type_value is not None and type_value is not int:
         try:
             found = _BY_NAME.get(np.dtype(type_value).name)
@@ -177,7 +178,7 @@ def as_dtype(type_value: DTypeLike) -> DType:
 
 
 def native_dtype(dtype: DTypeLike) -> tc.DType | None:
-    """A dtype argument in tape_core's terms; None stays None."""
+    """Convert a dtype argument to tape_core's DType; None stays None."""
     return None if dtype is None else as_dtype(dtype).native
 
 
@@ -189,14 +190,14 @@ float16, float32, float64 = (_BY_NAME[f"float{n}"] for n in (16, 32, 64))
 complex64, complex128 = _BY_NAME["complex64"], _BY_NAME["complex128"]
 
 EXPORTS = {**_BY_NAME, "half": float16, "double": float64}
-"""What `tf` and `tf.dtypes` have of this module."""
+"""The names that this module publishes in `tf` and `tf.dtypes`."""
 
-_SPELLED = {"float32": "float", "float64": "double", "float16": "half"}
+_KERNEL_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
 
 
-def spelled(native: tc.DType) -> str:
-    """What TensorFlow's messages call a dtype."""
-    return _SPELLED.get(native.name, native.name)
+def kernel_name(native: tc.DType) -> str:
+    """Return the name that the messages of TensorFlow's kernels have for a dtype, such as `"double"`."""
+    return _KERNEL_NAMES.get(native.name, native.name)
 
 
 __getattr__ = absent("dtypes")

@@ -1,6 +1,6 @@
-"""tf.errors: what operations raise.
+"""tf.errors: the errors that operations raise.
 
-Each is also the built-in error that fits, since tape_core raises those: `except ValueError` catches an
+Each also derives from the built-in error that tape_core raises in the same case: `except ValueError` catches an
 InvalidArgumentError.
 """
 
@@ -29,7 +29,7 @@ class OpError(Exception):
 
     Attributes:
         message: what was wrong.
-        op, node_def: None: there is no graph.
+        op, node_def: always None here: there is no graph.
     """
 
     def __init__(self, node_def: object = None, op: object = None, message: str = "", *args: Any) -> None:
@@ -75,7 +75,7 @@ class ResourceExhaustedError(OpError, MemoryError):
 
 @contextmanager
 def in_tensorflow_terms(name: str) -> Iterator[None]:
-    """Errors that tape_core raises about arguments, as those that TensorFlow raises."""
+    """Context: raise the ValueErrors and IndexErrors of the block as InvalidArgumentErrors of operation `name`."""
     try:
         yield
     except (ValueError, IndexError) as error:
@@ -83,7 +83,7 @@ def in_tensorflow_terms(name: str) -> Iterator[None]:
 
 
 def translated(error: ValueError | IndexError, name: str) -> Exception:
-    """An error of an operation that tape_core runs, as TensorFlow's."""
+    """Return an error of tape_core as the InvalidArgumentError of operation `name`; an OpError is returned as it is."""
     if isinstance(error, OpError):
         return error
     return InvalidArgumentError(None, None, f"{error} [Op:{name}]")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import check_floating, matched, native, static, wrap
+from tape_tf.conversion import check_floating, match_dtypes, native, static, wrap
 from tape_tf.errors import translated
 from tape_tf.names import export
 from tape_tf.tensor import Tensor, wrap_tensor
@@ -33,11 +33,11 @@ class _Group(NamedTuple):
             value = given[there[0]]
             if self.is_sequence:
                 values = list(value)
-                given[there[0]] = matched(values, label) if values else []
+                given[there[0]] = match_dtypes(values, label) if values else []
             else:
                 given[there[0]] = value.native if type(value) is Tensor else native(value)
         elif there:
-            given.update(zip(there, matched([given[p] for p in there], label, keep_scalars), strict=True))
+            given.update(zip(there, match_dtypes([given[p] for p in there], label, keep_scalars), strict=True))
 
 
 def _function_name(names: str) -> str:
@@ -153,7 +153,7 @@ def binary(names: str, function: Callable[..., Any], kernel: str, *, differs: st
         a: Any
         b: Any
         if type(x) is not Tensor:
-            a, b = matched([x, y], kernel, keep_scalars=True)
+            a, b = match_dtypes([x, y], kernel, keep_scalars=True)
         else:
             a, dtype = x.native, x.native.dtype
             if type(y) is Tensor and y.native.dtype is dtype:
@@ -161,7 +161,7 @@ def binary(names: str, function: Callable[..., Any], kernel: str, *, differs: st
             elif dtype.inexact and (type(y) is float or type(y) is int):
                 b = y  # the core's weak promotion gives it the tensor's dtype
             else:
-                a, b = matched([x, y], kernel, keep_scalars=True)
+                a, b = match_dtypes([x, y], kernel, keep_scalars=True)
         try:
             return wrap_tensor(function(a, b))
         except (ValueError, IndexError) as error:

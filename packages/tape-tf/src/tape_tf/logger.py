@@ -1,4 +1,4 @@
-"""Warnings as TensorFlow gives them: to the logger of its name."""
+"""Warnings to the logger "tensorflow", as TensorFlow gives them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _logger = logging.getLogger("tensorflow")
 
 
 class _ToStderr(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to what `sys.stderr` is at the time, as TensorFlow's logger does."""
+    """Writes to the current `sys.stderr`, which tests and notebooks replace, as TensorFlow's logger does."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not logging.getLogger().handlers:  # else they print it
+        if not logging.getLogger().handlers:  # the root logger's handlers, where there are any, print it already
             self.stream = sys.stderr
             super().emit(record)
 

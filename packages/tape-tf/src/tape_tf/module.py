@@ -1,4 +1,4 @@
-"""tf.Module: an object that knows the Variables it holds."""
+"""tf.Module: an object that finds the Variables in its attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tape_tf.variable import NAME_SCOPE, Variable
 
 
 class Module:
-    """Base class of what has parameters.
+    """Base class of models and layers: objects with Variables in their attributes.
 
     Variables are found in attributes, by sorted name, in Modules held as attributes, and in lists, tuples and dicts of
     them, nested to any depth. Nothing is registered: `super().__init__()` is needed for the name only.
@@ -41,43 +41,43 @@ class Module:
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
         waiting = self.__dict__.get("_deferred")
-        if waiting is not None:  # a checkpoint that was restored before this Variable was made
-            waiting.arrived()
+        if waiting is not None:  # a checkpoint restored before this Variable existed has a value for it
+            waiting.on_new_objects()
 
     @property
     def name(self) -> str:
-        """The name given, or the class's."""
+        """The name given, or the class's in snake case."""
         given: str | None = getattr(self, "_name", None)
         return given or re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(self).__name__).lower()
 
     @property
     def name_scope(self) -> NameScope:
-        """A context in which names of new Variables begin with the module's."""
+        """A context that puts the module's name in front of the names of new Variables."""
         return NameScope(self.name)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """All Variables, each once."""
+        """All Variables in the module and its submodules, each once."""
         return tuple(leaf for leaf in _walk(self, {id(self)}) if isinstance(leaf, Variable))
 
     @property
     def trainable_variables(self) -> tuple[Variable, ...]:
-        """The Variables that training changes."""
+        """The Variables whose `trainable` is True."""
         return tuple(variable for variable in self.variables if variable.trainable)
 
     @property
     def non_trainable_variables(self) -> tuple[Variable, ...]:
-        """The others."""
+        """The Variables whose `trainable` is False."""
         return tuple(variable for variable in self.variables if not variable.trainable)
 
     @property
     def submodules(self) -> tuple[Any, ...]:
-        """The Modules in it, at any depth."""
+        """The Modules in it, at any depth, each once."""
         return tuple(leaf for leaf in _walk(self, {id(self)}) if isinstance(leaf, Module | nn.Module))
 
     @classmethod
     def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorator: a method that runs in :attr:`name_scope`."""
+        """Decorator: run a method in :attr:`name_scope`."""
 
         @wraps(method)
         def scoped(self: Module, *args: Any, **kwargs: Any) -> Any:
@@ -88,7 +88,7 @@ class Module:
 
 
 class NameScope:
-    """A context in which names of new Variables begin with a name: `with tf.name_scope("layer"): ...`.
+    """A context that puts a prefix in front of the names of new Variables: `with tf.name_scope("layer"): ...`.
 
     >>> import tape_tf as tf
     >>> with tf.name_scope("layer"):
@@ -103,7 +103,7 @@ class NameScope:
 
     @property
     def name(self) -> str:
-        """What the names begin with."""
+        """The whole prefix, with those of the scopes around it."""
         return f"{NAME_SCOPE.get()}{self._name}/"
 
     def __enter__(self) -> str:
@@ -116,7 +116,7 @@ class NameScope:
 
 
 def _walk(module: object, seen: set[int]) -> Iterator[Any]:
-    """What is in a module, Variables and Modules, each once: what it holds itself, then what is in its modules."""
+    """Yield the Variables and Modules in a module, each once, breadth first: its own, then those of its submodules."""
     inner = []
     for _, value in sorted(vars(module).items()):
         for leaf in pytree.flatten(value)[0]:
@@ -132,7 +132,7 @@ def _walk(module: object, seen: set[int]) -> Iterator[Any]:
     for found in inner:
         if isinstance(found, Module) and type(found).variables is Module.variables:
             yield from _walk(found, seen)
-        else:  # a layer, which has an order of its own
+        else:  # a Keras layer lists its weights in Keras's order, not by attribute name
             for variable in found.variables:
                 variable = Variable.of(variable) if isinstance(variable, tc.Variable) else variable
                 if id(variable.native) not in seen:

@@ -1,4 +1,4 @@
-"""tf.nest: nested structures, dicts in the order of their sorted keys; None, strings and arrays are leaves."""
+"""tf.nest: nested structures. Dicts are flattened by sorted keys; None, strings and arrays are leaves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pa
 
 
 def flatten(structure: PyTree, expand_composites: bool = False) -> list[Any]:
-    """The leaves of a structure.
+    """Return the leaves of a structure, in order.
 
     >>> import tape_tf as tf
     >>> tf.nest.flatten({"b": 2, "a": [1, (0, None)]})
@@ -23,12 +23,12 @@ def flatten(structure: PyTree, expand_composites: bool = False) -> list[Any]:
 
 
 def is_nested(structure: object) -> bool:
-    """Whether it is a structure and not a leaf: a list, a tuple or a dict, also an empty one."""
+    """Return whether a value is a list, a tuple or a dict (which may be empty), not a leaf."""
     return isinstance(structure, list | tuple | Mapping)
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
-    """`func` of each leaf, or of the leaves of several structures that correspond, in the structure of the first.
+    """Apply `func` to each leaf, or to the corresponding leaves of several structures; return the first's structure.
 
     >>> import tape_tf as tf
     >>> tf.nest.map_structure(lambda a, b: a + b, {"x": 1}, {"x": 2})
@@ -53,11 +53,11 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
 
 
 def pack_sequence_as(structure: PyTree, flat_sequence: Sequence[Any], expand_composites: bool = False) -> Any:
-    """Leaves in a structure: what :func:`flatten` gave, put back.
+    """Put leaves into a structure: the inverse of :func:`flatten`.
 
     Raises:
         ValueError: there are more or fewer leaves than the structure has.
-        TypeError: `flat_sequence` is no sequence.
+        TypeError: `flat_sequence` is not a list or a tuple.
     """
     if not isinstance(flat_sequence, list | tuple):
         raise TypeError(f"flat_sequence must be a list or a tuple, not {type(flat_sequence)}")

@@ -1,4 +1,4 @@
-"""TensorShape and TensorSpec: what is known of a tensor without its values."""
+"""TensorShape and TensorSpec: descriptions of tensors without their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tape_tf.typing import DTypeLike, ShapeLike
 
 
 class TensorShape(tuple):  # type: ignore[type-arg]
-    """The lengths of the dimensions: a tuple that also equals a list. None is a length, or a rank, that is not known.
+    """The lengths of the dimensions: a tuple that also equals a list. An unknown length is None.
 
     >>> import tape_tf as tf
     >>> shape = tf.zeros((2, 3)).shape
@@ -21,6 +21,7 @@ class TensorShape(tuple):  # type: ignore[type-arg]
     (2, 3) True [2, 3] 2
     """
 
+    # TensorShape(None) has an unknown rank: it is the empty tuple with this set to False.
     _known = True
 
     def __new__(cls, dims: ShapeLike = None) -> TensorShape:
@@ -33,36 +34,36 @@ class TensorShape(tuple):  # type: ignore[type-arg]
 
     @property
     def rank(self) -> int | None:
-        """The number of dimensions, None where it is not known."""
+        """The number of dimensions; None if it is unknown."""
         return len(self) if self._known else None
 
     ndims = rank
 
     @property
     def dims(self) -> list[int | None] | None:
-        """The lengths, None where not even their number is known."""
+        """The lengths as a list; None if the rank is unknown."""
         return list(self) if self._known else None
 
     def as_list(self) -> list[int | None]:
-        """The lengths as a list.
+        """Return the lengths as a list.
 
         Raises:
-            ValueError: their number is not known.
+            ValueError: the rank is unknown.
         """
         if not self._known:
             raise ValueError("as_list() is not defined on an unknown TensorShape.")
         return list(self)
 
     def num_elements(self) -> int | None:
-        """The number of elements, None where it is not known."""
+        """Return the number of elements; None if a length is unknown."""
         return math.prod(self) if self.is_fully_defined() else None
 
     def is_fully_defined(self) -> bool:
-        """Whether all lengths are known."""
+        """Return whether the rank and all lengths are known."""
         return self._known and None not in self
 
     def is_compatible_with(self, other: ShapeLike) -> bool:
-        """Whether a shape can be both."""
+        """Return whether some fully defined shape fits both this one and `other`."""
         other = as_shape(other)
         if not (self._known and other._known):
             return True
@@ -71,12 +72,12 @@ class TensorShape(tuple):  # type: ignore[type-arg]
         )
 
     def assert_is_compatible_with(self, other: ShapeLike) -> None:
-        """Raise a ValueError unless a shape can be both."""
+        """Raise a ValueError unless :meth:`is_compatible_with`."""
         if not self.is_compatible_with(other):
             raise ValueError(f"Shapes {self} and {as_shape(other)} are incompatible")
 
     def concatenate(self, other: ShapeLike) -> TensorShape:
-        """This shape, followed by another."""
+        """Return this shape followed by another; of unknown rank if either is."""
         other = as_shape(other)
         return TensorShape(tuple(self) + tuple(other)) if self._known and other._known else TensorShape(None)
 
@@ -114,7 +115,7 @@ class TensorShape(tuple):  # type: ignore[type-arg]
 
 
 def as_shape(shape: ShapeLike) -> TensorShape:
-    """A TensorShape of one, of a tuple or list, of an int, or of None."""
+    """Convert a tuple, a list, an int (one dimension) or None (unknown rank) to a TensorShape."""
     return shape if isinstance(shape, TensorShape) else TensorShape(shape)
 
 
@@ -135,13 +136,13 @@ class TensorSpec:
 
     @classmethod
     def from_tensor(cls, tensor: Value, name: str | None = None) -> TensorSpec:
-        """That of a tensor."""
+        """Return the spec of a tensor."""
         return cls(tensor.shape, tensor.dtype, name)
 
     from_spec = from_tensor
 
     def is_compatible_with(self, spec_or_tensor: TensorSpec | Value) -> bool:
-        """Whether a tensor, or a spec, has this dtype and can have this shape."""
+        """Return whether a tensor or spec has this dtype and a compatible shape."""
         return self.dtype == spec_or_tensor.dtype and self.shape.is_compatible_with(spec_or_tensor.shape)
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""GradientTape, ForwardAccumulator, custom gradients: those of tape_core, of the façade's values."""
+"""GradientTape, ForwardAccumulator and custom gradients: tape_core's, for the façade's values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tape_core.base.contexts import Leaving
 from tape_core.engine.tape import WatchError
 
 from tape_tf import dtypes, logger
-from tape_tf.conversion import matched, native, unwrap, wrap
+from tape_tf.conversion import match_dtypes, native, unwrap, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.tensor import IndexedSlices, Tensor, Value, wrap_tensor
@@ -25,8 +25,8 @@ from tape_tf.typing import PyTree, TensorLike
 from tape_tf.variable import Variable
 
 
-def _warn(what: str, method: str, dtype: tc.DType) -> None:
-    """Log that there is no gradient of a dtype."""
+def _warn_not_floating(what: str, method: str, dtype: tc.DType) -> None:
+    """Log TensorFlow's warning that integers and bools have no gradient."""
     when = "" if method == "watch" else f" when calling GradientTape.{method}"
     logger.warning(
         "The dtype of the %s tensor must be floating (e.g. tf.float32)%s, got %r", what, when, dtypes.of(dtype)
@@ -34,24 +34,25 @@ def _warn(what: str, method: str, dtype: tc.DType) -> None:
 
 
 class _Tape(tc.GradientTape):
-    """The tape beneath: it warns of dtypes as TensorFlow does."""
+    """The native tape of a façade tape: it warns of dtypes as TensorFlow does."""
 
     __slots__ = ()
 
     def _warn_of_dtype(self, method: str, tensor: tc.Tensor) -> None:
+        # The façade itself warns of targets and sources: it knows them as the user gave them.
         if method == "watch":
-            _warn("watched", method, tensor.dtype)
+            _warn_not_floating("watched", method, tensor.dtype)
 
 
 @exported("UnconnectedGradients")
 class UnconnectedGradients(Enum):
-    """What the gradient of something unconnected is: NONE, or ZERO."""
+    """The gradient of sources that the target does not depend on: NONE, or ZERO for zeros."""
 
     NONE = "none"
     ZERO = "zero"
 
 
-def _unconnected(given: str | UnconnectedGradients) -> str:
+def _check_unconnected(given: str | UnconnectedGradients) -> str:
     if isinstance(given, UnconnectedGradients):
         return str(given.value)
     if given not in ("none", "zero", "error"):
@@ -59,11 +60,11 @@ def _unconnected(given: str | UnconnectedGradients) -> str:
     return str(given)
 
 
-def _natives(tree: PyTree, method: str, argument: str) -> Any:
-    """A structure of tensors and Variables, as those of tape_core.
+def _native_tree(tree: PyTree, method: str, argument: str) -> Any:
+    """Convert a structure of the façade's tensors and Variables to tape_core's; `argument` of `method` is for messages.
 
     Raises:
-        TypeError: a leaf is something else.
+        TypeError: a leaf is neither.
     """
     if isinstance(tree, Tensor | Variable):
         return tree.native
@@ -85,7 +86,7 @@ def _natives(tree: PyTree, method: str, argument: str) -> Any:
 
 
 class _Block:
-    """What leaves the block of a native tape or accumulator, also where Ctrl-C comes."""
+    """Base of the façade's tape and accumulator: leaves the native one's block, also when Ctrl-C interrupts it."""
 
     __slots__ = ()
 
@@ -113,7 +114,7 @@ class _Block:
 
 @exported("GradientTape autodiff.GradientTape")
 class GradientTape(_Block):
-    """Records the operations on watched values, to differentiate them.
+    """Records operations on watched tensors and differentiates them.
 
     >>> import tape_tf as tf
     >>> x = tf.constant(3.0)
@@ -125,10 +126,10 @@ class GradientTape(_Block):
 
     Args:
         persistent: keep the records after the first gradient.
-        watch_accessed_variables: watch trainable Variables when they are read; with False only what is named.
+        watch_accessed_variables: watch trainable Variables when they are read; with False, only what `watch` names.
 
     Attributes:
-        native: the GradientTape of tape_core, which can also explain what it recorded.
+        native: the GradientTape of tape_core, which can also `explain` why a gradient is None.
     """
 
     __slots__ = ("__weakref__", "_guard", "native")
@@ -142,12 +143,12 @@ class GradientTape(_Block):
         return self
 
     def watch(self, tensor: PyTree) -> None:
-        """Record what is computed from a tensor, a Variable, or each leaf of a nested structure, from now on.
+        """From now on, record what is computed from a tensor, a Variable, or the leaves of a nested structure.
 
-        Of IndexedSlices it is the values that are watched.
+        Of IndexedSlices, the values are watched.
 
         Raises:
-            ValueError: a leaf is something else. (A TypeError too.)
+            ValueError: a leaf is something else. (The error is a TypeError, too.)
         """
         leaves, _ = pytree.flatten(tensor)
         for leaf in leaves:
@@ -159,11 +160,11 @@ class GradientTape(_Block):
         self.native.watch([leaf.native if isinstance(leaf, Value | IndexedSlices) else leaf for leaf in leaves])
 
     def stop_recording(self) -> AbstractContextManager[None]:
-        """Record nothing inside the block: `with tape.stop_recording(): ...`."""
+        """Return a context in which the tape records nothing: `with tape.stop_recording(): ...`."""
         return self.native.stop_recording()
 
     def reset(self) -> None:
-        """Forget the records, the watches and the variables, and go on recording.
+        """Drop all records and watches, and go on recording.
 
         Raises:
             ValueError: the tape is not recording.
@@ -171,7 +172,7 @@ class GradientTape(_Block):
         self.native.reset()
 
     def watched_variables(self) -> tuple[Variable, ...]:
-        """The Variables watched so far, in the order of their construction."""
+        """Return the Variables watched so far, in the order of their construction."""
         return tuple([Variable.of(variable) for variable in self.native.watched_variables()])
 
     def gradient(
@@ -181,12 +182,12 @@ class GradientTape(_Block):
         output_gradients: PyTree = None,
         unconnected_gradients: str | UnconnectedGradients = UnconnectedGradients.NONE,
     ) -> Any:
-        """The gradient of the sum of `target` with respect to each of `sources`.
+        """Return the gradient of the sum of `target` with respect to each of `sources`.
 
         Args:
             target: a tensor or Variable, or a nested structure of them, whose elements are all added up.
-            sources: likewise: what to differentiate with respect to.
-            output_gradients: weights of the targets, of their shapes; ones by default.
+            sources: the tensors and Variables to differentiate with respect to, in any nested structure.
+            output_gradients: the cotangents of the targets, of their structure and shapes; ones by default.
             unconnected_gradients: for a source that the target does not depend on: None (`NONE`) or zeros (`ZERO`).
 
         Returns:
@@ -194,16 +195,16 @@ class GradientTape(_Block):
 
         Raises:
             RuntimeError: a second call on a tape that is not persistent.
-            TypeError: a leaf is no tensor.
+            TypeError: a leaf is not a tensor.
             ValueError: `output_gradients` do not fit.
         """
-        how = _unconnected(unconnected_gradients)
+        how = _check_unconnected(unconnected_gradients)
         if target is None:
             raise TypeError("Argument `target` should be a list or nested structure of Tensors, got None.")
-        targets = _natives(target, "gradient", "target")
-        wanted = _natives(sources, "gradient", "sources")
-        weights = None if output_gradients is None else _weights(output_gradients, targets)
-        found = self.native.gradient(targets, wanted, weights, how)
+        targets = _native_tree(target, "gradient", "target")
+        wanted = _native_tree(sources, "gradient", "sources")
+        cotangents = None if output_gradients is None else _cotangents(output_gradients, targets)
+        found = self.native.gradient(targets, wanted, cotangents, how)
         _warn_of_dtypes(targets, wanted)
         return wrap(found)
 
@@ -215,17 +216,17 @@ class GradientTape(_Block):
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """The derivative of each element of `target` with respect to each of `sources`: `target.shape + source.shape`.
+        """Return the derivative of each element of `target` by each of `sources`: `target.shape + source.shape`.
 
         Args:
-            parallel_iterations: at most so many elements of the target at once.
-            experimental_use_pfor: with False, one element after the other.
+            parallel_iterations: how many elements of the target are differentiated at once; it bounds the memory.
+            experimental_use_pfor: with False, elements are differentiated one after the other.
         """
         return wrap(
             self.native.jacobian(
-                _natives(target, "jacobian", "target"),
-                _natives(sources, "jacobian", "sources"),
-                _unconnected(unconnected_gradients),
+                _native_tree(target, "jacobian", "target"),
+                _native_tree(sources, "jacobian", "sources"),
+                _check_unconnected(unconnected_gradients),
                 parallel_iterations,
                 experimental_use_pfor,
             )
@@ -239,24 +240,24 @@ class GradientTape(_Block):
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """The Jacobian of each example, where row k of `target` depends on row k of `source` only.
+        """Return the Jacobian of each example, if row k of `target` depends on row k of `source` only.
 
         Raises:
-            ValueError: the numbers of examples differ, or there is no dimension beside them.
+            ValueError: the numbers of examples differ, or one has no batch dimension.
         """
         return wrap(
             self.native.batch_jacobian(
-                _natives(target, "batch_jacobian", "target"),
-                _natives(source, "batch_jacobian", "source"),
-                _unconnected(unconnected_gradients),
+                _native_tree(target, "batch_jacobian", "target"),
+                _native_tree(source, "batch_jacobian", "source"),
+                _check_unconnected(unconnected_gradients),
                 parallel_iterations,
                 experimental_use_pfor,
             )
         )
 
 
-def _weights(output_gradients: PyTree, targets: PyTree) -> Any:
-    """Output gradients, arrays among them where the targets are."""
+def _cotangents(output_gradients: PyTree, targets: PyTree) -> Any:
+    """Convert output gradients to tape_core Tensors, arrays among them on the targets' backend and device."""
     leaves, structure = pytree.flatten(output_gradients)
     like = next(iter(pytree.flatten(targets)[0]), None)
     return pytree.unflatten(
@@ -268,12 +269,12 @@ def _warn_of_dtypes(targets: PyTree, sources: PyTree) -> None:
     for what, tree in (("target", targets), ("source", sources)):
         for leaf in pytree.flatten(tree)[0]:
             if not leaf.dtype.inexact:
-                _warn(what, "gradient", leaf.dtype)
+                _warn_not_floating(what, "gradient", leaf.dtype)
 
 
 @exported("autodiff.ForwardAccumulator")
 class ForwardAccumulator(_Block):
-    """Computes Jacobian-vector products in forward mode: the derivative in one direction.
+    """Computes Jacobian-vector products (JVPs) in forward mode: the derivative in one direction.
 
     >>> import tape_tf as tf
     >>> x = tf.constant([2.0, 3.0])
@@ -284,7 +285,7 @@ class ForwardAccumulator(_Block):
 
     Args:
         primals: a tensor or Variable, or a nested structure of them.
-        tangents: the same structure: the direction.
+        tangents: the direction, in the same structure.
 
     Raises:
         ValueError: the structures or shapes differ, or a primal is given twice.
@@ -293,7 +294,7 @@ class ForwardAccumulator(_Block):
     __slots__ = ("__weakref__", "_guard", "native")
 
     def __init__(self, primals: PyTree, tangents: PyTree) -> None:
-        given = _natives(primals, "ForwardAccumulator", "primals")
+        given = _native_tree(primals, "ForwardAccumulator", "primals")
         leaves = pytree.flatten(given)[0]
         directions, structure = pytree.flatten(tangents)
         if isinstance(given, tc.Tensor) and not isinstance(tangents, Value | tc.Tensor):
@@ -301,7 +302,7 @@ class ForwardAccumulator(_Block):
         converted = [unwrap(d) for d in directions]
         for primal, tangent in zip(leaves, converted, strict=False):
             if isinstance(tangent, tc.Tensor) and tangent.dtype is not primal.dtype:
-                matched([wrap_tensor(primal), wrap_tensor(tangent)], "ForwardAccumulator")
+                match_dtypes([wrap_tensor(primal), wrap_tensor(tangent)], "ForwardAccumulator")
         self._guard: Any = None
         self.native = tc.ForwardAccumulator(given, pytree.unflatten(structure, converted))
 
@@ -312,14 +313,14 @@ class ForwardAccumulator(_Block):
     def jvp(
         self, primals: PyTree, unconnected_gradients: str | UnconnectedGradients = UnconnectedGradients.NONE
     ) -> Any:
-        """The tangent of each of `primals`, in their structure."""
-        found = self.native.jvp(_natives(primals, "jvp", "primals"), _unconnected(unconnected_gradients))
+        """Return the tangent of each of `primals`, in their structure."""
+        found = self.native.jvp(_native_tree(primals, "jvp", "primals"), _check_unconnected(unconnected_gradients))
         return wrap(found)
 
 
 @exported("custom_gradient")
 def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """Decorator: a function with the gradient that it says itself: `f(*args)` returns `(result, grad)`.
+    """Decorator: give a function a gradient of its own; `f(*args)` returns `(result, grad)`.
 
     >>> import tape_tf as tf
     >>> @tf.custom_gradient
@@ -331,13 +332,13 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     >>> print(tape.gradient(y, v))
     tf.Tensor(2.0, shape=(), dtype=float32)
 
-    `grad(*upstream)` gets one gradient for each tensor of the result and returns one for each positional argument.
-    Where `f` reads Variables that are not among them, `grad` takes `variables=None` too, and returns the gradients of
-    the arguments and a list with one for each variable.
+    `grad(*upstream)` gets one cotangent for each tensor of the result and returns one for each positional argument. If
+    `f` reads Variables that are not among the arguments, `grad` must also take `variables=None`, and return the
+    gradients of the arguments and a list with one gradient for each Variable.
 
     Raises:
-        TypeError: in the call: `f` reads Variables, and `grad` does not take `variables`; its result is no pair.
-        ValueError: in the backward pass: `grad` returned another number of gradients.
+        TypeError: in the call, if the result is not a pair, or `f` reads Variables and `grad` takes no `variables`.
+        ValueError: in the backward pass, if `grad` returned another number of gradients.
     """
     if f is None:
         return custom_gradient
@@ -345,32 +346,34 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
         raise TypeError(f"tf.custom_gradient: {f!r} is not callable")
 
     @wraps(f)
-    def beneath(*args: Any, **kwargs: Any) -> Any:
+    def native_f(*args: Any, **kwargs: Any) -> Any:
         pair = f(*wrap(args), **kwargs)
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             return pair
         result, grad = pair
 
         @wraps(grad)
-        def pulled(*upstream: Any, variables: Sequence[tc.Variable] | None = None) -> Any:
+        def vjp(*upstream: Any, variables: Sequence[tc.Variable] | None = None) -> Any:
             given = wrap(upstream)
             if variables is None:
                 return unwrap(grad(*given))
             return unwrap(grad(*given, variables=wrap(list(variables))))
 
-        pulled.takes_slices = True  # type: ignore[attr-defined]
-        return _results(result), pulled
+        vjp.takes_slices = True  # type: ignore[attr-defined] # the core may pass IndexedSlices
+        return _native_results(result), vjp
 
-    return _on_natives(tc.custom_gradient(beneath), f)
+    return _facade_of(tc.custom_gradient(native_f), f)
 
 
-def _results(result: PyTree) -> Any:
-    """What a function returned, as Tensors of tape_core: arrays and numbers too."""
+def _native_results(result: PyTree) -> Any:
+    """Convert the tensors, arrays and numbers that a function returned to tape_core Tensors."""
     leaves, structure = pytree.flatten(result)
     return pytree.unflatten(structure, [leaf if leaf is None else native(leaf) for leaf in leaves])
 
 
-def _on_natives(function: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
+def _facade_of(function: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, which takes and returns tape_core's values, for the façade's, under the name of `f`."""
+
     @wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         return wrap(function(*unwrap(args), **kwargs))
@@ -380,7 +383,7 @@ def _on_natives(function: Callable[..., Any], f: Callable[..., Any]) -> Callable
 
 @exported("recompute_grad")
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that keeps its arguments only: what it computes is computed again in the backward pass.
+    """Return `f` with gradient checkpointing: only its arguments are kept; the rest is recomputed backward.
 
     >>> import tape_tf as tf
     >>> x = tf.Variable(1.0)
@@ -391,15 +394,15 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(f)
-    def beneath(*args: Any, **kwargs: Any) -> Any:
-        return _results(f(*wrap(args), **kwargs))
+    def native_f(*args: Any, **kwargs: Any) -> Any:
+        return _native_results(f(*wrap(args), **kwargs))
 
-    return _on_natives(tc.checkpoint(beneath), f)
+    return _facade_of(tc.checkpoint(native_f), f)
 
 
 @exported("grad_pass_through")
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f`, with the gradient of the identity: for what has none, such as rounding.
+    """Return `f` with the gradient of the identity (a straight-through estimator), for functions such as rounding.
 
     >>> import tape_tf as tf
     >>> x = tf.Variable(1.4)
@@ -412,8 +415,8 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     @custom_gradient
     def through(*args: Any, **kwargs: Any) -> Any:
         def grad(*upstream: Any, variables: Sequence[Variable] | None = None) -> Any:
-            by_argument = upstream if len(upstream) > 1 else upstream[0]
-            return (by_argument, [None] * len(variables)) if variables is not None else by_argument
+            gradients = upstream if len(upstream) > 1 else upstream[0]
+            return (gradients, [None] * len(variables)) if variables is not None else gradients
 
         return f(*args, **kwargs), grad
 
@@ -422,6 +425,6 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 @op("stop_gradient", "", kernel="StopGradient")
 def stop_gradient(input: TensorLike) -> Any:
-    """The value as a constant: no gradient comes back from it. A Variable is not watched by this."""
+    """Return the value as a constant: no gradient flows back through it. Reading a Variable so does not watch it."""
     value = unwrap(input)
     return tc.stop_gradient(value if isinstance(value, tc.Tensor) else native(value))

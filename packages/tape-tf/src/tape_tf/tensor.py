@@ -1,7 +1,7 @@
-"""Tensor: a tape_core Tensor under TensorFlow's rules, and IndexedSlices likewise.
+"""Tensor and IndexedSlices: tape_core's, under TensorFlow's rules.
 
-The façade's objects hold the core's, in `native`. Tapes, rules and identity are the core's, of the core's objects;
-dtype rules and printing are TensorFlow's, and are here.
+The façade's objects hold the core's, in `native`, and nothing else. Tapes, derivative rules and identity are the
+core's; TensorFlow's dtype rules and its printing are here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.engine import cuts
+from tape_core.engine.recording import report_leave
 
 from tape_tf import dtypes
 from tape_tf.shapes import TensorShape
@@ -20,23 +20,22 @@ from tape_tf.typing import IndexLike, NumPyArray, ShapeLike, TensorLike
 
 
 class Value:
-    """What a Tensor and a Variable have in common."""
+    """Base class of Tensor and Variable."""
 
     __slots__ = ("__weakref__", "native")
 
     native: tc.Tensor
 
-    def _now(self) -> tc.Tensor:
-        """The value as a plain Tensor of tape_core; of a Variable it is an access."""
+    def _read_native(self) -> tc.Tensor:
+        """Return the value as a plain tape_core Tensor; reading a Variable lets tapes watch it."""
         return self.native
 
-    __array_priority__ = (
-        100  # an ndarray on the left of an operator leaves the operation to us, and so the path is kept
-    )
+    # An ndarray on the left of an operator leaves the operation to us, so that the result stays connected to the tape.
+    __array_priority__ = 100
 
     def __tape_tensor__(self) -> tc.Tensor:
-        """What functions of tape_core take this for."""
-        return self._now()
+        """Return the Tensor that functions of tape_core compute with when they are given this object."""
+        return self._read_native()
 
     def __hash__(self) -> int:
         what = "Variable" if isinstance(self.native, tc.Variable) else "Tensor"
@@ -48,7 +47,7 @@ class Value:
         return TensorShape(self.native.shape)
 
     def get_shape(self) -> TensorShape:
-        """`shape`."""
+        """Return :attr:`shape`."""
         return self.shape
 
     @property
@@ -63,26 +62,24 @@ class Value:
 
     @property
     def device(self) -> str:
-        """The device in TensorFlow's terms."""
+        """The device, spelled as TensorFlow does."""
         kind, _, number = self.native.device.partition(":")
         kind = {"cpu": "CPU", "cuda": "GPU"}.get(kind, kind)
         return f"/job:localhost/replica:0/task:0/device:{kind}:{number or 0}"
 
     def ref(self) -> Reference:
-        """Something hashable that stands for this object."""
+        """Return a hashable reference to this object, for sets and keys of dicts."""
         return Reference(self)
 
     def numpy(self) -> Any:
-        """The values: a copy, as a NumPy array, or as a NumPy scalar where there are no dimensions. Cuts the path."""
-        native = self._now()
-        if native._slots:
-            cuts.left(native, "numpy()")
+        """Return a copy as a NumPy array, or as a NumPy scalar if there are no dimensions. No gradient flows back."""
+        native = self._read_native()
+        report_leave(native, "numpy()")  # tape.native.explain says that the path ends here
         return native.numpy()[()]
 
     def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Any:
-        native = self._now()
-        if native._slots:
-            cuts.left(native, "__array__")
+        native = self._read_native()
+        report_leave(native, "__array__")
         return native.__array__(dtype, copy)
 
     def __bool__(self) -> bool:
@@ -91,34 +88,31 @@ class Value:
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all() "
                 "(tf.reduce_any or tf.reduce_all)"
             )
-        return bool(self._now())
+        return bool(self._read_native())
 
     def __int__(self) -> int:
-        native = self._only()
-        if native._slots:
-            cuts.left(native, "int()")
+        native = self._read_single()
+        report_leave(native, "int()")
         return int(native)
 
     def __float__(self) -> float:
-        native = self._only()
-        if native._slots:
-            cuts.left(native, "float()")
+        native = self._read_single()
+        report_leave(native, "float()")
         return float(native)
 
     def __complex__(self) -> complex:
-        native = self._only()
-        if native._slots:
-            cuts.left(native, "complex()")
+        native = self._read_single()
+        report_leave(native, "complex()")
         return complex(native)
 
-    def _only(self) -> tc.Tensor:
-        """The value, of one element."""
+    def _read_single(self) -> tc.Tensor:
+        """Return the value, which must have one element, as a tape_core Tensor."""
         if self.native.size != 1:
             raise TypeError(f"only a tensor of one element is a Python number; this one has the shape {self.shape}")
-        return self._now()
+        return self._read_native()
 
     def __index__(self) -> int:
-        return self._now().__index__()
+        return self._read_native().__index__()
 
     def __iter__(self) -> Iterator[Any]:
         if not self.native.ndim:
@@ -126,8 +120,8 @@ class Value:
         return (self[k] for k in range(self.native.shape[0]))
 
     def _values(self) -> Any:
-        """The values, for printing."""
-        native = self._now()
+        """Return the values as an array for printing: no tape is told that they left."""
+        native = self._read_native()
         return native.backend.numpy(native.backend.public(native._array))
 
     def __format__(self, spec: str) -> str:
@@ -174,7 +168,7 @@ class Value:
 
 
 class Tensor(Value):
-    """A value: one array of a backend, with TensorFlow's dtype rules.
+    """One array of a backend, with TensorFlow's dtype rules.
 
     Made by `tf.constant`, `tf.convert_to_tensor` and every operation; not by calling the class.
 
@@ -199,10 +193,10 @@ class Tensor(Value):
         return self.native.shape[0]
 
     def set_shape(self, shape: ShapeLike) -> None:
-        """Check that the shape is this one: there is nothing to find out about it.
+        """Check that the shape is compatible: it is known already, there is nothing to set.
 
         Raises:
-            ValueError: it is another.
+            ValueError: it is not.
         """
         if not self.shape.is_compatible_with(shape):
             raise ValueError(f"Tensor's shape {self.shape} is not compatible with supplied shape {shape}.")
@@ -240,7 +234,7 @@ class Tensor(Value):
         return f"<tf.Tensor: shape={self.shape}, dtype={self.native.dtype}, numpy={numpy_repr(self._values())}>"
 
 
-_AS_FUNCTION = {
+_FUNCTION_FOR_METHOD = {  # methods of NumPy and PyTorch that TensorFlow's tensors do not have
     "T": "tf.transpose(x)",
     "astype": "tf.cast(x, dtype)",
     "ravel": "tf.reshape(x, [-1])",
@@ -255,13 +249,13 @@ _AS_FUNCTION = {
 
 
 def missing_attribute(name: str) -> str:
-    """What to say of an attribute that a tensor lacks."""
-    hint = f"; use {_AS_FUNCTION[name]}" if name in _AS_FUNCTION else ""
+    """Return the error message for an attribute that a tensor lacks."""
+    hint = f"; use {_FUNCTION_FOR_METHOD[name]}" if name in _FUNCTION_FOR_METHOD else ""
     return f"'tf.Tensor' object has no attribute {name!r}{hint}"
 
 
 def numpy_repr(values: NumPyArray) -> str:
-    """How TensorFlow shows values inside `<...>`."""
+    """Return the text of values inside `<tf.Tensor ...>`, as TensorFlow prints them."""
     if not values.ndim:
         return repr(values.item())
     text = repr(values)
@@ -269,7 +263,7 @@ def numpy_repr(values: NumPyArray) -> str:
 
 
 class Reference:
-    """Something hashable that stands for a Tensor or Variable: what `ref()` makes and `deref()` gives back."""
+    """A hashable reference to a Tensor or Variable: made by `ref()`, resolved by `deref()`."""
 
     __slots__ = ("_value",)
 
@@ -277,7 +271,7 @@ class Reference:
         self._value = value
 
     def deref(self) -> Any:
-        """The object itself."""
+        """Return the Tensor or Variable."""
         return self._value
 
     def __eq__(self, other: object) -> bool:
@@ -290,11 +284,11 @@ class Reference:
         return f"<Reference wrapping {self._value!r}>"
 
 
-_new = object.__new__
+_new = object.__new__  # Tensor.__init__ raises, so that nobody calls the class
 
 
 def wrap_tensor(native: tc.Tensor) -> Tensor:
-    """A Tensor of one of tape_core."""
+    """Wrap a tape_core Tensor."""
     tensor: Tensor = _new(Tensor)
     tensor.native = native
     return tensor
@@ -315,13 +309,13 @@ class IndexedSlices:
         from tape_tf.conversion import native, static
 
         rows, places = native(values), native(indices)
-        # Without a shape it stands for no tensor, as in TensorFlow; then the shape of the rows is all that is known.
+        # Without a shape there is no dense tensor, as in TensorFlow. The core needs one: () stands for "none given".
         shape = None if dense_shape is None else static(dense_shape)
         self.native = tc.IndexedSlices(rows, places, () if shape is None else shape)
 
     @classmethod
     def of(cls, native: tc.IndexedSlices) -> IndexedSlices:
-        """Those of tape_core."""
+        """Wrap tape_core's IndexedSlices."""
         self: IndexedSlices = _new(cls)
         self.native = native
         return self
@@ -333,12 +327,12 @@ class IndexedSlices:
 
     @property
     def indices(self) -> Tensor:
-        """The rows' places, shape (n,)."""
+        """The indices of the rows, shape (n,)."""
         return wrap_tensor(self.native.indices)
 
     @property
     def dense_shape(self) -> Tensor | None:
-        """The shape of the tensor they stand for, an int32 tensor; None where it was not given."""
+        """The shape of the dense tensor, an int32 tensor; None if it was not given."""
         if not self.native.dense_shape:
             return None
         from tape_tf.conversion import constant
@@ -347,7 +341,7 @@ class IndexedSlices:
 
     @property
     def shape(self) -> TensorShape:
-        """The shape of the tensor they stand for."""
+        """The shape of the dense tensor; of unknown length in front if it was not given."""
         known = self.native.dense_shape
         return TensorShape(known or (None, *self.native.values.shape[1:]))
 
@@ -362,7 +356,7 @@ class IndexedSlices:
         return self.values.device
 
     def densify(self) -> tc.Tensor:
-        """The whole array, duplicates added up.
+        """Return the dense tensor, a tape_core Tensor, with duplicates added up.
 
         Raises:
             ValueError: the shape was not given.

@@ -1,4 +1,4 @@
-"""What the façade says to a function that is being traced, and asks it."""
+"""The façade's dealings with the trace of a function: what it reports to it, and what it asks."""
 
 from __future__ import annotations
 
@@ -6,76 +6,61 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracedArray, value_of
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import wrap
 from tape_core.modes.batched import OPEN
+from tape_core.staging import TracedValue, current, value_of
 
-NOT = object()
-"""In place of a result: it is no instruction."""
-
-
-def decided_by_value(what: str) -> None:
-    """In a function that is being traced: it depends on this, so it cannot be compiled and runs as it is."""
-    if (trace := TRACE.get()) is not None:
-        trace.decided_by_value(what)
+NOT_TRACED = object()
+"""The result of :func:`as_instruction` where there is no instruction; None may be a result."""
 
 
-def runs_now(what: str) -> None:
-    """The same, of what reads Variables without the trace: they are given what was assigned to them."""
-    if (trace := TRACE.get()) is not None:
-        trace.decided_by_value(what)
+def require_value(what: str) -> None:
+    """Tell the trace, if one runs, that Python depends on the value of `what`: the function cannot be compiled."""
+    if (trace := current()) is not None:
+        trace.require_value(what)
+
+
+def run_uncompiled(what: str) -> None:
+    """Like :func:`require_value`, for code that reads Variables without the trace: assign their new values now."""
+    if (trace := current()) is not None:
+        trace.require_value(what)
         trace.commit()
 
 
 def is_assigned(*variables: tc.Variable) -> bool:
-    """Whether one of these Variables, or any, is assigned before by the function that is being traced."""
-    trace = TRACE.get()
-    if trace is None:
-        return False
-    chosen = {id(variable) for variable in variables}
-    return any(held.written and (not chosen or key in chosen) for key, held in trace.held.items())
+    """Return whether the function being traced has assigned to one of these Variables (to any, if none is given)."""
+    stage = current()
+    return stage is not None and stage.is_assigned(*variables)
 
 
 def is_traced(tensor: tc.Tensor) -> bool:
-    """Whether a tensor of tape_core will have another value in another call."""
+    """Return whether a tape_core tensor is computed by the trace: its value differs from call to call."""
     array = tensor._array
-    if type(array) is not TracedArray:
-        return False
-    trace = array.made_in
-    return trace.failed is None and array.id not in trace.constants
+    return isinstance(array, TracedValue) and array.made_in.is_traced(array)
 
 
-def as_value(tensor: tc.Tensor) -> Any:
-    """A tensor of tape_core without the trace that it is from."""
+def without_trace(tensor: tc.Tensor) -> Any:
+    """Return a tape_core tensor with its present value, detached from its trace."""
     return wrap(value_of(tensor._array), tensor.backend.library)
 
 
 def symbol(tensor: tc.Tensor) -> str | None:
-    """What a tensor is called that has no one value; None where it has one."""
-    if not is_traced(tensor):
-        return None
+    """Return the name under which a traced tensor is printed, as in a TensorFlow graph; None for others."""
     array = tensor._array
-    trace = array.made_in
-    if array.id in trace.inputs:
-        return f"args_{trace.inputs.index(array.id)}:0"
-    for instruction in reversed(trace.instructions):
-        if array.id in (found := instruction.outputs):
-            return f"{instruction.name}:{found.index(array.id)}"
-    return "Tensor:0"
+    return array.made_in.symbol(tensor) if isinstance(array, TracedValue) else None
 
 
 def as_instruction(make: Callable[[], Any]) -> Any:
-    """What `make` gives: a branch or loop of tape_core, in a function that is being traced. `NOT` where none is.
+    """Run `make`, a branch or a loop of tape_core, as one instruction of the trace; :data:`NOT_TRACED` if none runs.
 
-    Where it is no instruction, since its functions are not alike or do what no branch may, the function that is traced
-    runs as it is.
+    The branches of an instruction must return alike values and may not do what depends on Python. Where that does not
+    hold, the function that is being traced falls back to plain Python.
     """
-    trace = TRACE.get()
-    if trace is None or trace.failed is not None or OPEN.get():
-        return NOT
+    trace = current()
+    if trace is None or trace.failed is not None or OPEN.get():  # OPEN: inside vmap branches run as Python
+        return NOT_TRACED
     try:
         return make()
     except (TypeError, ValueError, RuntimeError) as error:
-        trace.decided_by_value(f"a branch or a loop ({error})")
-        return NOT
+        trace.require_value(f"a branch or a loop ({error})")
+        return NOT_TRACED

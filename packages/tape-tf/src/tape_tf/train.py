@@ -1,7 +1,7 @@
-"""tf.train: checkpoints of what a program keeps in Variables.
+"""tf.train: checkpoints of the Variables of modules, models and optimizers.
 
-A checkpoint is one file in the safetensors format, with the names that the attributes have: `model/dense_1/w`.
-Variables that are not made yet get their values when they are.
+A checkpoint is one file in the safetensors format; each Variable is named by the attributes that lead to it, as
+`model/dense_1/w`. A Variable that is made after `restore` gets its value when it is made (:class:`Restoration`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tape_tf.typing import IntLike, PathLike
 from tape_tf.variable import Variable
 
 SUFFIX = ".safetensors"
-_SAVED = "a tf.Module, a layer, a model, an optimizer, a Variable, or lists and dictionaries of them"
+_ACCEPTED = "a tf.Module, a layer, a model, an optimizer, a Variable, or lists and dictionaries of them"
 
 
 def _walk(name: str, held: object, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """The Variables, modules and optimizers that an object holds, each once, by their path."""
+    """Yield the Variables, modules and optimizers in an object with their paths, each once, depth first."""
     key = id(held.native) if isinstance(held, Variable) else id(held)
     if key in seen:
         return
@@ -38,7 +38,7 @@ def _walk(name: str, held: object, seen: set[int]) -> Iterator[tuple[str, Any]]:
         yield name, held
     elif isinstance(held, Module | nn.Module):
         yield name, held
-        # Public attributes name what private lists hold too.
+        # Public attributes come first, so that a layer that is also in a private list gets its public name.
         parts = sorted(vars(held).items(), key=lambda item: (item[0].startswith("_"), item[0]))
         parts = [(attribute.lstrip("_"), part) for attribute, part in parts if attribute != "_deferred"]
     elif isinstance(held, dict):
@@ -71,10 +71,10 @@ class Checkpoint:
 
     Args:
         root: an object whose attributes are saved under their own names.
-        kwargs: modules, layers, models, optimizers, Variables, or lists and dictionaries of them.
+        **kwargs: modules, layers, models, optimizers, Variables, or lists and dictionaries of them, by name.
 
     Raises:
-        TypeError: one is nothing that can be saved.
+        TypeError: an object cannot be saved.
     """
 
     def __init__(self, root: object = None, **kwargs: Any) -> None:
@@ -84,17 +84,17 @@ class Checkpoint:
         for name, held in self._objects.items():
             known = isinstance(held, Module | nn.Module | Variable | tc.Variable | list | tuple | dict)
             if not known and not _is_optimizer(held):
-                raise TypeError(f"Checkpoint: {name or 'root'}={held!r} cannot be saved; it takes {_SAVED}")
+                raise TypeError(f"Checkpoint: {name or 'root'}={held!r} cannot be saved; it takes {_ACCEPTED}")
             if name:
                 setattr(self, name, held)
         self.save_counter = Variable(0, trainable=False, name="save_counter", dtype="int64")
 
-    def _found(self) -> list[tuple[str, Any]]:
+    def _named_objects(self) -> list[tuple[str, Any]]:
         seen: set[int] = set()
         return [pair for name, held in self._objects.items() for pair in _walk(name, held, seen)]
 
     def _state(self) -> dict[str, Any]:
-        found = self._found()
+        found = self._named_objects()
         variables = {name: held.native for name, held in found if isinstance(held, Variable)}
         state: dict[str, Any] = dict(variables)
         for name, held in found:
@@ -104,42 +104,50 @@ class Checkpoint:
         return state
 
     def write(self, file_prefix: PathLike, options: object = None) -> str:
-        """Write a file of this name; returns the name for :meth:`restore`, which is without the suffix.
+        """Write a file, and return the name for :meth:`restore`, which is the given one, without a suffix.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         nn.save_tensors(_file(file_prefix), self._state() | {"save_counter": self.save_counter.native})
         return str(os.fspath(file_prefix))
 
     def save(self, file_prefix: PathLike, options: object = None) -> str:
-        """Like :meth:`write`, with the number of the save after the name: `ckpt-1`. Its folder is made if need be."""
+        """Like :meth:`write`, with a running number after the name: `ckpt-1`. Folders are made if needed."""
         self.save_counter.assign_add(1)
         Path(file_prefix).parent.mkdir(parents=True, exist_ok=True)
         return self.write(f"{os.fspath(file_prefix)}-{int(self.save_counter)}")
 
     def restore(self, save_path: PathLike | None, options: object = None) -> Status:
-        """Set the Variables to what is in a file; those that are made later get their values then.
+        """Set the Variables to the values in a file; Variables made later get their values when they are made.
 
         Args:
-            save_path: what `write` or `save` returned; None, as of a folder without checkpoints, changes nothing.
+            save_path: the name that `write` or `save` returned. None, which `latest_checkpoint` returns for a folder
+                without checkpoints, changes nothing.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: a Variable has another shape than in the file. Nothing is changed.
+            ValueError: a Variable has another shape than in the file; then no Variable is changed.
         """
         if save_path is None:
             return Status(Restoration(self, {}))
         tensors, _ = nn.load_tensors(_file(save_path))
         restoration = Restoration(self, tensors)
-        restoration.arrived()
+        restoration.on_new_objects()
         return Status(restoration)
 
     read = restore
 
 
 class Restoration:
-    """The values of a file on their way into Variables."""
+    """The values of a checkpoint that wait for their Variables.
+
+    A Module with a restoration in `_deferred` calls :meth:`on_new_objects` when it is given an attribute.
+
+    Attributes:
+        waiting: values that have not been assigned yet, by name.
+        names: the names of all values in the file.
+    """
 
     def __init__(self, checkpoint: Checkpoint, tensors: dict[str, tc.Tensor]) -> None:
         self.checkpoint, self.waiting = checkpoint, tensors
@@ -147,19 +155,19 @@ class Restoration:
         if (counter := tensors.pop("save_counter", None)) is not None:
             checkpoint.save_counter.assign(wrap(counter))
 
-    def arrived(self) -> None:
-        """Set what is there by now. A module calls it when it is given an attribute, as long as values are waiting."""
+    def on_new_objects(self) -> None:
+        """Assign the waiting values to the Variables and optimizers that exist by now."""
         if not self.waiting:
             return
-        found = self.checkpoint._found()
+        found = self.checkpoint._named_objects()
         variables = {name: held for name, held in found if isinstance(held, Variable)}
-        there = {name: self.waiting[name] for name in variables if name in self.waiting}
-        for name, value in there.items():
+        ready = {name: self.waiting[name] for name in variables if name in self.waiting}
+        for name, value in ready.items():  # all are checked before the first is assigned
             if value.shape != variables[name].native.shape:
                 raise ValueError(
                     f"restore: {name!r} has shape {value.shape} in the file; the Variable has {variables[name].shape}"
                 )
-        for name, value in there.items():
+        for name, value in ready.items():
             variables[name].native.assign(tc.asarray(value, dtype=variables[name].native.dtype))
             del self.waiting[name]
         for name, held in found:
@@ -170,10 +178,10 @@ class Restoration:
                 object.__setattr__(held, "_deferred", self if self.waiting else None)
 
     def _restore_optimizer(self, name: str, optimizer: Any, variables: dict[str, Any]) -> None:
-        """Its state, once all Variables that it is about are there."""
+        """Load an optimizer's state, once all the Variables that it trains exist: its slots are named by theirs."""
         own = {key[len(name) + 1 :]: value for key, value in self.waiting.items() if key.startswith(f"{name}/")}
-        about = {key.rpartition("/")[0] for key in own} - {""}
-        if not own or not about <= variables.keys():
+        trained = {key.rpartition("/")[0] for key in own} - {""}
+        if not own or not trained <= variables.keys():
             return
         native = getattr(optimizer, "native", optimizer)
         native.load_state_dict(own, variables)
@@ -184,45 +192,45 @@ class Restoration:
 
 
 class Status:
-    """What became of a checkpoint that was restored."""
+    """The result of `restore`: checks of how checkpoint and objects match."""
 
     def __init__(self, restoration: Restoration) -> None:
         self._restoration = restoration
 
     def assert_consumed(self) -> Status:
-        """Check that all of the file has been used by now, and that it had all Variables.
+        """Check that every value of the file has been assigned, and that every Variable got one.
 
         Raises:
-            AssertionError: it names what was not.
+            AssertionError: some were not; it names them.
         """
         if self._restoration.waiting:
             raise AssertionError(f"Unresolved values in the checkpoint: {', '.join(sorted(self._restoration.waiting))}")
         return self.assert_existing_objects_matched()
 
     def assert_existing_objects_matched(self) -> Status:
-        """Check that the file had all Variables that there are by now; one that it lacks has kept its value.
+        """Check that the file had values for all Variables that exist by now.
 
         Raises:
-            AssertionError: it names those that it lacked.
+            AssertionError: some had none; it names them.
         """
         restoration = self._restoration
-        found = [name for name, held in restoration.checkpoint._found() if isinstance(held, Variable)]
+        found = [name for name, held in restoration.checkpoint._named_objects() if isinstance(held, Variable)]
         if missing := [name for name in found if name not in restoration.names]:
             raise AssertionError(f"No values in the checkpoint for: {', '.join(missing)}")
         return self
 
     def assert_nontrivial_match(self) -> Status:
-        """Check that something of the file has been used.
+        """Check that at least one value of the file has been assigned.
 
         Raises:
-            AssertionError: nothing was.
+            AssertionError: none was.
         """
         if len(self._restoration.waiting) == len(self._restoration.names):
             raise AssertionError("Nothing in the checkpoint belongs to the objects to restore")
         return self
 
     def expect_partial(self) -> Status:
-        """Nothing to say about values that are not used."""
+        """Do nothing: in TensorFlow, it silences warnings about values that are not used."""
         return self
 
 
@@ -233,14 +241,18 @@ def _file(path: PathLike) -> str:
 
 @exported("train.latest_checkpoint")
 def latest_checkpoint(checkpoint_dir: PathLike, latest_filename: str | None = None) -> str | None:
-    """The last checkpoint that was written into a folder, for `restore`; None if there is none."""
+    """Return the name, for `restore`, of the newest checkpoint in a folder; None if there is none."""
     files = sorted(Path(checkpoint_dir).glob(f"*{SUFFIX}"), key=lambda file: (file.stat().st_mtime_ns, file.name))
     return str(files[-1]).removesuffix(SUFFIX) if files else None
 
 
 @exported("train.list_variables")
 def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
-    """The names and shapes of what is in a checkpoint, or in the last one of a folder."""
+    """Return the names and shapes of the values in a checkpoint, or in the newest of a folder.
+
+    Raises:
+        ValueError: the folder has none.
+    """
     return [
         (name, list(value.shape)) for name, value in sorted(_read(ckpt_dir_or_file).items()) if name != "save_counter"
     ]
@@ -248,10 +260,10 @@ def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
 
 @exported("train.load_variable")
 def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
-    """A value of a checkpoint, as a NumPy array.
+    """Return a value of a checkpoint, or of the newest in a folder, as a NumPy array.
 
     Raises:
-        ValueError: it has no such name.
+        ValueError: it has no such name, or the folder has no checkpoint.
     """
     found = _read(ckpt_dir_or_file)
     if name not in found:
@@ -269,13 +281,13 @@ def _read(path: PathLike) -> dict[str, tc.Tensor]:
 
 @exported("train.CheckpointManager")
 class CheckpointManager:
-    """Numbered checkpoints in a folder, of which the last few are kept.
+    """Writes numbered checkpoints into a folder and keeps the newest few.
 
     Args:
-        checkpoint: what is saved.
-        directory: the folder; it is made if need be.
-        max_to_keep: how many stay; None for all.
-        checkpoint_name: what the files are called before their number.
+        checkpoint: the Checkpoint to save.
+        directory: the folder; it is made if needed.
+        max_to_keep: the number of checkpoints to keep; None for all.
+        checkpoint_name: the name of the files before their number.
     """
 
     def __init__(
@@ -293,7 +305,7 @@ class CheckpointManager:
 
     @property
     def checkpoints(self) -> list[str]:
-        """Those that are kept, the oldest first."""
+        """The names of the checkpoints that are kept, the oldest first."""
         files = Path(self.directory).glob(f"{self._name}-*{SUFFIX}")
         numbered = [(file.stem.rpartition("-")[2], file) for file in files]
         kept = sorted((int(number), file) for number, file in numbered if number.isdigit())
@@ -301,11 +313,11 @@ class CheckpointManager:
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """The last one, None if there is none."""
+        """The name of the newest one; None if there is none."""
         return self.checkpoints[-1] if self.checkpoints else None
 
     def save(self, checkpoint_number: IntLike | None = None) -> str:
-        """Save, and remove the oldest beyond `max_to_keep`; returns the name for `restore`."""
+        """Save, remove the oldest beyond `max_to_keep`, and return the name for `restore`."""
         prefix = os.path.join(self.directory, self._name)
         if checkpoint_number is None:
             path = self.checkpoint.save(prefix)
@@ -317,7 +329,7 @@ class CheckpointManager:
         return path
 
     def restore_or_initialize(self) -> str | None:
-        """Restore the last one; returns its name, None if there is none."""
+        """Restore the newest one, and return its name; None if there is none."""
         if (latest := self.latest_checkpoint) is not None:
             self.checkpoint.restore(latest)
         return latest

@@ -6,7 +6,7 @@ accepts, and that conversion narrows it. Nothing here has a meaning at run time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import tape_core as tc
 
     from tape_tf.dtypes import DType
+    from tape_tf.keras.metric import Metric
+    from tape_tf.keras.optimizers import Optimizer
     from tape_tf.shapes import TensorShape
     from tape_tf.tensor import IndexedSlices, Value
 
@@ -54,19 +56,48 @@ PyTree: TypeAlias = Any
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
+# -- tf.data
+
+Element: TypeAlias = Any
+"""An element of a dataset: a tuple, a named tuple or a dict, nested to any depth, of NumPy arrays; or one array."""
+
+Leaf: TypeAlias = Any
+"""A leaf of an element: a NumPy array, a tensor-like value, None, or a dataset that `window` made."""
+
 # -- tf.keras
 
-Shape: TypeAlias = tuple[int | None, ...]
-"""A shape as Keras writes it: None for a length that differs between batches, in front of all the batch itself."""
+PartialShape: TypeAlias = "TensorShape | Sequence[Any]"
+"""A shape with lengths that may not be known: ints, and None, above all for the number of examples of a batch."""
+
+PerAxis: TypeAlias = "int | Sequence[int]"
+"""A number for each spatial axis, or one for all of them."""
 
 Config: TypeAlias = dict[str, Any]
-"""What `get_config` returns: plain values from which `from_config` makes the object again, as they are in a file."""
+"""The arguments of an object by name, as `get_config` returns and `from_config` takes them."""
+
+Json: TypeAlias = Any
+"""A value that JSON can hold: dicts with keys of text, lists, text, numbers, truth values and None."""
 
 Logs: TypeAlias = "dict[str, Any] | None"
-"""The numbers that callbacks get, by name: `loss`, `val_loss`, those of metrics."""
+"""The numbers that callbacks receive, by name: `loss`, `val_loss`, the results of metrics."""
 
-Function: TypeAlias = Callable[..., Any]
-"""A function of the user's, called with façade tensors."""
+ActivationLike: TypeAlias = "Callable[[Any], Any] | str | None"
+"""What `tf.keras.activations.get` accepts: a function of a tensor, or a name."""
 
-Weighting: TypeAlias = "Mapping[str, Any] | Sequence[Any] | float | None"
-"""Factors of the outputs of a model: by output's name, in order, or one for all."""
+InitializerLike: TypeAlias = "Callable[..., Any] | str"
+"""What `tf.keras.initializers.get` accepts: an Initializer, a class, a function `f(shape, dtype)`, or a name."""
+
+RegularizerLike: TypeAlias = "Callable[[Any], Any] | str | None"
+"""What `tf.keras.regularizers.get` accepts: a Regularizer, a function of a tensor that returns a penalty, or a name."""
+
+ConstraintLike: TypeAlias = "Callable[[Any], Any] | str | None"
+"""What `tf.keras.constraints.get` accepts: a Constraint, a function of a weight that returns a weight, or a name."""
+
+LossLike: TypeAlias = "Callable[..., Any] | str | None"
+"""What `tf.keras.losses.get` accepts: a Loss, a class, a function of labels and predictions, or a name."""
+
+MetricLike: TypeAlias = "Metric | Callable[..., Any] | str | None"
+"""What `tf.keras.metrics.get` accepts: a Metric, a class, a function of labels and predictions, or a name."""
+
+OptimizerLike: TypeAlias = "Optimizer | type[Optimizer] | str"
+"""What `tf.keras.optimizers.get` accepts: an Optimizer, a class, or a name."""

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME_SCOPE: ContextVar[str] = ContextVar("tape_tf.name_scope", default="")
-"""What the names of new Variables begin with, see `tf.name_scope`."""
+"""The prefix of the names of new Variables, see `tf.name_scope`."""
 
-_known: WeakValueDictionary[int, Variable] = WeakValueDictionary()
+# By the id of the tape_core Variable, which its façade keeps alive: no id in here belongs to a dead one.
+_facades: WeakValueDictionary[int, Variable] = WeakValueDictionary()
 
 
 class Variable(Value):
@@ -34,14 +35,14 @@ class Variable(Value):
 
     Args:
         initial_value: a number, an array, a nested list, a tensor, or a function that makes one; copied.
-        trainable: whether tapes watch it of themselves.
+        trainable: whether tapes watch it automatically.
         name: shown when it is printed.
         dtype: by default float32 for Python floats, int32 for ints, else the value's own.
-        shape: what the value must have; lengths may be None.
+        shape: the shape that the value must be compatible with; lengths may be None.
 
     Raises:
-        ValueError: the value is nothing a tensor can be made of, or a tensor of another dtype or shape.
-        TypeError: a number cannot have `dtype`.
+        ValueError: the value does not convert to a tensor, or is a tensor of another dtype or shape.
+        TypeError: a number does not fit `dtype`.
 
     Attributes:
         native: the tape_core Variable.
@@ -84,48 +85,48 @@ class Variable(Value):
         label = NAME_SCOPE.get() + (name or "Variable") if name or NAME_SCOPE.get() else None
         self.native = tc.Variable(value, trainable=trainable is None or bool(trainable), name=label)
         self.constraint = constraint
-        _known[id(self.native)] = self
+        _facades[id(self.native)] = self
 
     @classmethod
     def of(cls, native: tc.Variable) -> Variable:
-        """The Variable of one of tape_core, such as a layer of tape_nn makes: always the same object."""
-        found = _known.get(id(native))
+        """Return the façade of a tape_core Variable, such as a layer of tape_nn makes: always the same object."""
+        found = _facades.get(id(native))
         if found is None:
             found = object.__new__(cls)
             found.native = native
             found.constraint = None
-            _known[id(native)] = found
+            _facades[id(native)] = found
         return found
 
-    def _now(self) -> tc.Tensor:
+    def _read_native(self) -> tc.Tensor:
         return self.native._read()
 
     # -- what it is
 
     @property
     def name(self) -> str:
-        """Its name; names are not unique."""
+        """The name; names are not unique."""
         return f"{self.native.name or 'Variable'}:0"
 
     @property
     def trainable(self) -> bool:
-        """Whether tapes watch it of themselves."""
+        """True if tapes watch it automatically when it is read."""
         return self.native.trainable
 
     def value(self) -> Tensor:
-        """The value, which later assignments leave alone; reading it is an access."""
+        """Return the value as a tensor, which later assignments do not change; tapes that record watch the Variable."""
         return wrap_tensor(self.native.value)
 
     def read_value(self) -> Tensor:
-        """The value: :meth:`value`."""
+        """Return :meth:`value`."""
         return self.value()
 
     def is_initialized(self, name: str | None = None) -> bool:
-        """True: a Variable has a value from the start."""
+        """Return True: a Variable has a value from the start."""
         return True
 
     def set_shape(self, shape: ShapeLike) -> None:
-        """Check that the shape is this one."""
+        """Check that the shape is compatible."""
         Tensor.set_shape(self, shape)  # type: ignore[arg-type]
 
     # -- assignment
@@ -133,7 +134,7 @@ class Variable(Value):
     def assign(
         self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Replace the value. Nothing flows through an assignment, and what was recorded keeps the old value.
+        """Replace the value. No gradient flows through an assignment, and tapes keep the value that was read.
 
         Args:
             read_value: with False, the result is None instead of the Variable.
@@ -141,7 +142,7 @@ class Variable(Value):
         Raises:
             ValueError: the value has another shape, or is a tensor of another dtype.
         """
-        given = self._given(value)
+        given = self._convert(value)
         if given.shape != self.native.shape:
             raise ValueError(
                 f"Cannot assign value to variable ' {self.name}': Shape mismatch.The variable shape {self.shape}, and "
@@ -165,16 +166,16 @@ class Variable(Value):
     def assign_sub(
         self, delta: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Subtract from the value, as :meth:`assign_add` adds."""
+        """Subtract from the value; like :meth:`assign_add`."""
         self.native.assign_sub(self._delta(delta))
         return self._result(read_value)
 
-    def _given(self, value: TensorLike) -> tc.Tensor:
+    def _convert(self, value: TensorLike) -> tc.Tensor:
         from tape_tf.conversion import native
 
         found = native(value, self.dtype, like=self.native)
         if found.backend is not self.native.backend or found.device != self.native.device:
-            # A value made elsewhere is brought here, as TensorFlow copies between devices.
+            # The value is copied to this backend and device, as TensorFlow copies between devices.
             found = tc.asarray(found, backend=self.native.backend, device=self.native.device)
         return found
 
@@ -182,7 +183,7 @@ class Variable(Value):
         if isinstance(delta, IndexedSlices | tc.IndexedSlices):
             found = delta.native if isinstance(delta, IndexedSlices) else delta
             return tc.IndexedSlices(found.values, found.indices, self.native.shape)
-        given = self._given(delta)
+        given = self._convert(delta)
         if given.shape != self.native.shape:
             raise InvalidArgumentError(
                 None,
@@ -207,65 +208,65 @@ class Variable(Value):
     def scatter_sub(
         self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Subtract rows, as :meth:`scatter_add` adds."""
+        """Subtract rows; like :meth:`scatter_add`."""
         return self.assign_sub(_slices(sparse_delta))
 
     def scatter_update(
         self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Replace rows; of those for one row the last stays."""
-        return self._at_rows(sparse_delta, "set")
+        """Replace rows; where an index occurs twice, the last row stays."""
+        return self._update_rows(sparse_delta, "set")
 
     def scatter_mul(
         self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Multiply rows."""
-        return self._at_rows(sparse_delta, "multiply")
+        """Multiply rows element by element."""
+        return self._update_rows(sparse_delta, "multiply")
 
     def scatter_max(
         self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """The larger of the old and the new, row by row."""
-        return self._at_rows(sparse_delta, "max")
+        """Replace rows by the elementwise maximum of the old and the given ones."""
+        return self._update_rows(sparse_delta, "max")
 
     def scatter_min(
         self, sparse_delta: IndexedSlices | tc.IndexedSlices, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """The smaller of the old and the new, row by row."""
-        return self._at_rows(sparse_delta, "min")
+        """Replace rows by the elementwise minimum of the old and the given ones."""
+        return self._update_rows(sparse_delta, "min")
 
-    def _at_rows(self, sparse_delta: IndexedSlices | tc.IndexedSlices, method: str) -> Any:
+    def _update_rows(self, sparse_delta: IndexedSlices | tc.IndexedSlices, method: str) -> Any:
         slices = _slices(sparse_delta)
         return self._update_at(slices.indices, slices.values, method)
 
-    def _at_places(self, indices: TensorLike, updates: TensorLike, method: str) -> Any:
+    def _update_nd(self, indices: TensorLike, updates: TensorLike, method: str) -> Any:
         from tape_tf.ops.indexing import nd_key
 
         return self._update_at(nd_key(indices), updates, method)
 
     def _update_at(self, key: IndexLike, values: TensorLike, method: str) -> Any:
-        """Assign what `method` of `tape_core.at` makes of the value: nothing of it is recorded."""
+        """Assign the result of a `method` of `tape_core.at` on the value; tapes do not record it."""
         from tape_tf.conversion import unwrap
 
-        fresh = tc.stop_gradient(self.native)
-        given = tc.stop_gradient(self._given(values))
-        self.native.assign(getattr(tc.at(fresh)[unwrap(key)], method)(given))
+        constant = tc.stop_gradient(self.native)
+        given = tc.stop_gradient(self._convert(values))
+        self.native.assign(getattr(tc.at(constant)[unwrap(key)], method)(given))
         return self._result(True)
 
     def scatter_nd_add(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
-        """Add at the places that the last axis of `indices` names."""
-        return self._at_places(indices, updates, "add")
+        """Add to the elements, or parts, whose coordinates are in the last axis of `indices`."""
+        return self._update_nd(indices, updates, "add")
 
     def scatter_nd_sub(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
-        """Subtract at the places that the last axis of `indices` names."""
-        return self._at_places(indices, -self._given(updates), "add")
+        """Subtract from the elements, or parts, whose coordinates are in the last axis of `indices`."""
+        return self._update_nd(indices, -self._convert(updates), "add")
 
     def scatter_nd_update(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
-        """Replace what is at the places that the last axis of `indices` names."""
-        return self._at_places(indices, updates, "set")
+        """Replace the elements, or parts, whose coordinates are in the last axis of `indices`."""
+        return self._update_nd(indices, updates, "set")
 
     def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
-        """The rows at `indices`; the gradient is IndexedSlices."""
+        """Return the rows at `indices`; the gradient is IndexedSlices."""
         from tape_tf.conversion import native
 
         return wrap_tensor(tc.gather(self.native, native(indices)))
@@ -277,7 +278,7 @@ class Variable(Value):
 
         found: SlicedVariable = object.__new__(SlicedVariable)
         found.native = getitem(self, key).native
-        found._of = (self, key)
+        found._source = (self, key)
         return found
 
     def __iadd__(self, other: object) -> NoReturn:
@@ -332,17 +333,17 @@ class Variable(Value):
 class SlicedVariable(Tensor):
     """A part of a Variable: a tensor that can be assigned to, `v[0].assign(x)`."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_source",)
 
-    _of: tuple[Variable, Any]
+    _source: tuple[Variable, Any]  # the Variable and the key
 
     def assign(self, value: TensorLike, name: str | None = None) -> Variable:
-        """Replace this part of the Variable; returns the Variable.
+        """Replace this part of the Variable, and return the Variable.
 
         Raises:
             ValueError: the value does not fit the part.
         """
-        variable, key = self._of
+        variable, key = self._source
         variable._update_at(key, value, "set")
         return variable
 

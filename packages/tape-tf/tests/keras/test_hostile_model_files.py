@@ -325,7 +325,7 @@ def test_operators_are_called_on_tensors_and_numbers_alone(name: str) -> None:
 
 
 def test_nesting_and_repetition_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "NUMBERS", 1 << 20)
+    monkeypatch.setattr(limits, "MAX_VALUE_ELEMENTS", 1 << 20)
     deep: Any = thing("Dense", "layers", {"units": 1})
     for _ in range(300):
         deep = thing("TimeDistributed", "layers", {"layer": deep})

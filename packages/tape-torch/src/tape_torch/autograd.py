@@ -60,7 +60,7 @@ def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
 class _Run:
     """One call: what goes in and what comes out, but the tensors."""
 
-    def __init__(self, fn: Callable[..., Any], leaves: list[Any], structure: Any) -> None:
+    def __init__(self, fn: Callable[..., Any], leaves: list[Any], structure: pytree.Structure) -> None:
         self.fn = fn
         self.leaves = leaves
         self.structure = structure
@@ -181,7 +181,9 @@ class _Pullback:
         return _gradient(tape, targets, sources, gs)
 
 
-def _gradient(tape: GradientTape, targets: Any, sources: Any, gs: Any) -> list[Tensor | None]:
+def _gradient(
+    tape: GradientTape, targets: Sequence[Tensor], sources: Sequence[Tensor], gs: Sequence[Tensor]
+) -> list[Tensor | None]:
     found = tape.gradient(targets, sources, output_gradients=gs)
     return [dense(d) for d in found]
 

@@ -15,6 +15,7 @@ from tape_core.base.forking import forget_in_children
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
 from tape_torch.kernels import KERNELS, RULES
+from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 
 if TYPE_CHECKING:
     from tape_torch.blocks import TorchSupport
@@ -27,8 +28,6 @@ _COUNTS_REFERENCES = (
     and hasattr(torch.Tensor, "_use_count")
     and hasattr(torch._C, "_storage_Use_Count")
 )
-_STRETCHED = 4  # times the memory of an array that a copy of its layout may take
-_BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 _SIZES = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
 _AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
 
@@ -67,6 +66,7 @@ class TorchBackend(Backend):
         )
         fallback.use(self.xp)
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
+        self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
         # Found once: asking for it takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -87,13 +87,15 @@ class TorchBackend(Backend):
         """A `torch.device`; None is the default one."""
         return self._default_device if device is None else torch.device(device)
 
-    def device(self, array: Any) -> str:
+    def device(self, array: torch.Tensor) -> str:
         """As PyTorch calls it."""
         return str(array.device)
 
     # -- arrays in and out
 
-    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+    def asarray(
+        self, obj: object, *, dtype: torch.dtype | None = None, device: str | None = None, copy: bool | None = None
+    ) -> Any:
         """A tensor of which PyTorch records nothing; of another tensor, on its device unless told otherwise."""
         return as_torch_tensor(obj, dtype, None if device is None else torch.device(device), self._default_device, copy)
 
@@ -117,7 +119,7 @@ class TorchBackend(Backend):
             return AxisError, text
         return super().user_error(error)
 
-    def numpy(self, array: Any) -> Any:
+    def numpy(self, array: torch.Tensor) -> Any:
         """A copy where the values are on another device, or bfloat16, which NumPy does not have."""
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         return array.resolve_conj().resolve_neg().numpy()
@@ -129,35 +131,23 @@ class TorchBackend(Backend):
 
         return SUPPORT
 
-    def chosen(self, run: Callable[..., Any], program: Any, examples: list[Any]) -> Callable[..., Any]:
-        """A CUDA graph for many kernels of small arrays, after some calls."""
-        from tape_torch import graphs
-
-        return graphs.Later(run, graphs.Graph) if graphs.pays(program, examples) else run
-
-    def accelerated(self, run: Callable[..., Any], how: str, examples: list[Any]) -> Callable[..., Any]:
-        """By `torch.compile` or a CUDA graph."""
-        from tape_torch import compiled
-
-        return compiled.accelerated(run, how, examples)
-
     # -- memory of a backward pass
 
-    def memory(self, array: Any) -> tuple[Any, int]:
+    def memory(self, array: torch.Tensor) -> tuple[Any, int]:
         """A view keeps its storage."""
         storage = array.untyped_storage()
         return storage._cdata, storage.nbytes()
 
-    def frozen(self, array: Any) -> Any:
+    def frozen(self, array: torch.Tensor) -> Any:
         """Of the same strides, unless that takes much more memory."""
         shape, strides = array.shape, array.stride()
         reach = 1 + sum([(n - 1) * step for n, step in zip(shape, strides, strict=True)])
-        if array.is_contiguous() or not array.numel() or not 0 < reach <= _STRETCHED * array.numel():
+        if array.is_contiguous() or not array.numel() or not 0 < reach <= COPY_MAX_SPREAD * array.numel():
             return array.clone()
         whole = array.as_strided((reach,), (1,))
         return whole.clone().as_strided(shape, strides, 0)
 
-    def is_exclusive(self, array: Any, references: int) -> bool:
+    def is_exclusive(self, array: torch.Tensor, references: int) -> bool:
         """By three counts: Python's of the object, PyTorch's of the tensor, and that of its memory, for views."""
         if (
             not _COUNTS_REFERENCES
@@ -174,14 +164,14 @@ class TorchBackend(Backend):
     def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
         """On the CPU block by block, each thread its part; an accelerator takes them whole."""
         first = arrays[0]
-        size = _BLOCK * torch.get_num_threads()
+        size = BLOCK_ELEMENTS_PER_THREAD * torch.get_num_threads()
         if first.device.type != "cpu" or first.numel() <= size:
             return [arrays]
         if not all([a.dtype is first.dtype and a.shape == first.shape and a.is_contiguous() for a in arrays]):
             return [arrays]
         return zip(*[a.view(-1).split(size) for a in arrays], strict=True)  # type: ignore[return-value]
 
-    def scale(self, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
+    def scale(self, g: torch.Tensor, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
         """In the memory of `g` or, where that is somebody's, in that of the partial derivative if it is new."""
         p = partial(self.xp, *arguments)
         if in_place:
@@ -190,6 +180,8 @@ class TorchBackend(Backend):
             return p.mul_(g)
         return g * p
 
-    def add_scaled(self, h: Any, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    def add_scaled(
+        self, h: torch.Tensor, g: torch.Tensor, partial: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> None:
         """A product and a sum, as in compiled code: `addcmul_` and `add_(alpha=)` round once where those do twice."""
         h.add_(self.scale(g, partial, arguments, in_place=False))

@@ -1,36 +1,54 @@
-"""What PyTorch makes of a compiled function: `torch.compile`, and CUDA graphs."""
+"""Compiled functions by PyTorch's own compilers: `torch.compile`'s Inductor, and CUDA graphs on request."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from tape_compile.compilers import Compiler, Run
 from tape_core.base.forking import Lock
 
-Run = Callable[[list[Any]], tuple[Any, ...]]
+if TYPE_CHECKING:
+    from tape_compile.program import Program
 
 
-def accelerated(run: Run, how: str, examples: list[Any]) -> Run:
-    """The function, which takes a list of tensors like the examples and empties it, made faster.
+class Inductor(Compiler):
+    """The compiler `torch`: PyTorch's Inductor, which fuses kernels and rounds in its own ways."""
 
-    Raises:
-        ValueError: there is no such way.
-        RuntimeError: what it needs is not there: a C++ compiler on the CPU, or a CUDA device.
-    """
-    if how == "torch":
-        return _ByInductor(run, examples)
-    if how == "cudagraph":
-        return _by_cuda_graph(run, examples)
-    raise ValueError(f"function: compile must be None, 'none', 'torch' or 'cudagraph' on PyTorch, got {how!r}")
+    def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
+        """Trace the code with PyTorch's own tracer, and compile the graph.
+
+        Raises:
+            RuntimeError: there is no C++ compiler, for tensors on the CPU.
+        """
+        return _ByInductor(run, list(examples))
+
+
+class CUDAGraph(Compiler):
+    """The compiler `cudagraph`: one launch for all kernels, with the bits of the Python code."""
+
+    def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
+        """Record the kernels as a CUDA graph.
+
+        Raises:
+            RuntimeError: the tensors are not on one CUDA device.
+        """
+        return _by_cuda_graph(run, list(examples))
+
+    def offer(self, program: Program, run: Run, examples: Sequence[Any]) -> Run | None:
+        """Offer a graph, recorded after some runs, for many kernels of small arrays."""
+        from tape_torch import graphs
+
+        return graphs.Later(run, graphs.Graph) if graphs.pays(program, list(examples)) else None
 
 
 class _ByInductor:
-    """What `torch.compile` compiles with, without what it asks in each call: the trace has asked that.
+    """A function compiled by Inductor, the compiler of `torch.compile`, once for each layout of its arguments.
 
-    Code is for tensors that are laid out in one way; there is some for each way that they come in.
+    `torch.compile` itself checks guards in each call. Tape's trace has its own guards, so those would be paid twice.
     """
 
     def __init__(self, run: Run, examples: list[Any]) -> None:
@@ -42,17 +60,17 @@ class _ByInductor:
         self._run = run
         self._compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._lock = Lock()
-        self._for(examples)
+        self._compiled_for(examples)
 
-    def _for(self, tensors: Sequence[Any]) -> Callable[..., Any]:
-        key = tuple([tensor.stride() for tensor in tensors])
+    def _compiled_for(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        key = tuple([tensor.stride() for tensor in tensors])  # shapes and dtypes are those of the trace
         found = self._compiled.get(key)
         if found is None:
             with self._lock.now:
-                found = self._compiled[key] = self._compiled.get(key) or self._made(tensors)
+                found = self._compiled[key] = self._compiled.get(key) or self._compile(tensors)
         return found
 
-    def _made(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+    def _compile(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         from torch._inductor import compile as compiled_by_inductor
         from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -64,7 +82,7 @@ class _ByInductor:
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         given = tuple(arrays)
         arrays.clear()
-        return tuple(self._for(given)(*given))
+        return tuple(self._compiled_for(given)(*given))
 
 
 def _has_compiler() -> bool:

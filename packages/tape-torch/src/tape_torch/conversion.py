@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from struct import calcsize
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ import torch.utils.dlpack
 from tape_core.base.user_code import warn_user
 
 from tape_torch.inside import refuse_inside
+from tape_torch.thresholds import PIN_MIN_ELEMENTS
 
 _FORMATS = {
     "?": torch.bool,
@@ -31,7 +33,9 @@ _FORMATS = {
 }
 
 
-def as_torch_tensor(obj: Any, dtype: Any, device: Any, default_device: Any, copy: bool | None) -> torch.Tensor:
+def as_torch_tensor(
+    obj: object, dtype: torch.dtype | None, device: torch.device | None, default_device: torch.device, copy: bool | None
+) -> torch.Tensor:
     """A tensor of `obj`.
 
     Args:
@@ -46,7 +50,7 @@ def as_torch_tensor(obj: Any, dtype: Any, device: Any, default_device: Any, copy
     if place.type == "cuda" and tensor.device.type == "cpu":
         # From pinned memory the copy goes on while Python does. What is not a tensor is pinned here; a tensor that is
         # not pinned is somebody's, who may change it.
-        if not own and tensor.numel() >= _WORTH_PINNING:
+        if not own and tensor.numel() >= PIN_MIN_ELEMENTS:
             tensor = tensor.pin_memory()
         found = tensor.to(place, dtype or tensor.dtype, non_blocking=tensor.is_pinned())
     else:
@@ -58,10 +62,7 @@ def as_torch_tensor(obj: Any, dtype: Any, device: Any, default_device: Any, copy
     return found
 
 
-_WORTH_PINNING = 1 << 14  # elements
-
-
-def _tensor_of(obj: Any, dtype: Any) -> tuple[torch.Tensor, bool]:
+def _tensor_of(obj: Any, dtype: torch.dtype | None) -> tuple[torch.Tensor, bool]:
     """A tensor of the values, and whether it shares their memory."""
     if isinstance(obj, torch.Tensor):
         return detached(obj), True
@@ -94,7 +95,7 @@ def detached(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach()
 
 
-def _from_numpy(numpy: Any, obj: Any) -> tuple[torch.Tensor, bool]:
+def _from_numpy(numpy: ModuleType, obj: Any) -> tuple[torch.Tensor, bool]:
     array = numpy.asarray(obj)
     # PyTorch has no negative strides and no other byte order, and does not keep a read-only array from being written.
     # Where elements are at odd addresses it crashes.
@@ -119,7 +120,7 @@ def _from_buffer(view: memoryview) -> tuple[torch.Tensor, bool]:
     return flat.reshape(shape), shared
 
 
-def _from_nested(numpy: Any, obj: Any, dtype: Any) -> torch.Tensor:
+def _from_nested(numpy: ModuleType | None, obj: Any, dtype: torch.dtype | None) -> torch.Tensor:
     leaf = obj
     while isinstance(leaf, list | tuple) and leaf:
         leaf = leaf[0]

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 from tape_core.backends import Windows, check_conv, spatial_axes, transposed_windows, windows
+from tape_core.backends.windows import Ints, Layout, Padding
 from tape_core.extend import fused
+from tape_core.typing import Namespace
 from torch.nn import functional
 
 from tape_torch.fallback import aten, default, own
@@ -15,26 +17,26 @@ from tape_torch.fallback import aten, default, own
 _convolution_backward = aten("convolution_backward")
 
 
-def first(x: Any, layout: str) -> Any:
+def first(x: torch.Tensor, layout: str) -> Any:
     """A view with the channels first."""
     return x if layout == "channels_first" else x.movedim(-1, 1)
 
 
-def back(x: Any, layout: str) -> Any:
+def back(x: torch.Tensor, layout: str) -> Any:
     """The inverse of `first`."""
     return x if layout == "channels_first" else x.movedim(1, -1)
 
 
-def _weights(w: Any, layout: str) -> Any:
+def _weights(w: torch.Tensor, layout: str) -> Any:
     """A view of the shape (out, in / groups, *kernel)."""
     return w if layout == "channels_first" else w.movedim((-1, -2), (0, 1))
 
 
-def _weights_back(w: Any, layout: str) -> Any:
+def _weights_back(w: torch.Tensor, layout: str) -> Any:
     return w if layout == "channels_first" else w.movedim((0, 1), (-1, -2))
 
 
-def _takes(x: Any, w: Any) -> bool:
+def _takes(x: torch.Tensor, w: torch.Tensor) -> bool:
     """Whether PyTorch convolves these: of one real floating dtype, and not empty."""
     return bool(x.is_floating_point() and w.dtype is x.dtype and x.numel() and w.numel())
 
@@ -49,14 +51,14 @@ def padding_of(seen: Windows) -> tuple[list[int], list[int]]:
 
 
 def _conv(
-    x: Any,
-    w: Any,
+    x: torch.Tensor,
+    w: torch.Tensor,
     *,
-    stride: Any = 1,
-    padding: Any = "valid",
-    dilation: Any = 1,
+    stride: Ints = 1,
+    padding: Padding = "valid",
+    dilation: Ints = 1,
     groups: int = 1,
-    layout: Any = "channels_last",
+    layout: Layout = "channels_last",
 ) -> Any:
     if not _takes(x, w):
         return default("conv", x, w, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout)
@@ -71,17 +73,17 @@ def _conv(
 
 
 def _conv_vjp(
-    xp: Any,
-    g: Any,
-    x: Any,
-    w: Any,
+    xp: Namespace,
+    g: torch.Tensor,
+    x: torch.Tensor,
+    w: torch.Tensor,
     x_watched: bool,
     w_watched: bool,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Ints,
+    padding: Padding,
+    dilation: Ints,
     groups: int,
-    layout: Any,
+    layout: Layout,
 ) -> tuple[Any, Any]:
     """The cotangents of both, in one call."""
     if not (_takes(x, w) and g.dtype is x.dtype):
@@ -103,7 +105,13 @@ def _conv_vjp(
 
 
 def _backward(
-    g: Any, x: Any, w: Any, seen: Windows, padding: Any, groups: int, watched: tuple[bool, bool]
+    g: torch.Tensor,
+    x: torch.Tensor,
+    w: torch.Tensor,
+    seen: Windows,
+    padding: list[int],
+    groups: int,
+    watched: tuple[bool, bool],
 ) -> tuple[Any, Any]:
     d_x, d_w, _ = _convolution_backward(
         g, x, w, None, seen.stride, padding, seen.dilation, False, [0] * len(padding), groups, [*watched, False]
@@ -112,15 +120,15 @@ def _backward(
 
 
 def _conv_transpose(
-    x: Any,
-    w: Any,
+    x: torch.Tensor,
+    w: torch.Tensor,
     *,
-    stride: Any = 1,
-    padding: Any = "valid",
-    output_padding: Any = 0,
-    dilation: Any = 1,
+    stride: Ints = 1,
+    padding: Padding = "valid",
+    output_padding: Ints = 0,
+    dilation: Ints = 1,
     groups: int = 1,
-    layout: Any = "channels_last",
+    layout: Layout = "channels_last",
 ) -> Any:
     if not _takes(x, w):
         return default(
@@ -149,7 +157,7 @@ def _conv_transpose(
     return back(functional.pad(whole, [-r for r in rest]) if rest else whole, layout)
 
 
-def _format(x: Any) -> Any:
+def _format(x: torch.Tensor) -> Any:
     """The memory format that a result with the layout of `x` has."""
     if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
         return torch.channels_last
@@ -157,15 +165,15 @@ def _format(x: Any) -> Any:
 
 
 def _conv_weight_vjp(
-    x: Any,
-    cotangent: Any,
+    x: torch.Tensor,
+    cotangent: torch.Tensor,
     size: tuple[int, ...],
     *,
-    stride: Any = 1,
-    padding: Any = "valid",
-    dilation: Any = 1,
+    stride: Ints = 1,
+    padding: Padding = "valid",
+    dilation: Ints = 1,
     groups: int = 1,
-    layout: Any = "channels_last",
+    layout: Layout = "channels_last",
 ) -> Any:
     if not _takes(x, cotangent):
         return default(

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from tape_core.extend import fused, registry
+from tape_core.typing import Namespace, Raw
 
 from tape_torch.fallback import aten, default, own
 
 _cdist_backward = aten("_cdist_backward")
 
 
-def _is_theirs(x1: Any, x2: Any, p: Any) -> bool:
+def _is_theirs(x1: Raw, x2: Raw, p: float) -> bool:
     """Whether PyTorch takes such arguments, and for this `p` is as exact as the op.
 
     Above 2 its powers overflow or vanish; at infinity it loses NaN, and its gradient counts equal elements each in
@@ -28,20 +29,20 @@ def _is_theirs(x1: Any, x2: Any, p: Any) -> bool:
     return type(p) in (int, float) and bool(0 < p <= 2)
 
 
-def _cdist(x1: Any, x2: Any, *, p: float = 2.0) -> Any:
+def _cdist(x1: Raw, x2: Raw, *, p: float = 2.0) -> Any:
     if not _is_theirs(x1, x2, p):
         return default("cdist", x1, x2, p=p)
     # By products of matrices it would lose half of the digits where rows are close.
     return torch.cdist(x1, x2, p=float(p), compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def _backward(g: Any, x1: Any, x2: Any, out: Any, p: float) -> Any:
+def _backward(g: torch.Tensor, x1: Raw, x2: Raw, out: torch.Tensor, p: float) -> Any:
     found = _cdist_backward(g.contiguous(), x1.contiguous(), x2.contiguous(), float(p), out.contiguous())
     return found.sum_to_size(x1.shape)
 
 
 def _cdist_vjp(
-    xp: Any, g: Any, x1: Any, x2: Any, x1_watched: bool, x2_watched: bool, out: Any, p: float
+    xp: Namespace, g: torch.Tensor, x1: Raw, x2: Raw, x1_watched: bool, x2_watched: bool, out: torch.Tensor, p: float
 ) -> tuple[Any, Any]:
     """The cotangents of both."""
     if _is_theirs(x1, x2, p):

@@ -11,6 +11,7 @@ from torch import Tensor
 from tape_torch.promotion import (
     FLOATING,
     SIGNED,
+    Operand,
     bits,
     cast,
     common,
@@ -35,7 +36,7 @@ def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool =
         scalars: whether `function` takes a Python scalar on either side.
     """
 
-    def kernel(x1: Any, x2: Any) -> Any:
+    def kernel(x1: Operand, x2: Operand) -> Any:
         if type(x1) is Tensor:
             if type(x2) is Tensor:
                 if x1.dtype is x2.dtype:
@@ -49,7 +50,7 @@ def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool =
             return function(x1, x2)
         return apart(x1, x2)
 
-    def apart(x1: Any, x2: Any) -> Any:
+    def apart(x1: Operand, x2: Operand) -> Any:
         a, b = together(x1, x2)
         if unsigned is not None and a.dtype in SIGNED:
             return unsigned(a, b)
@@ -64,12 +65,12 @@ def _ring(function: Kernel) -> Kernel:
 
 
 def _comparison(function: Kernel, reflected: Kernel) -> Kernel:
-    def order(a: Any, b: Any) -> Any:
+    def order(a: Tensor, b: Tensor) -> Any:
         return function(ordered(a), ordered(b))
 
     kernel = _binary(function, order, scalars=False)
 
-    def compare(x1: Any, x2: Any) -> Any:
+    def compare(x1: Operand, x2: Operand) -> Any:
         # PyTorch compares with a Python scalar on the right only.
         if type(x2) in _REAL:
             if x1.is_floating_point():
@@ -82,12 +83,12 @@ def _comparison(function: Kernel, reflected: Kernel) -> Kernel:
 
 
 def _extremum(function: Kernel, clamp: Kernel) -> Kernel:
-    def order(a: Any, b: Any) -> Any:
+    def order(a: Tensor, b: Tensor) -> Any:
         return unordered(function(ordered(a), ordered(b)), a.dtype)
 
     kernel = _binary(function, order, scalars=False)
 
-    def choose(x1: Any, x2: Any) -> Any:
+    def choose(x1: Operand, x2: Operand) -> Any:
         # Where a bound is NaN, clamp does nothing.
         if type(x2) in _REAL:
             if x1.is_floating_point() and x2 == x2:
@@ -99,7 +100,7 @@ def _extremum(function: Kernel, clamp: Kernel) -> Kernel:
     return choose
 
 
-def _divide(x1: Any, x2: Any) -> Any:
+def _divide(x1: Operand, x2: Operand) -> Any:
     if type(x1) is Tensor and type(x2) is Tensor and x1.dtype is x2.dtype:
         out = torch.divide(x1, x2)
         return out if out.dtype is x1.dtype else torch.divide(x1.to(torch.float64), x2.to(torch.float64))
@@ -142,7 +143,7 @@ def _unsigned_pow(a: Tensor, b: Tensor) -> Tensor:
     return power.to(a.dtype)
 
 
-def _remainder(x1: Any, x2: Any) -> Any:
+def _remainder(x1: Operand, x2: Operand) -> Any:
     out = torch.remainder(x1, x2)
     if not out.is_floating_point():
         return out
@@ -151,7 +152,7 @@ def _remainder(x1: Any, x2: Any) -> Any:
 
 
 def _logical(function: Kernel) -> Kernel:
-    def kernel(x1: Any, x2: Any) -> Any:
+    def kernel(x1: Operand, x2: Operand) -> Any:
         beside = x1 if isinstance(x1, Tensor) else x2
         a, b = (cast(x, torch.bool, beside) for x in (x1, x2))
         return function(a, b)
@@ -162,7 +163,7 @@ def _logical(function: Kernel) -> Kernel:
 def _floating(function: Kernel) -> Kernel:
     """Of two real floating operands; integers become those."""
 
-    def convert(x1: Any, x2: Any) -> Any:
+    def convert(x1: Operand, x2: Operand) -> Any:
         if type(x1) is Tensor and type(x2) is Tensor and x1.dtype is x2.dtype and x1.is_floating_point():
             return function(x1, x2)
         a, b = together(x1, x2)
@@ -178,7 +179,7 @@ def _floating(function: Kernel) -> Kernel:
 def _real(function: Kernel) -> Kernel:
     """A function of real or complex numbers; integers become the floating dtype that NumPy gives them."""
 
-    def kernel(x: Any) -> Any:
+    def kernel(x: Tensor) -> Any:
         if x.is_floating_point():
             return function(x)
         return function(x.to(FLOATING[x.dtype]))
@@ -187,7 +188,7 @@ def _real(function: Kernel) -> Kernel:
 
 
 def _on_bits(function: Kernel) -> Kernel:
-    def kernel(x: Any, *args: Any) -> Any:
+    def kernel(x: Tensor, *args: Any) -> Any:
         try:
             return function(x, *args)
         except NotImplementedError:
@@ -227,7 +228,7 @@ def _imag(x: Tensor) -> Tensor:
     return torch.imag(x) if x.is_complex() else torch.zeros_like(x)
 
 
-def _clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def _clip(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     bounds = [b for b in (min, max) if b is not None]
     if not bounds:
         return x.clone()
@@ -251,7 +252,7 @@ def _clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return torch.clamp(x, low, high)
 
 
-def _where(condition: Any, x1: Any, x2: Any) -> Tensor:
+def _where(condition: Tensor | bool, x1: Operand, x2: Operand) -> Tensor:
     if type(condition) is not Tensor:
         beside = x1 if isinstance(x1, Tensor) else x2
         condition = cast(bool(condition), torch.bool, beside)

@@ -13,13 +13,13 @@ from tape_torch.fallback import default
 _FLOATS = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
 
 
-def permutation_of(pivots: Any, lu: Any) -> Any:
+def permutation_of(pivots: torch.Tensor, lu: torch.Tensor) -> Any:
     """The order of the rows after LAPACK's swaps, without a loop: that in which P has its ones."""
     p = torch.lu_unpack(lu, pivots, unpack_data=False)[0]
     return p.real.argmax(-2) if p.dtype.is_complex else p.argmax(-2)
 
 
-def solve_triangular(a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
+def solve_triangular(a: torch.Tensor, b: torch.Tensor, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
     fits = a.dtype is b.dtype and a.dtype in _FLOATS and a.ndim > 1 and a.shape[-1] == a.shape[-2] and b.ndim > 0
     # Whether the diagonal has a 0 is asked on the CPU only: a GPU would have to be waited for.
     if not fits or (not unit_diagonal and a.device.type == "cpu" and not torch.diagonal(a, 0, -2, -1).all()):
@@ -31,14 +31,14 @@ def solve_triangular(a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool
     return x[..., 0] if b.ndim == 1 else x
 
 
-def lu_factor(x: Any) -> Any:
+def lu_factor(x: torch.Tensor) -> Any:
     if x.dtype not in _FLOATS or x.ndim < 2 or 0 in x.shape:
         return default("lu_factor", x)
     lu, pivots, _ = torch.linalg.lu_factor_ex(x)
     return lu, permutation_of(pivots, lu)
 
 
-def solve_keeping(x1: Any, x2: Any) -> Any:
+def solve_keeping(x1: torch.Tensor, x2: torch.Tensor) -> Any:
     fits = x1.dtype is x2.dtype and x1.dtype in _FLOATS and x1.ndim == 2 and 1 <= x2.ndim <= 2 and x1.numel() > 0
     if not fits or x1.shape[0] != x1.shape[1] or x2.shape[0] != x1.shape[0]:
         return linalg.KERNELS["solve"](x1, x2), ()

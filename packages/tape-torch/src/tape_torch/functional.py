@@ -10,7 +10,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
-from tape_compile.tracer.traced_array import TracedArray, TracingError
+from tape_compile.tracer.traced_array import TracedArray
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
 from tape_core.base import pytree
@@ -20,6 +20,8 @@ from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.batched import BatchedArray
 from tape_core.ops.manipulation import stack
+from tape_core.staging import TracingError
+from tape_core.typing import Array, Cotangent, Namespace
 
 from tape_torch.conversion import detached
 from tape_torch.inside import inside
@@ -157,7 +159,9 @@ class _Graph:
         return [_conj(next(each)) if w else None for w in watched]
 
 
-def _pull(xp: Any, g: Any, arrays: Any, arrays_watched: Sequence[bool], graph: _Graph) -> list[Any]:
+def _pull(
+    xp: Namespace, g: Cotangent, arrays: Sequence[Array], arrays_watched: Sequence[bool], graph: _Graph
+) -> list[Any]:
     gs = g if type(g) is tuple else (g,)
     if not isinstance(arrays[0], Tensor):
         with torch.inference_mode(False):
@@ -175,7 +179,9 @@ def _pull(xp: Any, g: Any, arrays: Any, arrays_watched: Sequence[bool], graph: _
     return [None if d is None else next(results) for d in found]
 
 
-def _each(xp: Any, gs: Sequence[Any], arrays: Any, watched: Sequence[bool], graph: _Graph) -> list[Any]:
+def _each(
+    xp: Namespace, gs: Sequence[Any], arrays: Sequence[Tensor], watched: Sequence[bool], graph: _Graph
+) -> list[Any]:
     """As `_pull`, one example of a batch of cotangents after the other: torch.autograd sees no batch."""
     top = max([t.backend for t in gs if t is not None], key=lambda backend: backend.level)
     inside = [None if t is None or t.backend is not top else t._array for t in gs]
@@ -204,12 +210,12 @@ class _CallOp(Op):
         return self.bound(backend, _values, Plans(self, self.compiled, None, backend))
 
 
-def _values(arrays: Any, /, *, graph: _Graph) -> Any:
+def _values(arrays: object, /, *, graph: _Graph) -> Any:
     outs = tuple([o.detach() for o in graph.outs])
     return outs if len(outs) > 1 else outs[0]
 
 
-def torch_call(arrays: Any, /, *, graph: Any) -> Any:
+def torch_call(arrays: object, /, *, graph: _Graph) -> Any:
     """The results of a function of PyTorch."""
 
 
@@ -259,7 +265,7 @@ def _logcumsumexp_backward(node: Any) -> Any:
     """
     rule: Any = registry["logcumsumexp"].rules["x"]
 
-    def backward(found: Any, gs: Any) -> Any:
+    def backward(found: tuple[torch.Tensor, ...], gs: tuple[torch.Tensor, ...]) -> Any:
         x, dim = node._saved_self, node._saved_dim
         if x.ndim == 0 or x.dtype not in (torch.float32, torch.float64):
             return found
@@ -279,7 +285,7 @@ def _leaf(array: torch.Tensor) -> torch.Tensor:
     return array.requires_grad_() if array.is_floating_point() or array.is_complex() else array
 
 
-def _conj(g: Any) -> Any:
+def _conj(g: torch.Tensor | None) -> Any:
     """Rules are plain transposes, PyTorch's are conjugated."""
     return torch.conj_physical(g) if g is not None and g.is_complex() else g
 
@@ -343,7 +349,7 @@ def _check_backend(tensor: Tensor, label: str, where: str) -> None:
         )
 
 
-def _argument(structure: Any, k: int) -> str:
+def _argument(structure: pytree.Structure, k: int) -> str:
     """How messages name an argument: `0`, `weights`, `1['x']`."""
     kind, first, *rest = structure.paths()[k]
     return f"{first if kind == 0 else str(first)}{''.join(f'[{part!r}]' for part in rest)}"
@@ -357,7 +363,7 @@ def _version(tensor: Tensor) -> int:
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, type(None), slice, range)
 
 
-def _is_tensor(value: Any, label: str, structure: Any, k: int) -> bool:
+def _is_tensor(value: object, label: str, structure: pytree.Structure, k: int) -> bool:
     if isinstance(value, torch.Tensor):
         return True
     if not isinstance(value, _PLAIN):
@@ -410,7 +416,7 @@ def _parameters(modules: Sequence[torch.nn.Module]) -> Mapping[str, torch.Tensor
     return dict(found.values())
 
 
-def _modules(fn: Any, leaves: Sequence[Any]) -> list[torch.nn.Module]:
+def _modules(fn: Function, leaves: Sequence[Any]) -> list[torch.nn.Module]:
     """The modules that a function may use: itself, those it names, and those among its arguments."""
     found: dict[int, torch.nn.Module] = {}
     for value in (*_named_by(fn), *leaves):

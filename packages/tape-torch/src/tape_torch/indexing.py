@@ -7,20 +7,21 @@ by their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
 import torch
+from tape_core.typing import IndexKey
 from torch import Tensor
 
 from tape_torch.fallback import default
-from tape_torch.promotion import SIGNED, bits, flip, unbits
+from tape_torch.promotion import SIGNED, Operand, bits, flip, unbits
 
 _SIMPLE = frozenset({int, type(None), type(...)})
 
 
-def _prepared(x: Any, key: Any) -> tuple[Any, Any, tuple[int, ...]]:
+def _prepared(x: Tensor, key: IndexKey) -> tuple[Any, Any, tuple[int, ...]]:
     """`x` and a key that PyTorch reads as NumPy does, and the axes along which `x` was flipped for it."""
     parts = list(key) if type(key) is tuple else [key]
     plain = True
@@ -52,7 +53,7 @@ def _prepared(x: Any, key: Any) -> tuple[Any, Any, tuple[int, ...]]:
     return flip(x, flipped) if flipped else x, tuple(parts), tuple(flipped)
 
 
-def _index(part: Any, x: Any) -> Any:
+def _index(part: Any, x: Tensor) -> Any:
     """Index arrays as tensors of bool or int64."""
     if type(part) is slice or type(part) in _SIMPLE:
         return part
@@ -68,36 +69,36 @@ def _index(part: Any, x: Any) -> Any:
     return part
 
 
-def _with_tensors(key: Any, x: Any) -> tuple[Any, ...]:
+def _with_tensors(key: IndexKey, x: Tensor) -> tuple[Any, ...]:
     """A key for what is computed with functions of the standard, which take no arrays of NumPy."""
     return tuple([_index(part, x) for part in (key if type(key) is tuple else (key,))])
 
 
-def _is_integer(part: Any) -> bool:
+def _is_integer(part: object) -> bool:
     return type(part) is int or (type(part) is Tensor and part.ndim == 0 and part.dtype is not torch.bool)
 
 
-def _dimensions(part: Any) -> int:
+def _dimensions(part: object) -> int:
     """How many dimensions of the array a part of a key uses."""
     if part is None or part is ...:
         return 0
     return part.ndim if type(part) is Tensor and part.dtype is torch.bool else 1
 
 
-def _repeats(key: Any) -> bool:
+def _repeats(key: IndexKey) -> bool:
     """Whether a key may name an element more than once."""
     parts = key if type(key) is tuple else (key,)
     return any([hasattr(part, "dtype") and "bool" not in str(part.dtype) and len(part.shape) > 0 for part in parts])
 
 
-def getitem(x: Any, key: Any) -> Any:
+def getitem(x: Tensor, key: IndexKey) -> Any:
     if type(key) is int:
         return x[key]
     x, key, _ = _prepared(x, key)
     return x[key]
 
 
-def _numbers(x: Any, key: Any) -> Any:
+def _numbers(x: Tensor, key: IndexKey) -> Any:
     """For each element of `x[key]` its number in the flat array."""
     if type(key) is Tensor and key.ndim and x.ndim == 1:
         x[key]  # whose error is for an index out of bounds
@@ -106,14 +107,14 @@ def _numbers(x: Any, key: Any) -> Any:
     return getitem(every, key)
 
 
-def _assign(out: Any, key: Any, values: Any) -> Any:
+def _assign(out: Tensor, key: IndexKey, values: Operand) -> Any:
     """`out[key] = values`, in the memory of `out` if it is not flipped."""
     turned, key, flipped = _prepared(out, key)
     turned[key] = values
     return flip(turned, flipped) if flipped else turned
 
 
-def _spread(values: Any, shape: Any, x: Any) -> Any:
+def _spread(values: Operand, shape: Sequence[int], x: Tensor) -> Any:
     """`values` as a flat tensor, an element for each that a key picks."""
     if type(values) is not Tensor:
         values = torch.tensor(values, dtype=x.dtype, device=x.device)
@@ -123,7 +124,7 @@ def _spread(values: Any, shape: Any, x: Any) -> Any:
     return values.broadcast_to(shape).reshape(-1)
 
 
-def _rows_of(x: Any, key: Any) -> tuple[int, Any] | None:
+def _rows_of(x: Tensor, key: IndexKey) -> tuple[int, Any] | None:
     """An axis and the places along it, where a key is one array of them: negative ones count from the end."""
     parts = key if type(key) is tuple else (key,)
     axis = len(parts) - 1
@@ -138,7 +139,7 @@ def _rows_of(x: Any, key: Any) -> tuple[int, Any] | None:
 _WHOLE = slice(None)
 
 
-def _add(out: Any, key: Any, values: Any) -> Any:
+def _add(out: Tensor, key: IndexKey, values: Operand) -> Any:
     """`values` added at `key`, in the memory of `out`; duplicates add up."""
     found = _rows_of(out, key)
     if found is not None:
@@ -153,14 +154,14 @@ def _add(out: Any, key: Any, values: Any) -> Any:
     return out
 
 
-def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
+def scatter(values: Tensor, key: IndexKey, shape: tuple[int, ...]) -> Any:
     if values.dtype in SIGNED:
         return unbits(scatter(bits(values), key, shape), values.dtype)
     out = torch.zeros(shape, dtype=values.dtype, device=values.device)
     return _add(out, key, values) if _repeats(key) else _assign(out, key, values)
 
 
-def scatter_add(x: Any, values: Any, key: Any) -> Any:
+def scatter_add(x: Tensor, values: Operand, key: IndexKey) -> Any:
     if x.dtype in SIGNED:
         values = bits(values) if type(values) is Tensor else values
         return unbits(scatter_add(bits(x), values, key), x.dtype)
@@ -170,12 +171,12 @@ def scatter_add(x: Any, values: Any, key: Any) -> Any:
     return _assign(out, key, getitem(out, key) + values)
 
 
-def add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
+def add_rows(x: Tensor, indices: Tensor, rows: Tensor, *, in_place: bool = False) -> Any:
     indices = torch.where(indices < 0, indices + x.shape[0], indices)
     return (x if in_place else x.clone()).index_add_(0, indices, rows.to(x.dtype))
 
 
-def setitem(x: Any, values: Any, key: Any) -> Any:
+def setitem(x: Tensor, values: Operand, key: IndexKey) -> Any:
     out = _copy(x)
     if type(values) is Tensor and values.dtype is not x.dtype:
         values = values.to(x.dtype)
@@ -191,7 +192,7 @@ def setitem(x: Any, values: Any, key: Any) -> Any:
     return torch.where(last >= 0, chosen, out.view(-1)).reshape(out.shape)
 
 
-def _copy(x: Any) -> Any:
+def _copy(x: Tensor) -> Any:
     return x.clone(memory_format=torch.contiguous_format)
 
 
@@ -199,7 +200,7 @@ _REDUCED = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float6
 
 
 def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def kernel(x: Any, values: Any, key: Any) -> Any:
+    def kernel(x: Tensor, values: Operand, key: IndexKey) -> Any:
         if x.dtype not in _REDUCED:
             return default(name, x, values, _with_tensors(key, x))
         out = _copy(x)
@@ -214,11 +215,11 @@ def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callabl
     return kernel
 
 
-def places(x: Any, key: Any) -> Any:
+def places(x: Tensor, key: IndexKey) -> Any:
     return default("places", x, _with_tensors(key, x))
 
 
-def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
+def take(x: Tensor, indices: Tensor, *, axis: int | None = None) -> Any:
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
@@ -231,7 +232,7 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     return x[(slice(None),) * (axis % x.ndim) + (indices,)]
 
 
-def gather(params: Any, indices: Any) -> Any:
+def gather(params: Tensor, indices: Tensor) -> Any:
     if params.ndim == 2 and indices.dtype is torch.int64:
         try:
             return torch.embedding(params, indices)
@@ -240,7 +241,7 @@ def gather(params: Any, indices: Any) -> Any:
     return params[indices if indices.dtype is torch.int64 else indices.to(torch.int64)]
 
 
-def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
+def take_along_axis(x: Tensor, indices: Tensor, *, axis: int = -1) -> Any:
     """By `torch.gather`: `take_along_dim` wraps indices that are out of bounds around, without an error."""
     if x.dtype in SIGNED:
         return unbits(take_along_axis(bits(x), indices, axis=axis), x.dtype)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from tape_core.typing import Axis, Raw
 from torch import Tensor
 
 from tape_torch.promotion import SIGNED, bits, together, unbits
+from tape_torch.thresholds import MATMUL_MIN_ELEMENTS, MATMUL_NARROW_COLUMNS
 
 Kernel = Callable[..., Any]
 _linalg: Any = torch.linalg  # its functions have no types
 _broadcast: Any = torch.broadcast_tensors
-
-# With so few columns (the classes of a classifier, say) PyTorch's products of large matrices on the CPU take two to ten
-# times as long as with as few rows.
-_NARROW = 16
-_MANY = 1 << 14  # elements: for fewer it makes no difference
 
 
 def _matmul(x1: Tensor, x2: Tensor) -> Tensor:
     if x1.dtype is not x2.dtype:
         x1, x2 = together(x1, x2)
     try:
-        if x1.numel() >= _MANY and x1.ndim == 2 == x2.ndim and 1 < x2.size(1) < _NARROW and x1.is_cpu:
+        if (
+            x1.numel() >= MATMUL_MIN_ELEMENTS
+            and x1.ndim == 2 == x2.ndim
+            and 1 < x2.size(1) < MATMUL_NARROW_COLUMNS
+            and x1.is_cpu
+        ):
             return torch.matmul(x2.mT, x1.mT).mT.contiguous()
         return torch.matmul(x1, x2)
     except NotImplementedError:
@@ -80,7 +82,7 @@ def _diagonal(x: Tensor, *, offset: int = 0) -> Tensor:
     return torch.diagonal(x, offset, -2, -1)
 
 
-def _vector_norm(x: Tensor, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def _vector_norm(x: Tensor, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
     if axis == ():
         size = torch.abs(x)
         return (size != 0).to(size.dtype) if ord == 0 else size
@@ -89,7 +91,7 @@ def _vector_norm(x: Tensor, *, axis: Any = None, keepdims: bool = False, ord: An
     return _linalg.vector_norm(x, ord, axis, keepdims)
 
 
-def _relative(x: Tensor, rtol: Any) -> Any:
+def _relative(x: Tensor, rtol: Raw) -> Any:
     """How large, relative to the largest, a singular value must be to count."""
     if rtol is None:
         dtype = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(x.dtype, x.dtype)
@@ -103,7 +105,7 @@ def _matrix_transpose(x: Tensor) -> Tensor:
     return x.mT
 
 
-def _matrix_rank(x: Tensor, *, rtol: Any = None) -> Tensor:
+def _matrix_rank(x: Tensor, *, rtol: Raw = None) -> Tensor:
     if x.ndim < 2:
         raise ValueError(f"x must have two dimensions or more, got shape {tuple(x.shape)}")
     values = _linalg.svdvals(x)
@@ -146,7 +148,9 @@ def _one_axis(function: Kernel) -> Kernel:
 
 
 def _several_axes(function: Kernel) -> Kernel:
-    def kernel(x: Tensor, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
+    def kernel(
+        x: Tensor, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    ) -> Tensor:
         return function(_inexact(x), s, axes, norm)  # type: ignore[no-any-return]
 
     return kernel

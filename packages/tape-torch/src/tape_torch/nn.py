@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from tape_core.backends import check_labels, get_default_dtype
 from tape_core.extend import fused
+from tape_core.typing import Axis, Namespace, Residuals
 from torch.nn import functional
 
 from tape_torch import attention, convolution, normalization, pooling
 from tape_torch.fallback import aten, default, own
+from tape_torch.thresholds import CROSS_ENTROPY_KEEP_MAX_ELEMENTS
 
 _gelu_backward = aten("gelu_backward")
 _hardtanh_backward = aten("hardtanh_backward")
@@ -31,7 +33,7 @@ _tanh_backward = aten("tanh_backward")
 def _floating(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel that is PyTorch's function on real floating numbers."""
 
-    def kernel(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def kernel(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         return function(x, *args, **kwargs) if x.is_floating_point() else default(name, x, *args, **kwargs)
 
     return kernel
@@ -42,17 +44,17 @@ def _floating(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 _FAR = 50.0  # above it log(1 + exp(x)) is x in float64, too
 
 
-def _gelu(x: Any, *, approximate: bool = False) -> Any:
+def _gelu(x: torch.Tensor, *, approximate: bool = False) -> Any:
     return functional.gelu(x, approximate="tanh" if approximate else "none")
 
 
-def _gelu_vjp(xp: Any, g: Any, x: Any, approximate: bool) -> Any:
+def _gelu_vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor, approximate: bool) -> Any:
     if x.is_complex():
         return own("gelu", "x")(xp, g, x, approximate)
     return _gelu_backward(g, x, approximate="tanh" if approximate else "none")
 
 
-def _tanh_vjp(xp: Any, g: Any, out: Any) -> Any:
+def _tanh_vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor) -> Any:
     # For complex numbers PyTorch's conjugates.
     return g * (1 - out * out) if out.is_complex() else _tanh_backward(g, out)
 
@@ -92,21 +94,23 @@ _ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
 # -- softmax and what is made of it
 
 
-def _softmax(x: Any, *, axis: int = -1) -> Any:
+def _softmax(x: torch.Tensor, *, axis: int = -1) -> Any:
     return torch.softmax(x, axis) if x.is_floating_point() and x.ndim else default("softmax", x, axis=axis)
 
 
-def _log_softmax(x: Any, *, axis: int = -1) -> Any:
+def _log_softmax(x: torch.Tensor, *, axis: int = -1) -> Any:
     return torch.log_softmax(x, axis) if x.is_floating_point() and x.ndim else default("log_softmax", x, axis=axis)
 
 
-def _logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def _logsumexp(x: torch.Tensor, *, axis: Axis = None, keepdims: bool = False) -> Any:
     if not x.is_floating_point() or not x.ndim or axis == ():
         return default("logsumexp", x, axis=axis, keepdims=keepdims)
     return torch.logsumexp(x, tuple(range(x.ndim)) if axis is None else axis, keepdims)
 
 
-def _logsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+def _logsumexp_vjp(
+    xp: Namespace, g: torch.Tensor, x: torch.Tensor, out: torch.Tensor, axis: Axis, keepdims: bool
+) -> Any:
     if not keepdims:
         axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
         shape = list(x.shape)
@@ -118,16 +122,18 @@ def _logsumexp_vjp(xp: Any, g: Any, x: Any, out: Any, axis: Any, keepdims: bool)
 
 
 _IGNORED = -(1 << 62)  # a label of PyTorch's that has no loss: none of ours
-_LARGE = 1 << 18  # elements; above it what is kept is worth more than a pass
 
 
-def _cross_entropy_keeping(logits: Any, labels: Any, *, axis: int = -1) -> tuple[Any, tuple[Any, ...]]:
+def _cross_entropy_keeping(
+    logits: torch.Tensor, labels: torch.Tensor, *, axis: int = -1
+) -> tuple[Any, tuple[Any, ...]]:
     check_labels(logits, labels, axis, not (labels.is_floating_point() or labels.is_complex() or _is_bool(labels)))
     if not logits.is_floating_point():
         return default("cross_entropy", logits, labels, axis=axis), ()
     lines = torch.log_softmax(logits, axis)
     n = logits.shape[axis]
-    if lines.ndim == 2 and axis in (-1, 1) and labels.dtype is torch.int64 and lines.numel() <= _LARGE:
+    is_small = lines.numel() <= CROSS_ENTROPY_KEEP_MAX_ELEMENTS
+    if is_small and lines.ndim == 2 and axis in (-1, 1) and labels.dtype is torch.int64:
         try:
             out, weight = _nll_loss(lines, labels, None, 0, _IGNORED)
         except IndexError as error:
@@ -140,23 +146,25 @@ def _cross_entropy_keeping(logits: Any, labels: Any, *, axis: int = -1) -> tuple
         if labels.device.type != "cpu" or not labels.numel():
             raise
         raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}") from error
-    if lines.numel() <= _LARGE:
+    if is_small:
         return out, (lines,)
     # The rule of a sweep that is recorded needs the logits. The lines are they, less a number for each.
     return out, (logits.amax(axis, True), lines.amax(axis, True))
 
 
-def _is_bool(x: Any) -> bool:
+def _is_bool(x: torch.Tensor) -> bool:
     return bool(x.dtype is torch.bool)
 
 
-def _weights_less_one(d: Any, g: Any, labels: Any, axis: int) -> Any:
+def _weights_less_one(d: torch.Tensor, g: torch.Tensor, labels: torch.Tensor, axis: int) -> Any:
     """`(d - one_hot(labels)) * g`, in the memory of `d`."""
     g = g.unsqueeze(axis)
     return d.mul_(g).scatter_add_(axis, labels.long().unsqueeze(axis), -g)
 
 
-def _cross_entropy_rule(xp: Any, g: Any, logits: Any, labels: Any, kept: Any, axis: int) -> Any:
+def _cross_entropy_rule(
+    xp: Namespace, g: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor, kept: Residuals, axis: int
+) -> Any:
     if not kept:
         return xp.cross_entropy_vjp(g, logits, labels, axis=axis)
     if len(kept) == 2 and kept[1].ndim == 0:
@@ -166,13 +174,13 @@ def _cross_entropy_rule(xp: Any, g: Any, logits: Any, labels: Any, kept: Any, ax
     return _weights_less_one(weights, g, labels, axis)
 
 
-def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+def _cross_entropy_vjp(cotangent: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor, *, axis: int = -1) -> Any:
     if not (logits.is_floating_point() and cotangent.dtype == logits.dtype):
         return default("cross_entropy_vjp", cotangent, logits, labels, axis=axis)
     return _weights_less_one(torch.softmax(logits, axis), cotangent, labels, axis)
 
 
-def _one_hot(labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def _one_hot(labels: torch.Tensor, num_classes: int, *, dtype: torch.dtype | None = None, axis: int = -1) -> Any:
     if dtype is None:
         dtype = getattr(torch, get_default_dtype().name)
     classes = torch.arange(num_classes, device=labels.device)
@@ -183,7 +191,7 @@ def _one_hot(labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1
 # -- masks
 
 
-def _drop(x: Any, keep: Any, *, rate: float) -> Any:
+def _drop(x: torch.Tensor, keep: torch.Tensor, *, rate: float) -> Any:
     if not (x.is_floating_point() and _is_bool(keep)):
         return default("drop", x, keep, rate=rate)
     # Not a product with the mask: what is dropped is 0, also where it is infinite or NaN.

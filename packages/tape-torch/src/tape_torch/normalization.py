@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from tape_core.extend import fused
+from tape_core.typing import Namespace, Raw, Residuals
 
 from tape_torch.fallback import aten, default, own
 
@@ -21,14 +22,24 @@ class _Layer(NamedTuple):
 
     shape: tuple[int, ...]
 
-    def forward(self, x: Any, scale: Any, offset: Any, epsilon: float) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+    def forward(
+        self, x: torch.Tensor, scale: torch.Tensor | None, offset: torch.Tensor | None, epsilon: float
+    ) -> tuple[Any, Any, Any, tuple[Any, ...]]:
         out, mean, r = torch.native_layer_norm(x, self.shape, scale, offset, epsilon)
         axes = tuple(range(x.ndim - len(self.shape), x.ndim))
         # Of half precision, the moments are so on the CPU, and single on CUDA.
         variance = _variance(r.to(_wide(r.dtype)), epsilon).squeeze(axes)
         return out, mean.squeeze(axes).to(x.dtype), variance.to(x.dtype), (mean, r)
 
-    def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
+    def backward(
+        self,
+        g: torch.Tensor,
+        x: torch.Tensor,
+        scale: torch.Tensor | None,
+        offset: torch.Tensor | None,
+        kept: Residuals,
+        watched: list[bool],
+    ) -> Any:
         return _native_layer_norm_backward(g, x, self.shape, *kept, scale, offset, watched)
 
 
@@ -38,7 +49,9 @@ class _Batch(NamedTuple):
     axis: int
     epsilon: float
 
-    def forward(self, x: Any, scale: Any, offset: Any, epsilon: float) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+    def forward(
+        self, x: torch.Tensor, scale: torch.Tensor | None, offset: torch.Tensor | None, epsilon: float
+    ) -> tuple[Any, Any, Any, tuple[Any, ...]]:
         x = x.movedim(self.axis, 1)
         # Running averages that forget everything: the moments themselves, to rounding also where they are small.
         running = torch.zeros(2, x.shape[1], dtype=_wide(x.dtype), device=x.device)
@@ -49,7 +62,15 @@ class _Batch(NamedTuple):
         variance = (running[1] * ((n - 1) / n)).to(x.dtype)
         return out.movedim(1, self.axis), running[0].to(x.dtype), variance, (mean, r)
 
-    def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
+    def backward(
+        self,
+        g: torch.Tensor,
+        x: torch.Tensor,
+        scale: torch.Tensor | None,
+        offset: torch.Tensor | None,
+        kept: Residuals,
+        watched: list[bool],
+    ) -> Any:
         x, g = x.movedim(self.axis, 1), g.movedim(self.axis, 1)
         # It is given moments and looks for no running ones.
         d_x, d_scale, d_offset = _native_batch_norm_backward(
@@ -64,11 +85,21 @@ class _Group(NamedTuple):
 
     sizes: tuple[int, int, int, int]  # examples, channels, their elements, groups
 
-    def forward(self, x: Any, scale: Any, offset: Any, epsilon: float) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+    def forward(
+        self, x: torch.Tensor, scale: torch.Tensor | None, offset: torch.Tensor | None, epsilon: float
+    ) -> tuple[Any, Any, Any, tuple[Any, ...]]:
         out, mean, r = torch.native_group_norm(x.contiguous(), _flat(scale), _flat(offset), *self.sizes, epsilon)
         return out, mean, _variance(r, epsilon), (mean, r)
 
-    def backward(self, g: Any, x: Any, scale: Any, offset: Any, kept: Any, watched: list[bool]) -> Any:
+    def backward(
+        self,
+        g: torch.Tensor,
+        x: torch.Tensor,
+        scale: torch.Tensor | None,
+        offset: torch.Tensor | None,
+        kept: Residuals,
+        watched: list[bool],
+    ) -> Any:
         d_x, d_scale, d_offset = _native_group_norm_backward(
             g.contiguous(), x.contiguous(), *kept, _flat(scale), *self.sizes, watched
         )
@@ -78,24 +109,24 @@ class _Group(NamedTuple):
 _Fused = _Layer | _Batch | _Group
 
 
-def _flat(parameter: Any) -> Any:
+def _flat(parameter: torch.Tensor | None) -> Any:
     return None if parameter is None else parameter.reshape(-1)
 
 
-def _like(cotangent: Any, parameter: Any) -> Any:
+def _like(cotangent: torch.Tensor | None, parameter: torch.Tensor | None) -> Any:
     return cotangent if cotangent is None or parameter is None else cotangent.reshape(parameter.shape)
 
 
-def _wide(dtype: Any) -> Any:
+def _wide(dtype: torch.dtype) -> Any:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
-def _variance(r: Any, epsilon: float) -> Any:
+def _variance(r: torch.Tensor, epsilon: float) -> Any:
     """Of 1 over the square root of variance and epsilon: exact to the rounding of their sum."""
     return r.pow(-2).sub_(epsilon).clamp_(min=0)
 
 
-def _kind(x: Any, scale: Any, offset: Any, axis: tuple[int, ...], epsilon: float) -> _Fused | None:
+def _kind(x: torch.Tensor, scale: Raw, offset: Raw, axis: tuple[int, ...], epsilon: float) -> _Fused | None:
     """Which of PyTorch's norms it is, or None."""
     parameters = [p for p in (scale, offset) if p is not None]
     tensors = all(isinstance(p, torch.Tensor) and p.dtype is x.dtype for p in parameters)
@@ -130,7 +161,12 @@ def _kind(x: Any, scale: Any, offset: Any, axis: tuple[int, ...], epsilon: float
 
 
 def _normalize_keeping(
-    x: Any, scale: Any = None, offset: Any = None, *, axis: tuple[int, ...], epsilon: float
+    x: torch.Tensor,
+    scale: torch.Tensor | None = None,
+    offset: torch.Tensor | None = None,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
 ) -> tuple[tuple[Any, Any, Any], tuple[Any, ...]]:
     kind = _kind(x, scale, offset, axis, epsilon)
     if kind is None:
@@ -140,15 +176,15 @@ def _normalize_keeping(
 
 
 def _normalize_vjp(
-    xp: Any,
-    g: Any,
-    x: Any,
-    scale: Any,
-    offset: Any,
+    xp: Namespace,
+    g: Sequence[torch.Tensor | None],
+    x: torch.Tensor,
+    scale: torch.Tensor | None,
+    offset: torch.Tensor | None,
     x_watched: bool,
     scale_watched: bool,
     offset_watched: bool,
-    kept: Any,
+    kept: Residuals,
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Any:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from tape_compile.effects import runs_as_it_is
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.base.commit import Commit
 from tape_core.base.user_code import warn_user
-from tape_core.engine.recording import LISTENERS
+from tape_core.engine.recording import ACTIVE, check_assignable
 from tape_core.engine.tensor import wrap
-from tape_core.engine.variable import check_assignable
+from tape_core.staging import opaque
+from tape_core.typing import ArrayLike
 
 
 class Optimizer:
@@ -83,7 +83,7 @@ class Optimizer:
             groups.append({**group, "params": [self._parameter(variable) for variable in own]})
         return groups
 
-    def _parameter(self, variable: Any) -> torch.nn.Parameter:
+    def _parameter(self, variable: object) -> torch.nn.Parameter:
         """What stands for a Variable in PyTorch's optimizer."""
         if not isinstance(variable, Variable):
             raise TypeError(f"Optimizer: takes Variables; got one of type {type(variable).__name__!r}")
@@ -113,11 +113,11 @@ class Optimizer:
         for group in self.torch.param_groups:
             group["lr"] = value
 
-    def scale_loss(self, loss: Any) -> Any:
+    def scale_loss(self, loss: ArrayLike) -> Any:
         """What to differentiate in place of the loss: the loss itself, as for every optimizer but `nn.LossScaler`."""
         return loss
 
-    @runs_as_it_is
+    @opaque
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update Variables once.
 
@@ -175,7 +175,7 @@ class Optimizer:
             self.torch.step()
             commit = Commit()
             for variable, _, array in moved:
-                commit.value(variable, array, wrap(array, variable.backend) if LISTENERS else None)
+                commit.value(variable, array, wrap(array, variable.backend) if ACTIVE.get() else None)
             commit.attribute(self, "iterations", self.iterations + 1)
             commit.make()
         finally:
@@ -183,9 +183,11 @@ class Optimizer:
                 parameter.data = _nothing(array)
                 parameter.grad = None
 
-    def _gradient(self, gradient: Any, variable: Variable, group: Mapping[str, Any]) -> torch.Tensor:
+    def _gradient(
+        self, gradient: torch.Tensor | IndexedSlices, variable: Variable, group: Mapping[str, Any]
+    ) -> torch.Tensor:
         if not isinstance(gradient, IndexedSlices):
-            return gradient  # type: ignore[no-any-return]
+            return gradient
         if not self._takes_sparse(group):
             return gradient.densify()._array  # type: ignore[no-any-return]
         rows, indices = gradient.values._array, gradient.indices._array
@@ -225,7 +227,7 @@ def _nothing(array: torch.Tensor) -> torch.Tensor:
     return array.new_zeros(()).expand(array.shape)
 
 
-def _pair(pair: Any) -> tuple[Any, Variable]:
+def _pair(pair: object) -> tuple[Any, Variable]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise TypeError(
             f"apply_gradients takes (gradient, variable) pairs, such as zip(gradients, variables); got an element of "
@@ -240,7 +242,7 @@ def _pair(pair: Any) -> tuple[Any, Variable]:
     return gradient, variable
 
 
-def _checked(gradient: Any, variable: Variable) -> Any:
+def _checked(gradient: ArrayLike, variable: Variable) -> Any:
     """The gradient as a raw array of the Variable's dtype, or IndexedSlices."""
     found: Any
     if not isinstance(gradient, Tensor | IndexedSlices):

@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 import torch
 from tape_core import Tensor, Variable
 from tape_core.backends.discovery import backend_of_type
-from tape_core.engine.recording import LISTENERS, met
-from tape_core.engine.variable import _serial, check_assignable
+from tape_core.engine.recording import ACTIVE, check_assignable, met, report_assigned
+from tape_core.engine.variable import _serial
 from tape_core.typing import ArrayLike
 
 from tape_torch.inside import SIDE, refuse_inside
@@ -81,9 +81,9 @@ class ParameterVariable(Variable):
         # PyTorch may write to its parameters: the memory must be nobody else's.
         return self._operand(value, "assign").to(self._held.device, copy=True)
 
-    def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
-        if LISTENERS:
-            LISTENERS[0].assigned(self, array, method, given)
+    def _replace(self, array: torch.Tensor, method: str = "assign", given: object = None) -> None:
+        if ACTIVE.get():
+            report_assigned(self, array, method, given)
         self.parameter.data = array
         self._follow()
 
@@ -124,7 +124,7 @@ def variables(source: torch.nn.Module | torch.Tensor | Iterable[Any], /) -> tupl
     return tuple([variable_of(p, name) for name, p in _trainable(source)])
 
 
-def _trainable(source: Any) -> Iterator[tuple[str | None, torch.Tensor]]:
+def _trainable(source: object) -> Iterator[tuple[str | None, torch.Tensor]]:
     seen: set[int] = set()
     several = [source] if isinstance(source, torch.nn.Module | torch.Tensor) else source
     if isinstance(several, str) or not isinstance(several, Iterable):

@@ -7,11 +7,14 @@ from typing import Any
 
 import torch
 from tape_core.backends import Windows, normal_axes, pool_windows, windows
+from tape_core.backends.windows import Axes, Ints, Layout, Padding
 from tape_core.extend import fused
+from tape_core.typing import Namespace, Raw, Residuals
 from torch.nn import functional
 
 from tape_torch.convolution import back, first, padding_of
 from tape_torch.fallback import aten, default, own
+from tape_torch.thresholds import POOL_BY_ROW_MAX_WINDOW
 
 # By the number of axes.
 _max_pool_backward = {n: aten(f"max_pool{n}d_with_indices_backward") for n in (2, 3)}
@@ -21,7 +24,7 @@ _avg_pool_backward = {n: aten(f"avg_pool{n}d_backward") for n in (2, 3)}
 class _Pooling:
     """A pooling as PyTorch spells it: channels first, over 2 or 3 axes, with the same padding at both ends."""
 
-    def __init__(self, x: Any, seen: Windows, layout: Any) -> None:
+    def __init__(self, x: torch.Tensor, seen: Windows, layout: Layout) -> None:
         self.layout = layout
         self.flat = len(seen.window) == 1  # over 2 axes, of which the first has length 1
         self.padding, self.rest = padding_of(seen)
@@ -30,21 +33,21 @@ class _Pooling:
             self.window, self.stride, self.padding = [1, *self.window], [1, *self.stride], [0, *self.padding]
         self.dilation = [1] * len(self.window)
 
-    def enter(self, x: Any, value: float | None = None) -> Any:
+    def enter(self, x: torch.Tensor, value: float | None = None) -> Any:
         """A view in PyTorch's terms; with a value, padded with it where one end has more."""
         x = first(x, self.layout)
         x = x.unsqueeze(2) if self.flat else x
         return functional.pad(x, self.rest, value=value) if self.rest and value is not None else x
 
-    def leave(self, x: Any) -> Any:
+    def leave(self, x: torch.Tensor) -> Any:
         """The inverse of `enter`, without the padding."""
         return back(x.squeeze(2) if self.flat else x, self.layout)
 
-    def cut(self, x: Any) -> Any:
+    def cut(self, x: torch.Tensor) -> Any:
         """Without what `enter` has added."""
         return functional.pad(x, [-r for r in self.rest]) if self.rest else x
 
-    def greatest(self, x: Any) -> tuple[Any, Any]:
+    def greatest(self, x: torch.Tensor) -> tuple[Any, Any]:
         """The maxima, and their places in each channel of what `enter` gives."""
         given = self.enter(x, -torch.inf)
         if given.device.type == "cpu" and (found := self._by_row(given)) is not None:
@@ -53,7 +56,7 @@ class _Pooling:
         out, places = pool(given, self.window, self.stride, self.padding, self.dilation, False, True)
         return out, places
 
-    def _by_row(self, x: Any) -> tuple[Any, Any] | None:
+    def _by_row(self, x: torch.Tensor) -> tuple[Any, Any] | None:
         """`greatest` along rows, then down columns: on the CPU in half the time of PyTorch's kernel.
 
         None where that is of no use, or where a NaN is among the maxima.
@@ -61,7 +64,7 @@ class _Pooling:
         if len(self.window) != 2 or any(self.padding) or not x.is_contiguous():
             return None
         (height, width), (down, right), length = self.window, self.stride, x.shape[3]
-        if width == 1 or max(height, width) > 5 or height * length > _INT16_MAX:
+        if width == 1 or max(height, width) > POOL_BY_ROW_MAX_WINDOW or height * length > _INT16_MAX:
             return None
         out, places = _greatest_along(3, x, None, width, right, 1)
         out, places = _greatest_along(2, out, places, height, down, length)
@@ -71,7 +74,7 @@ class _Pooling:
         rows, columns = torch.arange(out.shape[2]) * (down * length), torch.arange(out.shape[3]) * right
         return out, places.to(torch.int64).add_(rows[:, None] + columns)
 
-    def spread(self, g: Any, x: Any, places: Any) -> Any:
+    def spread(self, g: torch.Tensor, x: torch.Tensor, places: torch.Tensor) -> Any:
         """The cotangent of `x`, for that of the maxima."""
         d = _max_pool_backward[len(self.window)](
             self.enter(g),
@@ -89,7 +92,9 @@ class _Pooling:
 _INT16_MAX = torch.iinfo(torch.int16).max
 
 
-def _greatest_along(axis: int, x: Any, places: Any, k: int, stride: int, step: int) -> tuple[Any, Any]:
+def _greatest_along(
+    axis: int, x: torch.Tensor, places: torch.Tensor | None, k: int, stride: int, step: int
+) -> tuple[Any, Any]:
     """The maxima of windows along one axis, the first of equal ones, and how far they are from the windows' starts.
 
     Args:
@@ -112,7 +117,9 @@ def _greatest_along(axis: int, x: Any, places: Any, k: int, stride: int, step: i
     return out, found
 
 
-def _max_pooling(x: Any, window: Any, stride: Any, padding: Any, layout: Any) -> _Pooling | None:
+def _max_pooling(
+    x: torch.Tensor, window: Ints, stride: Ints | None, padding: Padding, layout: Layout
+) -> _Pooling | None:
     """None where PyTorch's is another: it pads no more than half a window, and one end as the other.
 
     More at the end is padded here, with -inf: a window never begins there, so the first of its greatest is in `x`.
@@ -126,7 +133,12 @@ def _max_pooling(x: Any, window: Any, stride: Any, padding: Any, layout: Any) ->
 
 
 def _max_pool_keeping(
-    x: Any, window: Any, *, stride: Any = None, padding: Any = "valid", layout: Any = "channels_last"
+    x: torch.Tensor,
+    window: Ints,
+    *,
+    stride: Ints | None = None,
+    padding: Padding = "valid",
+    layout: Layout = "channels_last",
 ) -> tuple[Any, tuple[Any, ...]]:
     pooling = _max_pooling(x, window, stride, padding, layout)
     if pooling is None:
@@ -135,14 +147,29 @@ def _max_pool_keeping(
     return pooling.leave(out), (pooling, places)
 
 
-def _max_pool_rule(xp: Any, g: Any, x: Any, kept: Any, window: Any, stride: Any, padding: Any, layout: Any) -> Any:
+def _max_pool_rule(
+    xp: Namespace,
+    g: torch.Tensor,
+    x: torch.Tensor,
+    kept: Residuals,
+    window: Ints,
+    stride: Ints,
+    padding: Padding,
+    layout: Layout,
+) -> Any:
     if kept:
         return kept[0].spread(g, x, kept[1])
     return xp.max_pool_vjp(g, x, window, stride=stride, padding=padding, layout=layout)
 
 
 def _max_pool_vjp(
-    cotangent: Any, x: Any, window: Any, *, stride: Any = None, padding: Any = "valid", layout: Any = "channels_last"
+    cotangent: torch.Tensor,
+    x: torch.Tensor,
+    window: Ints,
+    *,
+    stride: Ints | None = None,
+    padding: Padding = "valid",
+    layout: Layout = "channels_last",
 ) -> Any:
     pooling = _max_pooling(x, window, stride, padding, layout)
     if pooling is None or cotangent.dtype is not x.dtype:
@@ -151,7 +178,13 @@ def _max_pool_vjp(
 
 
 def _max_pool_jvp(
-    tangent: Any, x: Any, window: Any, *, stride: Any = None, padding: Any = "valid", layout: Any = "channels_last"
+    tangent: torch.Tensor,
+    x: torch.Tensor,
+    window: Ints,
+    *,
+    stride: Ints | None = None,
+    padding: Padding = "valid",
+    layout: Layout = "channels_last",
 ) -> Any:
     pooling = _max_pooling(x, window, stride, padding, layout)
     if pooling is None:
@@ -161,7 +194,7 @@ def _max_pool_jvp(
     return pooling.leave(found)
 
 
-def _avg_pooling(x: Any, window: Any, stride: Any, padding: Any, layout: Any) -> _Pooling | None:
+def _avg_pooling(x: Raw, window: Ints, stride: Ints | None, padding: Padding, layout: Layout) -> _Pooling | None:
     """None where PyTorch's is another."""
     if x.dtype not in _FLOATS:
         return None
@@ -175,13 +208,13 @@ _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64
 
 
 def _avg_pool(
-    x: Any,
-    window: Any,
+    x: torch.Tensor,
+    window: Ints,
     *,
-    stride: Any = None,
-    padding: Any = "valid",
+    stride: Ints | None = None,
+    padding: Padding = "valid",
     count_include_pad: bool = False,
-    layout: Any = "channels_last",
+    layout: Layout = "channels_last",
 ) -> Any:
     pooling = _avg_pooling(x, window, stride, padding, layout)
     if pooling is None:
@@ -200,14 +233,14 @@ def _avg_pool(
 
 
 def _avg_pool_rule(
-    xp: Any,
-    g: Any,
-    x_spec: Any,
-    window: Any,
-    stride: Any,
-    padding: Any,
+    xp: Namespace,
+    g: torch.Tensor,
+    x_spec: Raw,
+    window: Ints,
+    stride: Ints,
+    padding: Padding,
     count_include_pad: bool,
-    layout: Any,
+    layout: Layout,
 ) -> Any:
     pooling = _avg_pooling(x_spec, window, stride, padding, layout)
     if pooling is None or g.dtype is not x_spec.dtype:
@@ -223,7 +256,9 @@ def _avg_pool_rule(
 # -- windows
 
 
-def _sliding_windows(x: Any, window: Any, *, axis: Any = None, stride: Any = 1, dilation: Any = 1) -> Any:
+def _sliding_windows(
+    x: torch.Tensor, window: Ints, *, axis: Axes | None = None, stride: Ints = 1, dilation: Ints = 1
+) -> Any:
     axes = normal_axes(axis, x.ndim)
     seen = windows([x.shape[a] for a in axes], window, stride, "valid", dilation)
     shape, strides = list(x.shape), list(x.stride())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
+
+Operand: TypeAlias = Any
+"""A tensor or a Python number. At least one operand of a kernel is a tensor, which no union can say."""
 
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """Of the dtypes that PyTorch keeps but hardly computes with: signed integers of their size."""
@@ -65,7 +69,7 @@ _SCALAR_RANKS = {bool: 0, int: 1, float: 2, complex: 3}
 _SCALAR_DTYPES = (torch.bool, torch.int64, torch.float64, torch.complex128)
 
 
-def with_scalar(dtype: torch.dtype, scalar: Any) -> torch.dtype:
+def with_scalar(dtype: torch.dtype, scalar: object) -> torch.dtype:
     """The dtype of an operation on an array and a Python scalar, which takes the array's unless of a higher kind."""
     rank = _SCALAR_RANKS.get(type(scalar))
     if rank is None:
@@ -77,7 +81,7 @@ def with_scalar(dtype: torch.dtype, scalar: Any) -> torch.dtype:
     return _SCALAR_DTYPES[rank]
 
 
-def common(values: Any) -> torch.dtype:
+def common(values: Sequence[Operand]) -> torch.dtype:
     """The dtype of an operation on arrays and Python scalars."""
     found: Any = None
     for x in values:
@@ -91,7 +95,7 @@ def common(values: Any) -> torch.dtype:
     return found  # type: ignore[no-any-return]
 
 
-def cast(x: Any, dtype: torch.dtype, beside: torch.Tensor) -> torch.Tensor:
+def cast(x: Operand, dtype: torch.dtype, beside: torch.Tensor) -> torch.Tensor:
     """An array in a dtype; of a Python scalar a 0-d one on the device of `beside`."""
     if isinstance(x, torch.Tensor):
         return x if x.dtype is dtype else x.to(dtype)
@@ -130,6 +134,6 @@ def unordered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return (x ^ torch.iinfo(x.dtype).min).view(dtype)
 
 
-def flip(x: torch.Tensor, axes: Any) -> torch.Tensor:
+def flip(x: torch.Tensor, axes: list[int] | tuple[int, ...]) -> torch.Tensor:
     """In reverse order along axes, of any dtype."""
     return unbits(torch.flip(bits(x), axes), x.dtype) if x.dtype in SIGNED else torch.flip(x, axes)

@@ -8,12 +8,13 @@ function runs on the values and is recorded as one op by :func:`tape_torch.call`
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tape_core as tc
 import torch
 from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core.typing import ArrayLike
 
 from tape_torch.functional import call
 from tape_torch.inside import SIDE, refuse_inside
@@ -23,7 +24,7 @@ Function = Callable[..., Any]
 
 
 def torch_function(
-    cls: type, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    cls: type, func: Function, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
     """`Tensor.__torch_function__`."""
     kwargs = kwargs or {}
@@ -106,7 +107,7 @@ OPERATORS = {
 
 
 def _axes(name: str) -> Function:
-    def reduction(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def reduction(input: ArrayLike, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Any:
         if dim == () or dim == []:  # all axes to PyTorch, none in the standard
             return NotImplemented
         return getattr(tc, name)(input, axis=tuple(dim) if isinstance(dim, list) else dim, keepdims=keepdim)
@@ -115,21 +116,23 @@ def _axes(name: str) -> Function:
 
 
 def _softmax(name: str) -> Function:
-    def softmax(input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    def softmax(
+        input: ArrayLike, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
+    ) -> Any:
         return NotImplemented if dim is None or dtype is not None else getattr(tc, name)(input, axis=dim)
 
     return softmax
 
 
-def _where(condition: Any, input: Any, other: Any) -> Any:
+def _where(condition: ArrayLike, input: ArrayLike, other: ArrayLike) -> Any:
     return tc.where(condition, input, other)
 
 
-def _reshape(input: Any, shape: Any) -> Any:
+def _reshape(input: ArrayLike, shape: Sequence[int]) -> Any:
     return tc.reshape(input, tuple(shape))
 
 
-def _permute(input: Any, dims: Any) -> Any:
+def _permute(input: ArrayLike, dims: Sequence[int]) -> Any:
     return tc.permute_dims(input, tuple(dims))
 
 
@@ -137,7 +140,7 @@ def _activation(name: str) -> Function:
     return lambda input, inplace=False: getattr(tc, name)(input)
 
 
-def _gelu(input: Any, *, approximate: str = "none") -> Any:
+def _gelu(input: ArrayLike, *, approximate: str = "none") -> Any:
     return tc.gelu(input) if approximate == "none" else NotImplemented
 
 
@@ -157,7 +160,7 @@ SPELLED: dict[str, Function] = {
 """Functions with PyTorch's parameters that call Tape's; NotImplemented where the op does not mean the same."""
 
 
-def _alike(values: Any) -> bool:
+def _alike(values: Sequence[Any]) -> bool:
     """Whether these are floating-point tensors of one dtype, and numbers that do not change it."""
     dtypes = {value._array.dtype if isinstance(value, Tensor) else value.dtype for value in values if _is_array(value)}
     if len(dtypes) != 1:
@@ -168,11 +171,11 @@ def _alike(values: Any) -> bool:
     return all([_is_array(v) or (type(v) in SCALARS and (dtype.is_complex or type(v) is not complex)) for v in values])
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return isinstance(value, Tensor | torch.Tensor)
 
 
-def _given(value: Any) -> Any:
+def _given(value: object) -> Any:
     """An operand: of a parameter the Variable, so that tapes watch it."""
     if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
         return variable_of(value)

@@ -30,7 +30,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _FLOATS = frozenset({torch.float32, torch.float64})
 
 
-def _logcumsumexp(x: Any, *, axis: int | None = None, include_initial: bool = False) -> Any:
+def _logcumsumexp(x: torch.Tensor, *, axis: int | None = None, include_initial: bool = False) -> Any:
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
@@ -46,7 +46,7 @@ def _logcumsumexp(x: Any, *, axis: int | None = None, include_initial: bool = Fa
 
 
 def _only_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def kernel(x: Any, **kwargs: Any) -> Any:
+    def kernel(x: torch.Tensor, **kwargs: Any) -> Any:
         return function(x, **kwargs) if x.dtype in _FLOATS else default(name, x, **kwargs)
 
     return kernel

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from tape_core.typing import Axis, Scalar
 from torch import Tensor
 
 from tape_torch import elementwise, linalg
 from tape_torch.fallback import default
-from tape_torch.promotion import PROMOTED, SIGNED, bits, common, flip, ordered, together, unbits, unordered
+from tape_torch.promotion import PROMOTED, SIGNED, Operand, bits, common, flip, ordered, together, unbits, unordered
 
 Kernel = Callable[..., Any]
 _UNSIGNED = frozenset({torch.uint8, *SIGNED})
 
 
-def _axes(x: Tensor, axis: Any) -> tuple[int, ...]:
+def _axes(x: Tensor, axis: Axis) -> tuple[int, ...]:
     """The axes of a reduction, not negative."""
     if axis is None:
         return tuple(range(x.ndim))
@@ -44,7 +45,7 @@ def _kept(x: Tensor, axes: tuple[int, ...]) -> tuple[int, ...]:
 # -- sums
 
 
-def _sum(x: Tensor, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def _sum(x: Tensor, *, axis: Axis = None, dtype: torch.dtype | None = None, keepdims: bool = False) -> Tensor:
     if dtype is None and (x.is_floating_point() or x.is_complex()):
         if axis is None:
             return torch.sum(x, (), keepdim=True) if keepdims else torch.sum(x)
@@ -74,11 +75,11 @@ def _from_sums(total: Tensor, dtype: torch.dtype) -> Tensor:
     return unbits(total, dtype) if dtype is torch.uint64 else total.to(dtype)
 
 
-def _trace(x: Tensor, *, offset: int = 0, dtype: Any = None) -> Tensor:
+def _trace(x: Tensor, *, offset: int = 0, dtype: torch.dtype | None = None) -> Tensor:
     return _sum(torch.diagonal(x, offset, -2, -1), axis=-1, dtype=dtype)
 
 
-def _prod(x: Tensor, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def _prod(x: Tensor, *, axis: Axis = None, dtype: torch.dtype | None = None, keepdims: bool = False) -> Tensor:
     dtype = dtype or _of_sums(x)
     x, _ = _for_sums(x, dtype)
     if axis is None and not keepdims:
@@ -88,7 +89,7 @@ def _prod(x: Tensor, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fa
     return _from_sums(out.reshape(_kept(x, axes)) if keepdims else out, dtype)
 
 
-def _mean(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+def _mean(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(torch.float64)
     if axis is None and not keepdims:
@@ -96,7 +97,7 @@ def _mean(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     return x.clone() if axis == () else torch.mean(x, () if axis is None else axis, keepdim=keepdims)
 
 
-def _var(x: Tensor, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+def _var(x: Tensor, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(torch.float64)
     axes = _axes(x, axis)
@@ -109,12 +110,14 @@ def _var(x: Tensor, *, axis: Any = None, correction: float = 0.0, keepdims: bool
     return total / torch.full_like(total, max(n - correction, 0))
 
 
-def _std(x: Tensor, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+def _std(x: Tensor, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     return torch.sqrt(_var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
 def _running(function: Kernel, first: int) -> Kernel:
-    def kernel(x: Tensor, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+    def kernel(
+        x: Tensor, *, axis: int | None = None, dtype: torch.dtype | None = None, include_initial: bool = False
+    ) -> Tensor:
         if axis is None:
             if x.ndim != 1:
                 raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
@@ -135,7 +138,7 @@ def _running(function: Kernel, first: int) -> Kernel:
 
 
 def _extremum(function: Kernel) -> Kernel:
-    def kernel(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    def kernel(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
         if axis == ():
             return x.clone()
         axes = () if axis is None else axis
@@ -158,7 +161,7 @@ def _place(function: Kernel) -> Kernel:
 
 
 def _truth(function: Kernel) -> Kernel:
-    def kernel(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    def kernel(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
         if x.dtype is not torch.bool:
             x = x != 0
         if axis is None and not keepdims:
@@ -168,7 +171,7 @@ def _truth(function: Kernel) -> Kernel:
     return kernel
 
 
-def _count_nonzero(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+def _count_nonzero(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _sum(x != 0, axis=axis, keepdims=keepdims)
 
 
@@ -189,7 +192,7 @@ def _argsort(x: Tensor, *, axis: int = -1, descending: bool = False, stable: boo
     return torch.sort(x, dim=axis, descending=descending, stable=stable)[1]
 
 
-def _searchsorted(x1: Tensor, x2: Tensor, *, side: Any = "left", sorter: Any = None) -> Tensor:
+def _searchsorted(x1: Tensor, x2: Tensor, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     if sorter is not None:
         x1 = x1[sorter]
     x1, x2 = together(x1, x2)
@@ -248,7 +251,7 @@ def _unique_values(x: Tensor) -> Tensor:
     return ordered[new]
 
 
-def _isin(x1: Any, x2: Any, *, invert: bool = False) -> Tensor:
+def _isin(x1: Operand, x2: Operand, *, invert: bool = False) -> Tensor:
     x1, x2 = together(x1, x2)
     if x1.dtype in SIGNED:
         x1, x2 = bits(x1), bits(x2)
@@ -265,7 +268,7 @@ def _isin(x1: Any, x2: Any, *, invert: bool = False) -> Tensor:
 # -- shapes
 
 
-def _reshape(x: Tensor, shape: Any, *, copy: bool | None = None) -> Tensor:
+def _reshape(x: Tensor, shape: Sequence[int], *, copy: bool | None = None) -> Tensor:
     if copy is None:
         return x.reshape(shape)
     if copy:
@@ -273,20 +276,20 @@ def _reshape(x: Tensor, shape: Any, *, copy: bool | None = None) -> Tensor:
     return x.view(shape)
 
 
-def _squeeze(x: Tensor, axis: Any) -> Tensor:
+def _squeeze(x: Tensor, axis: int | tuple[int, ...]) -> Tensor:
     for a in _axes(x, axis):
         if x.shape[a] != 1:
             raise ValueError(f"axis {a} has the length {x.shape[a]}, not 1")
     return torch.squeeze(x, axis)
 
 
-def _expand_dims(x: Tensor, axis: Any = 0) -> Tensor:
+def _expand_dims(x: Tensor, axis: int | tuple[int, ...] = 0) -> Tensor:
     if type(axis) is int:
         return torch.unsqueeze(x, axis)
     return default("expand_dims", x, axis)  # type: ignore[no-any-return]
 
 
-def _like_each_other(arrays: Any) -> Any:
+def _like_each_other(arrays: Sequence[Operand]) -> Any:
     """Arrays of a sequence in their common dtype."""
     first = arrays[0]
     if type(first) is Tensor:
@@ -296,31 +299,31 @@ def _like_each_other(arrays: Any) -> Any:
     return together(*arrays)
 
 
-def _concat(arrays: Any, *, axis: int | None = 0) -> Tensor:
-    arrays = _like_each_other(arrays)
+def _concat(arrays: Sequence[Operand], *, axis: int | None = 0) -> Tensor:
+    tensors = _like_each_other(arrays)
     if axis is None:
-        return torch.cat([x.reshape(-1) for x in arrays])
-    n = arrays[0].ndim
-    if any([x.ndim != n for x in arrays]):  # PyTorch passes over what has the shape (0,)
+        return torch.cat([x.reshape(-1) for x in tensors])
+    n = tensors[0].ndim
+    if any([x.ndim != n for x in tensors]):  # PyTorch passes over what has the shape (0,)
         raise ValueError(
-            f"all must have as many dimensions, got shapes {', '.join(str(tuple(x.shape)) for x in arrays)}"
+            f"all must have as many dimensions, got shapes {', '.join(str(tuple(x.shape)) for x in tensors)}"
         )
-    return torch.cat(arrays, axis)
+    return torch.cat(tensors, axis)
 
 
-def _flip(x: Tensor, *, axis: Any = None) -> Tensor:
+def _flip(x: Tensor, *, axis: Axis = None) -> Tensor:
     return flip(x, _axes(x, axis))
 
 
-def _roll(x: Tensor, shift: Any, *, axis: Any = None) -> Tensor:
+def _roll(x: Tensor, shift: int | tuple[int, ...], *, axis: Axis = None) -> Tensor:
     if isinstance(axis, tuple) and not isinstance(shift, tuple):
         shift = (shift,) * len(axis)
     elif isinstance(shift, tuple) and axis is not None and not isinstance(axis, tuple):
         axis = (axis,) * len(shift)
-    return torch.roll(x, shift, axis)
+    return torch.roll(x, shift, axis)  # type: ignore[arg-type] # without an axis it rolls the flat array
 
 
-def _repeat(x: Tensor, repeats: Any, *, axis: int | None = None) -> Tensor:
+def _repeat(x: Tensor, repeats: int | Tensor, *, axis: int | None = None) -> Tensor:
     if isinstance(repeats, Tensor):
         repeats = repeats.to(torch.int64)
     return torch.repeat_interleave(x, repeats, axis)
@@ -336,7 +339,14 @@ def _triangle(function: Kernel) -> Kernel:
 # -- making arrays
 
 
-def _arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
+def _arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
     if stop is None:
         start, stop = 0, start
     working = torch.int64 if dtype in SIGNED else dtype
@@ -349,7 +359,14 @@ def _arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, d
 
 
 def _linspace(
-    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+    start: complex,
+    stop: complex,
+    /,
+    num: int,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    endpoint: bool = True,
 ) -> Tensor:
     whole = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
     working = torch.float64 if whole else dtype
@@ -360,18 +377,31 @@ def _linspace(
     return out.floor().to(dtype) if whole else out
 
 
-def _eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
+def _eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    *,
+    k: int = 0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
     out = torch.zeros((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype, device=device)
     if -n_rows < k < out.shape[1]:
         out.diagonal(k).fill_(1)
     return out
 
 
-def _full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def _full(
+    shape: int | tuple[int, ...],
+    fill_value: Scalar,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
     return torch.full((shape,) if isinstance(shape, int) else shape, fill_value, dtype=dtype, device=device)
 
 
-def _astype(x: Tensor, dtype: Any, *, copy: bool = True) -> Tensor:
+def _astype(x: Tensor, dtype: torch.dtype, *, copy: bool = True) -> Tensor:
     if x.is_complex() and not dtype.is_complex and dtype is not torch.bool:
         # As NumPy does, every time; PyTorch says it once in a process.
         warnings.warn(f"{x.dtype} becomes {dtype}: the imaginary part is discarded", stacklevel=2)
@@ -379,9 +409,9 @@ def _astype(x: Tensor, dtype: Any, *, copy: bool = True) -> Tensor:
     return x.to(dtype, copy=copy)
 
 
-def _isdtype(dtype: Any, kind: Any) -> bool:
+def _isdtype(dtype: torch.dtype, kind: Any) -> bool:
     if kind == "complex floating":
-        return dtype.is_complex  # type: ignore[no-any-return]
+        return dtype.is_complex
     if isinstance(kind, tuple):
         return any([_isdtype(dtype, k) for k in kind])
     if not isinstance(kind, str):

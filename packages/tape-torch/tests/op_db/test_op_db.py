@@ -514,7 +514,6 @@ WITHOUT = (
     )
     | {
         "betaln": "PyTorch has no such function",
-        "cdist": "compared in test_distances.py",
         "convolve": "PyTorch has no such function",
         "erfcinv": "PyTorch has no such function",
         "gamma": "PyTorch has no such function",

@@ -234,6 +234,7 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
 
 
 WITHOUT = {
+    "cdist": "compared in test_distances.py",
     "cofactors": "a part of the rules of det",
     "curvature_of_det": "a part of the rules of det",
     "transpose": "permute_dims, which is compared",

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 from weakref import proxy
 
+from tape_core.backends import compilers
 from tape_core.backends.protocol import Backend
 from tape_core.base import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
@@ -17,6 +18,7 @@ from tape_compile import passes
 from tape_compile.cache import when_gone
 from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
+from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
 from tape_compile.donation import give_away
 from tape_compile.failures import fail
 from tape_compile.program import Program
@@ -24,6 +26,14 @@ from tape_compile.results import given_back, noted
 from tape_compile.tracer.trace import Trace
 
 _ANY = Backend("several", None)
+_UNSUPPORTED = {
+    EFFECTS: "is for what depends on its inputs alone, and the function calls {}: draw random numbers outside, and "
+    "return the gradients to the optimizer",
+    NUMBERS: "is for arrays, and the function has Python numbers that change, {}, as optimizers and metrics do: return "
+    "the gradients to the optimizer",
+    BRANCHES: "is for what runs in the same way in each call, and {} decide by values: leave out compile, or use "
+    "tape_core.where and scan",
+}
 _CHANGED = "changes one of its arguments (as x += y does)"
 DONATED = "overwrites an argument that is donated to it"
 
@@ -76,60 +86,62 @@ class Compiled:
         self.name = name
         self.changed = list(changed)  # Tensors among the arguments that the function assigns to
         self.traced: Program = trace.program([*arrays, *changed.values()])
-        library = how not in (None, "none")
-        without = passes.NOT_FOR_LIBRARY_COMPILERS if library else frozenset()
-        self.program, self.effects = passes.run(self.traced, options, without)
+        compiler: Compiler | None = None if how is None else compilers.load(how)
+        self.program, self.effects = passes.run(self.traced, options, _without(compiler))
         self.source = Source(self.program, name)
         self.options = options
-        self.run = self._chosen(name, how, trace)
+        self.run = self._compiled(name, how, compiler, trace)
         self.quiet: Callable[[], Any] = nullcontext if self.program.backend is None else self.program.backend.quiet
         self.backend: Any = self.program.backend or _ANY
         self.plain = all(kind == TENSOR for kind in self.kinds)
         self.simple = all(out[0] == TENSOR for out in self.outs)
 
-    def _chosen(self, name: str, how: str | None, trace: Trace) -> Callable[..., Any]:
-        """What runs: the code, or what a compiler of the array library makes of it.
+    def _compiled(self, name: str, how: str | None, compiler: Compiler | None, trace: Trace) -> Run:
+        """Return the function that runs the program: Python code, or a compiler's.
 
         Raises:
-            ValueError: the compiler that is asked for is not there, or not for what this function does.
+            ValueError: the compiler is not for arrays of this backend, or not for what this program does.
         """
         program, run = self.program, self.source.run
-        if how == "none":
-            return run
-        effects = sorted({instruction.name for instruction in program.instructions if instruction.effect})
-        deciding = sorted(_deciding(program))
-        numbers = sorted({v.name for v in self.variables if v.backend is None})
+        found = {
+            EFFECTS: sorted({instruction.name for instruction in program.instructions if instruction.effect}),
+            NUMBERS: sorted({v.name for v in self.variables if v.backend is None}),
+            BRANCHES: sorted(_deciding(program)),
+        }
         examples = [trace.values[k] for k in program.inputs]
-        if how is None:
-            if effects or deciding or numbers or program.backend is None:
-                return run
-            chosen = program.backend.chosen(run, program, examples)
-            if chosen is not run and program.owned:
-                program, _ = passes.run(self.traced, self.options, passes.NOT_FOR_LIBRARY_COMPILERS)
-                chosen = program.backend.chosen(Source(program, name).run, program, examples)  # type: ignore[union-attr]
-            return chosen
-        if program.backend is None:
-            found = sorted([backend.name for backend in trace.backends])
-            if not found:
+        if compiler is None:
+            return run if any(found.values()) or program.backend is None else self._offered(name, run, examples)
+        for feature, names in found.items():
+            if names and feature not in compiler.supports:
+                raise ValueError(f"{name}: compile={how!r} {_UNSUPPORTED[feature].format(', '.join(names))}")
+        backends = compilers.info(str(how)).backends
+        if program.backend is None and (backends or not compiler.supports.issuperset(found)):
+            several = sorted([backend.name for backend in trace.backends])
+            if not several:
                 raise ValueError(f"{name}: compile={how!r} has nothing to compile, as the function computes nothing")
-            several = " and ".join(found)
-            raise ValueError(f"{name}: compile={how!r} is for arrays of one backend, and there are those of {several}")
-        if effects:
             raise ValueError(
-                f"{name}: compile={how!r} is for what depends on its inputs alone, and the function calls "
-                f"{', '.join(effects)}: draw random numbers outside, and return the gradients to the optimizer"
+                f"{name}: compile={how!r} is for arrays of one backend, and there are those of {' and '.join(several)}"
             )
-        if numbers:
+        if backends and program.backend is not None and program.backend.root.name not in backends:
             raise ValueError(
-                f"{name}: compile={how!r} is for arrays, and the function has Python numbers that change, "
-                f"{', '.join(numbers)}, as optimizers and metrics do: return the gradients to the optimizer"
+                f"{name}: compile={how!r} is for arrays of {' and '.join(backends)}, and these are of "
+                f"{program.backend.root.name}: leave out compile, or select another backend"
             )
-        if deciding:
-            raise ValueError(
-                f"{name}: compile={how!r} is for what runs in the same way in each call, and {' and '.join(deciding)} "
-                f"decide by values: leave out compile, or use tape_core.where and scan"
-            )
-        return program.backend.accelerated(run, how, examples)
+        return compiler.compile(program, run, examples)
+
+    def _offered(self, name: str, run: Run, examples: list[Any]) -> Run:
+        """Return what a compiler of the backend offers, where the user names none; else the Python code."""
+        assert self.program.backend is not None
+        for how in self.program.backend.compilers:
+            compiler: Compiler = compilers.load(how)
+            offered = compiler.offer(self.program, run, examples)
+            if offered is not None:
+                if self.program.owned and compiler.fuses:
+                    # What is planned to be overwritten is not for a compiler that plans memory itself.
+                    program, _ = passes.run(self.traced, self.options, _without(compiler))
+                    offered = compiler.offer(program, Source(program, name).run, examples)
+                return run if offered is None else offered
+        return run
 
     def exported(self, name: str, variables: str, beside: dict[str, Any] | None) -> str:
         """The source of a file with this function."""
@@ -268,3 +280,8 @@ def _deciding(program: Program) -> set[str]:
         if parts := getattr(instruction.fn, "parts", None):
             found.update({instruction.name} - {"scan"}, *[_deciding(part.traced) for part in parts])
     return found
+
+
+def _without(compiler: Compiler | None) -> frozenset[passes.Stage]:
+    """The stages that are not for code that a compiler gets."""
+    return passes.NOT_FOR_LIBRARY_COMPILERS if compiler is not None and compiler.fuses else frozenset()

@@ -245,7 +245,7 @@ class _Function:
             if instruction.kwargs:
                 targets = [given for given in instruction.kwargs.values() if _is_own(given)]
                 if targets:
-                    # Before the call, which holds its arguments itself, and with no view of them still to come.
+                    # Before the call, which holds its arguments itself, and with no later view of them.
                     self._flush()
                     self._assign(self._stored("own"), self._owned(targets[0]))
                     once = False

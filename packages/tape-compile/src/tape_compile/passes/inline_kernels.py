@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from tape_core.backends.kernels import DEFAULT_KERNELS, WHOLE, Kernels
 from tape_core.base.contexts import setting
-from tape_core.engine.recording import TRACE
+from tape_core.staging import STAGE
 
 from tape_compile import thresholds
 from tape_compile.library import support_of
 from tape_compile.passes.registry import pass_
 from tape_compile.program import Instruction, Out, Program, Raw, Spec, resolve, substitute
 from tape_compile.rewrite import Builder
-from tape_compile.tracer.traced_array import TracedArray
+from tape_compile.tracer.traced_array import TracedArray, tracing_backend
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -56,12 +56,12 @@ def _inlined(instruction: Instruction, builder: Builder, backend: Backend) -> li
     numbers: dict[int, int] = {}  # by numbers of the inner trace those outside
     inputs: dict[int, TracedArray] = {}
     for k in dict.fromkeys(instruction.inputs):
-        inputs[k] = trace.input(_example(specs[k], backend), backend.traced)
+        inputs[k] = trace.input(_example(specs[k], backend), tracing_backend(backend))
         numbers[inputs[k].id] = k
     try:
-        with setting(TRACE, trace), backend.quiet():
+        with setting(STAGE, trace), backend.quiet():
             kwargs = {name: resolve(arg, inputs) for name, arg in instruction.kwargs.items()}
-            found = fn.func(backend.traced.xp, *resolve(instruction.args, inputs), **kwargs)
+            found = fn.func(tracing_backend(backend).xp, *resolve(instruction.args, inputs), **kwargs)
     except Exception:  # noqa: BLE001 - for ones in all places it may fail, and not for the values of a call
         return [instruction]
     if any([spec.size > largest for spec in trace.specs.values()]) or any(

@@ -13,8 +13,10 @@ from tape_core.backends import selection
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.forking import Lock, forget_in_children
 from tape_core.engine import call_paths as hotpath
-from tape_core.engine.recording import ACTIVE, TRACE
+from tape_core.engine.recording import ACTIVE
+from tape_core.staging import STAGE
 
+from tape_compile.tracer.traced_array import current_trace, tracing_backend
 from tape_compile.turns import TRACING
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def _end(trace: Trace) -> None:
 def _forget_other_threads() -> None:
     """In a forked child: the traces of other threads do not run any more."""
     _running.clear()
-    trace = TRACE.get()
+    trace = current_trace()
     while trace is not None:
         _running.add(trace)
         trace = trace.parent
@@ -54,8 +56,8 @@ forget_in_children(_forget_other_threads)
 def tracing(trace: Trace) -> Iterator[None]:
     """A context that is noted, in which new arrays are constants and nothing else records."""
     chosen = selection.select()
-    backend = selection.use_backend(chosen.backend.traced, chosen.device)
-    with _handlers_outside(), setting(TRACING, True), setting(ACTIVE, ()), backend, setting(TRACE, trace):
+    backend = selection.use_backend(tracing_backend(chosen.backend), chosen.device)
+    with _handlers_outside(), setting(TRACING, True), setting(ACTIVE, ()), backend, setting(STAGE, trace):
         try:
             _begin(trace)
             yield
@@ -100,5 +102,5 @@ def _handlers_outside() -> Iterator[None]:
 @contextmanager
 def outside() -> Iterator[None]:
     """A context in the middle of a trace that is not noted."""
-    with setting(ACTIVE, ()), setting(TRACE, None):
+    with setting(ACTIVE, ()), setting(STAGE, None):
         yield

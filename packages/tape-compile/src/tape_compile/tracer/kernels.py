@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tape_core.backends.kernels import Kernels
-from tape_core.engine.recording import TRACE
 
-from tape_compile.tracer.traced_array import NONE, PLAIN, Traced, TracedArray, trace_of
+from tape_compile.tracer.traced_array import NONE, PLAIN, Traced, TracedArray, current_trace, trace_of
 
 _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
@@ -30,7 +29,7 @@ class TracedKernels(Kernels):
 
         chosen = getattr(whole, "chosen", None)
         quick = name == "getitem" or name not in SEEN_TO
-        now = TRACE.get
+        now = current_trace
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             function = whole if chosen is None else chosen(args, kwargs)
@@ -74,4 +73,4 @@ def shaped_by_values(name: str, args: tuple[Any, ...]) -> bool:
 
 
 def _is_unknown(value: Any) -> bool:
-    return type(value) is TracedArray and value.id not in value.made_in.known
+    return type(value) is TracedArray and not value.is_known

@@ -7,10 +7,10 @@ from functools import partial
 from opcode import opname
 from typing import Any
 
-from tape_core.engine.recording import TRACE
 from tape_core.engine.rules import fused, vjp
+from tape_core.staging import TracingError
 
-from tape_compile.tracer.traced_array import Traced, TracingError, trace_of
+from tape_compile.tracer.traced_array import Traced, current_trace, trace_of
 
 
 class Rules:
@@ -70,7 +70,7 @@ class _Rule(_Opaque):
     """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
 
     def __call__(self, xp: Any, *args: Any) -> Any:
-        trace = TRACE.get()
+        trace = current_trace()
         if trace is None or xp is not self.xp:
             return self.__wrapped__(xp, *args)
         before = len(trace.instructions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.discovery import backend_of_type
@@ -11,11 +12,12 @@ from tape_core.base.contexts import contextmanager
 from tape_core.base.user_code import deciding_frame, user_frame
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, wrap
 from tape_core.engine.variable import Variable
+from tape_core.staging import HostNumber, TracedValue, TracingError, value_of
 
+from tape_compile.effects import Effects
 from tape_compile.frozen import frozen
 from tape_compile.program import SHOWN, Instruction, Place, Program, Ref, Spec
 from tape_compile.tracer.contexts import outside
-from tape_compile.tracer.host_numbers import Number
 from tape_compile.tracer.kernels import MAYBE_SHAPED_BY_VALUES, VALUE_FREE, shaped_by_values
 from tape_compile.tracer.traced_array import (
     NONE,
@@ -24,22 +26,22 @@ from tape_compile.tracer.traced_array import (
     TRUTH,
     TracedArray,
     TracedNumber,
-    TracingError,
     is_array,
     know,
     refuse_leak,
-    value_of,
+    tracing_backend,
 )
 from tape_compile.tracer.variable_state import Held, kept_by, traced_backend
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
+    from tape_core.random import Generator
 
 
 _new = object.__new__
 
 
-class Trace:
+class Trace(Effects):
     """One run of a function that is being compiled.
 
     Args:
@@ -173,7 +175,7 @@ class Trace:
         array = tensor._array
         if type(array) is TracedArray:
             if array.id not in self.known:
-                self.decided_by_value("a parameter that is a Tensor")
+                self.require_value("a parameter that is a Tensor")
             array = array.value
         if tensor.shape or "integer" not in tensor.dtype.kind:
             return tensor, self._split(array, inputs)[1]
@@ -216,7 +218,7 @@ class Trace:
             for k, arg in kwargs.items():
                 given[k], names[k] = self._split(arg, inputs)
         if name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args):
-            self.decided_by_value(f"the shape of the result of {name}")
+            self.require_value(f"the shape of the result of {name}")
         out = fn(*raws, **given) if kwargs else fn(*raws)
         if name in VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
             first = refs[0]
@@ -370,7 +372,7 @@ class Trace:
             found = self._places[key] = code, self._lines.setdefault(place, place)
         return found[1]
 
-    def decided_by_value(self, what: str) -> None:
+    def require_value(self, what: str) -> None:
         """A value is asked for: an error, or with `fallback` the end of compiling.
 
         Raises:
@@ -406,7 +408,7 @@ class Trace:
 
     # -- Variables, and numbers that are kept as they are
 
-    def read(self, variable: Variable | Number) -> Any:
+    def read(self, variable: Variable | HostNumber) -> Any:
         """What a Variable holds."""
         held = self.held.get(id(variable))
         if held is None:
@@ -416,7 +418,7 @@ class Trace:
         # An array of its own for each reader: an update in place is of nobody else's.
         return TracedArray(now.value, now.ref, self, now.backend) if type(now) is TracedArray else now
 
-    def write(self, variable: Variable | Number, array: Any) -> None:
+    def write(self, variable: Variable | HostNumber, array: Any) -> None:
         """It is given a value."""
         held = self.held.get(id(variable))
         if held is None:
@@ -431,7 +433,7 @@ class Trace:
                 held = self.held[id(variable)]
         held.now = array
 
-    def holds(self, variable: Variable | Number) -> bool:
+    def holds(self, variable: Variable | HostNumber) -> bool:
         """Whether a Variable is there, and not being made."""
         if id(variable) in self.held:
             return True
@@ -441,26 +443,55 @@ class Trace:
             return False
         return True
 
-    def meets(self, tensor: Tensor) -> None:
-        """A Tensor from around the function is used, as a constant."""
+    def on_outer_tensor(self, tensor: Tensor) -> None:
+        """Called when a Tensor from around the function is used; it is a constant."""
 
-    def drawn(self, generator: Any) -> None:
-        """Random numbers are drawn."""
+    def on_draw(self, generator: Generator) -> None:
+        """Called when random numbers are drawn."""
 
-    def makes(self, generator: Any) -> None:
-        """A generator is made."""
+    def on_new_generator(self, generator: Generator) -> None:
+        """Called when the traced function makes a generator."""
 
     def state(self) -> Any:
-        """What has been noted so far, for `go_back`."""
+        """What has been noted so far, for `roll_back`."""
         return len(self.instructions), len(self.guards), {key: held.now for key, held in self.held.items()}
 
-    def go_back(self, state: Any) -> None:
+    def roll_back(self, state: Any) -> None:
         """Forget what was noted since."""
         instructions, guards, nows = state
         del self.instructions[instructions:]
         del self.guards[guards:]
         for key, held in self.held.items():
             held.now = nows.get(key, held.first)
+
+    def is_assigned(self, *variables: Variable) -> bool:
+        """Whether the program has assigned to one of these Variables; without arguments, to any."""
+        chosen = {id(variable) for variable in variables}
+        return any(held.written and (not chosen or key in chosen) for key, held in self.held.items())
+
+    def is_traced(self, value: TracedValue) -> bool:
+        """Whether a value is an input or computed in each run, rather than a constant."""
+        return self.failed is None and value.id not in self.constants  # type: ignore[attr-defined]  # of our classes
+
+    def symbol(self, tensor: Tensor) -> str | None:
+        """Return the name of a Tensor that differs between runs, for its text; None for a constant."""
+        array = tensor._array
+        if type(array) is not TracedArray or not self.is_traced(array):
+            return None
+        if array.id in self.inputs:
+            return f"args_{self.inputs.index(array.id)}:0"
+        for instruction in reversed(self.instructions):
+            if array.id in (found := instruction.outputs):
+                return f"{instruction.name}:{found.index(array.id)}"
+        return "Tensor:0"
+
+    def outside(self) -> AbstractContextManager[None]:
+        """Enter a context in which nothing is traced, and Variables have their real values."""
+        return outside()
+
+    def tracing(self, backend: Backend) -> Backend:
+        """Return the backend whose arrays are those of `backend`, traced."""
+        return tracing_backend(backend)
 
     @property
     def made(self) -> list[Variable]:

@@ -17,17 +17,16 @@ from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS
 from tape_core.backends.protocol import Backend
 from tape_core.base.contexts import contextmanager
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core.staging import STAGE, TracedValue, TracingError, value_of
 
 if TYPE_CHECKING:
     from tape_compile.program import Ref
     from tape_compile.tracer.trace import Trace
 
 
-class TracingError(TypeError):
-    """A function that is compiled does what depends on values; or uses one of them afterwards."""
-
+current_trace: Callable[[], Trace | None] = STAGE.get  # type: ignore[assignment]  # the only stages are traces
+"""Return the trace that is running, or None."""
 
 PLAIN = SCALARS | {str, slice, type(None), type(...)}
 """What arguments are that are no arrays, and have none in them."""
@@ -37,10 +36,11 @@ NONE: dict[str, Any] = {}
 """The keywords of all instructions that have none: nothing writes into it."""
 
 
-class TracedArray:
+class TracedArray(TracedValue):
     """What a Tensor inside a compiled function holds: a value, and the number by which the instructions know it."""
 
     __slots__ = ("__weakref__", "backend", "dtype", "made_in", "ref", "shape", "value")
+    made_in: Trace
     __array_ufunc__ = None
     __hash__ = object.__hash__
 
@@ -58,13 +58,18 @@ class TracedArray:
         return self.ref.id
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is a constant, or computed of constants alone: Python may decide by its value."""
+        return self.ref.id in self.made_in.known
+
+    @property
     def trace(self) -> Trace:
         """The trace that notes what is done with it: the one that it was made in, or one inside that.
 
         Raises:
             TracingError: that has ended.
         """
-        now = TRACE.get()
+        now = current_trace()
         if now is not self.made_in and (now is None or not now.is_inside(self.made_in)):
             refuse_leak(self)
         return now
@@ -105,7 +110,9 @@ class TracedArray:
 
     def __getitem__(self, key: Any) -> Any:
         trace = self.made_in
-        if (type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))) and trace is TRACE.get():
+        if (
+            type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))
+        ) and trace is current_trace():
             a = self.ref
             return trace.gave("getitem", operator.getitem, (a, key), NONE, (a.id,), self.value[key], self.backend)
         return self.trace.call("getitem", operator.getitem, (self, key), {}, self.backend)
@@ -134,8 +141,8 @@ class TracedArray:
     # -- what would take the value out
 
     def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
-        if self.id not in self.made_in.known:
-            self.trace.decided_by_value(what)
+        if not self.is_known:
+            self.trace.require_value(what)
         return how(self.value)
 
     def __bool__(self) -> bool:
@@ -194,7 +201,7 @@ def know(kind: type) -> None:
                 setattr(TracedArray, name, _Attribute(name))
 
 
-class TracedNumber:
+class TracedNumber(TracedValue):
     """A Python number that is another one in each call, such as a learning rate; what is computed of it is noted.
 
     With arrays and Tensors it is weak, as Python's numbers are.
@@ -206,6 +213,7 @@ class TracedNumber:
     shape = ()
     id: Any = TracedArray.id
     trace: Any = TracedArray.trace
+    is_known = False
 
     def __init__(self, value: Any, ref: Ref, trace: Trace, backend: Any = None) -> None:
         self.value = value
@@ -217,7 +225,7 @@ class TracedNumber:
         return f"TracedNumber({self.id})"
 
     def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
-        self.trace.decided_by_value(what)
+        self.trace.require_value(what)
         return how(self.value)
 
     def __bool__(self) -> bool:
@@ -262,7 +270,7 @@ def is_array(value: Any) -> bool:
 
 
 def _attach() -> None:
-    now = TRACE.get
+    now = current_trace
 
     def takes(other: Any) -> bool:
         kind = type(other)
@@ -317,7 +325,7 @@ def _attach() -> None:
                 return self.trace.number(name, function, given)
             if type(other) is TracedArray or not is_array(other) or _is_slices(other):
                 return NotImplemented
-            return self.trace.call(name, function, given, {}, backend_of_type(type(other)).traced)  # type: ignore[union-attr]
+            return self.trace.call(name, function, given, {}, _tracing_backend_of(type(other)))
 
         return method
 
@@ -339,6 +347,12 @@ def _attach() -> None:
     for symbol, name in SIGNS.items():
         setattr(TracedArray, f"__{symbol}__", unary(getattr(operator, f"__{symbol}__"), name))
         setattr(TracedNumber, f"__{symbol}__", sign(getattr(operator, f"__{symbol}__"), name))
+
+
+def _tracing_backend_of(kind: type) -> Traced:
+    backend = backend_of_type(kind)
+    assert backend is not None  # it is the class of an array
+    return tracing_backend(backend)
 
 
 def _beside(number: TracedNumber, tensor: Tensor) -> Tensor:
@@ -439,7 +453,7 @@ class Traced(Backend):
 
     def format(self, array: Any) -> str:
         """Of what is another one in each call that it is so: for debuggers and messages."""
-        if type(array) is TracedArray and array.id not in array.made_in.known:
+        if type(array) is TracedArray and not array.is_known:
             trace = array.made_in
             return self.base.format(array.value) if trace.failed is not None else "<another in each call>"
         return self.base.format(value_of(array))
@@ -460,7 +474,7 @@ class Traced(Backend):
     @contextmanager
     def sweeping(self) -> Iterator[None]:
         """`quiet`, and what is noted comes from the line that asks for the derivative."""
-        trace = TRACE.get()
+        trace = current_trace()
         with self.quiet(), nullcontext() if trace is None else trace.from_here():
             yield
 
@@ -474,23 +488,23 @@ class Traced(Backend):
 
     def shared(self, value: Tensor) -> Any:
         """A value of `base` as a constant."""
-        if (trace := TRACE.get()) is not None:
-            trace.meets(value)
+        if (trace := current_trace()) is not None:
+            trace.on_outer_tensor(value)
         return self._constant(value._array)
 
     def _constant(self, value: Any) -> Any:
-        trace = TRACE.get()
+        trace = current_trace()
         return value if trace is None else trace.constant(value, self)
 
 
-def value_of(array: Any) -> Any:
-    """The value of what is traced; a constant as it is."""
-    return array.value if type(array) in TRACED else array
+def tracing_backend(backend: Backend) -> Traced:
+    """Return the backend whose arrays are those of `backend`, traced; there is one for each."""
+    return backend.wrapped(Traced)
 
 
 def trace_of(values: Iterable[Any]) -> Trace | None:
     """The trace that notes what is done with these, if any is traced."""
-    now = TRACE.get()
+    now = current_trace()
     for value in values:
         kind = type(value)
         if kind in TRACED:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tape_core.engine.variable import Variable
+from tape_core.staging import HostNumber
 
-from tape_compile.tracer.host_numbers import Number
-from tape_compile.tracer.traced_array import TracedArray
+from tape_compile.tracer.traced_array import TracedArray, tracing_backend
 
 
-def kept_by(variable: Variable | Number) -> Any:
+def kept_by(variable: Variable | HostNumber) -> Any:
     """What it holds outside of traces."""
     return variable._raw
 
 
-def traced_backend(variable: Variable | Number) -> Any:
-    return None if isinstance(variable, Number) else variable._home.traced
+def traced_backend(variable: Variable | HostNumber) -> Any:
+    return None if isinstance(variable, HostNumber) else tracing_backend(variable._home)
 
 
 class Held:

@@ -13,7 +13,7 @@ from tape_core.base.commit import set_all
 from tape_core.engine.backward import sweep
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.plan import Part, Parts
-from tape_core.engine.rules import FIRST_INPUT
+from tape_core.engine.record import kwargs, slot
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import NO_SLOTS, own_slots, twin_slots, wrap
 from tape_core.modes.function_op import FUNCTION_CALL
@@ -203,13 +203,13 @@ class _CallPlan:
 
     def leading(self, rec: tuple[Any, ...]) -> Sequence[int]:
         """The numbers of the results that others depend on."""
-        joint: Joint = rec[-2]["call"].joint
+        joint: Joint = kwargs(rec)["call"].joint
         return joint.leading
 
     def within(self, g: Any, rec: tuple[Any, ...], results: list[int], masked: bool, recorded: bool) -> list[Any]:
         """The cotangents of some results, with what comes from others that depend on them."""
-        call: Call = rec[-2]["call"]
-        return call.again(g.cotangents, [None] * len(rec[FIRST_INPUT]), masked, recorded, results)
+        call: Call = kwargs(rec)["call"]
+        return call.again(g.cotangents, [None] * len(slot(rec, 0)), masked, recorded, results)
 
     def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *_: Any) -> None:
         """Replace what has come to the inputs by that and what comes of this call."""
@@ -224,8 +224,8 @@ class _CallPlan:
         self._pull(g, rec, grads, masked, recorded=xp is not self.backend.xp)
 
     def _pull(self, g: Any, rec: tuple[Any, ...], grads: list[Any], masked: bool, recorded: bool) -> None:
-        at = rec[FIRST_INPUT]
-        call: Call = rec[-2]["call"]
+        at = slot(rec, 0)
+        call: Call = kwargs(rec)["call"]
         gs = g.cotangents if type(g) is Parts else [dense(g)]
         for i, d in zip(at, call.pull(gs, [grads[i] for i in at], masked, recorded), strict=True):
             grads[i] = d

@@ -19,17 +19,17 @@ from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
+from tape_core.staging import HostNumber, TracingError
 from tape_core.transforms.calls import unrecorded
 from tape_core.transforms.closures import Capture, Closure
 
 from tape_compile.cache_key import STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
+from tape_compile.control_flow import FlowTrace
 from tape_compile.methods import WeakMethod
 from tape_compile.results import check_result, noted
 from tape_compile.tracer.contexts import tracing
-from tape_compile.tracer.host_numbers import Number
-from tape_compile.tracer.trace import Trace
-from tape_compile.tracer.traced_array import TracingError
+from tape_compile.tracer.traced_array import tracing_backend
 from tape_compile.under_tape.partition import parted
 
 INPUT, FLOWING = 3, 4  # kinds of leaves of a result: inputs that are handed back, and those with a derivative
@@ -83,7 +83,7 @@ def watches(tape: GradientTape, variable: Variable) -> bool:
     )
 
 
-class JointTrace(Trace):
+class JointTrace(FlowTrace):
     """A run of a function that may be run again for a derivative: what cannot be run again ends it.
 
     Attributes:
@@ -101,17 +101,17 @@ class JointTrace(Trace):
         """End the run; the function is not compiled here."""
         raise TracingError(f"{self.name} is called inside a tape's block and {what}")
 
-    def meets(self, tensor: Tensor) -> None:
+    def on_outer_tensor(self, tensor: Tensor) -> None:
         """A Tensor from around is used."""
         self.around.append(tensor)
 
-    def drawn(self, generator: Any) -> None:
+    def on_draw(self, generator: Any) -> None:
         """Random numbers are drawn."""
         if generator is not random.global_rng():
             self.refuse("draws from a generator of its own")
         self.draws = True
 
-    def makes(self, generator: Any) -> None:
+    def on_new_generator(self, generator: Any) -> None:
         """A generator is made."""
         self.refuse("makes a generator")
 
@@ -121,15 +121,15 @@ class JointTrace(Trace):
             self.refuse(f"calls {name}")
         return super().effect(name, fn, args, backend)
 
-    def read(self, variable: Variable | Number) -> Any:
+    def read(self, variable: Variable | HostNumber) -> Any:
         """A Variable is read; an optimizer's or a metric's number is not, whose state is none of the tape's."""
-        if type(variable) is Number:
+        if type(variable) is HostNumber:
             self.refuse(f"has the number {variable.name} of an optimizer, a metric or the like")
         return super().read(variable)
 
-    def write(self, variable: Variable | Number, array: Any) -> None:
+    def write(self, variable: Variable | HostNumber, array: Any) -> None:
         """A Variable is assigned; it must be there, and none that a derivative is asked for."""
-        if isinstance(variable, Number):
+        if isinstance(variable, HostNumber):
             self.read(variable)
             return
         if not self.holds(variable):
@@ -250,7 +250,7 @@ class Joint:
             if kind == TENSOR and number in unique:
                 leaves[k] = unique[number]
             elif kind == TENSOR:
-                backend = leaves[k].backend.traced
+                backend = tracing_backend(leaves[k].backend)
                 leaves[k] = wrap(trace.input(leaves[k]._array, backend), backend)
                 self.taken.append(k)
                 if number is not None:
@@ -362,10 +362,10 @@ class Joint:
         arrays = [*[(slot, t._array) for slot, t in self._flowing.items()], *inputs.items()]
         for (slot, array), given in zip(arrays, (*pattern.results, *pattern.inputs), strict=True):
             if given:
-                backend = self.backend.traced
+                backend = tracing_backend(self.backend)
                 seeds[slot] = wrap(trace.input(self.backend.xp.ones_like(array.value), backend), backend)
         own._masked = pattern.masked
-        found = sweep(own, self.backend.traced, seeds, list(inputs), False, release=False)
+        found = sweep(own, tracing_backend(self.backend), seeds, list(inputs), False, release=False)
         return len(seeds), [found.get(slot) for slot in inputs]
 
     @property

@@ -2,8 +2,16 @@
 
 from tape_core.backends.array_api import ArrayAPIBackend
 from tape_core.backends.checks import check_conv, check_convolve, check_csr, check_inexact, check_labels, check_top_k
-from tape_core.backends.errors import AxisError, BackendError, BackendLoadError, BackendNotFoundError
-from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, hookimpl
+from tape_core.backends.errors import (
+    AxisError,
+    BackendError,
+    BackendLoadError,
+    BackendNotFoundError,
+    CompilerError,
+    CompilerLoadError,
+    CompilerNotFoundError,
+)
+from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, CompilerInfo, hookimpl
 from tape_core.backends.protocol import Backend
 from tape_core.backends.windows import Windows, normal_axes, pool_windows, spatial_axes, transposed_windows, windows
 from tape_core.base.dtypes import get_default_dtype
@@ -17,6 +25,10 @@ __all__ = [
     "BackendInfo",
     "BackendLoadError",
     "BackendNotFoundError",
+    "CompilerError",
+    "CompilerInfo",
+    "CompilerLoadError",
+    "CompilerNotFoundError",
     "Windows",
     "check_conv",
     "check_convolve",

@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Self
 
 PACKAGES = {"numpy": "tape-numpy", "torch": "tape-torch"}
 """The packages of the Tape project, for install hints: nothing is ever imported by these names."""
 
 
-class BackendError(RuntimeError):
+class PluginError(RuntimeError):
+    """A plugin, a backend or a compiler, cannot be used as asked."""
+
+
+class PluginLoadError(PluginError):
+    """A plugin is installed but cannot be loaded; `__cause__` is what it raised, if any.
+
+    Attributes:
+        problem: what is wrong, in one line and without the plugin's name.
+    """
+
+    problem: str = ""
+
+    @classmethod
+    def of(cls, plugin: str, problem: str, *hints: str) -> Self:
+        """The error for a plugin, whose text says what is wrong and, a line each, what to do.
+
+        >>> print(BackendLoadError.of("backend 'torch' (tape-torch 0.1.0)", "it is broken", "Mend it"))
+        backend 'torch' (tape-torch 0.1.0) cannot be loaded: it is broken
+          Mend it
+        """
+        problem = " ".join(problem.split())  # a cause of many lines is shown whole by its own traceback
+        error = cls("\n  ".join([f"{plugin} cannot be loaded: {problem}", *hints]))
+        error.problem = problem
+        return error
+
+
+class BackendError(PluginError):
     """A backend cannot be used as asked; the base of the other two.
 
-    >>> BackendNotFoundError.__base__ is BackendError is BackendLoadError.__base__
+    >>> issubclass(BackendNotFoundError, BackendError) and issubclass(BackendLoadError, BackendError)
     True
     """
 
@@ -20,14 +48,24 @@ class BackendNotFoundError(BackendError):
     """No installed package provides a backend of this name."""
 
 
-class BackendLoadError(BackendError):
+class BackendLoadError(PluginLoadError, BackendError):
     """A backend is installed but cannot be loaded; `__cause__` is what its plugin raised, if any.
 
     Attributes:
         problem: what is wrong, in one line and without the plugin's name.
     """
 
-    problem: str = ""
+
+class CompilerError(PluginError):
+    """A compiler cannot be used as asked; the base of the other two."""
+
+
+class CompilerNotFoundError(CompilerError, ValueError):
+    """No installed package provides a compiler of this name."""
+
+
+class CompilerLoadError(PluginLoadError, CompilerError):
+    """A compiler is installed but cannot be loaded; `__cause__` is what its plugin raised, if any."""
 
 
 class AxisError(ValueError, IndexError):
@@ -73,13 +111,5 @@ def not_found(name: str, installed: Iterable[str], detail: str = "") -> BackendN
 
 
 def load_error(plugin: str, problem: str, *hints: str) -> BackendLoadError:
-    """The error for an installed backend that cannot be loaded.
-
-    >>> print(load_error("backend 'torch' (tape-torch 0.1.0)", "it is broken", "Mend it"))
-    backend 'torch' (tape-torch 0.1.0) cannot be loaded: it is broken
-      Mend it
-    """
-    problem = " ".join(problem.split())  # a cause of many lines is shown whole by its own traceback
-    error = BackendLoadError("\n  ".join([f"{plugin} cannot be loaded: {problem}", *hints]))
-    error.problem = problem
-    return error
+    """The error for an installed backend that cannot be loaded; see :meth:`PluginLoadError.of`."""
+    return BackendLoadError.of(plugin, problem, *hints)

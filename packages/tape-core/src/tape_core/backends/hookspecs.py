@@ -1,6 +1,6 @@
-"""What a backend plugin provides: the hooks, to be read by its author.
+"""The hooks of plugins, backends and compilers, to be read by their authors.
 
-A plugin is an installed package with one entry point in the group `tape.backends`. The entry
+A backend is an installed package with one entry point in the group `tape.backends`. The entry
 point's name is the backend's name, and it points at a module with the hooks::
 
     # pyproject.toml
@@ -40,16 +40,13 @@ requirement on tape-core.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.op import Registry
-
-GROUP = "tape.backends"
-"""The entry-point group of backend plugins."""
 
 CONTRACT_VERSION = 1
 """The version of everything a plugin relies on: these hooks, `Backend` and the rule interface.
@@ -111,3 +108,53 @@ def tape_register_rules(registry: Registry, backend: Backend) -> None:
     It is called once, right after `tape_load_backend`, with the backend that this made. A plugin may leave out the
     parameters it does not need.
     """
+
+
+# -- compilers
+
+
+@dataclass(frozen=True)
+class CompilerInfo:
+    """A compiler's own description, known without importing what it compiles with.
+
+    Args:
+        name: the compiler's name, the same as the entry point's; `tape_core.function(compile=name)` selects it.
+        contract: the version of the contract that the plugin is written to, see `CONTRACT_VERSION`.
+        backends: the backends whose arrays it compiles for; empty for all.
+        install: the command that installs what the compiler needs, shown when something is missing.
+        summary: a line for `python -m tape_core`.
+
+    >>> CompilerInfo(name="mine", contract=1, backends=("numpy",)).summary
+    ''
+    """
+
+    name: str
+    contract: int
+    backends: tuple[str, ...] = ()
+    install: str = ""
+    summary: str = ""
+
+
+@hookspec(firstresult=True)
+def tape_compiler_info(name: str) -> CompilerInfo:  # type: ignore[empty-body]
+    """Describe the compiler. Required, and cheap: it must not import what it compiles with.
+
+    One module may provide several compilers, by as many entry points of the group `tape.compilers`: `name` is that of
+    the one which is asked for. A plugin with one compiler may leave out the parameter.
+    """
+
+
+@hookspec(firstresult=True)
+def tape_load_compiler(name: str) -> Any:
+    """Return the compiler, a `tape_compile.Compiler`. Required.
+
+    It is called once in a process, when the compiler is first used. Let ImportErrors pass: the user is shown them
+    together with the `install` of `tape_compiler_info`.
+    """
+
+
+HOOKS = {
+    "backend": ("tape_backend_info", "tape_load_backend", "tape_register_rules"),
+    "compiler": ("tape_compiler_info", "tape_load_compiler"),
+}
+"""The hooks of each kind of plugin."""

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
@@ -16,8 +15,10 @@ from tape_core.base.dtypes import DType
 from tape_core.typing import Raw
 
 if TYPE_CHECKING:
-    from tape_compile.program import Program
+    pass
 
+
+Wrapper = TypeVar("Wrapper", bound="Backend")
 
 LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)
 """Whether a plugin makes its backend: the ops that this has kernels for may be declared after that."""
@@ -40,6 +41,7 @@ class Backend:
             backward pass calls rules with float32 in their place, and rounds each cotangent.
         guard: None, or `guard(name, kernel)`, which gives what is called in place of a kernel; see `guarded`.
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
+        compilers: names of compilers that are offered a compiled function for which the user names none.
         xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
     """
 
@@ -62,6 +64,7 @@ class Backend:
         self.narrow: frozenset[DType] = frozenset()
         self.guard: Callable[[str, Any], Any] | None = None
         self.array_class: Any = None
+        self.compilers: tuple[str, ...] = ()
         self.level = 0  # how many hidden axes its arrays carry, see `tape_core.modes.batched`
         self.root: Backend = self
         # Of a backend that wraps another one: that one, the array library's, and how many it wraps.
@@ -72,6 +75,7 @@ class Backend:
         self.keeps = True  # whether its kernels may keep something for rules
         self.version = version or str(getattr(namespace, "__version__", "unknown"))
         self.xp: Any = Kernels(self)
+        self._wrappers: dict[Callable[[Backend], Backend], Backend] = {}
         self._raw_dtypes: dict[DType, Any] = {}
         self._dtypes: dict[Any, DType] = {}
 
@@ -87,42 +91,23 @@ class Backend:
         """
         return None
 
-    def chosen(self, run: Callable[..., Any], program: Program, examples: list[Raw]) -> Callable[..., Any]:
-        """What runs a compiled function of which the user names no compiler: something with the same bits.
+    def wrapped(self, kind: Callable[[Backend], Wrapper]) -> Wrapper:
+        """Return the backend of a class that wraps this one, such as the batching or the tracing one; it is made once.
 
         Args:
-            run: a function of a list of arrays, which it empties, that returns a tuple of arrays.
-            program: what it computes, without effects and decisions.
-            examples: arrays as it will get them.
+            kind: the class; it is called with this backend.
         """
-        return run
+        found = self._wrappers.get(kind)
+        if found is None:
+            found = self._wrappers.setdefault(kind, kind(self))
+        return found  # type: ignore[return-value]  # what `kind` made
 
-    def accelerated(self, run: Callable[..., Any], how: str, examples: list[Raw]) -> Callable[..., Any]:
-        """The code of a compiled function, made faster by a compiler of the library: `tape_core.function(compile=...)`.
-
-        Args:
-            run: a function of a list of arrays, which it empties, that returns a tuple of arrays.
-            how: which compiler.
-            examples: arrays as it will get them.
-
-        Raises:
-            ValueError: the library has none of this name.
-        """
-        raise ValueError(f"function: backend {self.name!r} has no compiler; compile must be None, got {how!r}")
-
-    @cached_property
-    def batched(self) -> Backend:
-        """The backend whose arrays are this one's with a hidden leading axis."""
-        from tape_core.modes.batched import Batched
-
-        return Batched(self)
-
-    @cached_property
-    def traced(self) -> Backend:
-        """The backend whose arrays are this one's and note what is computed with them."""
-        from tape_compile.tracer.traced_array import Traced
-
-        return Traced(self)
+    def wrappers(self) -> list[Backend]:
+        """Return this backend and all that wrap it, also through others."""
+        found = [self]
+        for backend in found:  # it grows meanwhile
+            found += backend._wrappers.values()
+        return found
 
     # -- dtypes
 
@@ -172,21 +157,13 @@ class Backend:
         compiled functions call, which know dtypes beforehand. Its `unguarded` is the kernel, for exported files.
         """
         from tape_core.engine.op import BOUND
-        from tape_core.modes.replay import attach
 
         self.guard = guard
-        above = [self]
-        for backend in above:  # it grows meanwhile
-            above += [backend.__dict__[name] for name in ("batched", "traced") if name in backend.__dict__]
+        for backend in self.wrappers():
             backend.xp.forget()
-        asking = []
         for op, backend in list(BOUND):
-            if backend.library is self and (bound := op.bindings.pop(backend, None)) is not None:
-                kernel = getattr(bound[0], "kernel", bound[0])  # a debugging tape's stands around it
-                if getattr(kernel, "asks", False):
-                    asking.append((op, backend))
-        for op, backend in asking:
-            attach(op, backend)
+            if backend.library is self:
+                op.bindings.pop(backend, None)  # its next call binds it anew
 
     # -- devices
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tape_core.debugging.notes import Generation, Place, Scope, arrays_in, slots_in
+from tape_core.debugging.notes import Generation, Place, Scope, arrays_in
+from tape_core.engine import record
 from tape_core.engine.plan import Part
-from tape_core.engine.rules import slot_at
+from tape_core.engine.record import PLAN, SPECS
 
 if TYPE_CHECKING:
     from tape_core.engine.tape import GradientTape
@@ -110,11 +111,11 @@ class View:
 
 def view(tape: GradientTape) -> View:
     """What there is to be seen of a tape."""
-    trace = tape._trace
+    journal = tape._journal
     used = tape._used and not tape._persistent and not tape._records
     if used:
-        return View(tape._old_key, tape._past, None if trace is None else trace.past, True)
-    return View(tape._key, tape._variables, None if trace is None else trace.now, False)
+        return View(tape._old_key, tape._past, None if journal is None else journal.past, True)
+    return View(tape._key, tape._variables, None if journal is None else journal.now, False)
 
 
 def graph_of(tape: GradientTape) -> Graph:
@@ -162,22 +163,23 @@ def _from_records(nodes: list[Node], records: list[Any]) -> None:
         if rec is None:
             nodes.append(Node(slot, "watched", "watched"))
             continue
-        plan = rec[0]
+        plan = rec[PLAN]
         if type(plan) is Part:
             shape, dtype = plan.specs[plan.k]
             spec = (tuple(shape), _name(dtype))
-            nodes.append(Node(slot, nodes[rec[2]].name, "op", (rec[2],), part_of=rec[2], spec=spec))
+            base = record.slot(rec, 0)
+            nodes.append(Node(slot, nodes[base].name, "op", (base,), part_of=base, spec=spec))
             continue
-        inputs = tuple([i for i in slots_in(rec, plan.n) if i is not None])
+        inputs = tuple(record.each_slot(rec))
         node = Node(slot, _name_of(plan, rec), "op", inputs)
         for array in arrays_in(rec, plan):
             owner, size = plan.backend.memory(array)
             node.kept += 0 if owner in owners else size
             owners.add(owner)
-        out = rec[slot_at(plan.n)]
+        out = record.out(rec)
         if hasattr(out, "shape"):
             node.spec = tuple(out.shape), _name(out.dtype)
-        elif plan.op.elementwise and rec[1] is None:
+        elif plan.op.elementwise and rec[SPECS] is None:
             node.spec = next((nodes[i].spec for i in inputs if nodes[i].spec is not None), None)
         nodes.append(node)
         _note_inputs(nodes, rec, plan, node)
@@ -189,8 +191,8 @@ def _note_inputs(nodes: list[Node], rec: tuple[Any, ...], plan: Any, made: Node)
     An elementwise op says nothing of an input of the shape and dtype of its result.
     """
     for k in range(plan.n):
-        slots, arrays = rec[slot_at(k)], rec[slot_at(k) + 1]
-        specs = None if rec[1] is None else rec[1][k]
+        slots, arrays = record.slot(rec, k), record.array(rec, k)
+        specs = None if rec[SPECS] is None else rec[SPECS][k]
         if type(slots) is not tuple:
             slots, arrays, specs = (slots,), (arrays,), (specs,)
         for j, slot in enumerate(slots):
@@ -207,9 +209,7 @@ def _note_inputs(nodes: list[Node], rec: tuple[Any, ...], plan: Any, made: Node)
 
 
 def _name_of(plan: Any, rec: tuple[Any, ...]) -> str:
-    if plan.op.has_parameters:
-        return str(getattr(rec[slot_at(plan.n) + 3].get("call"), "name", plan.op.name))
-    return str(plan.op.name)
+    return str(getattr(record.kwargs(rec).get("call"), "name", plan.op.name))
 
 
 def _name(dtype: Any) -> str:

@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tape_core.engine.recording import TRACE
-from tape_core.engine.rules import FIRST_INPUT
+from tape_core.engine import record
 from tape_core.modes.batched import BatchedArray
+from tape_core.staging import current
+from tape_core.typing import Record
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -157,7 +158,7 @@ class Generation:
 
     def given(self, backend: Backend, arrays: Iterable[Any]) -> None:
         """Ops get these arrays: those that no op made are the user's, who may write to them."""
-        if TRACE.get() is not None:
+        if current() is not None:
             return
         for array in map(raw, arrays):
             known = self.known(array)
@@ -166,7 +167,7 @@ class Generation:
 
     def checksums(self, backend: Backend, rec: tuple[Any, ...], plan: Any) -> dict[int, int]:
         """Checksums of the user's arrays in a record, views of them among that, by place."""
-        if TRACE.get() is not None:
+        if current() is not None:
             return {}
         return {
             k: checksum(backend, array)
@@ -199,15 +200,13 @@ def checksum(backend: Backend, array: Any) -> int:
 
 def named_arrays(rec: tuple[Any, ...], plan: Any) -> Iterator[tuple[Any, str]]:
     """The arrays that a record reads in a backward pass, each with what it is to the op."""
-    out = FIRST_INPUT + 3 * plan.n
     names = plan.op.inputs
     for k in range(plan.n):
-        field = rec[FIRST_INPUT + 3 * k + 1]
-        for array in _each_array(field):
+        for array in _each_array(record.array(rec, k)):
             yield array, names[min(k, len(names) - 1)]
-    for array in _each_array(rec[out]):
+    for array in _each_array(record.out(rec)):
         yield array, "its result"
-    for array in _each_array(rec[out + 2 :]):
+    for array in _each_array((record.params(rec), record.kwargs(rec), record.residuals(rec))):
         yield array, "a parameter"
 
 
@@ -224,19 +223,15 @@ def _each_array(value: Any) -> Iterator[Any]:
 def arrays_in(rec: tuple[Any, ...], plan: Any) -> list[Any]:
     """The arrays that a record holds on to."""
     found: list[Any] = []
-    out = FIRST_INPUT + 3 * plan.n
-    fields = [*(rec[FIRST_INPUT + 3 * k + 1] for k in range(plan.n)), rec[out]]
-    if len(rec) in (out + 3, out + 5):
-        fields.append(rec[-1])  # what the kernel kept
-    for field in fields:
+    for field in (*[record.array(rec, k) for k in range(plan.n)], record.out(rec), record.residuals(rec)):
         several = type(field) is tuple or type(field) is list
         found += [one for one in (field if several else (field,)) if hasattr(one, "shape")]
     return found
 
 
-def slots_in(rec: tuple[Any, ...], n: int) -> tuple[int | None, ...]:
-    """The slots of the inputs of a record, None where they are not watched."""
+def slots_in(rec: Record) -> tuple[int | None, ...]:
+    """Return the slots of the inputs of a record, None where they are not watched."""
     found: list[int | None] = []
-    for at in rec[FIRST_INPUT : FIRST_INPUT + 3 * n : 3]:
+    for at in record.input_slots(rec):
         found.extend(at if type(at) is tuple else (at,))
     return tuple(found)

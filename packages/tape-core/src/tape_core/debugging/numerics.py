@@ -8,9 +8,9 @@ from textwrap import indent
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from tape_core.engine import record
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.plan import Parts
-from tape_core.engine.rules import slot_at
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.modes.batched import BatchedArray
 
@@ -59,7 +59,7 @@ def check_backward(
         return
     backend, op = plan.backend.root, plan.op
     for rule in plan.rules:
-        at = rec[slot_at(rule.k)]
+        at = record.slot(rec, rule.k)
         for j, i in enumerate(at if type(at) is tuple else (at,)):
             if i is None or is_finite(grads[i], backend) or not is_finite(before.get(i), backend):
                 continue
@@ -67,12 +67,12 @@ def check_backward(
             given: dict[str, Any] = {"the cotangent of its result": g}
             names = [f"{rule.input}[{k}]" for k in range(len(at))] if op.sequence else list(op.inputs)
             for k, one in enumerate(names):
-                array = rec[3] if op.sequence else rec[slot_at(k) + 1]
+                array = record.array(rec, 0 if op.sequence else k)
                 array = array[k] if op.sequence and array is not None else array
                 if array is not None:
                     given[one] = array
-            if rec[slot_at(plan.n)] is not None:
-                given["its result"] = rec[slot_at(plan.n)]
+            if record.out(rec) is not None:
+                given["its result"] = record.out(rec)
             made = statistics(grads[i], backend)
             head = f"the gradient of {op.name} for {name} is {_what([grads[i]], backend)}"
             error = _error(head, call, made, given, backend)

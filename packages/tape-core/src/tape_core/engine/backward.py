@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tape_core.engine import record
 from tape_core.engine.cotangents import conj, widening
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.plan import Part, Plan
+from tape_core.engine.record import PLAN, Lift
 from tape_core.engine.recording import ACTIVE, COMPLEX, NARROW
-from tape_core.engine.rules import FIRST_INPUT
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.engine.variable import Variable
+from tape_core.typing import Record, Records
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
-    from tape_core.engine.plan import Lift
     from tape_core.engine.tape import GradientTape
 
 REUSE_ABOVE = 1 << 16  # bytes; for smaller arrays a new one costs less than asking who holds the old one
-
-Records = list[tuple[Any, ...] | None]
 
 _NOT_READ = (None, ())  # in place of a variable and its slots
 
@@ -125,8 +124,8 @@ def sweep(
         records = records[:top]
     if backend.library is not backend.root and not recorded:
         for k, rec in enumerate(records):
-            if rec is not None and isinstance(rec[0], Plan) and (plan := rec[0].traced(backend)) is not rec[0]:
-                records[k] = (plan, *rec[1:])
+            if rec is not None and isinstance(own := rec[PLAN], Plan) and (plan := own.traced(backend)) is not own:
+                records[k] = record.with_plan(rec, plan)
     found: dict[int, Any] = {}
     try:
         with backend.sweeping():
@@ -153,9 +152,9 @@ def _walk(records: Records, grads: list[Any], found: dict[int, Any], backend: Ba
         elif rec is None:
             found[len(grads)] = wrap(g, backend) if type(g) is not IndexedSlices else _public(g, backend)
         elif type(g) is large and g.nbytes > REUSE_ABOVE:
-            rec[0].backward_reusing(g, rec, grads, xp, backend)
+            rec[PLAN].backward_reusing(g, rec, grads, xp, backend)
         else:
-            rec[0].backward(g, rec, grads, xp)
+            rec[PLAN].backward(g, rec, grads, xp)
 
 
 def _walk_careful(
@@ -184,7 +183,7 @@ def _walk_careful(
             found[slot] = g if recorded else _public(g, backend)
         if rec is None or (wanted is not None and not wanted[slot]):
             continue
-        plan = rec[0] if wanted is None else rec[0].toward(rec, wanted)
+        plan = rec[PLAN] if wanted is None else rec[PLAN].toward(rec, wanted)
         if slot in calls:
             within = plan.within(g, rec, list(calls[slot]), masked, recorded)
             for at, d in zip(calls[slot].values(), within, strict=True):
@@ -235,16 +234,16 @@ def _calls_with_results(records: Records, top: int, sources: list[int]) -> dict[
     matter of the call: their cotangents are those from outside and those from there.
     """
     found: dict[int, dict[int, int]] = {}
-    for slot in sources:
-        rec = records[slot] if slot < len(records) else None
-        if rec is not None and type(rec[0]) is Part and rec[FIRST_INPUT] < top:
-            whole = records[rec[FIRST_INPUT]]
-            if whole is not None and rec[0].k in getattr(whole[0], "leading", _none)(whole):
-                found.setdefault(rec[FIRST_INPUT], {})[rec[0].k] = slot
+    for source in sources:
+        rec = records[source] if source < len(records) else None
+        if rec is not None and type(part := rec[PLAN]) is Part and (base := record.slot(rec, 0)) < top:
+            whole = records[base]
+            if whole is not None and part.k in getattr(whole[PLAN], "leading", _none)(whole):
+                found.setdefault(base, {})[part.k] = source
     return found
 
 
-def _none(rec: tuple[Any, ...]) -> tuple[int, ...]:
+def _none(rec: Record) -> tuple[int, ...]:
     return ()
 
 
@@ -262,12 +261,8 @@ def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray
             reached[slot] = 1
     for slot in range(top):
         rec = records[slot]
-        if rec is None or reached[slot]:
-            continue
-        for i in rec[FIRST_INPUT : FIRST_INPUT + 3 * rec[0].n : 3]:
-            if any(reached[j] for j in (i if type(i) is tuple else (i,)) if j is not None):
-                reached[slot] = 1
-                break
+        if rec is not None and not reached[slot] and any([reached[i] for i in record.each_slot(rec)]):
+            reached[slot] = 1
     return reached
 
 

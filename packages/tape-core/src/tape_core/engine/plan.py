@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.base.contexts import setting
 from tape_core.base.generated import generated
+from tape_core.engine import record
 from tape_core.engine.cotangents import accumulate_each, cast, checked, nowhere_nan, project, unpoisoned
 from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.record import SPECS, Lift, slot_at
 from tape_core.engine.recording import ACTIVE
-from tape_core.engine.rules import CONSTANT, FIRST_INPUT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, slot_at, spec_of
+from tape_core.engine.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, spec_of
 from tape_core.engine.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.op import Op
-
-Lift = Callable[[Any, Any], Any]
 
 
 class Plan:
@@ -100,7 +100,7 @@ class Plan:
         """The plan without the rules for inputs that no wanted slot flows into."""
         if self.op.sequence:
             return self
-        ks = tuple([rule.k for rule in self.rules if wanted[rec[slot_at(rule.k)]]])
+        ks = tuple([rule.k for rule in self.rules if wanted[record.slot(rec, rule.k)]])
         if len(ks) == len(self.rules):
             return self
         if ks not in self._narrowed:
@@ -113,14 +113,14 @@ class Plan:
         The result is computed again, where the record has all inputs: a rule may subtract or compare what it computes
         of the inputs with it, and to the rounded one nothing is equal.
         """
-        at = slot_at(self.n)
-        out, again = rec[at], None
+        out, again = record.out(rec), None
         if self.keep_out and not self.op.sequence:
-            inputs = [wide(lift(rec[slot_at(k) + 1], rec[slot_at(k) + 2])) for k in range(self.n)]
+            inputs = [wide(lift(record.array(rec, k), record.slots(rec, k))) for k in range(self.n)]
             if not any([value is None for value in inputs]):
-                params, kwargs = (rec[at + 2], rec[at + 3]) if self.op.has_parameters else ((), {})
                 recorded = any([type(value) is Tensor for value in inputs])
-                again = (self.op.function if recorded else getattr(xp, self.op.name))(*inputs, *params, **kwargs)
+                again = (self.op.function if recorded else getattr(xp, self.op.name))(
+                    *inputs, *record.params(rec), **record.kwargs(rec)
+                )
                 again = tuple(again) if type(out) in (tuple, list) else again
 
         return lambda array, slots: again if array is out and again is not None else wide(lift(array, slots))
@@ -140,14 +140,14 @@ class Plan:
         With `wide`, rules get what it gives of arrays, and cotangents come back in the dtypes of inputs.
         """
         if isinstance(g, IndexedSlices) and self.op.elementwise and self.n == 1 and self.rules[0].kind == ONE:
-            i = rec[FIRST_INPUT]  # the same value: slices stay slices
+            i = record.slot(rec, 0)  # the same value: slices stay slices
             grads[i] = g if grads[i] is None else g + grads[i]
             return
         if isinstance(g, Parts):
             g = g.complete(xp, self.op.materialize)
         elif not self.op.takes_slices:
             g = dense(g)
-        specs = rec[1]
+        specs = rec[SPECS]
         narrow: Any = None  # the dtype of inputs of which the record says none
         if wide is not None and self.op.widens:
             narrow = (g._array if type(g) is Tensor else g).dtype if self.op.elementwise else None
@@ -174,9 +174,9 @@ class Plan:
             else:
                 named = lifted(rec, lift)
                 d = touched(rule.fn(xp, g, *named), named)
-            at = slot_at(rule.k)
+            i = record.slot(rec, rule.k)
             if self.op.sequence:
-                accumulate_each(xp, d, rec[at], specs[0], grads, rule)
+                accumulate_each(xp, d, i, specs[0], grads, rule)
                 continue
             if self.op.elementwise:
                 if masked and rule.kind == VJP:
@@ -192,7 +192,6 @@ class Plan:
                 d = checked(xp, d, specs[rule.k], rule)
                 if masked and type(g) is not tuple and not nowhere_nan(d):
                     d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
-            i = rec[at]
             h = grads[i]
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
 
@@ -228,7 +227,7 @@ def touched(d: Any, named: Sequence[Any]) -> Any:
 
 
 def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
-    """The source of a function that makes the record of a general op (see `tape_core.engine.rules`)."""
+    """The source of a function that makes the record of a general op (see `tape_core.engine.record`)."""
     fields = ["plan"]
     if op.sequence:
         arrays = "tuple(arrays)" if plan.keeps or everything else "None"
@@ -241,7 +240,7 @@ def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
             f"(arrays[{k}].shape, arrays[{k}].dtype)"
             if k in flowing
             else f"spec_of(arrays[{k}])"
-            if f"rec[1][{k}]" in asked
+            if f"rec[{SPECS}][{k}]" in asked
             else "None"
             for k in range(plan.n)
         ]
@@ -268,7 +267,7 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
     """
     lines = [f"def backward(g, rec, grads, xp{', backend' * reuse}):"]
     if op.elementwise:
-        lines += ["    specs = rec[1]"]
+        lines += [f"    specs = rec[{SPECS}]"]
     else:
         lines += ["    if type(g) is Parts:", f"        g = g.complete(xp, {op.materialize})"]
     for j, together in _sharing(rules).items():
@@ -282,7 +281,7 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
             break
         body = _cotangent_source(j, rule, reuse, last=j == len(rules) - 1, common=_common_of(rule, rules))
         if op.sequence:
-            lines += [*body, f"    accumulate_each(xp, d, {slot}, rec[1][0], grads, rules[{j}])"]
+            lines += [*body, f"    accumulate_each(xp, d, {slot}, rec[{SPECS}][0], grads, rules[{j}])"]
             continue
         if op.elementwise:
             body += [
@@ -291,9 +290,9 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
             ]
         else:
             body += [
-                f"    shape, dtype = rec[1][{k}]",
+                f"    shape, dtype = rec[{SPECS}][{k}]",
                 "    if d.dtype is not dtype or d.shape != shape:",
-                f"        d = checked(xp, d, rec[1][{k}], rules[{j}])",
+                f"        d = checked(xp, d, rec[{SPECS}][{k}], rules[{j}])",
             ]
         # A factor of -1 is the sign with which the cotangent is added.
         sign = "-" if rule.kind == CONSTANT and rule.fn == -1 else "+"
@@ -401,7 +400,7 @@ class Part:
 
     def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *_: Any) -> None:
         """Collect the cotangent; the op's record comes later in the sweep."""
-        base = rec[2]
+        base = record.slot(rec, 0)
         if grads[base] is None:
             grads[base] = Parts(self.specs)
         grads[base].cotangents[self.k] = dense(g)

@@ -25,6 +25,17 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final, Literal, NamedTuple
 
+from tape_core.engine.record import (
+    SPECS,
+    array_at,
+    kwargs_at,
+    out_at,
+    out_slots_at,
+    params_at,
+    residuals_at,
+    slot_at,
+    slots_at,
+)
 from tape_core.engine.tensor import SCALARS
 
 
@@ -92,17 +103,6 @@ VJP: Final = 1  # fn(xp, g, *arguments)
 ONE: Final = 2  # the cotangent itself
 CONSTANT: Final = 3  # the cotangent times a number
 UNWRITTEN: Final = 4  # TODO
-
-# A record is a flat tuple:
-#   (plan, specs, slot, array, slots of the array, <the same three for each further input>, out, slots of out,
-#    positional parameters, keyword parameters, what the kernel kept)
-# An array that no rule names is None. The last three are there where the op has parameters, and a kernel that keeps.
-FIRST_INPUT: Final = 2
-
-
-def slot_at(k: int) -> int:
-    """Where a record has the slot of input k; its array and the array's own slots follow."""
-    return FIRST_INPUT + 3 * k
 
 
 class Rule:
@@ -258,24 +258,27 @@ class Parameters:
         With `lifted` an array comes as a Tensor, by the function `lift` of an array and its slots.
         """
         if name in self.inputs or name == "out":
-            at = slot_at(len(self.inputs)) if name == "out" else slot_at(self.inputs.index(name)) + 1
+            if name == "out":
+                at, slots = out_at(len(self.inputs)), out_slots_at(len(self.inputs))
+            else:
+                at, slots = array_at(self.inputs.index(name)), slots_at(self.inputs.index(name))
             if not lifted:
                 return f"rec[{at}]"
             if self.sequence and name != "out":
-                return f"[*map(lift, rec[{at}], rec[{at + 1}])]"
-            return f"lift(rec[{at}], rec[{at + 1}])"
+                return f"[*map(lift, rec[{at}], rec[{slots}])]"
+            return f"lift(rec[{at}], rec[{slots}])"
         if name.endswith("_spec") and (base := name.removesuffix("_spec")) in self.inputs:
-            spec = f"rec[1][{self.inputs.index(base)}]"
+            spec = f"rec[{SPECS}][{self.inputs.index(base)}]"
             return f"[Spec(*spec) for spec in {spec}]" if self.sequence else f"new_tuple(Spec, {spec})"
         if name.endswith("_watched") and (base := name.removesuffix("_watched")) in self.inputs:
             slot = f"rec[{slot_at(self.inputs.index(base))}]"
             return f"[i is not None for i in {slot}]" if self.sequence else f"({slot} is not None)"
         if name in self.defaults:
-            at, place = slot_at(len(self.inputs)) + 2, self.places.get(name)
-            by_name = f"rec[{at + 1}].get({name!r}, defaults[{name!r}])"
+            at, place = params_at(len(self.inputs)), self.places.get(name)
+            by_name = f"rec[{kwargs_at(len(self.inputs))}].get({name!r}, defaults[{name!r}])"
             return by_name if place is None else f"(rec[{at}][{place}] if len(rec[{at}]) > {place} else {by_name})"
         if name == "kept" and self.keeping:
-            at = slot_at(len(self.inputs)) + (4 if self.defaults else 2)
+            at = residuals_at(len(self.inputs), bool(self.defaults))
             return f"lift(rec[{at}], ())" if lifted else f"rec[{at}]"  # constants: none, where a sweep is recorded
         known = [*self.inputs, "out", *(f"{i}_spec" for i in self.inputs), *self.defaults]
         raise TypeError(f"{where} asks for {name!r}; it can have {', '.join(known)}")

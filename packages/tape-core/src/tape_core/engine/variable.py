@@ -9,8 +9,9 @@ from tape_core.base.mistakes import flag
 from tape_core.base.row_updates import rows_added
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE, ASSIGNING, LISTENERS, TRACE, met
+from tape_core.engine.recording import ACTIVE, check_assignable, met, report_assigned
 from tape_core.engine.tensor import Tensor, wrap
+from tape_core.staging import current
 from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -82,12 +83,12 @@ class Variable(Tensor):
     @property
     def _array(self) -> Any:
         """The raw array."""
-        trace = TRACE.get()
+        trace = current()
         return self._raw if trace is None else trace.read(self)
 
     @_array.setter
     def _array(self, array: Any) -> None:
-        trace = TRACE.get()
+        trace = current()
         if trace is None:
             self._raw = array
         else:
@@ -96,11 +97,12 @@ class Variable(Tensor):
     @property
     def backend(self) -> Backend:
         """The backend of the array."""
-        return self._home if TRACE.get() is None else self._home.traced
+        stage = current()
+        return self._home if stage is None else stage.tracing(self._home)
 
     @backend.setter
     def backend(self, backend: Backend) -> None:
-        self._home = backend if TRACE.get() is None else backend.library  # type: ignore[misc]  # the slot itself
+        self._home = backend if current() is None else backend.library  # type: ignore[misc]  # the slot itself
 
     def _read(self) -> Tensor:
         """The value as a plain Tensor; tapes that watch what is accessed learn of it here."""
@@ -181,8 +183,8 @@ class Variable(Tensor):
         return self
 
     def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
-        if LISTENERS:
-            LISTENERS[0].assigned(self, array, method, given)
+        if ACTIVE.get():
+            report_assigned(self, array, method, given)
         # A new value is a new leaf: what was read before keeps its own slots.
         slots: dict[int, int] = {}
         self._array = array
@@ -291,12 +293,6 @@ def _fits(kind: str, own: str) -> bool:
     if kind == "bool" or own == "bool":
         return kind == own
     return kind.endswith("integer") or own == "complex floating" or kind == own
-
-
-def check_assignable(variable: Variable) -> None:
-    """Before an assignment: raises where it must not be."""
-    if (check := ASSIGNING.get()) is not None:
-        check(variable)
 
 
 def _unpickled(value: Tensor, trainable: bool, name: str | None) -> Variable:

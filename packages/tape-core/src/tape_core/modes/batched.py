@@ -17,6 +17,7 @@ from tape_core.backends.errors import BatchError
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
 from tape_core.backends.protocol import Backend
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
+from tape_core.staging import TracedValue
 
 if TYPE_CHECKING:
     from tape_core.engine.op import Op
@@ -180,6 +181,11 @@ class Batched(Backend):
             return obj
         return self.shared(wrap(self.base.asarray(obj, dtype=dtype, device=device, copy=copy), self.base))
 
+    def of_all_examples(self, tensor: Tensor) -> Tensor | None:
+        """Return a Tensor of all examples, with their axis in front; None for what is no batch."""
+        array = tensor._array
+        return array.value if type(array) is BatchedArray else None
+
     def numpy(self, array: Any) -> Any:
         """Of a value that is the same for all examples; other values are not to be had inside vmap."""
         value = array._only("what a Tensor holds")
@@ -314,10 +320,8 @@ def holds(condition: Any) -> bool:
 
     That it does is not known of Tensors in a compiled function; of raw arrays there the rule asks, and is not traced.
     """
-    from tape_compile.tracer.traced_array import TracedArray
-
     array = condition._array if isinstance(condition, Tensor) else condition
-    if type(array) is TracedArray and isinstance(condition, Tensor):
+    if isinstance(array, TracedValue) and isinstance(condition, Tensor):
         return False
     if type(array) is not BatchedArray:
         return bool(condition)
@@ -341,9 +345,7 @@ holds.of_raw_arrays = is_known_to_hold.of_raw_arrays = bool  # type: ignore[attr
 
 
 def _is_unknown(array: Any) -> bool:
-    from tape_compile.tracer.traced_array import TracedArray
-
-    return type(array) is TracedArray and array.id not in array.made_in.known
+    return isinstance(array, TracedValue) and not array.is_known
 
 
 def one_of(xp: Any, condition: Any, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
@@ -427,9 +429,9 @@ def placed(tensor: Tensor) -> Tensor:
             return tensor
         backend = value.backend
         for _ in range(backend.level, axes.index(array.axis)):
-            backend = backend.batched
+            backend = backend.wrapped(Batched)
         value = lifted(value, backend)
-    above: Any = value.backend.batched
+    above: Any = value.backend.wrapped(Batched)
     return wrap(BatchedArray(value, above, array.axis), above, own_slots(tensor))
 
 

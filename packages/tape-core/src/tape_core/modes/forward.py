@@ -1,7 +1,7 @@
 """ForwardAccumulator: Jacobian-vector products, computed while the function runs.
 
-It listens where tapes do: what a tape keeps as a record, it turns at once into the tangent of the result, and lets go.
-No op declares a JVP. That of a linear op is the op itself, that of an elementwise op follows from its partial
+It is a recorder, as tapes are: what a tape keeps as a record, it turns at once into the tangent of the result, and lets
+go. No op declares a JVP. That of a linear op is the op itself, that of an elementwise op follows from its partial
 derivatives, and any other is the transpose of its VJP: the VJP is linear in the cotangent, so its own gradient with
 respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
 """
@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.base import pytree
 from tape_core.base.user_code import warn_user
-from tape_core.engine import recording
+from tape_core.engine import record, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected
 from tape_core.engine.backward import gradients, lifting
 from tape_core.engine.cotangents import widening
 from tape_core.engine.cuts import Cuts, differentiated
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.plan import Part, Plan
+from tape_core.engine.record import PLAN, SPECS
 from tape_core.engine.recording import COMPLEX, LIVE, new_key
-from tape_core.engine.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP, slot_at
+from tape_core.engine.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import Tensor, own_slots, read, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.replay import paused as replay_paused
 from tape_core.modes.replay import resumed as replay_resumed
+from tape_core.typing import Record, Slot
 
 if TYPE_CHECKING:
-    from tape_core.engine.op import Op
+    pass
 
 
 class ForwardAccumulator(recording.InBlock):
@@ -66,15 +68,12 @@ class ForwardAccumulator(recording.InBlock):
         "_cuts",
         "_given",
         "_key",
-        "_masked",
         "_pushed_parts",
-        "_sparse",
         "_variables",
     )
 
     _forward = True
-    _on_twin = None
-    _met = COMPLEX  # its records say what shapes and dtypes were
+    _met = COMPLEX  # its records have specs
 
     def __init__(self, primals: Any, tangents: Any) -> None:
         leaves, structure = pytree.flatten(primals)
@@ -88,7 +87,6 @@ class ForwardAccumulator(recording.InBlock):
         if len({id(leaf) for leaf in leaves}) < len(leaves):
             raise ValueError("ForwardAccumulator: a primal is given twice; add up its tangents")
         self._key = new_key()
-        self._masked = self._sparse = False
         self._open = False
         self._guard: Any = None
         self._cuts: Cuts | None = None
@@ -108,7 +106,7 @@ class ForwardAccumulator(recording.InBlock):
             if isinstance(primal, Variable):
                 self._variables[id(primal)] = (primal, tangent)
             self._given.append(primal)
-            own_slots(primal)[self._key] = tangent  # type: ignore[assignment]
+            own_slots(primal)[self._key] = tangent
 
     _kind = "Accumulator"
 
@@ -179,64 +177,41 @@ class ForwardAccumulator(recording.InBlock):
             ]
         return pytree.unflatten(structure, found)
 
-    # -- what the hot path asks of a recorder
-
-    @property
-    def _records(self) -> _Listener:
-        return _Listener(self)  # not kept, else the two would refer to each other
+    # -- as a recorder
 
     def _watches(self, variable: Variable) -> bool:
         return id(variable) in self._variables
 
-    def _on_read(self, variable: Variable) -> Any:
+    def _on_read(self, variable: Variable) -> Slot:
         entry = self._variables.get(id(variable))
         if self._cuts is not None:
             self._cuts.read.add(id(variable))
         if entry is None:
             return None
-        own_slots(variable)[self._key] = entry[1]  # type: ignore[assignment]
+        own_slots(variable)[self._key] = entry[1]
         return entry[1]
 
-    def _meet(self, op: Op, backend: Any, out: Any) -> None:
-        """Nothing to note: every rule runs on Tensors."""
-
-
-class _Listener:
-    """Stands where a tape has its list of records. A value's slot is its tangent."""
-
-    __slots__ = ("accumulator",)
-
-    def __init__(self, accumulator: ForwardAccumulator) -> None:
-        self.accumulator = accumulator
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, slot: Any) -> None:
-        """What recorded a slot: nothing that is kept."""
-
-    def append(self, rec: tuple[Any, ...]) -> None:
-        """Push tangents through one op."""
-        accumulator = self.accumulator
-        key, plan = accumulator._key, rec[0]
+    def _on_op(self, rec: Record) -> None:
+        """Push tangents through one op: a value's slot is its tangent."""
+        plan = rec[PLAN]
         if type(plan) is Part:
-            tangents, parts = accumulator._pushed_parts
-            _put(parts[plan.k], key, tangents[plan.k])
+            tangents, parts = self._pushed_parts
+            _put(parts[plan.k], self._key, tangents[plan.k])
             return
         active = recording.ACTIVE.get()
         replay = replay_paused()
         try:
-            recording.ACTIVE.set(recording.without(accumulator))
+            recording.ACTIVE.set(recording.without(self))
             with plan.backend.quiet():
                 tangent = push(plan, rec)
         finally:
             recording.ACTIVE.set(active)
             replay_resumed(replay)
-        slots = rec[slot_at(plan.n) + 1]
+        slots = record.out_slots(rec)
         if type(slots) is list:  # several results, whose parts follow
-            accumulator._pushed_parts = tangent, slots
+            self._pushed_parts = tangent, slots
         else:
-            _put(slots, key, tangent)
+            _put(slots, self._key, tangent)
 
 
 def _put(slots: dict[int, Any], key: int, tangent: Any) -> None:
@@ -287,7 +262,7 @@ def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
     if plan.op.push is not None and (found := plan.op.push(plan, rec)) is not NotImplemented:
         return found
     plan = plan.recorded
-    out = rec[slot_at(plan.n)]
+    out = record.out(rec)
     if any([rule.kind == UNWRITTEN for rule in plan.rules]) or type(out) in (tuple, list):
         return _transposed(plan, rec, out)
     if not plan.backend.dtype(out.dtype).inexact:
@@ -321,7 +296,7 @@ def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
     inputs: list[Any]
     if op.sequence:
         inputs = []
-        specs, tangents = rec[1][0], rec[slot_at(0)]
+        specs, tangents = rec[SPECS][0], record.slot(rec, 0)
         one = next(t for t in tangents if t is not None)
         for (shape, dtype), tangent in zip(specs, tangents, strict=True):
             if dtype is None:
@@ -332,11 +307,11 @@ def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
         flowing = {rule.k for rule in plan.rules}
         inputs = []
         for k, name in enumerate(op.inputs):
-            array = rec[slot_at(k) + 1]
+            array = record.array(rec, k)
             if k in flowing:
-                inputs.append(rec[slot_at(k)])
+                inputs.append(record.slot(rec, k))
             elif op.rules[name] is NONDIFF and array is not None:
-                inputs.append(lift(array, rec[slot_at(k) + 2]))
+                inputs.append(lift(array, record.slots(rec, k)))
             else:
                 return None
     return _called(plan, rec, inputs)
@@ -344,9 +319,7 @@ def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
 
 def _called(plan: Plan, rec: tuple[Any, ...], inputs: list[Any]) -> Any:
     """The op of other inputs, with the parameters of the record."""
-    at = slot_at(plan.n) + 2
-    params, kwargs = (rec[at], rec[at + 1]) if plan.op.has_parameters else ((), {})
-    return plan.op.function(*inputs, *params, **kwargs)
+    return plan.op.function(*inputs, *record.params(rec), **record.kwargs(rec))
 
 
 def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
@@ -354,11 +327,12 @@ def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
     _, lift = lifting(plan.backend)
     sequence = plan.op.sequence
     if sequence:
-        tangents, arrays, slots = (rec[slot_at(0) + j] for j in range(3))
+        tangents, arrays, slots = record.slot(rec, 0), record.array(rec, 0), record.slots(rec, 0)
     else:
         flowing = {rule.k for rule in plan.rules}
-        tangents = [rec[slot_at(k)] if k in flowing else None for k in range(plan.n)]
-        arrays, slots = ([rec[slot_at(k) + j] for k in range(plan.n)] for j in (1, 2))
+        tangents = [record.slot(rec, k) if k in flowing else None for k in range(plan.n)]
+        arrays = [record.array(rec, k) for k in range(plan.n)]
+        slots = [record.slots(rec, k) for k in range(plan.n)]
     total: Any = None
     for k, tangent in enumerate(tangents):
         if tangent is None:
@@ -373,7 +347,7 @@ def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
 
 def _needs_transpose(plan: Plan, rec: tuple[Any, ...], out: Any) -> bool:
     """Whether a rule may not be its own transpose: the op is not linear over the complex numbers, as `real`."""
-    dtypes = [rec[slot_at(rule.k)].dtype for rule in plan.rules]
+    dtypes = [record.slot(rec, rule.k).dtype for rule in plan.rules]
     if not any([dtype.kind == "complex floating" for dtype in dtypes]):
         return False
     return any([rule.kind == VJP for rule in plan.rules]) or plan.backend.dtype(out.dtype).kind != "complex floating"
@@ -383,14 +357,15 @@ def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
     from tape_core.ops.manipulation import broadcast_to
 
     xp, lift = lifting(plan.backend)
-    out = rec[slot_at(plan.n)]
+    out = record.out(rec)
     shape = tuple(out.shape)
     wide = _widening(plan, xp, out)
     if wide is not None:
         lift = plan.widely(rec, xp, lift, wide)
     total: Any = None
     for rule, lifted in zip(plan.rules, plan.lifted, strict=True):
-        t = rec[slot_at(rule.k)] if wide is None else wide(rec[slot_at(rule.k)])
+        t = record.slot(rec, rule.k)
+        t = t if wide is None else wide(t)
         if rule.kind == VJP:
             # A diagonal map is its own transpose; it expects what has the result's shape.
             t = rule.fn(xp, t if t.shape == shape else broadcast_to(t, shape), *lifted(rec, lift))
@@ -422,17 +397,17 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     seeds = [(xp.ones_like if plan.op.foreign else xp.zeros_like)(o) for o in outs]
     watched = [seed for seed, flows in zip(seeds, flowing, strict=True) if flows]
     sequence = plan.op.sequence
-    tangents = list(rec[slot_at(0)]) if sequence else [rec[slot_at(rule.k)] for rule in plan.rules]
-    numbered = list(rec)
-    if sequence:
-        numbered[slot_at(0)] = tuple([None if t is None else k for k, t in enumerate(tangents)])
-    else:
-        for j, rule in enumerate(plan.rules):
-            numbered[slot_at(rule.k)] = j
+    tangents = list(record.slot(rec, 0)) if sequence else [record.slot(rec, rule.k) for rule in plan.rules]
+    numbers = (
+        {0: tuple([None if t is None else k for k, t in enumerate(tangents)])}
+        if sequence
+        else {rule.k: j for j, rule in enumerate(plan.rules)}
+    )
+    numbered = record.with_slots(rec, numbers)
 
     def pulled(seeds: list[Any]) -> list[Any]:
         grads: list[Any] = [None] * len(tangents)
-        plan.backward_careful(tuple(seeds) if several else seeds[0], tuple(numbered), grads, xp, lift, False, wide)
+        plan.backward_careful(tuple(seeds) if several else seeds[0], numbered, grads, xp, lift, False, wide)
         return [dense(g) for g in grads]
 
     tape = GradientTape(watch_accessed_variables=False)

@@ -9,11 +9,11 @@ from typing import Any
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
 from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine import record
 from tape_core.engine.backward import lifting
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.op import Op, Plans, vjp
 from tape_core.engine.plan import Plan
-from tape_core.engine.rules import slot_at
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.batched import OPEN, Axis, Batched, BatchedArray, lifted, placed
 from tape_core.modes.batching import spread
@@ -190,14 +190,14 @@ class _FunctionOp(Op):
 
     def push(self, plan: Plan, rec: tuple[Any, ...]) -> Any:
         """By the call's own function, where it has one."""
-        at = slot_at(plan.n)
-        call: FunctionCall = rec[at + 3]["call"]
+        call: FunctionCall = record.kwargs(rec)["call"]
         if call.push is None:
             return NotImplemented
         _, lift = lifting(plan.backend)
-        outs = _listed(lift(rec[at], tuple(rec[at + 1]) if type(rec[at + 1]) is list else rec[at + 1]))
+        slots = record.out_slots(rec)
+        outs = _listed(lift(record.out(rec), tuple(slots) if type(slots) is list else slots))
         with asked_below(call.inner):
-            found = tuple(call.push(list(rec[slot_at(0)]), outs))
+            found = tuple(call.push(list(record.slot(rec, 0)), outs))
         return found if len(outs) > 1 else found[0]
 
 
@@ -270,7 +270,7 @@ def _backend_in(axis: Axis, beside: Tensor) -> Backend:
     while backend.level:
         backend = backend.base
     for _ in range(OPEN.get().index(axis) + 1):
-        backend = backend.batched
+        backend = backend.wrapped(Batched)
     return backend
 
 

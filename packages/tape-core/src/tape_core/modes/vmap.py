@@ -12,9 +12,9 @@ from tape_core.backends.protocol import Backend
 from tape_core.base import pytree
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.mistakes import check_callable
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import Tensor, read, wrap
 from tape_core.modes.batched import OPEN, Axis, Batched, BatchedArray, lifted
+from tape_core.staging import current
 
 Axes = Any
 
@@ -118,9 +118,10 @@ def new_axis(size: int) -> Iterator[Axis]:
 
 def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
     """The backend of Tensors with this hidden axis and those around it."""
-    backend = tensor.backend.root if TRACE.get() is None else tensor.backend.library.traced
+    stage = current()
+    backend = tensor.backend.root if stage is None else stage.tracing(tensor.backend.library)
     for _ in range(OPEN.get().index(axis) + 1):
-        backend = backend.batched
+        backend = backend.wrapped(Batched)
     return backend
 
 

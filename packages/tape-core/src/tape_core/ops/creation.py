@@ -1,7 +1,7 @@
 """Creation functions of the Array API standard.
 
-These are where a backend is selected: by an argument, else as `tape_core.use_backend` says. What is made
-from Tensors stays on their backend.
+These functions select a backend: the one that an argument names, otherwise the one that `tape_core.use_backend` has
+set. An array that is made from Tensors stays on their backend.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
@@ -21,16 +21,19 @@ from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.op import with_numbers_as_tensors
 from tape_core.engine.tensor import SCALARS, Tensor, twin_slots, wrap
-from tape_core.ops.data_types import astype, neutral, to_device
+from tape_core.ops.data_types import astype, to_device, to_dtype
 from tape_core.ops.elementwise import floor, where
 from tape_core.ops.manipulation import broadcast_to, concat, moveaxis, reshape, stack
-from tape_core.typing import Array, ArrayLike, DTypeLike
+from tape_core.typing import Array, ArrayLike, BackendLike, DTypeLike, Raw, RawDType, ShapeLike
 
-BackendLike = str | Backend | None
+Nested: TypeAlias = Any
+"""What an array can be made of: anything that is `ArrayLike`, or nested lists or tuples of that."""
+
+_NONE_HINT = "; None is what the gradient of something unconnected is: see tape.explain"
 
 
 def asarray(
-    obj: Any,
+    obj: Nested,
     /,
     *,
     dtype: DTypeLike = None,
@@ -38,12 +41,12 @@ def asarray(
     copy: bool | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
-    """A Tensor of a Python scalar, a nested list, an array of an installed backend, a buffer or a Tensor.
+    """Make a Tensor of a Python scalar, a nested list, an array of an installed backend, a buffer or a Tensor.
 
     Python floats become the default dtype (float32), Python integers int64; arrays keep theirs. `dtype` converts, as
-    :func:`astype` does: floats are truncated to integers. A Tensor that
-    already is what is asked for is returned itself, so the path is kept; a list of Tensors is stacked. An object that
-    stands for a Tensor says so by a method `__tape_tensor__`, which returns it.
+    :func:`astype` does: floats are truncated to integers. A Tensor that already is what the arguments ask for is
+    returned itself, so the path is kept; a list of Tensors is stacked. An object that stands for a Tensor has a method
+    `__tape_tensor__`, which returns it.
 
     >>> import tape_core as tc
     >>> tc.asarray([1, 2], dtype=tc.float64)
@@ -56,7 +59,7 @@ def asarray(
         backend: a backend's name or object; a Tensor or array of another backend is converted, without its path.
 
     Raises:
-        TypeError: `obj` is nothing an array can be made of, or has something in it that is no number, such as None.
+        TypeError: no array can be made of `obj`, or it has something in it that is not a number, such as None.
         OverflowError: an integer does not fit the dtype.
     """
     if isinstance(obj, Tensor):
@@ -75,9 +78,9 @@ def asarray(
     if kind not in SCALARS and owner is None:
         _check_leaf(obj, obj, ())
         if isinstance(obj, bytes | bytearray):
-            obj = memoryview(obj)  # elements of uint8: NumPy would read text as a number
+            obj = memoryview(obj)  # elements of uint8; NumPy would parse bytes as the text of a number
     if (kind is list or kind is tuple) and _holds_tensor(obj, obj, ()):
-        return _from_tensor(_packed(obj, backend), dtype, device, None, backend)
+        return _from_tensor(_stack_nested(obj, backend), dtype, device, None, backend)
     chosen = selection.select(backend, device)
     target = chosen.backend
     if owner is not None and owner is not target:
@@ -89,36 +92,40 @@ def asarray(
         found = target.dtype(raw.dtype)
         default = {"real floating": float, "complex floating": complex}.get(found.kind)
         if default is not None and (wanted := dtypes.default_for(default)) is not found:
-            dtype = target.raw_dtype(wanted)  # before the kernel is looked up, which it may change
+            dtype = target.raw_dtype(wanted)  # before the kernel is looked up: `raw_dtype` may replace kernels
             raw = target.xp.astype(raw, dtype)
     return wrap(raw, target)
 
 
-def _packed(obj: Any, backend: BackendLike) -> Tensor:
-    """Nested lists with Tensors in them as one. Numbers are weak beside all of them, whichever list they are in."""
-    leaves: list[Any] = []
-    _collect(obj, leaves, backend)
+def _stack_nested(obj: Nested, backend: BackendLike) -> Tensor:
+    """Stack nested lists with Tensors in them to one Tensor.
+
+    Python scalars take the dtype that all Tensors promote to, whichever list they are in.
+    """
+    leaves: list[ArrayLike] = []
+    _collect_leaves(obj, leaves, backend)
     found = iter(with_numbers_as_tensors(tuple(leaves)))
 
-    def build(part: Any) -> Any:
+    def build(part: Nested) -> Any:
         return stack([build(p) for p in part]) if isinstance(part, list | tuple) else next(found)
 
     return build(obj)  # type: ignore[no-any-return]
 
 
-def _collect(obj: Any, leaves: list[Any], backend: BackendLike) -> None:
+def _collect_leaves(obj: Nested, leaves: list[ArrayLike], backend: BackendLike) -> None:
     for part in obj:
         if isinstance(part, list | tuple):
-            _collect(part, leaves, backend)
+            _collect_leaves(part, leaves, backend)
         else:
             leaves.append(part if type(part) in SCALARS else asarray(part, backend=backend))
 
 
-def _convert(backend: Backend, obj: Any, dtype: DTypeLike, device: str | None, copy: bool | None) -> Any:
+def _convert(backend: Backend, obj: Nested, dtype: RawDType, device: str | None, copy: bool | None) -> Raw:
+    """Make a raw array; a failure of the library becomes an error that says what could not be converted."""
     try:
         raw = backend.asarray(obj, dtype=dtype, device=device, copy=copy)
     except Exception as error:
-        kind = _kind(backend, error)
+        kind = _user_error_type(backend, error)
         if kind is None:
             raise
         shown, reason = repr(obj), str(error)
@@ -128,7 +135,7 @@ def _convert(backend: Backend, obj: Any, dtype: DTypeLike, device: str | None, c
         raise kind(f"asarray: cannot make an array of {shown} ({type(obj).__name__}): {reason}") from error
     try:
         backend.dtype(raw.dtype)
-    except (TypeError, AttributeError):  # a 0-d array of objects may come as the object itself
+    except (TypeError, AttributeError):  # a 0-d array of objects may come back as the object itself
         found = getattr(raw, "dtype", "object")
         raise TypeError(
             f"asarray: cannot make an array of {obj!r} ({type(obj).__name__}): its dtype would be {found}"
@@ -150,11 +157,15 @@ def _from_tensor(x: Tensor, dtype: DTypeLike, device: str | None, copy: bool | N
     return x
 
 
-def _holds_tensor(obj: Any, whole: Any, around: tuple[int, ...]) -> bool:
+def _holds_tensor(obj: Nested, whole: Nested, around: tuple[int, ...]) -> bool:
     """Whether a nested list has a Tensor in it.
 
+    Args:
+        whole: the outermost list, for messages.
+        around: the ids of the lists that `obj` stands in.
+
     Raises:
-        TypeError: it has something in it that is no number.
+        TypeError: it has something in it that is not a number.
         ValueError: a list contains itself.
     """
     kind = type(obj)
@@ -169,26 +180,18 @@ def _holds_tensor(obj: Any, whole: Any, around: tuple[int, ...]) -> bool:
     return isinstance(obj, Tensor) or hasattr(kind, "__tape_tensor__")
 
 
-def _check_leaf(obj: Any, whole: Any, around: tuple[int, ...]) -> None:
-    """Libraries make numbers of some of these, where a dtype is given: NaN of None.
-
-    Raises:
-        TypeError: it is None or text.
-    """
+def _check_leaf(obj: object, whole: Nested, around: tuple[int, ...]) -> None:
+    """Raise TypeError for None and text, of which libraries make numbers where a dtype is given: NaN of None."""
     if obj is None or isinstance(obj, str | bytes | bytearray):
         if not around and isinstance(obj, bytes | bytearray):
             return  # a buffer
         inside = "" if obj is whole else f" has {obj!r} in it, which"
-        because = "; None is what the gradient of something unconnected is: see tape.explain" if obj is None else ""
+        because = _NONE_HINT if obj is None else ""
         raise TypeError(f"asarray: cannot make an array of {whole!r}:{inside or ' it'} is no number{because}")
 
 
 def _check_numbers(backend: Backend, array: Array) -> None:
-    """Whether an array that is to be converted has numbers in it.
-
-    Raises:
-        TypeError: it has objects or text.
-    """
+    """Raise TypeError for an array of objects or text, which the library might convert to numbers."""
     try:
         backend.dtype(array.dtype)
     except (TypeError, AttributeError):
@@ -197,29 +200,31 @@ def _check_numbers(backend: Backend, array: Array) -> None:
         ) from None
 
 
-def _first_leaf_has_dtype(obj: Any) -> bool:
+def _first_leaf_has_dtype(obj: Nested) -> bool:
     while isinstance(obj, list | tuple) and obj:
         obj = obj[0]
     return hasattr(obj, "dtype")
 
 
-def _made(name: str, *args: Any, dtype: DTypeLike, device: str | None, backend: BackendLike, **kwargs: Any) -> Tensor:
-    """The result of a creation function of the library, in the default float dtype unless told otherwise."""
+def _create(
+    name: str, *args: object, dtype: DTypeLike, device: str | None, backend: BackendLike, **kwargs: object
+) -> Tensor:
+    """Call a creation function of the selected backend's library."""
     chosen = selection.select(backend, device)
     target = chosen.backend
     try:
-        dtype = target.raw_dtype(dtype)  # before the kernel is looked up, which it may change
+        dtype = target.raw_dtype(dtype)  # before the kernel is looked up: `raw_dtype` may replace kernels
         raw = getattr(target.xp, name)(*args, dtype=dtype, device=target.raw_device(chosen.device), **kwargs)
     except Exception as error:
-        kind = _kind(target, error)
+        kind = _user_error_type(target, error)
         if kind is None:
             raise
         raise kind(f"{name}: {error}") from error
     return wrap(raw, target)
 
 
-def _kind(backend: Backend, error: Exception) -> type[Exception] | None:
-    """As what users get an error of the library; None: as it is."""
+def _user_error_type(backend: Backend, error: Exception) -> type[Exception] | None:
+    """The exception class that users get for an error of the library; None to let the error pass."""
     if isinstance(error, OverflowError):
         return OverflowError
     known = backend.user_error(error)
@@ -227,18 +232,18 @@ def _kind(backend: Backend, error: Exception) -> type[Exception] | None:
 
 
 def from_dlpack(
-    x: Any, /, *, device: str | None = None, copy: bool | None = None, backend: BackendLike = None
+    x: object, /, *, device: str | None = None, copy: bool | None = None, backend: BackendLike = None
 ) -> Tensor:
-    """A Tensor of any array that exports itself through DLPack, without a copy where there need be none.
+    """Make a Tensor of any array that exports itself through DLPack, without a copy where none is needed.
 
-    DLPack carries values only: a path through another library's gradients ends here.
+    DLPack carries values only: the gradient of another library does not flow through.
 
     >>> import numpy as np, tape_core as tc
     >>> tc.from_dlpack(np.arange(3.0))
     Tensor([0. 1. 2.], shape=(3,), dtype=float64, backend=numpy)
 
     Args:
-        device, backend: where the Tensor is to be; by default the selected backend.
+        device, backend: the place of the Tensor; the selected backend by default.
         copy: True always copies, False never does (an error where it would have to), None as needed.
 
     Raises:
@@ -252,57 +257,55 @@ def from_dlpack(
 
 
 def zeros(
-    shape: int | tuple[int, ...], *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
+    shape: ShapeLike, *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:
-    """Zeros, float32 by default."""
-    return _made("zeros", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
+    """An array of zeros, float32 by default."""
+    return _create("zeros", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
 
 
 def ones(
-    shape: int | tuple[int, ...], *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
+    shape: ShapeLike, *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:
-    """Ones, float32 by default."""
-    return _made("ones", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
+    """An array of ones, float32 by default."""
+    return _create("ones", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
 
 
 def empty(
-    shape: int | tuple[int, ...], *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
+    shape: ShapeLike, *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:
-    """An array whose values are whatever was there, float32 by default."""
-    return _made("empty", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
+    """An array without values assigned, float32 by default."""
+    return _create("empty", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
 
 
 def full(
-    shape: int | tuple[int, ...],
+    shape: ShapeLike,
     fill_value: complex | Tensor,
     *,
     dtype: DTypeLike = None,
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
-    """`fill_value` everywhere, in its dtype, or that which a Python scalar like it has by default.
+    """An array with `fill_value` everywhere, in its dtype, or in the default dtype for a Python scalar of its type.
 
-    The gradient of a Tensor of no dimension is the sum over all places.
+    `fill_value` may be a Tensor without dimensions, to which the sum of the cotangent flows back.
     """
     if isinstance(fill_value, Tensor):
-        return _filled(fill_value, shape, dtype, device, backend)
+        return _full_of_tensor(fill_value, shape, dtype, device, backend)
     _check_fill("full", fill_value)
     dtype = dtype or dtypes.default_for(type(fill_value))
-    return _made("full", shape, fill_value, dtype=dtype, device=device, backend=backend)
+    return _create("full", shape, fill_value, dtype=dtype, device=device, backend=backend)
 
 
-def _check_fill(name: str, value: Any) -> None:
-    """Libraries make NaN of None, and numbers of text.
-
-    Raises:
-        TypeError: it is no number.
-    """
+def _check_fill(name: str, value: object) -> None:
+    """Raise TypeError for None and text, of which libraries make NaN and numbers."""
     if value is None or isinstance(value, str | bytes | bytearray):
-        because = "; None is what the gradient of something unconnected is: see tape.explain" if value is None else ""
+        because = _NONE_HINT if value is None else ""
         raise TypeError(f"{name}: fill_value must be a number, got {value!r}{because}")
 
 
-def _filled(value: Tensor, shape: Any, dtype: DTypeLike, device: str | None, backend: BackendLike) -> Tensor:
+def _full_of_tensor(
+    value: Tensor, shape: ShapeLike, dtype: DTypeLike, device: str | None, backend: BackendLike
+) -> Tensor:
     if value.ndim:
         raise ValueError(f"full: fill_value must have no dimensions, got shape {value.shape}")
     value = asarray(value, dtype=dtype, device=device, backend=backend)
@@ -319,9 +322,9 @@ def eye(
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
-    """Ones on the `k`-th diagonal, zeros elsewhere, float32 by default."""
+    """A matrix with ones on the `k`-th diagonal and zeros elsewhere, float32 by default."""
     dtype = dtype or dtypes.get_default_dtype()
-    return _made("eye", n_rows, n_cols, k=k, dtype=dtype, device=device, backend=backend)
+    return _create("eye", n_rows, n_cols, k=k, dtype=dtype, device=device, backend=backend)
 
 
 def arange(
@@ -337,7 +340,7 @@ def arange(
     """Evenly spaced values in [start, stop), or [0, start): int64 from integers, float32 otherwise.
 
     Raises:
-        TypeError: one of them is no real number.
+        TypeError: one of them is not a real number.
         ValueError: `step` is 0, or one of them is infinite or NaN.
     """
     given: tuple[tuple[str, Any], ...] = (("start", start), ("stop", stop), ("step", step))
@@ -350,7 +353,7 @@ def arange(
     if dtype is None:
         integers = all(isinstance(v, int) for v in (start, stop, step) if v is not None)
         dtype = dtypes.int64 if integers else dtypes.get_default_dtype()
-    return _made("arange", start, stop, step, dtype=dtype, device=device, backend=backend)
+    return _create("arange", start, stop, step, dtype=dtype, device=device, backend=backend)
 
 
 def linspace(
@@ -365,16 +368,16 @@ def linspace(
     backend: BackendLike = None,
     axis: int = 0,
 ) -> Tensor:
-    """`num` evenly spaced values from `start` to `stop`, float32 by default, or in the dtype of Tensors given.
+    """`num` evenly spaced values from `start` to `stop`, float32 by default, or in the dtype of the Tensors given.
 
     >>> import tape_core as tc
     >>> tc.linspace(tc.asarray([0.0, 10.0]), 12.0, 3).tolist()
     [[0.0, 10.0], [6.0, 11.0], [12.0, 12.0]]
 
     Args:
-        start, stop: numbers, or arrays that broadcast: then the result has one axis more.
-        endpoint: whether `stop` is the last value; without it the values stop one step before it.
-        axis: where the values of one sequence lie along, if the ends are arrays.
+        start, stop: numbers, or arrays that broadcast; the result then has one axis more.
+        endpoint: whether `stop` is the last value; if not, the values end one step before it.
+        axis: the axis along which the values of one sequence lie, if the ends are arrays.
 
     Raises:
         ValueError: `num` is negative.
@@ -384,18 +387,19 @@ def linspace(
         known = start if isinstance(start, Tensor) else stop
         place = known.backend if backend is None and isinstance(known, Tensor) else backend
         ends = [x if type(x) in SCALARS else asarray(x, device=device, backend=place) for x in (start, stop)]
-        return _spaced(ends[0], ends[1], num, dtype, endpoint, axis)
+        return _linspace_of_tensors(ends[0], ends[1], num, dtype, endpoint, axis)
     if axis not in (0, -1):
         raise AxisError(f"linspace: axis {axis} is out of bounds for a result of 1 dimension")
     dtype = dtype or dtypes.default_for(complex if complex in (type(start), type(stop)) else float)
-    return _made("linspace", start, stop, num=num, endpoint=endpoint, dtype=dtype, device=device, backend=backend)
+    return _create("linspace", start, stop, num=num, endpoint=endpoint, dtype=dtype, device=device, backend=backend)
 
 
-def _spaced(start: Array, stop: Array, num: int, dtype: DTypeLike, endpoint: bool, axis: int) -> Tensor:
+def _linspace_of_tensors(start: Array, stop: Array, num: int, dtype: DTypeLike, endpoint: bool, axis: int) -> Tensor:
+    """`linspace` made of ops, so that gradients flow to the ends; one of them may be a Python scalar."""
     if num < 0:
         raise ValueError(f"linspace: num must not be negative, got {num}")
-    wanted = None if dtype is None else neutral(dtype)
-    start, stop = start * 1.0, stop * 1.0  # of unsigned integers there would be no difference
+    wanted = None if dtype is None else to_dtype(dtype)
+    start, stop = start * 1.0, stop * 1.0  # unsigned integers have no negative difference
     step: Tensor = stop - start
     if wanted is not None and wanted.inexact:
         step = astype(step, wanted if step.dtype.kind != "complex floating" else step.dtype)
@@ -405,7 +409,7 @@ def _spaced(start: Array, stop: Array, num: int, dtype: DTypeLike, endpoint: boo
     parts = num - 1 if endpoint else num
     steps = reshape(astype(arange(num, backend=step.backend, device=step.device), step.dtype), (num,) + (1,) * ndim)
     found: Tensor = start + step * (steps / max(parts, 1))
-    if endpoint and num > 1:  # the last one exactly
+    if endpoint and num > 1:  # the last value is `stop` itself, without rounding errors
         last = stop if isinstance(stop, Tensor) else full_like(step, stop)
         found = concat([found[:-1], astype(broadcast_to(last, step.shape), found.dtype)[None]])
     if wanted is not None:
@@ -414,12 +418,12 @@ def _spaced(start: Array, stop: Array, num: int, dtype: DTypeLike, endpoint: boo
     return found if axis == 0 else moveaxis(found, 0, axis)
 
 
-def _like(name: str, x: ArrayLike, *args: Any, dtype: DTypeLike, device: str | None) -> Tensor:
+def _create_like(name: str, x: ArrayLike, *args: object, dtype: DTypeLike, device: str | None) -> Tensor:
     x = asarray(x)
     if x._slots:
         cuts.shaped(x)
     backend = x.backend
-    dtype = backend.raw_dtype(dtype)  # before the kernel is looked up, which it may change
+    dtype = backend.raw_dtype(dtype)  # before the kernel is looked up: `raw_dtype` may replace kernels
     raw = getattr(backend.xp, name)(
         x.array, *args, dtype=dtype, device=None if device is None else backend.raw_device(device)
     )
@@ -428,32 +432,36 @@ def _like(name: str, x: ArrayLike, *args: Any, dtype: DTypeLike, device: str | N
 
 def zeros_like(x: ArrayLike, /, *, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """Zeros of the shape, dtype and device of `x`."""
-    return _like("zeros_like", x, dtype=dtype, device=device)
+    return _create_like("zeros_like", x, dtype=dtype, device=device)
 
 
 def ones_like(x: ArrayLike, /, *, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """Ones of the shape, dtype and device of `x`."""
-    return _like("ones_like", x, dtype=dtype, device=device)
+    return _create_like("ones_like", x, dtype=dtype, device=device)
 
 
 def empty_like(x: ArrayLike, /, *, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
-    """Whatever was there, in the shape, dtype and device of `x`."""
-    return _like("empty_like", x, dtype=dtype, device=device)
+    """An array without values assigned, of the shape, dtype and device of `x`."""
+    return _create_like("empty_like", x, dtype=dtype, device=device)
 
 
 def full_like(
     x: ArrayLike, /, fill_value: complex | Tensor, *, dtype: DTypeLike = None, device: str | None = None
 ) -> Tensor:
-    """`fill_value` everywhere, in the shape, dtype and device of `x`."""
+    """An array with `fill_value` everywhere, of the shape, dtype and device of `x`."""
     if isinstance(fill_value, Tensor):
         x = asarray(x)
-        return _filled(fill_value, x.shape, dtype or x.dtype, device or x.device, x.backend)
+        return _full_of_tensor(fill_value, x.shape, dtype or x.dtype, device or x.device, x.backend)
     _check_fill("full_like", fill_value)
-    return _like("full_like", x, fill_value, dtype=dtype, device=device)
+    return _create_like("full_like", x, fill_value, dtype=dtype, device=device)
 
 
 def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """The coordinates of a grid, from the 1-d coordinates along each axis."""
+    """The coordinates of the points of a grid, from 1-d coordinates along each axis.
+
+    `indexing` is "xy" where the first axis of the results belongs to the second array, as in plots, or "ij" for the
+    order of the arrays.
+    """
     from tape_core.ops.manipulation import broadcast_arrays
 
     n = len(arrays)

@@ -1,20 +1,18 @@
-"""Data type functions of the Array API standard, and moving between devices."""
+"""Data type functions of the Array API standard, moves between devices, and `stop_gradient`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tape_core.backends import selection
 from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
-from tape_core.engine import cuts
 from tape_core.engine.op import linear, transpose
-from tape_core.engine.recording import ACTIVE, LISTENERS
+from tape_core.engine.recording import ACTIVE, report_leave
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.modes import batching
-from tape_core.typing import ArrayLike, DTypeLike
+from tape_core.typing import ArrayLike, DTypeKind, DTypeLike
 
 
 def _astype_samples(draw: Draw) -> Iterator[Sample]:
@@ -26,7 +24,7 @@ def _astype_samples(draw: Draw) -> Iterator[Sample]:
 
 @linear(x=transpose(lambda xp, g: g), samples=_astype_samples, batch=batching.elementwise)
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True) -> Tensor:
-    """`x` in another dtype."""
+    """Convert `x` to another dtype."""
 
 
 def _device_samples(draw: Draw) -> Iterator[Sample]:
@@ -41,14 +39,16 @@ def _device_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.elementwise,
 )
 def to_device(x: ArrayLike, /, device: str, origin: str = "") -> Tensor:
-    """`x` on another device; the gradient travels back to `origin`."""
+    """Move `x` to another device; the gradient travels back to `origin`."""
 
 
+# The op must know the device that x came from, as its rule needs it. Users do not pass it: the function of the same
+# name below does. The same holds for `astype`, which also moves.
 _to_device = to_device
 
 
-def to_device(x: ArrayLike, device: str, /) -> Tensor:  # type: ignore[no-redef] # the op, from where x is
-    """`x` on another device; the gradient travels back.
+def to_device(x: ArrayLike, device: str, /) -> Tensor:  # type: ignore[no-redef] # hides the op
+    """Move `x` to another device; the gradient travels back.
 
     Raises:
         BackendError: the backend of `x` has no such device.
@@ -61,19 +61,19 @@ def to_device(x: ArrayLike, device: str, /) -> Tensor:  # type: ignore[no-redef]
 _astype = astype
 
 
-def astype(  # type: ignore[no-redef] # the op, and a device
+def astype(  # type: ignore[no-redef] # hides the op
     x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None
 ) -> Tensor:
-    """`x` in another dtype, and on another device. The gradient comes back in the dtype and on the device of `x`.
+    """Convert `x` to another dtype, and move it to `device` if one is given.
 
-    A cast to an integer or boolean dtype cuts the path.
+    The gradient comes back in the dtype and on the device of `x`. A cast to an integer or boolean dtype cuts the path.
     """
     converted = _astype(x, dtype, copy=copy)
     return converted if device is None else to_device(converted, device)
 
 
 def stop_gradient(x: ArrayLike) -> Tensor:
-    """`x` as a constant: the value passes, no gradient does. Reading a Variable here does not watch it.
+    """Return `x` as a constant: its value passes, a gradient does not. A Variable that is read here is not watched.
 
     >>> import tape_core as tc
     >>> x = tc.Variable(2.0)
@@ -89,10 +89,8 @@ def stop_gradient(x: ArrayLike) -> Tensor:
     from tape_core.engine.tensor import wrap
     from tape_core.modes.batched import detached
 
-    if LISTENERS:
-        LISTENERS[0].left(x, "stop_gradient")
-    if x._slots:
-        cuts.stopped(x)
+    if ACTIVE.get():
+        report_leave(x, "stop_gradient")
     return wrap(detached(x._array), x.backend)
 
 
@@ -107,8 +105,8 @@ _KINDS = {
 }
 
 
-def isdtype(dtype: DTypeLike, kind: Any) -> bool:
-    """Whether a dtype is of a kind: a DType, a name of the standard (`"real floating"`), or a tuple of them.
+def isdtype(dtype: DTypeLike, kind: DTypeKind) -> bool:
+    """Whether a dtype is of a kind: a dtype, a name of the standard (`"real floating"`), or a tuple of them.
 
     >>> import tape_core as tc
     >>> tc.isdtype(tc.float32, "real floating"), tc.isdtype(tc.int8, ("bool", tc.int8))
@@ -116,18 +114,18 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
-    found = neutral(dtype)
+    found = to_dtype(dtype)
     if isinstance(kind, str):
         if kind not in _KINDS:
             raise ValueError(f"isdtype: unknown kind {kind!r}; the kinds are {', '.join(_KINDS)}")
         return found.kind in _KINDS[kind]
-    return found is neutral(kind)
+    return found is to_dtype(kind)
 
 
-def neutral(dtype: DTypeLike) -> DType:
-    """The DType of a dtype, a library's own included: they all print their name."""
+def to_dtype(dtype: DTypeLike) -> DType:
+    """The `DType` of a dtype in any form: a DType, a name, a Python type, or the own object of any array library."""
     found = dtypes.as_dtype(dtype)
-    if found is None:
+    if found is None:  # an object of a library: all of them have or print the name
         name = getattr(dtype, "__name__", None) or str(dtype).rsplit(".", 1)[-1]
         found = dtypes.DTYPES.get(name)
     if found is None:
@@ -135,27 +133,27 @@ def neutral(dtype: DTypeLike) -> DType:
     return found
 
 
-def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether values of a dtype, or of an array's, keep their meaning in another: what promotion may make of them.
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> bool:
+    """Whether the rules of type promotion allow to cast from one dtype, or that of an array, to another.
 
     >>> import tape_core as tc
     >>> tc.can_cast(tc.int8, tc.int16), tc.can_cast(tc.float64, tc.float32)
     (True, False)
     """
-    target = neutral(to)
+    target = to_dtype(to)
     return dtypes.promote(_dtype_of(from_), target) is target
 
 
-def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype of an operation on arrays, dtypes and Python scalars together.
+def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> DType:
+    """The dtype that the operands promote to: arrays, dtypes and Python scalars.
 
     >>> import tape_core as tc
     >>> tc.result_type(tc.int8, tc.uint8), tc.result_type(tc.float32, 1j)
     (int16, complex64)
 
     Raises:
-        TypeError: the standard leaves it open, as for an integer dtype with a floating one.
-        ValueError: there is no array and no dtype.
+        TypeError: the standard defines none, as for an integer dtype with a floating one.
+        ValueError: there is neither an array nor a dtype among them.
     """
     scalars = [type(value) for value in arrays_and_dtypes if type(value) in SCALARS]
     result: DType | None = None
@@ -175,7 +173,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
 
 def _with_scalar(dtype: DType, scalar: type) -> DType:
-    """A Python scalar takes the array's dtype, if it is not of a higher kind."""
+    """The dtype of an array and a Python scalar: the array's, unless the scalar is of a higher kind."""
     if dtypes.RANKS[dtypes.default_for(scalar).kind] <= dtypes.RANKS[dtype.kind]:
         return dtype
     if scalar is complex and (promoted := dtypes.promote(dtype, dtypes.complex64)) is not None:
@@ -183,32 +181,32 @@ def _with_scalar(dtype: DType, scalar: type) -> DType:
     raise TypeError(f"result_type: a Python {scalar.__name__} and {dtype} have none; convert with tape_core.astype")
 
 
-def finfo(type: Any, /) -> dtypes.finfo:
-    """Limits of a floating dtype, or of an array's: `bits`, `eps`, `max`, `min`, `smallest_normal`, `dtype`.
+def finfo(type: ArrayLike | DTypeLike, /) -> dtypes.finfo:
+    """Limits of a floating dtype, or that of an array: `bits`, `eps`, `max`, `min`, `smallest_normal`, `dtype`.
 
     >>> import tape_core as tc
     >>> tc.finfo(tc.float32).eps
     1.1920928955078125e-07
 
     Raises:
-        TypeError: it is no floating dtype.
+        TypeError: it is not a floating dtype.
     """
     return dtypes.finfo(_dtype_of(type))
 
 
-def iinfo(type: Any, /) -> dtypes.iinfo:
-    """Limits of an integer dtype, or of an array's: `bits`, `max`, `min`, `dtype`.
+def iinfo(type: ArrayLike | DTypeLike, /) -> dtypes.iinfo:
+    """Limits of an integer dtype, or that of an array: `bits`, `max`, `min`, `dtype`.
 
     Raises:
-        TypeError: it is no integer dtype.
+        TypeError: it is not an integer dtype.
     """
     return dtypes.iinfo(_dtype_of(type))
 
 
-def _dtype_of(value: Any) -> DType:
-    return value.dtype if isinstance(value, Tensor) else neutral(value)
+def _dtype_of(value: ArrayLike | DTypeLike) -> DType:
+    return value.dtype if isinstance(value, Tensor) else to_dtype(value)
 
 
 def is_recording() -> bool:
-    """Whether a tape records here and now."""
+    """Whether a tape records in the current context."""
     return bool(ACTIVE.get())

@@ -1,7 +1,7 @@
 """Elementwise functions of the Array API standard.
 
-Each op stands with its derivative; broadcasting and dtypes are the engine's.
-A formula without a source is textbook calculus.
+Each op stands with its derivative. The engine takes care of broadcasting, dtypes and conjugation. A formula without a
+source is textbook calculus.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tape_core.engine.samples import Draw, Sample, binary, unary, with_complex
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
-STEP = "piecewise constant: the derivative is zero wherever it exists"
+REASON_STEP = "piecewise constant: the derivative is zero wherever it exists"
 
 
 # -- arithmetic
@@ -44,16 +44,19 @@ def _power_base(xp: Namespace, x1: Array, x2: Array) -> Array:
     if type(x2) in SCALARS:
         if x2 == 2:
             return 2 * x1
-        # Of 0 the rule is the same again, so that what comes of NaN is 0, too, and the path goes on.
+        # The derivative of x ** 0 is 0. It is written as x ** 0 - 1 so that it still depends on x, and higher
+        # derivatives are zeros, not None; and so that it is 0 also where x is NaN, as pow(NaN, 0) is 1.
         return xp.pow(x1, 0) - 1 if x2 == 0 else xp.pow(x1, x2 - 1) * x2
     # x ** 0 is 1 everywhere, so its derivative is 0 at 0 as well.
-    # The temporary comes first, where NumPy would put it: compiled, this then has the same bits for complex numbers.
+    # NumPy writes a product into the memory of a temporary, and makes that the first factor. It is the first here too,
+    # so that compiled code has the same bits for complex numbers.
     zero = x2 == 0
     return xp.where(zero, 0, xp.pow(x1, xp.where(zero, 1, x2 - 1)) * x2)
 
 
 def _power_exponent(xp: Namespace, x1: Array, out: Array) -> Array:
-    # For a base <= 0 the power is no differentiable function of its exponent: 0 there, as in TensorFlow.
+    # For a base <= 0 the power is not a differentiable function of its exponent. The result is 0 there, as in
+    # TensorFlow.
     if type(x1) in SCALARS:
         if isinstance(x1, complex):
             import cmath
@@ -76,11 +79,14 @@ def _pow_samples(draw: Draw) -> Iterator[Sample]:
 @refuses("x2")
 @elementwise(x1=_power_base, x2=_power_exponent, samples=with_complex(_pow_samples))
 def pow(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """`x1 ** x2`. The derivative of `x ** 0` is 0, also at 0; that for the exponent is 0 where the base is <= 0."""
+    """`x1 ** x2`.
+
+    The derivative of `x ** 0` is 0, also at 0. The derivative with respect to the exponent is 0 where the base is <= 0.
+    """
 
 
 @refuses("x2")
-@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(0.5, 4), reason=STEP)
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(0.5, 4), reason=REASON_STEP)
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 // x2`."""
 
@@ -115,7 +121,7 @@ def _sign_vjp(xp: Namespace, g: Cotangent, x: Array) -> Cotangent:
     if not xp.isdtype(x.dtype, "complex floating"):
         return g * 0
     s, size = xp.sign(x), xp.abs(x)
-    # sign(z) = z / |z| turns with z and ignores its length: the part of g along s is lost.
+    # sign(z) = z / |z| turns with z and ignores its length, so the part of g along sign(z) is lost.
     return (g - xp.conj(s) * xp.real(s * g)) / xp.where(size == 0, 1, size)
 
 
@@ -139,14 +145,14 @@ def reciprocal(x: ArrayLike, /) -> Tensor:
     """`1 / x`."""
 
 
-def _hypot_part(xp: Namespace, x: Array, out: Array) -> Array:
-    # At the origin 0, the subgradient of least norm.
+def _hypot_partial(xp: Namespace, x: Array, out: Array) -> Array:
+    # 0 at the origin: the subgradient of least norm.
     return x / xp.where(out == 0, 1, out)
 
 
 @elementwise(
-    x1=lambda xp, x1, out: _hypot_part(xp, x1, out),
-    x2=lambda xp, x2, out: _hypot_part(xp, x2, out),
+    x1=lambda xp, x1, out: _hypot_partial(xp, x1, out),
+    x2=lambda xp, x2, out: _hypot_partial(xp, x2, out),
     samples=binary(0.2, 2),
 )
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -173,7 +179,7 @@ def exp(x: ArrayLike, /) -> Tensor:
 
 @elementwise(x=lambda xp, out: out + 1, samples=with_complex(unary()))
 def expm1(x: ArrayLike, /) -> Tensor:
-    """`exp(x) - 1`, exact near 0."""
+    """`exp(x) - 1`, accurate near 0."""
 
 
 @elementwise(x=vjp(lambda xp, g, x: g / x), samples=with_complex(unary(0.2, 3)))
@@ -183,7 +189,7 @@ def log(x: ArrayLike, /) -> Tensor:
 
 @elementwise(x=vjp(lambda xp, g, x: g / (1 + x)), samples=with_complex(unary(-0.5, 2)))
 def log1p(x: ArrayLike, /) -> Tensor:
-    """`log(1 + x)`, exact near 0."""
+    """`log(1 + x)`, accurate near 0."""
 
 
 @elementwise(x=vjp(lambda xp, g, x: g / (x * math.log(2))), samples=with_complex(unary(0.2, 3)))
@@ -196,14 +202,14 @@ def log10(x: ArrayLike, /) -> Tensor:
     """The logarithm to base 10."""
 
 
-def _logaddexp_part(xp: Namespace, x: Array, out: Array) -> Array:
+def _logaddexp_partial(xp: Namespace, x: Array, out: Array) -> Array:
     # Where both inputs are -inf, so is out, and x - out would be NaN.
     return xp.exp(x - xp.where(out == -math.inf, 0, out))
 
 
 @elementwise(
-    x1=lambda xp, x1, out: _logaddexp_part(xp, x1, out),
-    x2=lambda xp, x2, out: _logaddexp_part(xp, x2, out),
+    x1=lambda xp, x1, out: _logaddexp_partial(xp, x1, out),
+    x2=lambda xp, x2, out: _logaddexp_partial(xp, x2, out),
     samples=binary(),
 )
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -243,20 +249,20 @@ def atan(x: ArrayLike, /) -> Tensor:
     """The inverse tangent, in radians."""
 
 
-def _angle_part(xp: Namespace, x: Array, x1: Array, x2: Array) -> Array:
-    """`x / (x1**2 + x2**2)`, where the squares may be too small or too large."""
+def _atan2_partial(xp: Namespace, x: Array, x1: Array, x2: Array) -> Array:
+    """`x / (x1**2 + x2**2)`; the squares themselves might underflow or overflow, so it divides by the root twice."""
     distance = xp.hypot(x1, x2)
     distance = xp.where(distance == 0, 1, distance)
     return x / distance / distance
 
 
 @elementwise(
-    x1=lambda xp, x1, x2: _angle_part(xp, x2, x1, x2),
-    x2=lambda xp, x1, x2: -_angle_part(xp, x1, x1, x2),
+    x1=lambda xp, x1, x2: _atan2_partial(xp, x2, x1, x2),
+    x2=lambda xp, x1, x2: -_atan2_partial(xp, x1, x1, x2),
     samples=binary(0.2, 2),
 )
 def atan2(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The angle of the point (x2, x1), in radians. At the origin, where there is none, the derivatives are 0."""
+    """The angle of the point (x2, x1), in radians. At the origin, which has no angle, the derivatives are 0."""
 
 
 @elementwise(x=lambda xp, x: xp.cosh(x), samples=with_complex(unary()))
@@ -292,31 +298,31 @@ def atanh(x: ArrayLike, /) -> Tensor:
 # -- rounding
 
 
-@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=STEP)
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=REASON_STEP)
 def ceil(x: ArrayLike, /) -> Tensor:
-    """The smallest integer not below."""
+    """Round up: the smallest integer that is not less than `x`."""
 
 
-@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=STEP)
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=REASON_STEP)
 def floor(x: ArrayLike, /) -> Tensor:
-    """The greatest integer not above."""
+    """Round down: the greatest integer that is not greater than `x`."""
 
 
-@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=STEP)
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=REASON_STEP)
 def trunc(x: ArrayLike, /) -> Tensor:
-    """The nearest integer towards 0."""
+    """Round towards 0: drop the digits after the point."""
 
 
-@elementwise(x=NONDIFF, samples=unary(0.1, 0.4), reason=STEP)
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.4), reason=REASON_STEP)
 def round(x: ArrayLike, /) -> Tensor:
-    """The nearest integer, halves to even."""
+    """Round to the nearest integer; halves go to the even one."""
 
 
 # -- choosing
 
 
 @elementwise(
-    # Both have the cotangent where one is NaN, and so is the result: neither comparison holds.
+    # Where an input is NaN, so is the result. Neither comparison holds then, and both inputs get the cotangent.
     x1=vjp(lambda xp, g, x1, x2: xp.where(x1 < x2, 0, g)),
     x2=vjp(lambda xp, g, x1, x2: xp.where(x1 >= x2, 0, g)),
     samples=binary(),
@@ -335,7 +341,7 @@ def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 def _clip_x(xp: Namespace, g: Cotangent, x: Array, min: Array, max: Array) -> Cotangent:
-    # What is compared with NaN has the cotangent, here and below, for the result is NaN.
+    # A comparison with NaN fails, so where a bound is NaN, and so the result, `x` keeps its cotangent.
     if min is not None:
         g = xp.where(x < min, 0, g)
     return g if max is None else xp.where(x > max, 0, g)
@@ -343,7 +349,7 @@ def _clip_x(xp: Namespace, g: Cotangent, x: Array, min: Array, max: Array) -> Co
 
 def _clip_min(xp: Namespace, g: Cotangent, x: Array, min: Array, max: Array) -> Cotangent:
     inside = x >= min
-    # Where the bounds cross, the result is the upper one.
+    # Where the bounds cross, the result is the upper bound.
     return xp.where(inside if max is None else xp.logical_or(inside, min > max), 0, g)
 
 
@@ -366,7 +372,7 @@ def _clip_samples(draw: Draw) -> Iterator[Sample]:
     samples=_clip_samples,
 )
 def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
-    """`x` limited to [min, max]; `max` where that is less than `min`. At a bound the gradient goes to `x`."""
+    """Limit `x` to [min, max]; the result is `max` where that is less than `min`. At a bound `x` gets the gradient."""
 
 
 def _where_samples(draw: Draw) -> Iterator[Sample]:
@@ -387,8 +393,8 @@ def _where_samples(draw: Draw) -> Iterator[Sample]:
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1` where the condition holds, `x2` elsewhere.
 
-    Nothing comes back from the branch not taken, not even NaN: the gradient of
-    `where(x > 0, sqrt(x), 0)` at 0 is 0, and so for any function in place of `sqrt`.
+    No gradient flows through the branch not taken, not even NaN: the gradient of `where(x > 0, sqrt(x), 0)` at 0 is 0,
+    whatever function stands in place of `sqrt`.
 
     >>> import tape_core as tc
     >>> x = tc.Variable([0.0, 4.0])

@@ -1,13 +1,13 @@
 """Fourier transforms: the `fft` extension of the Array API standard.
 
-A transform is a symmetric matrix, so it is its own transpose. Those of real arrays keep half the frequencies: a
-frequency k and its mirror image n - k are one element there, which therefore counts twice in a real result.
+A transform is a symmetric matrix, so it is its own transpose. The transforms of real arrays keep half the frequencies:
+frequency k and its mirror image n - k, which is its conjugate, are one element, which counts twice in a real result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from tape_core.base import dtypes
 from tape_core.engine.op import linear, transpose
@@ -15,13 +15,13 @@ from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
-from tape_core.ops.creation import BackendLike, arange
-from tape_core.typing import Array, ArrayLike, Cotangent, DTypeLike, Namespace
+from tape_core.ops.creation import arange
+from tape_core.typing import Array, ArrayLike, BackendLike, Cotangent, DTypeLike, Namespace
 
 Norm = Literal["backward", "ortho", "forward"]
 
 
-def _one_axis(make: Any) -> Samples:
+def _one_axis(make: Callable[..., Tensor]) -> Samples:
     def samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(make(draw, 4))
         yield Sample(make(draw, 5))
@@ -33,7 +33,7 @@ def _one_axis(make: Any) -> Samples:
     return samples
 
 
-def _several_axes(make: Any) -> Samples:
+def _several_axes(make: Callable[..., Tensor]) -> Samples:
     def samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(make(draw, 3, 4))
         yield Sample(make(draw, 2, 3, 5), axes=(0, 2))
@@ -44,7 +44,7 @@ def _several_axes(make: Any) -> Samples:
 
 
 def _resize(xp: Namespace, x: Array, length: int, axis: int) -> Array:
-    """Cut, or extended by zeros, to a length along an axis."""
+    """Cut an array, or pad it by zeros, to a length along an axis."""
     given = x.shape[axis]
     if given == length:
         return x
@@ -56,14 +56,14 @@ def _resize(xp: Namespace, x: Array, length: int, axis: int) -> Array:
 
 
 def _resize_all(xp: Namespace, x: Array, shape: tuple[int, ...], axes: Sequence[int]) -> Array:
-    """Cut, or extended by zeros, to the lengths of `shape` along axes."""
+    """Cut an array, or pad it by zeros, to the lengths of `shape` along `axes`."""
     for axis in axes:
         x = _resize(xp, x, shape[axis], axis)
     return x
 
 
 def _weigh(xp: Namespace, x: Array, n: int, axis: int, weight: float) -> Array:
-    """Half a spectrum, with `weight` at the frequencies that stand for two: all but 0 and, for even n, n / 2."""
+    """Multiply by `weight` the frequencies of half a spectrum that stand for two: all but 0 and, for even n, n / 2."""
     k = xp.arange_beside(x, x.shape[axis])
     single = xp.logical_or(k == 0, 2 * k == n)
     shape = [1] * len(x.shape)
@@ -71,7 +71,7 @@ def _weigh(xp: Namespace, x: Array, n: int, axis: int, weight: float) -> Array:
     return xp.where(xp.reshape(single, tuple(shape)), x, weight * x)
 
 
-def _fft_transpose(name: str) -> Any:
+def _fft_transpose(name: str) -> transpose:
     def rule(xp: Namespace, g: Cotangent, x_spec: Spec, n: int | None, axis: int, norm: Norm) -> Cotangent:
         return _resize(xp, getattr(xp, name)(g, n=n, axis=axis, norm=norm), x_spec.shape[axis], axis)
 
@@ -80,7 +80,7 @@ def _fft_transpose(name: str) -> Any:
 
 @linear(x=_fft_transpose("fft"), extension="fft", samples=_one_axis(Draw.complex), batch=batching.along)
 def fft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform along `axis`, of the first `n` elements, zeros added where there are fewer."""
+    """The discrete Fourier transform along `axis`, of its first `n` elements, with zeros added if there are fewer."""
 
 
 @linear(x=_fft_transpose("ifft"), extension="fft", samples=_one_axis(Draw.complex), batch=batching.along)
@@ -89,13 +89,13 @@ def ifft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = 
 
 
 def _axes(ndim: int, s: Sequence[int] | None, axes: Sequence[int] | None) -> tuple[int, ...]:
-    """The axes of a transform of several: all, or the last ones where only lengths are given."""
+    """The axes of a transform over several axes; the last ones where only lengths are given, and all by default."""
     if axes is not None:
         return tuple([a % ndim for a in axes])
     return tuple(range(0 if s is None else ndim - len(s), ndim))
 
 
-def _fftn_transpose(name: str) -> Any:
+def _fftn_transpose(name: str) -> transpose:
     def rule(
         xp: Namespace, g: Cotangent, x_spec: Spec, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
     ) -> Cotangent:
@@ -129,8 +129,8 @@ def ifftn(
     """The inverse of :func:`fftn`."""
 
 
-def _halving_transpose(inverse: str) -> Any:
-    """The rule of a transform of a whole array to half a spectrum, by the one in the opposite direction."""
+def _halving_transpose(inverse: str) -> Callable[..., Cotangent]:
+    """The rule of a transform from a whole array to half a spectrum, by the transform in the opposite direction."""
 
     def rule(xp: Namespace, g: Cotangent, x_spec: Spec, n: int | None, axis: int, norm: Norm) -> Cotangent:
         length = x_spec.shape[axis]
@@ -141,8 +141,8 @@ def _halving_transpose(inverse: str) -> Any:
     return rule
 
 
-def _doubling_transpose(inverse: str) -> Any:
-    """The rule of a transform of half a spectrum to a whole array, by the one in the opposite direction."""
+def _doubling_transpose(inverse: str) -> Callable[..., Cotangent]:
+    """The rule of a transform from half a spectrum to a whole array, by the transform in the opposite direction."""
 
     def rule(xp: Namespace, g: Cotangent, x_spec: Spec, n: int | None, axis: int, norm: Norm) -> Cotangent:
         length = x_spec.shape[axis]
@@ -163,14 +163,14 @@ def rfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = 
 
 @linear(x=transpose(_irfft_transpose), extension="fft", samples=_one_axis(Draw.complex), batch=batching.along)
 def irfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse of :func:`rfft`: a real array of length `n`, 2 (m - 1) of m frequencies by default."""
+    """The inverse of :func:`rfft`: a real array of length `n`, by default 2 * (m - 1) for m frequencies."""
 
 
 @linear(
     x=transpose(_doubling_transpose("rfft")), extension="fft", samples=_one_axis(Draw.complex), batch=batching.along
 )
 def hfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The Fourier transform of a Hermitian array, of which `x` is the first half: a real spectrum of length `n`."""
+    """The Fourier transform of a Hermitian array whose first half is `x`: a real spectrum of length `n`."""
 
 
 @linear(
@@ -183,7 +183,7 @@ def ihfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm =
 def _rfftn_transpose(
     xp: Namespace, g: Cotangent, x_spec: Spec, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
 ) -> Cotangent:
-    # A real transform along the last axis, then complex ones along the others; back in the opposite order.
+    # `rfftn` is a real transform along the last axis, then complex ones along the others; undo them in reverse.
     *others, last = _axes(len(x_spec.shape), s, axes)
     if others:
         g = xp.fftn(g, s=None if s is None else s[:-1], axes=others, norm=norm)
@@ -200,7 +200,7 @@ def rfftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The Fourier transform of a real array over `axes`: along the last one the frequencies from 0 to n / 2."""
+    """The Fourier transform of a real array over `axes`; the last of them keeps the frequencies from 0 to n / 2."""
 
 
 def _irfftn_transpose(
@@ -238,7 +238,7 @@ def _shift_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.along,
 )
 def fftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The frequency 0 moved to the middle of each of `axes` (all by default)."""
+    """Move frequency 0 to the middle of each of `axes` (all by default)."""
 
 
 @linear(
@@ -260,7 +260,7 @@ def fftfreq(
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
-    """The frequencies of :func:`fft` of `n` samples at distance `d`, float32 by default.
+    """The frequencies that :func:`fft` gives for `n` samples at distance `d`, float32 by default.
 
     >>> import tape_core as tc
     >>> tc.fft.fftfreq(4, d=0.5).tolist()
@@ -280,6 +280,6 @@ def rfftfreq(
     device: str | None = None,
     backend: BackendLike = None,
 ) -> Tensor:
-    """The frequencies of :func:`rfft` of `n` samples at distance `d`, float32 by default."""
+    """The frequencies that :func:`rfft` gives for `n` samples at distance `d`, float32 by default."""
     dtype = dtype or dtypes.get_default_dtype()
     return arange(0, n // 2 + 1, dtype=dtype, device=device, backend=backend) / (n * d)

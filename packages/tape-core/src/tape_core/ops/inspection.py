@@ -1,33 +1,34 @@
-"""Inspection of the namespace, as in the Array API standard."""
+"""The inspection functions of the Array API standard: what the namespace and the selected backend can do."""
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from tape_core.backends import selection
 from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
 from tape_core.ops.data_types import isdtype
+from tape_core.typing import DTypeKind
 
 Capabilities = TypedDict(
     "Capabilities", {"boolean indexing": bool, "data-dependent shapes": bool, "max dimensions": int | None}
 )
 
-# Of a library that does not say: what the ops rely on.
-_CAPABILITIES: Capabilities = {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
+# What the ops rely on, for a library that has no inspection functions of its own.
+_DEFAULT_CAPABILITIES: Capabilities = {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
 
 
 class Info:
-    """What :func:`__array_namespace_info__` gives: facts about the backend that is selected."""
+    """Facts about the selected backend, from :func:`__array_namespace_info__`."""
 
     def capabilities(self) -> Capabilities:
-        """Which optional parts of the standard are there."""
+        """The optional parts of the standard, and whether the backend has them."""
         info = getattr(selection.select().backend.namespace, "__array_namespace_info__", None)
-        found: Capabilities = info().capabilities() if info else _CAPABILITIES.copy()
+        found: Capabilities = info().capabilities() if info else _DEFAULT_CAPABILITIES.copy()
         return found
 
     def default_device(self) -> str:
-        """Where arrays are made when no device is named."""
+        """The device on which arrays are made when none is named."""
         chosen = selection.select()
         return chosen.device or chosen.backend.default_device
 
@@ -44,8 +45,8 @@ class Info:
             "indexing": dtypes.int64,
         }
 
-    def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
-        """The dtypes of the standard that the selected backend has, of a kind as in :func:`isdtype`."""
+    def dtypes(self, *, device: str | None = None, kind: DTypeKind = None) -> dict[str, DType]:
+        """The dtypes of the standard that the selected backend has; `kind` selects among them, see :func:`isdtype`."""
         backend = selection.select(device=device).backend
         return {
             name: dtype
@@ -57,7 +58,7 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:
-    """What the namespace can do, on the backend that is selected.
+    """Describe what the namespace can do on the selected backend.
 
     >>> import tape_core as tc
     >>> tc.__array_namespace_info__().default_dtypes()["real floating"]

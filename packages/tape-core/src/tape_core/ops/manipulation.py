@@ -1,4 +1,4 @@
-"""Manipulation functions of the Array API standard: linear, all of them."""
+"""Manipulation functions of the Array API standard. All of them are linear, so each rule is a transpose."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _reshape_samples(draw: Draw) -> Iterator[Sample]:
 def _reshape_batch(call: Call, x: BatchedArray) -> Any:
     shape, size = call.params["shape"], batching.size_of([x])
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    if size == 0 and -1 in shape:  # the length that it stands for is not to be told from no elements
+    if size == 0 and -1 in shape:  # the library cannot compute the length behind -1 from an array without elements
         rest = math.prod([n for n in shape if n != -1])
         shape = tuple([math.prod(x.shape) // max(rest, 1) if n == -1 else n for n in shape])
     return call(x.value, shape=(size, *shape))
@@ -43,7 +43,7 @@ def _reshape_batch(call: Call, x: BatchedArray) -> Any:
     batch=_reshape_batch,
 )
 def reshape(x: ArrayLike, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
-    """The same elements, in row-major order, in another shape; one length may be -1."""
+    """The same elements, in row-major order, in another shape; one length may be -1, which stands for what is left."""
 
 
 def _squeeze_samples(draw: Draw) -> Iterator[Sample]:
@@ -58,7 +58,7 @@ def _squeeze_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.along,
 )
 def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...]) -> Tensor:
-    """Without the dimensions of length 1 that `axis` names."""
+    """Remove the dimensions of length 1 that `axis` names."""
 
 
 def _expand_samples(draw: Draw) -> Iterator[Sample]:
@@ -97,7 +97,7 @@ def _expand_batch(call: Call, x: BatchedArray) -> Any:
     batch=_expand_batch,
 )
 def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...] = 0) -> Tensor:
-    """With a new dimension of length 1 at `axis`, or several: where they are in the result.
+    """Insert dimensions of length 1; `axis` says where they are in the result.
 
     >>> import tape_core as tc
     >>> tc.expand_dims(tc.zeros((2, 3)), axis=(0, -1)).shape
@@ -141,7 +141,10 @@ def moveaxis(x: ArrayLike, source: int | tuple[int, ...], destination: int | tup
 
 
 def sum_to(xp: Namespace, g: Cotangent, shape: tuple[int, ...]) -> Cotangent:
-    """The transpose of broadcasting to the shape of `g`, or of an assignment, which drops leading axes of length 1."""
+    """Sum `g` over the axes along which an array of `shape` was repeated: the transpose of broadcasting.
+
+    `shape` may also have leading axes of length 1 that `g` lacks, as the value of an assignment may.
+    """
     extra = len(g.shape) - len(shape)
     kept = shape[max(-extra, 0) :]
     extra = max(extra, 0)
@@ -170,11 +173,11 @@ def _broadcast_batch(call: Call, x: BatchedArray) -> Any:
     batch=_broadcast_batch,
 )
 def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
-    """Repeated along new dimensions and along those of length 1 until it has `shape`."""
+    """Repeat `x` along new leading dimensions and along those of length 1 until it has `shape`."""
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that arrays of these shapes broadcast to; of none, that of a 0-d array.
+    """The shape that arrays of these shapes broadcast to; () if none is given.
 
     >>> import tape_core as tc
     >>> tc.broadcast_shapes((2, 1), (3,), ())
@@ -194,7 +197,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_arrays(*arrays: ArrayLike) -> tuple[Tensor, ...]:
-    """All of them in the shape they broadcast to."""
+    """Broadcast arrays against each other; all results have one shape."""
     values = tuple([read(a, f"broadcast_arrays: arrays[{k}]") for k, a in enumerate(arrays)])
     tensors = with_numbers_as_tensors(values)
     shape: tuple[int, ...] = ()
@@ -220,7 +223,7 @@ def _concat_transpose(xp: Namespace, g: Cotangent, arrays_spec: Sequence[Spec], 
 
 
 def _pieces(x: Array, sizes: Sequence[int], axis: int) -> list[Any]:
-    """Consecutive pieces of these sizes along a non-negative axis."""
+    """Cut an array into consecutive pieces of these sizes along a non-negative axis."""
     pieces, start = [], 0
     for size in sizes:
         pieces.append(x[(slice(None),) * axis + (slice(start, start + size), ...)])
@@ -238,7 +241,7 @@ def _concat_batch(call: Call, *arrays: BatchInput) -> Any:
 
 @linear(arrays=transpose(_concat_transpose), sequence=True, samples=with_complex(_concat_samples), batch=_concat_batch)
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
-    """The arrays one after another along `axis`; flattened first where it is None."""
+    """Join arrays along an existing `axis`; where it is None, they are flattened first."""
 
 
 def _stack_samples(draw: Draw) -> Iterator[Sample]:
@@ -261,7 +264,7 @@ def _stack_batch(call: Call, *arrays: BatchInput) -> Any:
     batch=_stack_batch,
 )
 def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Tensor:
-    """The arrays along a new dimension at `axis`."""
+    """Join arrays of one shape along a new dimension at `axis`."""
 
 
 def _unstack_samples(draw: Draw) -> Iterator[Sample]:
@@ -276,14 +279,14 @@ def _unstack_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.along,
 )
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The arrays along a dimension: the inverse of :func:`stack`."""
+    """Take an array apart along a dimension: the inverse of :func:`stack`."""
 
 
 def split(x: ArrayLike, sections: int | Sequence[int], /, *, axis: int = 0) -> list[Tensor]:
-    """Consecutive pieces along `axis`: so many equal ones, or of the sizes given.
+    """Cut `x` along `axis` into consecutive pieces: a number of equal ones, or pieces of the sizes given.
 
     Raises:
-        ValueError: the sizes do not add up to the length, or the length has no such number of equal parts.
+        ValueError: the sizes do not add up to the length, or the length is not divisible by the number.
     """
     x = read_array(x, "split: x")
     axis = normal_axis(axis, len(x.shape))
@@ -310,7 +313,7 @@ def _flip_samples(draw: Draw) -> Iterator[Sample]:
     x=transpose(lambda xp, g, axis: xp.flip(g, axis=axis)), samples=with_complex(_flip_samples), batch=batching.along
 )
 def flip(x: ArrayLike, /, *, axis: Axis = None) -> Tensor:
-    """In reverse order along `axis` (all axes by default)."""
+    """Reverse the order of elements along `axis` (all axes by default)."""
 
 
 def _roll_samples(draw: Draw) -> Iterator[Sample]:
@@ -332,7 +335,10 @@ def _roll_batch(call: Call, x: BatchedArray) -> Any:
 
 @linear(x=transpose(_roll_transpose), samples=with_complex(_roll_samples), batch=_roll_batch)
 def roll(x: ArrayLike, /, shift: int | tuple[int, ...], *, axis: Axis = None) -> Tensor:
-    """Shifted along `axis`, what leaves at one end coming in at the other; flattened first where it is None."""
+    """Shift elements along `axis`; those that leave at one end come in at the other.
+
+    Where `axis` is None, `x` is shifted as if it were flattened.
+    """
 
 
 def _tile_samples(draw: Draw) -> Iterator[Sample]:
@@ -341,11 +347,12 @@ def _tile_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 1, 2), (3,))
 
 
-def _tile_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, repetitions: Any) -> Cotangent:
-    repetitions = (repetitions,) if isinstance(repetitions, int) else repetitions  # which NumPy takes, too
+def _tile_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, repetitions: int | tuple[int, ...]) -> Cotangent:
+    repetitions = (repetitions,) if isinstance(repetitions, int) else repetitions  # NumPy accepts an integer too
     n = builtins.max(len(x_spec.shape), len(repetitions))
     shape = (1,) * (n - len(x_spec.shape)) + tuple(x_spec.shape)
     repetitions = (1,) * (n - len(repetitions)) + tuple(repetitions)
+    # Each axis as two, (repetition, place): the sum over all repetitions of a place is its cotangent.
     pairs = tuple(length for pair in zip(repetitions, shape, strict=True) for length in pair)
     return xp.reshape(xp.sum(xp.reshape(g, pairs), axis=tuple(range(0, 2 * n, 2))), x_spec.shape)
 
@@ -359,7 +366,7 @@ def _tile_batch(call: Call, x: BatchedArray) -> Any:
 
 @linear(x=transpose(_tile_transpose), samples=with_complex(_tile_samples), batch=_tile_batch)
 def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Tensor:
-    """The whole array so many times along each dimension."""
+    """Repeat the whole array along each dimension; `repetitions` says how many times."""
 
 
 def _repeat_samples(draw: Draw) -> Iterator[Sample]:
@@ -368,7 +375,7 @@ def _repeat_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(3, 2), draw.rng.integers(0, 3, (3,)), axis=0)
 
 
-def _repeat_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, repeats: Any, axis: int | None) -> Cotangent:
+def _repeat_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, repeats: int | Array, axis: int | None) -> Cotangent:
     shape = x_spec.shape
     length, axis = (math.prod(shape), 0) if axis is None else (shape[axis], axis % len(shape))
     if isinstance(repeats, int):
@@ -381,7 +388,7 @@ def _repeat_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, repeats: Any, a
 
 def _repeat_batch(call: Call, x: BatchInput, repeats: BatchInput) -> Any:
     if batching.is_batched(repeats) or not batching.is_batched(x):
-        return batching.one_by_one(call, x, repeats)  # each example has a length of its own
+        return batching.one_by_one(call, x, repeats)  # the results of the examples may differ in length
     axis = call.params["axis"]
     value = reshape(x.value, (batching.size_of([x]), math.prod(x.shape))) if axis is None else x.value
     axis = -1 if axis is None else batching.from_end(axis, x.ndim)
@@ -391,4 +398,4 @@ def _repeat_batch(call: Call, x: BatchInput, repeats: BatchInput) -> Any:
 @refuses("repeats")
 @linear(x=transpose(_repeat_transpose), repeats=NONDIFF, samples=with_complex(_repeat_samples), batch=_repeat_batch)
 def repeat(x: ArrayLike, repeats: int | ArrayLike, /, *, axis: int | None = None) -> Tensor:
-    """Each element so many times along `axis`; flattened first where it is None."""
+    """Repeat each element along `axis`; where it is None, `x` is flattened first."""

@@ -8,7 +8,7 @@ from tape_core.engine.op import registry
 
 
 class Ops:
-    """Resolves a name once: an op, else a function of the public namespace."""
+    """A namespace of all ops, and of the other functions of `tape_core`; each name is looked up once."""
 
     def __getattr__(self, name: str) -> Any:
         if name in registry:

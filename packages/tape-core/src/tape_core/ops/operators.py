@@ -1,4 +1,7 @@
-"""Python's operators on Tensors: each is the op of the same meaning."""
+"""Python's operators on Tensors: each calls the op of the same meaning.
+
+Like `ops.methods`, this module sets them on the class `Tensor` when it is imported.
+"""
 
 from __future__ import annotations
 
@@ -9,71 +12,82 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from tape_compile.tracer.traced_array import TracingError
-
 from tape_core.engine.call_paths import accepts, binary_call
-from tape_core.engine.recording import TRACE
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
 from tape_core.ops import logic
 from tape_core.ops.index.indexing import getitem_with_key, setitem_with_key
 from tape_core.ops.linalg.products import matmul, matrix_transpose
-from tape_core.typing import IndexKey
+from tape_core.staging import TracingError, current
+from tape_core.typing import ArrayLike, IndexKey
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
-    def operator(self: Tensor, other: Any) -> Any:
+    """The method for `other + self`; it declines operands that no op takes, so that Python asks their class."""
+
+    def operator(self: Tensor, other: object) -> Any:
         return function(other, self) if accepts(other) else NotImplemented
 
     return operator
 
 
-def _attach(name: str, function: Any) -> None:
+def _attach(name: str, function: Callable[..., Any]) -> None:
     function.__name__ = function.__qualname__ = name
     setattr(Tensor, name, function)
 
 
+# -- assignment to elements
+
+# `x[i][j] = value` would change the Tensor `x[i]`, which is thrown away: nothing happens, in silence. `x[i]` is a view
+# in NumPy, so users write this. It is told apart from `y = x[i]; y[j] = value` by the number of references to the
+# container, and where that is not enough by the bytecode of the caller.
+
+
 class _Probe:
+    """An object that counts the references to itself while an element of it is assigned."""
+
     references = 0
 
-    def __setitem__(self, key: IndexKey, value: Any) -> None:
+    def __setitem__(self, key: IndexKey, value: object) -> None:
         _Probe.references = getattr(sys, "getrefcount", lambda _: -1)(self)
 
 
 _Probe()[0] = None
-_TEMPORARY = _Probe.references
-"""How many references there are in `__setitem__` to what only the assignment holds; -1 where none are counted."""
+_TEMPORARY_REFCOUNT = _Probe.references
+"""References that `__setitem__` counts on an object that only the assignment holds; -1 where Python counts none."""
 
-# From Python 3.14 on a local variable lends its value without counting: the count alone does not tell.
-_LENT = sys.version_info >= (3, 14) or not getattr(sys, "_is_gil_enabled", lambda: True)()
+# From Python 3.14 on, and without the GIL, a local variable may lend its value to the stack without counting, so that
+# a variable's value has the count of a temporary.
+_COUNTS_MISS_LOCALS = sys.version_info >= (3, 14) or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-def _set(self: Tensor, key: IndexKey, value: Any) -> None:
+def _setitem(self: Tensor, key: IndexKey, value: ArrayLike) -> None:
     references = getattr(sys, "getrefcount", lambda _: 0)(self)
-    if references <= _TEMPORARY and _is_lost(sys._getframe(1)):
+    # The cheap test first: the bytecode is read only where the count allows a temporary.
+    if references <= _TEMPORARY_REFCOUNT and _assigns_to_temporary(sys._getframe(1)):
         raise TypeError(
             "x[i][j] = value changes nothing: x[i] is a value of its own, not a view of x. Write x[i, j] = value, or "
             "x = tape_core.at(x)[...].set(value)"
         )
-    _rebound(self, setitem_with_key(self, value, key), "x[key] = value")
+    _rebind(self, setitem_with_key(self, value, key), "x[key] = value")
 
 
-def _is_lost(frame: FrameType) -> bool:
-    """Whether the frame assigns to an element of what it has only just computed, where nobody else holds that."""
-    made_by = _container(frame.f_code, frame.f_lasti)
-    if made_by is None:  # no assignment, but a call of the method
+def _assigns_to_temporary(frame: FrameType) -> bool:
+    """Whether the frame's current instruction assigns to an element of an intermediate result that is then lost."""
+    opcode = _opcode_of_container(frame.f_code, frame.f_lasti)
+    if opcode is None:  # an explicit call of `__setitem__`
         return False
-    return not made_by.startswith("LOAD_FAST") and (made_by != "" or not _LENT)
+    return not opcode.startswith("LOAD_FAST") and (opcode != "" or not _COUNTS_MISS_LOCALS)
 
 
 @lru_cache(maxsize=256)
-def _container(code: CodeType, at: int) -> str | None:
-    """Which instruction gave `x` in the assignment `x[key] = ...` at an offset; "" where that is not known.
+def _opcode_of_container(code: CodeType, at: int) -> str | None:
+    """The name of the bytecode instruction that pushed `x` in the assignment `x[key] = ...` at an offset.
 
-    None where there is another instruction.
+    It is "" where that cannot be told, and None where there is no such assignment at the offset.
 
-    The instructions of an expression have its place in the source. The last of those of `x` begins where the target
-    begins, and ends where `[` is.
+    Instructions carry the source positions of the expression that they belong to. All that begin where the target
+    begins belong to it; of those the one that reaches furthest, but ends before the target does, is the last of `x`.
     """
     instructions = list(dis.get_instructions(code))
     store = next((one for one in instructions if one.offset == at), None)
@@ -95,7 +109,9 @@ def _container(code: CodeType, at: int) -> str | None:
 
 
 def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
-    def operator(self: Tensor, other: Any) -> Any:
+    """The method for `x += y`; as in NumPy, it refuses a result of another shape or dtype than that of `x`."""
+
+    def operator(self: Tensor, other: object) -> Any:
         if not accepts(other):
             return NotImplemented
         result = function(self, other)
@@ -105,13 +121,14 @@ def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, An
                     f"x {symbol} y would change the {what} of x from {old} to {new}; write x = x {symbol[:-1]} y for a "
                     f"new Tensor"
                 )
-        return _rebound(self, result, f"x {symbol} y")
+        return _rebind(self, result, f"x {symbol} y")
 
     return operator
 
 
-def _rebound(tensor: Tensor, result: Tensor, what: str) -> Tensor:
-    if TRACE.get() is not None and tensor.backend is tensor.backend.library:
+def _rebind(tensor: Tensor, result: Tensor, what: str) -> Tensor:
+    """Give a Tensor the array and the slots of a result: what `x += y` and `x[key] = y` do, since arrays are shared."""
+    if current() is not None and tensor.backend is tensor.backend.library:
         raise TracingError(
             f"{what} changes a Tensor from around a compiled function, where it is a constant. Make it a Variable and "
             f"assign it, give it as an argument, or write to a copy: x = x + 0"
@@ -119,8 +136,8 @@ def _rebound(tensor: Tensor, result: Tensor, what: str) -> Tensor:
     return tensor._rebind(result)
 
 
-def _rounded(self: Tensor, digits: int | None = None) -> Tensor:
-    """What `round(x, digits)` gives, as for a NumPy array: floating numbers stay what they are."""
+def _round(self: Tensor, digits: int | None = None) -> Tensor:
+    """Implement `round(x, digits)` as NumPy does: without digits, too, floats stay floats."""
     scale = 10.0 ** (digits or 0)
     if scale == 1.0 or not self.dtype.inexact:
         return ew.round(self)
@@ -165,17 +182,17 @@ _attach("__abs__", lambda self: ew.abs(self))
 _attach("__invert__", lambda self: logic.bitwise_invert(self))
 _attach("__divmod__", lambda self, other: (self // other, self % other))
 _attach("__rdivmod__", lambda self, other: (other // self, other % self))
-_attach("__round__", _rounded)
+_attach("__round__", _round)
 _attach("__getitem__", lambda self, key: getitem_with_key(self, key))
-_attach("__setitem__", _set)
+_attach("__setitem__", _setitem)
 
 
-def _transposed(self: Tensor) -> Tensor:
+def _matrix_T(self: Tensor) -> Tensor:
     """The transpose of a matrix."""
     if self.ndim != 2:
         raise ValueError(f".T is for 2-d tensors; this one has shape {self.shape}; use .mT or permute_dims")
     return matrix_transpose(self)
 
 
-Tensor.T = property(_transposed)  # type: ignore[assignment]
+Tensor.T = property(_matrix_T)  # type: ignore[assignment]
 Tensor.mT = property(lambda self: matrix_transpose(self), doc="Each matrix transposed.")  # type: ignore[assignment]

@@ -1,4 +1,8 @@
-"""Padding of arrays, as NumPy's `pad`."""
+"""Padding of arrays, as in `numpy.pad`.
+
+The modes other than "constant" copy elements of the array. What stands before and after an axis is described by a few
+runs of consecutive elements, so that a kernel is slices, flips and broadcasts, and its transpose is sums of these.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,13 @@ Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
 Fill = complex | tuple[complex, complex] | Sequence[tuple[complex, complex]]
 
 Pairs = tuple[tuple[int, int], ...]
+"""The numbers of elements before and after, for each axis."""
+
 Run = tuple[int, int, int]
-"""Where it starts, its length, and 1, -1 or 0: consecutive elements, backwards, or the same one again and again."""
+"""The first index, the length and the step of a run of elements; the step is 1, -1 (backwards) or 0 (one repeated)."""
 
 
-def _pairs(pad_width: Any, ndim: int) -> Pairs:
+def _pairs(pad_width: PadWidth, ndim: int) -> Pairs:
     widths: Any = (pad_width, pad_width) if isinstance(pad_width, int) else tuple(pad_width)
     if len(widths) == 2 and all(isinstance(w, int) for w in widths):
         widths = (widths,) * ndim
@@ -40,7 +46,7 @@ def _pairs(pad_width: Any, ndim: int) -> Pairs:
 
 
 def _fills(constant_values: Fill, ndim: int) -> tuple[tuple[complex, complex], ...]:
-    """What stands before and after each axis."""
+    """The constants before and after, for each axis."""
     given: Any = constant_values
     if isinstance(given, numbers.Number):
         number: Any = given
@@ -58,8 +64,8 @@ def _fills(constant_values: Fill, ndim: int) -> tuple[tuple[complex, complex], .
     )
 
 
-def _place(i: int, n: int, mode: Mode) -> int:
-    """Which of n elements stands at i, which may be outside."""
+def _source_index(i: int, n: int, mode: Mode) -> int:
+    """The index of the element that stands at `i`, outside of an axis of length `n`."""
     if mode == "edge":
         return min(max(i, 0), n - 1)
     if mode == "wrap":
@@ -69,30 +75,31 @@ def _place(i: int, n: int, mode: Mode) -> int:
     return i if i < n else period - (mode == "symmetric") - i
 
 
-def _runs(places: Sequence[int]) -> list[Run]:
+def _runs(indices: Sequence[int]) -> list[Run]:
+    """Join indices into as few runs as a single pass finds."""
     runs: list[Run] = []
-    for place in places:
+    for index in indices:
         if runs:
             start, length, step = runs[-1]
-            ahead = place - (start + step * (length - 1))
+            ahead = index - (start + step * (length - 1))
             if abs(ahead) <= 1 and (length == 1 or ahead == step):
                 runs[-1] = (start, length + 1, ahead)
                 continue
-        runs.append((place, 1, 1))
+        runs.append((index, 1, 1))
     return runs
 
 
 def _runs_of(n: int, before: int, after: int, mode: Mode) -> tuple[list[Run], list[Run]]:
-    """What stands before and after n elements."""
+    """The runs of elements that stand before and after an axis of length `n`."""
     if n == 0 and before + after:
         raise ValueError(f"an axis of length 0 has nothing to pad with in mode {mode!r}")
     return (
-        _runs([_place(i, n, mode) for i in range(-before, 0)]),
-        _runs([_place(i, n, mode) for i in range(n, n + after)]),
+        _runs([_source_index(i, n, mode) for i in range(-before, 0)]),
+        _runs([_source_index(i, n, mode) for i in range(n, n + after)]),
     )
 
 
-def _cut(x: Array, axis: int, start: int, length: int) -> Any:
+def _cut(x: Array, axis: int, start: int, length: int) -> Array:
     return x[(*(slice(None),) * axis, slice(start, start + length), ...)]
 
 
@@ -107,7 +114,7 @@ def _take_run(xp: Namespace, x: Array, axis: int, run: Run) -> Array:
 
 
 def _put_run(xp: Namespace, g: Cotangent, axis: int, run: Run, n: int) -> Cotangent:
-    """The transpose of `_take_run`, from an axis of length n."""
+    """The transpose of `_take_run` on an axis of length `n`."""
     start, length, step = run
     if step == 0:
         g, length = xp.sum(g, axis=axis, keepdims=True), 1
@@ -118,14 +125,14 @@ def _put_run(xp: Namespace, g: Cotangent, axis: int, run: Run, n: int) -> Cotang
 
 
 def _pad_kernel(
-    xp: Namespace, x: Array, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: Any = 0
+    xp: Namespace, x: Array, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: Fill = 0
 ) -> Array:
     shape = tuple(x.shape)
     pairs = _pairs(pad_width, len(shape))
     if mode == "constant":
         fill: Any = constant_values
         if not isinstance(fill, numbers.Number):
-            return _filled(xp, x, pairs, _fills(constant_values, len(shape)))
+            return _pad_by_axes(xp, x, pairs, _fills(constant_values, len(shape)))
         target = tuple(n + before + after for n, (before, after) in zip(shape, pairs, strict=True))
         key = tuple(slice(before, before + n) for n, (before, _) in zip(shape, pairs, strict=True))
         if constant_values == 0:
@@ -145,8 +152,8 @@ def _pad_kernel(
     return x
 
 
-def _filled(xp: Namespace, x: Array, pairs: Pairs, fills: tuple[tuple[complex, complex], ...]) -> Array:
-    """Axis after axis, so that what belongs to a later one stands in the corners, as NumPy has it."""
+def _pad_by_axes(xp: Namespace, x: Array, pairs: Pairs, fills: tuple[tuple[complex, complex], ...]) -> Array:
+    """Pad with several constants, axis after axis, so that corners have the constant of the last axis, as in NumPy."""
     for axis, (widths, values) in enumerate(zip(pairs, fills, strict=True)):
         before, after = (
             xp.full_like(xp.zeros_beside(x, (*x.shape[:axis], width, *x.shape[axis + 1 :]), dtype=x.dtype), value)
@@ -161,6 +168,7 @@ def _pad_vjp(xp: Namespace, g: Cotangent, x_spec: Spec, pad_width: PadWidth, mod
     pairs = _pairs(pad_width, len(shape))
     if mode == "constant":
         return g[tuple(slice(before, before + n) for n, (before, _) in zip(shape, pairs, strict=True))]
+    # The kernel pads axis after axis, and a later axis copies what an earlier one added; so undo them in reverse.
     for axis, (before, after) in reversed(list(enumerate(pairs))):
         if before or after:
             n = shape[axis]
@@ -204,7 +212,7 @@ def _pad_batch(call: Call, x: BatchedArray) -> Any:
 
 @op(x=vjp(_pad_vjp), kernel=_pad_kernel, samples=_pad_samples, batch=_pad_batch)
 def pad(x: ArrayLike, /, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: Fill = 0) -> Tensor:
-    """`x` with elements added at both ends of its axes, as by `numpy.pad`.
+    """Add elements at both ends of the axes of `x`, as `numpy.pad` does.
 
     >>> import tape_core as tc
     >>> x = tc.asarray([1, 2, 3])
@@ -218,14 +226,15 @@ def pad(x: ArrayLike, /, pad_width: PadWidth, mode: Mode = "constant", *, consta
     [2, 3, 1, 2, 3, 1, 2]
 
     Args:
-        pad_width: how many, at each end of each axis; a pair (before, after) for each axis; or one such pair for all.
-        mode: what stands there: `constant_values`; the nearest element ("edge"); the mirror image without or with the
-            element at the end ("reflect", "symmetric"); or what stands at the other end ("wrap"). More than the array
-            has goes on in the same way.
-        constant_values: a number; a pair (before, after); or such a pair for each axis. In a corner stands what belongs
-            to the last of its axes.
+        pad_width: the number of elements at each end of each axis; a pair (before, after) for every axis; or such a
+            pair for each axis.
+        mode: the elements to add: `constant_values` ("constant"); the nearest element ("edge"); the mirror image
+            without or with the element at the end ("reflect", "symmetric"); or the elements at the other end ("wrap").
+            Where more are added than the array has, the pattern goes on.
+        constant_values: a number; a pair (before, after); or such a pair for each axis. A corner has the constant of
+            the last of its axes.
 
     Raises:
-        ValueError: a width is negative, their number or that of the constants is not that of the axes, the mode is
-            unknown, or there is nothing to take elements from.
+        ValueError: a width is negative, there is not one width or constant for each axis, the mode is unknown, or the
+            array has no elements to copy.
     """

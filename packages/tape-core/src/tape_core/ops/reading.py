@@ -1,28 +1,31 @@
-"""What `variable.value` is for those who record: an op, whose result is a Tensor of its own."""
+"""Reading a Variable, as an op: its result is a Tensor of its own, and each read leaves a record on the tapes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tape_core.backends.protocol import Backend
 from tape_core.engine.op import Op, Plans
-from tape_core.typing import Array
+from tape_core.typing import Array, Kernel
+
+if TYPE_CHECKING:
+    from tape_core.engine.tensor import Tensor
+    from tape_core.engine.variable import Variable
 
 
 class _ReadOp(Op):
-    """An op that no registry has: it computes nothing, so no backend has a kernel of its own for it."""
+    """The op that reads a Variable. It is in no registry: it computes nothing, so backends bring no kernel for it."""
 
-    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
-        """One kernel for all: the array stays what it is, in a vmap and in a trace as well."""
-        return self.bound(backend, _itself, Plans(self, self.compiled, None, backend))
+    def bind(self, backend: Backend) -> tuple[Kernel, Plans]:
+        """Bind the identity as the kernel on every backend, so that batched and traced arrays pass unchanged too."""
+        return self.bound(backend, _identity, Plans(self, self.compiled, None, backend))
 
 
-def _itself(array: Array) -> Any:
+def _identity(array: Array) -> Array:
     return array
 
 
-def value(variable: Any, /) -> Any:
+def value(variable: Variable, /) -> Tensor:
     """The value of a Variable."""
 
 

@@ -1,4 +1,4 @@
-"""Searching and utility functions of the Array API standard: nothing flows through them, but through `diff`."""
+"""Searching and utility functions of the Array API standard. A gradient flows only through `diff`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tape_core.modes.batching import Call
 from tape_core.ops.index.indexing import take
 from tape_core.ops.index.keys import is_array
 from tape_core.ops.manipulation import concat
-from tape_core.ops.sorting import A_PLACE, sort
+from tape_core.ops.sorting import REASON_POSITION, sort
 from tape_core.ops.statistical import reductions
-from tape_core.typing import Array, ArrayLike, Axis, BatchInput, DTypeLike, Namespace
+from tape_core.typing import Array, ArrayLike, Axis, BatchInput, DTypeLike, Namespace, Raw, RawDevice
 
-A_TRUTH = "the result is a truth value"
+REASON_TRUTH_VALUE = "the result is a truth value"
 
 
 def _one_axis(draw: Draw) -> Iterator[Sample]:
@@ -26,19 +26,19 @@ def _one_axis(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw.distinct(2, 3), axis=0, keepdims=True)
 
 
-@op(x=NONDIFF, samples=_one_axis, reason=A_PLACE, batch=batching.along_one)
+@op(x=NONDIFF, samples=_one_axis, reason=REASON_POSITION, batch=batching.along_one)
 def argmax(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Where the maximum is, along `axis` or in the flattened array."""
+    """The index of the maximum along `axis`, or in the flattened array."""
 
 
-@op(x=NONDIFF, samples=_one_axis, reason=A_PLACE, batch=batching.along_one)
+@op(x=NONDIFF, samples=_one_axis, reason=REASON_POSITION, batch=batching.along_one)
 def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Where the minimum is, along `axis` or in the flattened array."""
+    """The index of the minimum along `axis`, or in the flattened array."""
 
 
-@op(x=NONDIFF, samples=reductions(), reason=A_PLACE, batch=batching.along)
+@op(x=NONDIFF, samples=reductions(), reason=REASON_POSITION, batch=batching.along)
 def count_nonzero(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """How many elements are not 0."""
+    """The number of elements that are not 0."""
 
 
 def _nonzero_samples(draw: Draw) -> Iterator[Sample]:
@@ -47,9 +47,9 @@ def _nonzero_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "nonzero", draw())
 
 
-@op(x=NONDIFF, samples=_nonzero_samples, reason=A_PLACE)
+@op(x=NONDIFF, samples=_nonzero_samples, reason=REASON_POSITION)
 def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
-    """Where the elements are that are not 0: for each dimension their indices."""
+    """The indices of the elements that are not 0, an array for each dimension."""
 
 
 def _searchsorted_samples(draw: Draw) -> Iterator[Sample]:
@@ -66,7 +66,7 @@ def _searchsorted_kernel(xp: Namespace, x1: Array, x2: Array, *, side: Literal["
 
 
 def _search_batch(call: Call, x1: BatchInput, x2: BatchInput) -> Any:
-    if batching.is_batched(x1):
+    if batching.is_batched(x1):  # libraries search in one vector at a time
         return batching.one_by_one(call, x1, x2)
     return call(x1.value, x2.value)
 
@@ -76,44 +76,47 @@ def _search_batch(call: Call, x1: BatchInput, x2: BatchInput) -> Any:
     x2=NONDIFF,
     kernel=_searchsorted_kernel,
     samples=_searchsorted_samples,
-    reason=A_PLACE,
+    reason=REASON_POSITION,
     batch=_search_batch,
 )
 def search_in_order(x1: ArrayLike, x2: ArrayLike, /, *, side: Literal["left", "right"] = "left") -> Tensor:
-    """:func:`searchsorted` in a vector that is in order."""
+    """Search in a vector that is in order: the op behind :func:`searchsorted`."""
 
 
 def searchsorted(
     x1: ArrayLike, x2: ArrayLike, /, *, side: Literal["left", "right"] = "left", sorter: ArrayLike | None = None
 ) -> Tensor:
-    """Where each element of `x2` would have to be inserted into the ordered vector `x1` to keep it in order.
+    """The index at which each element of `x2` has to be inserted into the ordered vector `x1` to keep it in order.
 
     Args:
         x2: an array or a Python scalar.
-        side: before or after elements that are equal.
-        sorter: what brings `x1` into order, as from :func:`argsort`; by default it is in order.
+        side: "left" to insert before elements that are equal, "right" for after them.
+        sorter: the indices that bring `x1` into order, as from :func:`argsort`; by default `x1` is in order.
     """
     return search_in_order(x1 if sorter is None else take(x1, sorter), x2, side=side)
 
 
-@op(x=NONDIFF, samples=reductions(), reason=A_TRUTH, batch=batching.along)
+@op(x=NONDIFF, samples=reductions(), reason=REASON_TRUTH_VALUE, batch=batching.along)
 def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether all elements are true (not 0)."""
 
 
-@op(x=NONDIFF, samples=reductions(), reason=A_TRUTH, batch=batching.along)
+@op(x=NONDIFF, samples=reductions(), reason=REASON_TRUTH_VALUE, batch=batching.along)
 def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether an element is true (not 0)."""
+    """Whether any element is true (not 0)."""
 
 
 def diff(
     x: ArrayLike, /, *, axis: int = -1, n: int = 1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Tensor:
-    """The differences of neighbours along `axis`, taken `n` times, of the array with others before and after it.
+    """The differences of neighbours along `axis`, taken `n` times.
+
+    Args:
+        prepend, append: arrays to put before and after `x` along `axis` first.
 
     Raises:
         ValueError: `n` is negative.
-        IndexError: x has no such axis.
+        IndexError: `x` has no such axis.
     """
     x = read_array(x, "diff: x")
     if not -x.ndim <= axis < x.ndim:
@@ -130,36 +133,40 @@ def diff(
     return result
 
 
-def _beside(draw: Draw) -> Iterator[Sample]:
+# The standard's `arange` and `zeros` know no array whose backend, device and batch they could take over. Rules need
+# indices and zeros that match their inputs, and use these two ops.
+
+
+def _arange_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2), 3)
 
 
 @op(
     x=NONDIFF,
-    samples=_beside,
-    kernel=lambda xp, x, n: xp.arange(n, device=place_of(x)),
+    samples=_arange_samples,
+    kernel=lambda xp, x, n: xp.arange(n, device=device_of(x)),
     reason="no input's value is used",
     batch=batching.beside,
 )
 def arange_beside(x: ArrayLike, /, n: int) -> Tensor:
-    """0, 1, ... n - 1 on the backend and device of `x`: what a rule makes indices with."""
+    """The integers 0, 1, ... n - 1 on the backend and device of `x`; rules make indices with it."""
 
 
-def _zeros(draw: Draw) -> Iterator[Sample]:
+def _zeros_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2), (2, 3), dtype="float32")
 
 
 @op(
     x=NONDIFF,
-    samples=_zeros,
-    kernel=lambda xp, x, shape, dtype: xp.zeros(shape, dtype=dtype, device=place_of(x)),
+    samples=_zeros_samples,
+    kernel=lambda xp, x, shape, dtype: xp.zeros(shape, dtype=dtype, device=device_of(x)),
     reason="no input's value is used",
     batch=batching.beside,
 )
 def zeros_beside(x: ArrayLike, /, shape: tuple[int, ...], *, dtype: DTypeLike) -> Tensor:
-    """Zeros on the backend and device of `x`: what a rule makes zeros with."""
+    """Zeros on the backend and device of `x`; rules make zeros with it."""
 
 
-def place_of(x: Any) -> Any:
-    """A raw array's device; None for scalars that have none."""
+def device_of(x: Raw) -> RawDevice:
+    """The device of a raw array; None for scalars, which have none."""
     return getattr(x, "device", None)

@@ -1,4 +1,4 @@
-"""Set functions of the Array API standard: nothing flows through them."""
+"""Set functions of the Array API standard. No gradient flows through them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tape_core.engine.samples import Draw, Sample
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.ops.index.keys import is_array
-from tape_core.typing import Array, ArrayLike, Namespace
+from tape_core.typing import Array, ArrayLike, Kernel, Namespace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-A_SET = "which elements are equal changes with the values; index x with what unique_all says for a gradient"
+REASON_SET = "which elements are equal changes with the values; index x with what unique_all says for a gradient"
 
 
 class UniqueAllResult(NamedTuple):
-    """What :func:`unique_all` gives."""
+    """The result of :func:`unique_all`."""
 
     values: Tensor
     indices: Tensor
@@ -27,14 +27,14 @@ class UniqueAllResult(NamedTuple):
 
 
 class UniqueCountsResult(NamedTuple):
-    """What :func:`unique_counts` gives."""
+    """The result of :func:`unique_counts`."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverseResult(NamedTuple):
-    """What :func:`unique_inverse` gives."""
+    """The result of :func:`unique_inverse`."""
 
     values: Tensor
     inverse_indices: Tensor
@@ -46,8 +46,8 @@ def _unique_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(0))
 
 
-def _groups(xp: Namespace, x: Array) -> tuple[Any, Any, Any]:
-    """The elements in order, the places that they come from, and where in that order another value begins."""
+def _groups(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
+    """The elements in order, the indices that they come from, and a mask of those that begin a new value."""
     x = xp.reshape(x, (-1,))
     order = xp.argsort(x, stable=True)
     ordered = xp.take(x, order)
@@ -58,12 +58,12 @@ def _groups(xp: Namespace, x: Array) -> tuple[Any, Any, Any]:
     return ordered, order, xp.concat([first, ordered[1:] != ordered[: n - 1]], axis=0)
 
 
-def _inverse(xp: Namespace, x: Array, order: Any, new: Array) -> Array:
+def _inverse(xp: Namespace, x: Array, order: Array, new: Array) -> Array:
     number = xp.cumulative_sum(xp.astype(new, order.dtype), axis=0) - 1
     return xp.reshape(xp.take(number, xp.argsort(order)), tuple(x.shape))
 
 
-def _counts(xp: Namespace, order: Any, new: Array) -> Array:
+def _counts(xp: Namespace, order: Array, new: Array) -> Array:
     starts = xp.nonzero(new)[0]
     if starts.shape[0] == 0:
         return starts
@@ -91,14 +91,17 @@ def _values_kernel(xp: Namespace, x: Array) -> Array:
     return ordered[new]
 
 
-def _unique(kernel: Any, **more: Any) -> Callable[[F], F]:
-    # The standard leaves the order open, and libraries differ.
-    return op(x=NONDIFF, kernel=kernel, samples=_unique_samples, reason=A_SET, batch=batching.one_by_one, **more)
+def _unique(kernel: Kernel, **more: Any) -> Callable[[F], F]:
+    # The standard leaves the order of the values open and libraries differ, so that no library's own function is used.
+    return op(x=NONDIFF, kernel=kernel, samples=_unique_samples, reason=REASON_SET, batch=batching.one_by_one, **more)
 
 
 @_unique(_all_kernel, result=UniqueAllResult)
 def unique_all(x: ArrayLike, /) -> UniqueAllResult:
-    """The different elements of `x` in order, where each is first, which of them each is, and how often each is there.
+    """The distinct elements of `x` in order, with indices and counts.
+
+    `indices` says where each value occurs first, `inverse_indices` which of the values each element of `x` is, and
+    `counts` how often each value occurs.
 
     >>> import tape_core as tc
     >>> x = tc.asarray([3.0, 1.0, 3.0])
@@ -106,23 +109,23 @@ def unique_all(x: ArrayLike, /) -> UniqueAllResult:
     >>> values.tolist(), indices.tolist(), inverse.tolist(), counts.tolist()
     ([1.0, 3.0], [1, 0], [1, 0, 1], [1, 2])
 
-    Nothing flows through it. What does is `tc.take(x, indices)`.
+    No gradient flows through it. `tc.take(x, indices)` gives the values with a gradient.
     """
 
 
 @_unique(_counts_kernel, result=UniqueCountsResult)
 def unique_counts(x: ArrayLike, /) -> UniqueCountsResult:
-    """The different elements of `x` in order, and how often each is there."""
+    """The distinct elements of `x` in order, and how often each occurs."""
 
 
 @_unique(_inverse_kernel, result=UniqueInverseResult)
 def unique_inverse(x: ArrayLike, /) -> UniqueInverseResult:
-    """The different elements of `x` in order, and which of them each element is."""
+    """The distinct elements of `x` in order, and for each element of `x` which of them it is."""
 
 
 @_unique(_values_kernel)
 def unique_values(x: ArrayLike, /) -> Tensor:
-    """The different elements of `x` in order, on every backend.
+    """The distinct elements of `x` in order, on every backend.
 
     >>> import tape_core as tc
     >>> tc.unique_values(tc.asarray([3, 1, 3, 2])).tolist()

@@ -14,7 +14,7 @@ from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
 def _convolve_pads(n: int, k: int, mode: str) -> tuple[int, int]:
-    """How many elements of the full convolution are left out before and after."""
+    """The numbers of elements of the full convolution that the mode leaves out before and after."""
     if mode == "full":
         return 0, 0
     short, length = min(n, k), max(n, k) if mode == "same" else max(n, k) - min(n, k) + 1
@@ -24,7 +24,7 @@ def _convolve_pads(n: int, k: int, mode: str) -> tuple[int, int]:
 
 def _convolve_kernel(xp: Namespace, a: Array, v: Array, mode: str = "full") -> Array:
     check_convolve(a, v, mode)
-    if a.shape[0] < v.shape[0]:
+    if a.shape[0] < v.shape[0]:  # convolution commutes; windows are of the shorter sequence
         a, v = v, a
     n, k = a.shape[0], v.shape[0]
     before, after = _convolve_pads(n, k, mode)
@@ -33,6 +33,7 @@ def _convolve_kernel(xp: Namespace, a: Array, v: Array, mode: str = "full") -> A
 
 
 def _convolve_vjp(xp: Namespace, g: Cotangent, other: Array, spec: Spec, mode: str) -> Cotangent:
+    # With the elements put back that the mode left out, this is the transpose of the full convolution: a correlation.
     widths = _convolve_pads(spec.shape[0], other.shape[0], mode)
     return xp.convolve(xp.pad(g, widths), xp.flip(other), mode="valid")
 
@@ -54,15 +55,15 @@ def _convolve_samples(draw: Draw) -> Iterator[Sample]:
     samples=_convolve_samples,
 )
 def convolve(a: ArrayLike, v: ArrayLike, /, mode: Literal["full", "same", "valid"] = "full") -> Tensor:
-    """The convolution of two sequences, as `numpy.convolve`: one of them is mirrored.
+    """The convolution of two sequences, as in `numpy.convolve`: one of them is mirrored.
 
     >>> import tape_core as tc
     >>> tc.convolve(tc.asarray([1, 2, 3]), tc.asarray([0, 1, 10])).tolist()
     [0, 1, 12, 23, 30]
 
     Args:
-        mode: "full" for all of the `len(a) + len(v) - 1` elements; "same" for as many as the longer sequence has, from
-            the middle; "valid" for those in which the whole of the shorter one takes part.
+        mode: "full" for all `len(a) + len(v) - 1` elements; "same" for as many as the longer sequence has, from the
+            middle; "valid" for the elements in which the whole of the shorter sequence takes part.
 
     Raises:
         ValueError: a sequence is not 1-d or is empty, or the mode is unknown.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tape_core.backends.checks import check_top_k
 from tape_core.engine.op import NONDIFF, op, vjp
@@ -14,7 +14,7 @@ from tape_core.modes import batching
 from tape_core.ops.index.indexing import take_along_axis_transpose
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
-A_PLACE = "the result is a place or a number of elements, constant almost everywhere"
+REASON_POSITION = "the result is a place or a number of elements, constant almost everywhere"
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
@@ -27,22 +27,26 @@ def _samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _sort_vjp(xp: Namespace, g: Cotangent, x: Array, axis: int, descending: bool, stable: bool) -> Cotangent:
+    # Sorting is a permutation; the argsort of a permutation is its inverse.
     order = xp.argsort(x, axis=axis, descending=descending, stable=stable)
     return xp.take_along_axis(g, xp.argsort(order, axis=axis), axis=axis)
 
 
 @op(x=vjp(_sort_vjp), samples=_samples, batch=batching.along)
 def sort(x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements along `axis` in order. Equal elements keep theirs, and their gradients, if `stable`."""
+    """The elements along `axis` in ascending or descending order.
+
+    With `stable`, equal elements keep their order, and each its own gradient.
+    """
 
 
-@op(x=NONDIFF, samples=_samples, reason=A_PLACE, batch=batching.along)
+@op(x=NONDIFF, samples=_samples, reason=REASON_POSITION, batch=batching.along)
 def argsort(x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The places along `axis` of the elements in order."""
+    """The indices along `axis` that sort the elements."""
 
 
 class TopKResult(NamedTuple):
-    """What :func:`top_k` gives."""
+    """The result of :func:`top_k`."""
 
     values: Tensor
     indices: Tensor
@@ -62,20 +66,20 @@ def _top_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "no order", draw.complex(3), 1)
 
 
-def _top_k_kernel(xp: Namespace, x: Array, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
+def _top_k_kernel(xp: Namespace, x: Array, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Array, Array]:
     k = check_top_k(x, k, axis, xp.isdtype(x.dtype, "complex floating"))
     order = xp.argsort(x, axis=axis, descending=largest, stable=True)
     indices = order[(slice(None),) * (axis % len(x.shape)) + (slice(k), ...)]
     return xp.take_along_axis(x, indices, axis=axis), indices
 
 
-def _top_k_vjp(xp: Namespace, g: Cotangent, x_spec: Spec, out: Array, axis: int) -> Cotangent:
+def _top_k_vjp(xp: Namespace, g: Sequence[Cotangent], x_spec: Spec, out: Sequence[Array], axis: int) -> Cotangent:
     return take_along_axis_transpose(xp, g[0], x_spec, out[1], axis)
 
 
 @op(x=vjp(_top_k_vjp), kernel=_top_k_kernel, samples=_top_samples, result=TopKResult, batch=batching.along)
 def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> TopKResult:
-    """The `k` largest elements along `axis`, or the smallest, in order, and their places.
+    """The `k` largest elements along `axis`, or the smallest, in order, and their indices.
 
     >>> import tape_core as tc
     >>> x = tc.asarray([3.0, 1.0, 4.0, 1.0, 5.0])
@@ -85,8 +89,8 @@ def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> T
     >>> tc.top_k(x, 2, largest=False).indices.tolist()
     [1, 3]
 
-    Of equal elements the first come first, and the gradient goes to those that are taken. NaN is larger than all
-    numbers.
+    Among equal elements the earlier ones come first. The gradient goes to the elements that are taken. NaN counts as
+    larger than every number.
 
     Raises:
         ValueError: `k` is negative or more than there are elements along `axis`.

@@ -16,7 +16,7 @@ from tape_core.typing import Array, ArrayLike, Axis, Cotangent, DTypeLike, Names
 
 
 def reductions(low: float = -2.0, high: float = 2.0, empty: bool = True, **kwargs: Any) -> Samples:
-    """Samples of a reduction."""
+    """Samples of a reduction; `empty` adds one without elements, of which not every reduction has a value."""
 
     def samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(draw(2, 3, low=low, high=high), **kwargs)
@@ -31,21 +31,24 @@ def reductions(low: float = -2.0, high: float = 2.0, empty: bool = True, **kwarg
 
 
 def normal_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
-    """The axes of a reduction, all of them non-negative."""
+    """The axes of a reduction as non-negative numbers."""
     if axis is None:
         return tuple(range(ndim))
-    if not ndim:  # libraries take -1 and 0 for an axis of a number, which changes nothing
+    if not ndim:  # libraries accept axis=0 and axis=-1 for an array without dimensions
         return ()
     return tuple(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
 
 
 def count(shape: tuple[int, ...], axis: Axis) -> int:
-    """How many elements a reduction takes in."""
+    """The number of elements that a reduction makes one of."""
     return math.prod(shape if axis is None else [shape[a] for a in normal_axes(axis, len(shape))])
 
 
-def expand(xp: Namespace, g: Cotangent, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> Cotangent:
-    """A reduction's result with the reduced axes back as 1: it broadcasts against the input."""
+def restore_axes(xp: Namespace, g: Cotangent, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> Cotangent:
+    """Reshape a reduction's result, or its cotangent, so that it broadcasts against the input of shape `shape`.
+
+    The reduced axes come back with length 1, as `keepdims=True` would have left them.
+    """
     if keepdims or axis is None:
         return g
     axes = normal_axes(axis, len(shape))
@@ -54,7 +57,7 @@ def expand(xp: Namespace, g: Cotangent, shape: tuple[int, ...], axis: Axis, keep
 
 def _sum_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, axis: Axis, keepdims: bool) -> Cotangent:
     shape = x_spec.shape
-    return xp.broadcast_to(g if axis is None else expand(xp, g, shape, axis, keepdims), shape)
+    return xp.broadcast_to(g if axis is None else restore_axes(xp, g, shape, axis, keepdims), shape)
 
 
 @linear(x=transpose(_sum_transpose), samples=with_complex(reductions()), batch=batching.along)
@@ -71,8 +74,11 @@ def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     """The arithmetic mean over `axis` (all axes by default)."""
 
 
-def _others(xp: Namespace, x: Array) -> Array:
-    """For each element along the last axis the product of the others: exact where elements are 0."""
+def _products_of_others(xp: Namespace, x: Array) -> Array:
+    """For each element along the last axis the product of all others.
+
+    It multiplies the products of what stands before and after an element. The shorter `prod(x) / x` fails at 0.
+    """
     ones = xp.ones_like(x[..., :1])
     before = xp.cumulative_prod(xp.concat([ones, x[..., :-1]], axis=-1), axis=-1)
     after = xp.cumulative_prod(xp.concat([ones, xp.flip(x[..., 1:], axis=-1)], axis=-1), axis=-1)
@@ -82,32 +88,36 @@ def _others(xp: Namespace, x: Array) -> Array:
 def _prod_vjp(xp: Namespace, g: Cotangent, x: Array, x_spec: Spec, axis: Axis, keepdims: bool) -> Cotangent:
     shape = x_spec.shape
     axes = normal_axes(axis, len(shape))
+    # Bring the reduced axes to the end and make them one.
     kept = tuple(a for a in range(len(shape)) if a not in axes)
     order = kept + axes
     moved = tuple(shape[a] for a in order)
     flat = xp.reshape(xp.permute_dims(x, order), (*moved[: len(kept)], count(shape, axes)))
     if 0 in flat.shape:
-        return xp.broadcast_to(expand(xp, g, shape, axis, keepdims), shape)
-    others = xp.reshape(_others(xp, flat), moved)
+        return xp.broadcast_to(restore_axes(xp, g, shape, axis, keepdims), shape)
+    others = xp.reshape(_products_of_others(xp, flat), moved)
     back = tuple(order.index(a) for a in range(len(shape)))
-    return expand(xp, g, shape, axis, keepdims) * xp.permute_dims(others, back)
+    return restore_axes(xp, g, shape, axis, keepdims) * xp.permute_dims(others, back)
 
 
 @op(x=vjp(_prod_vjp), samples=with_complex(reductions()), batch=batching.along)
 def prod(x: ArrayLike, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Tensor:
-    """The product over `axis` (all axes by default). The derivative is exact where elements are 0."""
+    """The product over `axis` (all axes by default). The derivative is also right where elements are 0."""
 
 
 def _extremum_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, keepdims: bool) -> Cotangent:
     shape = tuple(x.shape)
-    hit = x == expand(xp, out, shape, axis, keepdims)
+    hit = x == restore_axes(xp, out, shape, axis, keepdims)
     ties = xp.sum(xp.astype(hit, g.dtype), axis=axis, keepdims=True)
-    g = expand(xp, g, shape, axis, keepdims)
-    return xp.where(hit, g / ties, nan_without(xp, g, ties))
+    g = restore_axes(xp, g, shape, axis, keepdims)
+    return xp.where(hit, g / ties, zero_or_nan(xp, g, ties))
 
 
-def nan_without(xp: Namespace, g: Cotangent, ties: Array) -> Cotangent:
-    """What those have that are not an extremum: 0; or NaN where nothing is, for nothing equals NaN."""
+def zero_or_nan(xp: Namespace, g: Cotangent, ties: Array) -> Cotangent:
+    """The cotangent of elements that are not the extremum: 0, or NaN where no element equals it.
+
+    No element equals an extremum that is NaN. The derivative is then unknown, so that it must not look like a zero.
+    """
     return xp.where(ties == 0, g * math.nan, 0)
 
 
@@ -122,7 +132,7 @@ def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
 
 
 def _centred(xp: Namespace, x: Array, axis: Axis) -> Array:
-    """`x` less its mean; conjugated, as the derivative of `|x|**2` is."""
+    """`x` minus its mean, conjugated where it is complex, as in the derivative of `|x|**2`."""
     centred = x - xp.mean(x, axis=axis, keepdims=True)
     return xp.conj(centred) if xp.isdtype(x.dtype, "complex floating") else centred
 
@@ -130,12 +140,12 @@ def _centred(xp: Namespace, x: Array, axis: Axis) -> Array:
 def _var_vjp(xp: Namespace, g: Cotangent, x: Array, axis: Axis, correction: float, keepdims: bool) -> Cotangent:
     shape = tuple(x.shape)
     centred = _centred(xp, x, axis)
-    return expand(xp, g, shape, axis, keepdims) * centred * (2 / (count(shape, axis) - correction))
+    return restore_axes(xp, g, shape, axis, keepdims) * centred * (2 / (count(shape, axis) - correction))
 
 
 @op(x=vjp(_var_vjp), samples=reductions(empty=False), batch=batching.along)
 def var(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The variance over `axis` (all axes by default), divided by the number of elements less `correction`."""
+    """The variance over `axis` (all axes by default): the sum of squares over the number of elements - `correction`."""
 
 
 def _std_vjp(
@@ -143,23 +153,23 @@ def _std_vjp(
 ) -> Cotangent:
     shape = tuple(x.shape)
     centred = _centred(xp, x, axis)
-    # Where all elements are equal: 0, the subgradient of least norm.
+    # Where all elements are equal, std has a kink, and 0 is the subgradient of least norm.
     scale = g / (xp.where(out == 0, 1, out) * (count(shape, axis) - correction))
-    return centred * expand(xp, scale, shape, axis, keepdims)
+    return centred * restore_axes(xp, scale, shape, axis, keepdims)
 
 
-def _spread(draw: Draw) -> Iterator[Sample]:
+def _std_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3))
     yield Sample(draw(3, 2), axis=0, correction=1.0)
     yield Sample(draw(2, 3, 2), axis=(0, -1), keepdims=True)
 
 
-@op(x=vjp(_std_vjp), samples=_spread, batch=batching.along)
+@op(x=vjp(_std_vjp), samples=_std_samples, batch=batching.along)
 def std(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The standard deviation over `axis` (all axes by default). Where it is 0, so is the derivative."""
 
 
-def _running(draw: Draw) -> Iterator[Sample]:
+def _cumulative_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(4))
     yield Sample(draw(2, 3), axis=1)
     yield Sample(draw(2, 3), axis=-2, include_initial=True)
@@ -172,7 +182,7 @@ def _suffix_sums(xp: Namespace, g: Cotangent, axis: int) -> Cotangent:
 
 
 def _tail(g: Cotangent, axis: int) -> Any:
-    """All but the first along an axis."""
+    """All elements but the first along an axis."""
     return g[(slice(None),) * axis + (slice(1, None), ...)]
 
 
@@ -183,11 +193,14 @@ def _cumulative_sum_transpose(
     return _suffix_sums(xp, _tail(g, axis) if include_initial else g, axis)
 
 
-@linear(x=transpose(_cumulative_sum_transpose), samples=with_complex(_running), batch=batching.running)
+@linear(x=transpose(_cumulative_sum_transpose), samples=with_complex(_cumulative_samples), batch=batching.running)
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Tensor:
-    """The sums of the first elements along `axis`, which may be left out in one dimension."""
+    """The sums of the first 1, 2, ... elements along `axis`, which may be left out for a 1-d array.
+
+    With `include_initial` the result begins with the sum of no elements, 0, and is longer by 1.
+    """
 
 
 def _cumulative_prod_vjp(
@@ -198,6 +211,7 @@ def _cumulative_prod_vjp(
         g, out = _tail(g, axis), _tail(out, axis)
     if 0 in x.shape:
         return g
+    # Without zeros O(n) suffices: the derivative of out[j] with respect to x[i] is out[j] / x[i] for j >= i.
     return one_of(
         xp,
         xp.all(x != 0),
@@ -207,7 +221,11 @@ def _cumulative_prod_vjp(
 
 
 def _cumulative_prod_vjp_at_zeros(xp: Namespace, g: Cotangent, x: Array, axis: int) -> Cotangent:
-    """In O(n^2): row i has the products without element i, which are summed from i on."""
+    """The cotangent of a cumulative product where elements are 0, in O(n^2) time and memory.
+
+    Row i of the table `without` has the cumulative products without element i: the derivatives of the results from
+    place i on.
+    """
     n = x.shape[axis]
     last = (*(a for a in range(len(x.shape)) if a != axis), axis)
     x, g = xp.permute_dims(x, last), xp.permute_dims(g, last)
@@ -219,11 +237,12 @@ def _cumulative_prod_vjp_at_zeros(xp: Namespace, g: Cotangent, x: Array, axis: i
     return xp.permute_dims(xp.sum(rows, axis=-1), back)
 
 
-@op(x=vjp(_cumulative_prod_vjp), samples=with_complex(_running), batch=batching.running)
+@op(x=vjp(_cumulative_prod_vjp), samples=with_complex(_cumulative_samples), batch=batching.running)
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Tensor:
-    """The products of the first elements along `axis`, which may be left out in one dimension.
+    """The products of the first 1, 2, ... elements along `axis`, which may be left out for a 1-d array.
 
-    The derivative is exact where elements are 0.
+    With `include_initial` the result begins with the product of no elements, 1, and is longer by 1. The derivative is
+    also right where elements are 0.
     """

@@ -1,7 +1,7 @@
 """Which elements of a result depend on which of `x`: index sets carried along while a function runs.
 
-A `Detector` listens where tapes do, and has the sets of each result from those of its inputs. What an op does with them
-follows from its declaration:
+A `Detector` is a recorder, as tapes are, and has the sets of each result from those of its inputs. What an op does with
+them follows from its declaration:
 
 - Elementwise ops unite the sets of their inputs.
 - A linear op that moves elements, or adds up where its transpose moves them, shows so when it is given the places of
@@ -20,25 +20,24 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine import recording
+from tape_core.engine import record, recording
 from tape_core.engine.backward import lifting
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.op import registry
 from tape_core.engine.plan import Part, Plan
+from tape_core.engine.record import PLAN, SPECS
 from tape_core.engine.recording import COMPLEX, new_key, retire
-from tape_core.engine.rules import NONDIFF, UNWRITTEN, slot_at
+from tape_core.engine.rules import NONDIFF, UNWRITTEN
 from tape_core.engine.tensor import Tensor, own_slots
 from tape_core.modes import batching
 from tape_core.sparsity.index_sets import IndexSets, composed, empty, full, identity, joined, merged, union
-
-if TYPE_CHECKING:
-    from tape_core.engine.variable import Variable
+from tape_core.typing import Record
 
 TRIANGLE = 1 << 22
 """Above so many pairs, an element of a running sum depends on the whole line."""
@@ -55,20 +54,16 @@ def detect(f: Callable[..., Any], x: Tensor) -> tuple[Any, IndexSets]:
     return out, detector.sets_of(out)
 
 
-class Detector:
+class Detector(recording.Recorder):
     """Carries index sets along while a function runs; a value's slot is its `IndexSets`."""
 
-    __slots__ = ("_busy", "_kernels", "_key", "_listener", "_masked", "_parts", "_sparse", "members")
+    __slots__ = ("_busy", "_kernels", "_key", "_parts", "members")
 
     _forward = True
-    _on_twin = None
-    _met = COMPLEX  # its records say what shapes and dtypes were
-    _cuts = None
+    _met = COMPLEX  # its records have specs
 
     def __init__(self, members: int, busy: tuple[str, ...] = ()) -> None:
         self._key = new_key()
-        self._masked = self._sparse = False
-        self._listener = _Listener(self)
         self._parts: tuple[Any, Any] = ((), ())
         self._busy = busy  # ops whose rules are being looked into
         self._kernels: list[str] = []  # ops whose default kernels are running
@@ -85,64 +80,30 @@ class Detector:
     def know(self, tensor: Tensor, sets: IndexSets) -> None:
         """Give a value sets."""
         sets.array = tensor._array
-        own_slots(tensor)[self._key] = sets  # type: ignore[assignment]
+        own_slots(tensor)[self._key] = sets
 
     def sets_of(self, tensor: Tensor) -> IndexSets:
         """Those of a result."""
         found: Any = tensor._slots.get(self._key)
         return empty(tuple(tensor.shape), self.members) if found is None else found
 
-    # -- what the hot path asks of a recorder
-
-    @property
-    def _records(self) -> _Listener:
-        return self._listener
-
-    def _watches(self, variable: Variable) -> bool:
-        return False
-
-    def _on_read(self, variable: Variable) -> None:
-        """Variables are constants."""
-
-    def _meet(self, op: Any, backend: Any, out: Any) -> None:
-        """Nothing to note."""
-
-    def receive(self, rec: tuple[Any, ...]) -> None:
-        """The sets of the result of one record."""
-        plan = rec[0]
+    def _on_op(self, rec: Record) -> None:
+        """Give the result of one op its sets."""
+        plan = rec[PLAN]
         if type(plan) is Part:
             outs, parts = self._parts
             _put(parts[plan.k], self._key, outs[plan.k])
             return
-        out, slots = rec[slot_at(plan.n)], rec[slot_at(plan.n) + 1]
+        out, slots = record.out(rec), record.out_slots(rec)
         several = type(out) in (tuple, list)
         found: Sequence[Any] = [None] * len(out) if several else [None]
         if not plan.backend.level:  # what is inside vmap is seen where it is computed for all examples
             with _only(()), plan.backend.quiet():
-                found = Record(self, plan, rec).outs()
+                found = _Call(self, plan, rec).outs()
         if several:
             self._parts = found, slots
         else:
             _put(slots, self._key, found[0])
-
-
-class _Listener:
-    """Stands where a tape has its list of records."""
-
-    __slots__ = ("detector",)
-
-    def __init__(self, detector: Detector) -> None:
-        self.detector = detector
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, slot: Any) -> None:
-        """What recorded a slot: nothing that is kept."""
-
-    def append(self, rec: tuple[Any, ...]) -> None:
-        """Carry sets through one op."""
-        self.detector.receive(rec)
 
 
 def _put(slots: dict[int, Any], key: int, sets: IndexSets | None) -> None:
@@ -159,7 +120,7 @@ def _only(recorders: tuple[Any, ...]) -> Iterator[None]:
         yield
 
 
-class Record:
+class _Call:
     """One call of an op, whose inputs have sets."""
 
     def __init__(self, detector: Detector, plan: Plan, rec: tuple[Any, ...]) -> None:
@@ -167,21 +128,20 @@ class Record:
         self.plan = plan.recorded
         self.rec = rec
         self.op = op = plan.op
-        at = slot_at(plan.n)
-        results = rec[at]
+        results = record.out(rec)
         self.results = list(results) if type(results) in (tuple, list) else [results]
-        self.params: tuple[Any, ...] = rec[at + 2] if op.has_parameters else ()
-        self.kwargs: dict[str, Any] = rec[at + 3] if op.has_parameters else {}
+        self.params = record.params(rec)
+        self.kwargs = record.kwargs(rec)
         self.call = batching.Call(op, self.params, self.kwargs)
         flowing = {rule.k for rule in plan.rules}
         if op.sequence:
-            slots: list[Any] = list(rec[slot_at(0)])
-            specs = list(rec[1][0])
-            arrays = list(rec[slot_at(0) + 1] or [None] * len(slots))
+            slots: list[Any] = list(record.slot(rec, 0))
+            specs = list(rec[SPECS][0])
+            arrays = list(record.array(rec, 0) or [None] * len(slots))
         else:
-            slots = [rec[slot_at(k)] if k in flowing else None for k in range(plan.n)]
-            specs = list(rec[1] or [None] * plan.n)
-            arrays = [rec[slot_at(k) + 1] for k in range(plan.n)]
+            slots = [record.slot(rec, k) if k in flowing else None for k in range(plan.n)]
+            specs = list(rec[SPECS] or [None] * plan.n)
+            arrays = [record.array(rec, k) for k in range(plan.n)]
         self.arrays = [s.array if a is None and s is not None else a for a, s in zip(arrays, slots, strict=True)]
         self.sets: list[IndexSets | None] = slots
         self.shapes = [
@@ -456,16 +416,16 @@ class Record:
                 inner.know(seed, places.with_numbers(places.numbers[start : start + size].reshape(seed.shape)))
                 start += size
         ks = [k for k, s in enumerate(self.sets) if s is not None]
-        numbered = list(self.rec)
-        if op.sequence:
-            numbered[slot_at(0)] = tuple([None if s is None else k for k, s in enumerate(self.sets)])
-        else:
-            for rule in plan.rules:
-                numbered[slot_at(rule.k)] = rule.k
+        numbers = (
+            {0: tuple([None if s is None else k for k, s in enumerate(self.sets)])}
+            if op.sequence
+            else {rule.k: rule.k for rule in plan.rules}
+        )
+        numbered = record.with_slots(self.rec, numbers)
         grads: list[Any] = [None] * len(self.sets)
-        g = tuple(seeds) if len(seeds) > 1 or type(self.rec[slot_at(plan.n)]) in (tuple, list) else seeds[0]
+        g = tuple(seeds) if len(seeds) > 1 or type(record.out(self.rec)) in (tuple, list) else seeds[0]
         with _only((inner,)):
-            plan.backward_careful(g, tuple(numbered), grads, xp, lift, False)
+            plan.backward_careful(g, numbered, grads, xp, lift, False)
             grads = [dense(d) for d in grads]
         retire(inner._key)
         parts = []

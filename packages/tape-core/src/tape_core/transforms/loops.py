@@ -17,7 +17,7 @@ from tape_core import random
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.cuts import Cuts, told
 from tape_core.engine.cuts import pushed as pushed_through
-from tape_core.engine.recording import TRACE
+from tape_core.engine.recording import OBSERVERS, Recorder
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.batched import placed
 from tape_core.modes.forward import ForwardAccumulator
@@ -26,6 +26,7 @@ from tape_core.modes.replay import computed_again, is_at_work
 from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
+from tape_core.staging import current
 from tape_core.transforms.calls import standing_for, unrecorded
 from tape_core.transforms.closures import Closure, closure_of, is_recorded, known_where_shared, taken_over
 from tape_core.transforms.custom import apart, linear_transpose
@@ -46,20 +47,18 @@ _steps: ContextVar[int] = ContextVar("tape_core.laid_out_steps", default=1)
 
 @computed_again
 def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
-    if (trace := TRACE.get()) is not None and isinstance(predicate, Tensor):
-        from tape_compile.control_flow import traced_cond
-
-        if (found := traced_cond(trace, predicate, branches, operands)) is not None:
+    if (stage := current()) is not None and isinstance(predicate, Tensor):
+        found = stage.cond(predicate, branches, operands)
+        if found is not None:
             return found
     return branches[0 if bool(predicate) else 1](operands)
 
 
 @computed_again
 def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
-    if (trace := TRACE.get()) is not None:
-        from tape_compile.control_flow import traced_while
-
-        if (found := traced_while(trace, test, step, carry, keep)) is not None:
+    if (stage := current()) is not None:
+        found = stage.while_loop(test, step, carry, keep)
+        if found is not None:
             return found
     first, saved = carry, []
     while bool(test(carry)):
@@ -73,10 +72,9 @@ def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tens
 def _run_scan(
     step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
-    if (trace := TRACE.get()) is not None:
-        from tape_compile.control_flow import traced_scan
-
-        if (found := traced_scan(trace, step, carry, xs, length, reverse, keep)) is not None:
+    if (stage := current()) is not None:
+        found = stage.scan(step, carry, xs, length, reverse, keep)
+        if found is not None:
             return found
     return _run_steps(step, carry, xs, length, reverse, keep)
 
@@ -203,7 +201,7 @@ def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, revers
 
     steps = _steps.get() * length
     # In a checkpoint that keeps results it is recorded in the second run: what it gives is to be the same in the first.
-    if steps <= LAID_OUT and (is_recorded() or (is_at_work() and TRACE.get() is not None)):
+    if steps <= LAID_OUT and (is_recorded() or (is_at_work() and current() is not None)):
         with setting(_steps, max(steps, 1)):
             last, ys, _ = _run_steps(step, carry, xs, length, reverse, False)
         return last, ys
@@ -422,7 +420,7 @@ class _Again:
         return [raised(t, out, inner) for t, out in zip(found, outs, strict=True)], outs
 
 
-class _Draws:
+class _Draws(Recorder):
     """Where generators of random numbers were when each step began to draw, so that the step can be run again."""
 
     def __init__(self) -> None:
@@ -431,34 +429,27 @@ class _Draws:
 
     def note(self, number: Tensor) -> None:
         """A step begins."""
-        if (trace := TRACE.get()) is not None:
-            from tape_compile.effects import note_states
-
-            note_states(trace, self.states, number)
+        if (stage := current()) is not None:
+            stage.note_step_state(self.states, number)
         else:
             self._now = self.states[int(number)] = {}
 
     @contextmanager
     def noted(self) -> Iterator[None]:
         """A context of steps."""
-        around = random.BEFORE_DRAWING.get()
-
-        def before(generator: random.Generator) -> None:
-            if around is not None:
-                around(generator)
-            if generator not in self._now:
-                self._now[generator] = generator.get_state()
-
-        with setting(random.BEFORE_DRAWING, before):
+        with setting(OBSERVERS, (*OBSERVERS.get(), self)):
             yield
+
+    def _on_draw(self, generator: random.Generator) -> None:
+        """Note the state of a generator before its first draw in a step."""
+        if generator not in self._now:
+            self._now[generator] = generator.get_state()
 
     @contextmanager
     def replayed(self, number: Tensor) -> Iterator[None]:
         """A context in which the numbers of a step are drawn again."""
-        if (trace := TRACE.get()) is not None:
-            from tape_compile.effects import states_replayed
-
-            with states_replayed(trace, self.states, number):
+        if (stage := current()) is not None:
+            with stage.replay_step_state(self.states, number):
                 yield
             return
         states = self.states.get(int(number), {})

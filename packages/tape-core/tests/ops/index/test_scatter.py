@@ -10,10 +10,10 @@ import array_api_strict
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_compile.tracer.traced_array import TracingError
 from tape_core.backends import ArrayAPIBackend
 from tape_core.backends.errors import BatchError
 from tape_core.extend import Draw, Refused, Sample, registry
+from tape_core.staging import TracingError
 
 STRICT = ArrayAPIBackend("strict", array_api_strict)
 BACKENDS = pytest.mark.parametrize("backend", ["numpy", STRICT], ids=["numpy", "strict"])

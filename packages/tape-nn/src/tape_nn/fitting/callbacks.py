@@ -1,4 +1,4 @@
-"""What happens beside the steps of a training run."""
+"""Callbacks: objects whose methods `fit` calls before and after the run, each epoch and each batch."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tape_core.base.mistakes import integer, real
 
+from tape_nn.types import StateDict
+
 if TYPE_CHECKING:
     from tape_nn.fitting.run import Run
 
 Mode: TypeAlias = Literal["auto", "min", "max"]
 
+UPWARD_SUFFIXES: Final = ("acc", "accuracy", "auc")
+"""Endings of the names of results that mode "auto" takes to improve by growing; all others improve by falling."""
+
 HOOKS: Final = ("on_train_begin", "on_epoch_begin", "on_batch_begin", "on_batch_end", "on_epoch_end", "on_train_end")
 
 
 class Callback:
-    """Base class of what :func:`tape_nn.fit` calls while it runs. Override what is needed.
+    """Base class of callbacks of :func:`tape_nn.fit`. Override the methods that are needed.
 
-    Each method is given the :class:`~tape_nn.fitting.Run`: its `model` and `optimizer`, its `logs` (the metrics so
-    far), `epoch` and `step`, and `stop()`. Any object with some of these methods will do. What a callback remembers
-    from one call to the next belongs into `state_dict`, or a resumed run would not go on as it was.
+    Each method gets the :class:`~tape_nn.fitting.Run`: its `model` and `optimizer`, its `logs` (the metrics so
+    far), `epoch` and `step`, and `stop()`. Any object with some of these methods is a callback. State that a callback
+    keeps from one call to the next belongs in `state_dict`; otherwise a resumed run differs from an uninterrupted one.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -43,33 +48,33 @@ class Callback:
     """
 
     def on_train_begin(self, run: Run) -> None:
-        """Before the first epoch."""
+        """Called before the first epoch."""
 
     def on_epoch_begin(self, run: Run) -> None:
-        """Before the first batch of an epoch, and again where a run is resumed in the middle of one."""
+        """Called before the first batch of an epoch, and again where a run is resumed in the middle of one."""
 
     def on_batch_begin(self, run: Run) -> None:
-        """Before a step."""
+        """Called before a step."""
 
     def on_batch_end(self, run: Run) -> None:
-        """After a step."""
+        """Called after a step."""
 
     def on_epoch_end(self, run: Run) -> None:
-        """After the last batch and the validation. What is put into `run.logs` goes into the history."""
+        """Called after the last batch and the validation. Numbers put into `run.logs` go into the history."""
 
     def on_train_end(self, run: Run) -> None:
-        """After the last epoch."""
+        """Called after the last epoch."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs to know: numbers, text and Tensors, in dictionaries and lists."""
+    def state_dict(self) -> StateDict:
+        """Return the state that a resumed run needs: numbers, text and Tensors, in dictionaries and lists."""
         return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `state_dict` gave."""
+    def load_state_dict(self, state: StateDict) -> None:
+        """Continue from a state that `state_dict` gave."""
 
 
 class _Monitor(Callback):
-    """Watches one number of `run.logs` for improvement."""
+    """Base class of callbacks that watch one number of `run.logs` for improvement."""
 
     def __init__(self, monitor: str, mode: Mode, min_delta: float) -> None:
         if not isinstance(monitor, str):
@@ -83,17 +88,16 @@ class _Monitor(Callback):
             raise ValueError(f"{type(self).__name__}: min_delta must be at least 0; got {min_delta}")
         self.monitor = monitor
         self.min_delta = min_delta
-        # "auto": what is called an accuracy or an area under a curve is to grow, a loss or an error to fall.
-        upward = mode == "max" or (mode == "auto" and monitor.endswith(("acc", "accuracy", "auc")))
-        self._sign = -1.0 if upward else 1.0
+        upward = mode == "max" or (mode == "auto" and monitor.endswith(UPWARD_SUFFIXES))
+        self._sign = -1.0 if upward else 1.0  # with this factor, less is better
         self.best = math.nan
 
     def on_train_begin(self, run: Run) -> None:
-        """Forget earlier runs."""
+        """Forget the best value of earlier runs."""
         self.best = math.nan
 
     def improved(self, run: Run) -> bool | None:
-        """Whether it is better than ever before, by `min_delta`; None where there is no such number."""
+        """Whether the number is better than the best so far by more than `min_delta`; None if `run.logs` lacks it."""
         if self.monitor not in run.logs:
             warnings.warn(
                 f"{type(self).__name__} watches {self.monitor!r}, which is not there; there are "
@@ -102,22 +106,23 @@ class _Monitor(Callback):
             )
             return None
         value = run.logs[self.monitor]
+        # `not ... <=`, so that any number is better than the NaN at the start.
         better = not math.isnan(value) and not self._sign * (self.best - value) <= self.min_delta
         if better:
             self.best = value
         return better
 
-    def state_dict(self) -> dict[str, Any]:
-        """The best value so far."""
+    def state_dict(self) -> StateDict:
+        """Return the best value so far."""
         return {"best": self.best}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+    def load_state_dict(self, state: StateDict) -> None:
+        """Continue from a state that `state_dict` gave."""
         self.best = float(state["best"])
 
 
 class EarlyStopping(_Monitor):
-    """Ends the run when a metric has not improved for `patience` epochs.
+    """A callback that ends the run when a metric has not improved for `patience` epochs.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -132,12 +137,12 @@ class EarlyStopping(_Monitor):
 
     Args:
         monitor: the name of a number in the history.
-        patience: how many epochs without improvement are borne.
-        min_delta: what counts as an improvement is more than this.
-        mode: whether less or more is better; "auto" takes names that end in "accuracy", "acc" or "auc" for what is to
-            grow, all others for what is to fall.
+        patience: the number of epochs without improvement after which the run ends.
+        min_delta: a change of at most this size is no improvement.
+        mode: "min" if less is better, "max" if more is; "auto" means "max" for names that end in "accuracy", "acc" or
+            "auc", and "min" for all others.
         restore_best: whether the model gets the weights of the best epoch at the end of the run.
-        start_from_epoch: epochs before this number, from 0, do not count.
+        start_from_epoch: epochs before this one, counted from 0, are ignored.
     """
 
     def __init__(
@@ -162,12 +167,12 @@ class EarlyStopping(_Monitor):
         self._weights: dict[str, Any] = {}
 
     def on_train_begin(self, run: Run) -> None:
-        """Forget earlier runs."""
+        """Forget the best epoch of earlier runs."""
         super().on_train_begin(run)
         self._forget()
 
     def on_epoch_end(self, run: Run) -> None:
-        """Compare, and stop the run."""
+        """Compare with the best epoch, and stop the run if its time is up."""
         if run.epoch < self.start_from_epoch:
             return
         better = self.improved(run)
@@ -187,13 +192,13 @@ class EarlyStopping(_Monitor):
         if self._weights:
             run.model.load_state_dict(self._weights)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The best value, when it was, and the weights it was reached with."""
+    def state_dict(self) -> StateDict:
+        """Return the best value, its epoch and its weights, and the number of epochs since."""
         own = {"wait": self.wait, "best_epoch": self.best_epoch, "weights": self._weights}
         return super().state_dict() | own
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+    def load_state_dict(self, state: StateDict) -> None:
+        """Continue from a state that `state_dict` gave."""
         super().load_state_dict(state)
         best_epoch = state["best_epoch"]
         self.wait, self.best_epoch = int(state["wait"]), None if best_epoch is None else int(best_epoch)
@@ -201,7 +206,7 @@ class EarlyStopping(_Monitor):
 
 
 class SaveBest(_Monitor):
-    """Writes the weights to a file after each epoch that is better than all before.
+    """A callback that writes the weights to a file after each epoch that is better than all before.
 
     >>> import os, tempfile
     >>> import tape_core as tc
@@ -231,15 +236,15 @@ class SaveBest(_Monitor):
         self.path = path
 
     def on_epoch_end(self, run: Run) -> None:
-        """Compare, and write."""
+        """Compare with the best epoch, and write the file if this one is better."""
         if self.improved(run):
             run.model.save_weights(self.path, {"epoch": str(run.epoch), self.monitor: repr(self.best)})
 
 
 class LearningRate(Callback):
-    """Puts the learning rate of each epoch into the history, and on request sets it.
+    """A callback that puts the learning rate of each epoch into the history, and with a `schedule` sets it.
 
-    Schedules that change with each update are for the optimizer itself, see :mod:`tape_nn.schedules`.
+    A schedule that changes the rate with each update is given to the optimizer, see :mod:`tape_nn.schedules`.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -264,5 +269,5 @@ class LearningRate(Callback):
             run.optimizer.learning_rate = self.schedule(run.epoch)
 
     def on_epoch_end(self, run: Run) -> None:
-        """Note it."""
+        """Put the learning rate into the history."""
         run.logs["learning_rate"] = run.optimizer.learning_rate

@@ -1,46 +1,55 @@
-"""Data as batches: arrays that are cut into them, or batches that come one after the other."""
+"""Sources of batches: arrays that are cut into batches, or an iterable that yields them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import tape_core as tc
 from tape_core import Tensor
+from tape_core.backends import Backend
 from tape_core.base import pytree
+from tape_core.typing import PyTree
 
 from tape_nn.module import Module
 
 Data: TypeAlias = Any
 """Arrays `(x, y)` or `(x, y, weights)`, an iterable of such batches, or a function from the epoch to one."""
 
+Batch: TypeAlias = PyTree
+"""One batch: `(x,)`, `(x, y)` or `(x, y, weights)`, where x and y may be nested structures of Tensors."""
+
+DEFAULT_BATCH_SIZE: Final = 32  # examples, as in Keras
+
 
 class Source(Protocol):
-    """Where batches come from."""
+    """The batches of each epoch."""
 
-    length: int | None  # how many batches an epoch has, where that is known
+    length: int | None  # the number of batches in an epoch, if it is known
 
-    def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
-        """The batches of an epoch, from number `skip` on."""
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch, from number `skip` on."""
 
     def description(self) -> dict[str, Any]:
-        """What must be the same when a run goes on, in plain values."""
+        """Return plain values that must be equal for a run to be resumed."""
 
 
-def source_of(data: Data, model: Any, batch_size: int | None, seed: int | None = None, name: str = "data") -> Source:
-    """Batches of `data`, placed where the model is.
+def source_of(data: Data, model: object, batch_size: int | None, seed: int | None = None, name: str = "data") -> Source:
+    """Return the batches of `data`, on the backend and the device of the model.
 
     Args:
-        seed: of the order of examples; None keeps it. Each epoch has its own order, whatever came before.
+        seed: seeds the order of the examples of arrays; with None they keep their order. The order of an epoch
+            depends on the seed and the number of the epoch alone, so that a resumed run has the same.
+        name: the name of the argument, for error messages.
 
     Raises:
-        TypeError: it is none of what :data:`Data` may be.
-        ValueError: arrays do not have the same number of examples, or there are none.
+        TypeError: it is none of the forms of :data:`Data`.
+        ValueError: arrays differ in the number of examples, or have none.
     """
-    where = _place(model)
+    where = _placement(model)
     if isinstance(data, tuple | Mapping) or hasattr(data, "shape"):
-        return Arrays(data, 32 if batch_size is None else batch_size, seed, where, name)
+        return Arrays(data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size, seed, where, name)
     if batch_size is not None:
         raise ValueError(f"batch_size is for arrays; {name} of type {type(data).__name__!r} has batches already")
     if isinstance(data, Iterator):
@@ -57,9 +66,9 @@ def source_of(data: Data, model: Any, batch_size: int | None, seed: int | None =
 
 
 class Arrays:
-    """Batches cut from arrays; the last one has what is left."""
+    """Batches cut from arrays along the first axis; the last one may be smaller."""
 
-    def __init__(self, data: Any, batch_size: int, seed: int | None, where: Mapping[str, Any], name: str) -> None:
+    def __init__(self, data: PyTree, batch_size: int, seed: int | None, where: Mapping[str, Any], name: str) -> None:
         if type(batch_size) is not int or batch_size < 1:
             raise ValueError(f"batch_size must be an integer of at least 1; got {batch_size!r}")
         self.leaves, self.structure = pytree.flatten(_tensors(data, where, name))
@@ -80,8 +89,8 @@ class Arrays:
         self.length: int | None = -(-self.examples // batch_size)
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
-        """The batches of an epoch, from number `skip` on."""
-        orders: dict[Any, Tensor] = {}  # one for each backend and device
+        """Yield the batches of an epoch, from number `skip` on."""
+        orders: dict[tuple[Backend, str], Tensor] = {}  # the permutation, once for each place where arrays are
         if self.seed is not None:
             for backend, device in {(leaf.backend, leaf.device) for leaf in self.leaves if leaf is not None}:
                 rng = tc.default_rng((abs(self.seed) << 32) + epoch)
@@ -99,38 +108,38 @@ class Arrays:
             yield pytree.unflatten(self.structure, parts)
 
     def description(self) -> dict[str, Any]:
-        """The arrays' shapes and dtypes, and how they are cut."""
+        """Return the shapes and dtypes of the arrays, and the batch size."""
         arrays = [None if leaf is None else f"{leaf.dtype} {leaf.shape}" for leaf in self.leaves]
         return {"arrays": arrays, "batch_size": self.batch_size}
 
 
 class Batches:
-    """Batches that somebody else makes."""
+    """Batches from an iterable, or from a function that returns one for each epoch."""
 
-    def __init__(self, data: Any, where: Mapping[str, Any], name: str) -> None:
+    def __init__(self, data: Data, where: Mapping[str, Any], name: str) -> None:
         self.data = data
         self.where = where
         self.name = name
         self.length: int | None = len(data) if isinstance(data, Sized) else None
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
-        """The batches of an epoch, from number `skip` on; those before are made here and now."""
+        """Yield the batches of an epoch, from number `skip` on. The call itself makes and drops those before."""
         made = iter(self.data(epoch) if callable(self.data) else self.data)
         for _ in islice(made, skip):
             pass
-        # Loaders of other libraries make lists of what is one tuple here.
+        # Data loaders of other libraries yield [x, y]; here a batch is a tuple, and a list is an array written out.
         return (
             _tensors(tuple(batch) if isinstance(batch, list) else batch, self.where, f"a batch of {self.name}")
             for batch in made
         )
 
     def description(self) -> dict[str, Any]:
-        """Nothing is known of them."""
+        """Return nothing but that there are batches: their arrays are not known in advance."""
         return {"arrays": "batches", "batch_size": None}
 
 
-def unpack(batch: Any) -> tuple[Any, Any, Any]:
-    """`x`, `y` and the examples' weights; None for what a batch does not have.
+def unpack(batch: Batch) -> tuple[Any, Any, Any]:
+    """Return `x`, `y` and the weights of the examples; None for parts that the batch does not have.
 
     >>> from tape_nn.fitting import unpack
     >>> unpack((1, 2))
@@ -143,16 +152,20 @@ def unpack(batch: Any) -> tuple[Any, Any, Any]:
     return x, y, weights
 
 
-def examples_in(batch: Any) -> int:
-    """How many examples a batch has; 1 where its arrays do not tell."""
+def examples_in(batch: Batch) -> int:
+    """Return the number of examples in a batch: the length of its first array, or 1 if it has none."""
     for leaf in pytree.flatten(batch)[0]:
         if isinstance(leaf, Tensor) and leaf.ndim:
             return leaf.shape[0]
     return 1
 
 
-def with_class_weights(batch: Any, class_weight: Mapping[int, float]) -> Any:
-    """The batch with each example's weight times that of its class, as Keras has it; other classes have weight 1."""
+def with_class_weights(batch: Batch, class_weight: Mapping[int, float]) -> Batch:
+    """Multiply each example's weight by that of its class, as Keras does; a class without a weight has 1.
+
+    Raises:
+        ValueError: the batch has no y, or y is not one array.
+    """
     x, y, weights = unpack(batch)
     if not isinstance(y, Tensor):
         raise ValueError("class_weight needs data (x, y) whose y is one array of classes")
@@ -164,16 +177,11 @@ def with_class_weights(batch: Any, class_weight: Mapping[int, float]) -> Any:
     return x, batch[1], found if weights is None else found * weights
 
 
-def _tensors(data: Any, where: Mapping[str, Any], name: str) -> Any:
-    """The same structure, of Tensors. A list among its parts is an array written out."""
-    if isinstance(data, tuple):
-        if type(data) is not tuple:  # a named tuple is one structure
-            parts: Any = data
-        else:
-            parts = tuple([tc.asarray(part, **where) if isinstance(part, list) else part for part in data])
-    else:
-        parts = data
-    leaves, structure = pytree.flatten(parts)
+def _tensors(data: PyTree, where: Mapping[str, Any], name: str) -> PyTree:
+    """Convert the leaves of a structure to Tensors. In a plain tuple, a list is an array written out."""
+    if type(data) is tuple:  # a named tuple is one structure
+        data = tuple([tc.asarray(part, **where) if isinstance(part, list) else part for part in data])
+    leaves, structure = pytree.flatten(data)
     made = []
     for k, leaf in enumerate(leaves):
         if leaf is None or isinstance(leaf, Tensor):
@@ -186,8 +194,8 @@ def _tensors(data: Any, where: Mapping[str, Any], name: str) -> Any:
     return pytree.unflatten(structure, made)
 
 
-def _place(model: Any) -> dict[str, Any]:
-    """The backend and the device of the model, or the selected ones while it has no Variables."""
+def _placement(model: object) -> dict[str, Any]:
+    """Return the backend and the device of the model as keywords; the selected backend if it has no Variables."""
     variables = model.variables if isinstance(model, Module) else ()
     if variables:
         return {"backend": variables[0].backend, "device": variables[0].device}

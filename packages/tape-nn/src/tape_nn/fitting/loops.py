@@ -13,26 +13,27 @@ from tape_core.random import global_rng
 
 from tape_nn.checkpoints import Path
 from tape_nn.fitting import run as steps
-from tape_nn.fitting.data import Data, Source, source_of, unpack, with_class_weights
+from tape_nn.fitting.data import Batch, Data, Source, source_of, unpack, with_class_weights
 from tape_nn.fitting.progress import Progress
-from tape_nn.fitting.resuming import RunFile, described, random_states, set_random_states
-from tape_nn.fitting.run import History, Run, Step
+from tape_nn.fitting.resuming import RunFile, describe, random_states, set_random_states
+from tape_nn.fitting.run import History, LossLike, Run, Step
 from tape_nn.metrics import Metric
 from tape_nn.module import Module
 from tape_nn.optimizers import LossScaler, Optimizer
+from tape_nn.types import OptimizerLike
 
 
 def fit(
     model: Module,
     data: Data,
     *,
-    loss: Any = None,
-    optimizer: Any = None,
+    loss: LossLike | None = None,
+    optimizer: OptimizerLike | Mapping[str, OptimizerLike] | None = None,
     epochs: int = 1,
     batch_size: int | None = None,
     metrics: Iterable[Metric] | Mapping[str, Metric] = (),
     validation: Data | None = None,
-    callbacks: Sequence[Any] = (),
+    callbacks: Sequence[object] = (),
     shuffle: bool = True,
     seed: int | None = None,
     class_weight: Mapping[int, float] | None = None,
@@ -43,7 +44,7 @@ def fit(
     train_step: Step | None = None,
     test_step: Step | None = None,
 ) -> History:
-    """Train a model: go through the data `epochs` times, a batch for each update.
+    """Train a model: go through the data `epochs` times, with an update for each batch.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -57,44 +58,46 @@ def fit(
     >>> history.epochs, list(history), history["val_loss"][-1] < 0.01
     (60, ['loss', 'val_loss'], True)
 
-    With `checkpoint` the run can be killed at any time. The same program started again goes on from the file, and ends
-    with the same weights, to the bit, as if it had not been interrupted: weights, optimizer, metrics, callbacks, random
-    numbers and the order of the data are all in it. Data that somebody else makes must be the same for the same epoch.
+    With `checkpoint` the run can be killed at any time. The same program started again continues from the file, and
+    ends with the same weights, to the bit, as without the interruption: the state of weights, optimizer, metrics,
+    callbacks, random numbers and the order of the data is in the file. An iterable of batches, or a function that
+    returns one, must yield the same batches for the same epoch.
 
     Args:
         model: a Module, called as `model(x)`. It is in training mode meanwhile, and afterwards as it was before.
         data: arrays `(x, y)` or `(x, y, weights)` with the examples along the first axis, where x and y may be nested;
-            or an iterable of batches like that; or a function that gives one for each epoch, from 0. Arrays that are
-            no Tensors are put where the model is. If layers have no Variables yet, the first batch is made once more,
-            and the model called with it, before anything else.
-        loss: a loss of :mod:`tape_nn.losses`, or a function of `y` and the predictions. Its mean is what falls.
-        optimizer: moves the weights after each batch; also a :class:`LossScaler`; or for a `train_step` that uses them
-            a dictionary of several.
-        epochs: how often to go through the data, an interrupted run included.
-        batch_size: how many examples a batch has, 32 unless told otherwise; the last one may have fewer.
-        metrics: of :mod:`tape_nn.metrics`, in a list or by name. They are not weighted.
+            or an iterable of batches of this form; or a function from the epoch, counted from 0, to such an iterable.
+            Arrays that are no Tensors are put where the model is. If layers have no Variables yet, the first batch is
+            made once more, and the model called with it, before anything else.
+        loss: a loss of :mod:`tape_nn.losses`, or a function of `y` and the predictions.
+        optimizer: an optimizer, or a :class:`LossScaler`; or a dictionary of several, for a `train_step` that uses
+            them.
+        epochs: the total number of epochs; those before an interruption are included.
+        batch_size: the number of examples in a batch, by default 32; the last batch may have fewer.
+        metrics: metrics of :mod:`tape_nn.metrics`, in a list or by name. They are not weighted.
         validation: data like `data`, on which loss and metrics are computed after each epoch, as `"val_..."`.
         callbacks: objects with methods of :class:`Callback`, called in this order.
-        shuffle: whether each epoch takes the examples of arrays in an order of its own.
-        seed: decides these orders; by default it is drawn from the generator that `tc.set_seed` seeds.
+        shuffle: whether to permute the examples of arrays in each epoch.
+        seed: seeds the permutations; by default it is drawn from the generator that `tc.set_seed` seeds.
         class_weight: factors for the weights of examples, by class.
         checkpoint: the path of a safetensors file that is written after each epoch.
-        checkpoint_every: after how many steps it is written, too.
-        resume: whether to go on from the file if there is one; else it is overwritten.
-        progress: whether to show on standard error how it goes: in a terminal by a bar, if tqdm is installed, and by
-            a line for each epoch.
+        checkpoint_every: a number of steps after which the file is written as well.
+        resume: whether to continue from the file if there is one; otherwise it is overwritten.
+        progress: whether to show the progress on standard error: a line for each epoch, and in a terminal a bar, if
+            tqdm is installed.
         train_step: a function of the :class:`~tape_nn.fitting.Run` and a batch that does the update in place of
-            :func:`tape_nn.fitting.train_step`. It returns numbers by name, of which the history will have the means
-            over the epoch; a Metric stands for its result.
-        test_step: the same for the batches of the validation.
+            :func:`tape_nn.fitting.train_step`. It returns numbers by name; their means over the epoch go into the
+            history. A Metric stands for its result.
+        test_step: a function of the Run and a batch that is used for the validation in place of
+            :func:`tape_nn.fitting.test_step`.
 
     Returns:
-        The history: a dictionary with a list for each name, a number for each epoch.
+        The history: a dictionary of lists by the name of a result, with a number for each epoch.
 
     Raises:
-        TypeError: an argument is not what it must be.
+        TypeError: an argument has a wrong type.
         ValueError: a number is out of range, arrays differ in length, the data have no batches, or the file is of
-            another run: then the message names all that differs. Nothing is changed.
+            another run: then the message lists all differences. Nothing is changed.
     """
     shown = [Progress()] if progress else []
     given = sequence("fit", "callbacks", "callbacks", callbacks)
@@ -104,9 +107,10 @@ def fit(
         raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")
     if validation is not None:
         _check_evaluation("validation", loss, metrics, test_step)
-    do = steps.train_step if train_step is None else train_step
-    with _modes_kept(model):
-        _build(model, source_of(data, model, batch_size))
+    step = steps.train_step if train_step is None else train_step
+    with _restore_modes(model):
+        # The order matters for exact resuming: first the Variables, which draw random numbers, then the seed.
+        _build_model(model, source_of(data, model, batch_size))
         file = None if checkpoint is None else RunFile(checkpoint, model)
         saved = file.read() if file is not None and resume else None
         if seed is None:
@@ -123,7 +127,7 @@ def fit(
             if file is not None:
                 file.write(run)
         while run.epoch < run.epochs and not run.stopped:
-            for _ in _steps(run, source, do, class_weight):
+            for _ in _steps(run, source, step, class_weight):
                 if file is not None and checkpoint_every and run.step % checkpoint_every == 0:
                     file.write(run)
             run.end_epoch()
@@ -144,12 +148,12 @@ def evaluate(
     model: Module,
     data: Data,
     *,
-    loss: Any = None,
+    loss: LossLike | None = None,
     metrics: Iterable[Metric] | Mapping[str, Metric] = (),
     batch_size: int | None = None,
     test_step: Step | None = None,
 ) -> dict[str, float]:
-    """The loss and the metrics of a model on data, by name; arguments are those of :func:`fit`.
+    """Return the loss and the metrics of a model on data, by name; see :func:`fit` for the arguments.
 
     The model is in evaluation mode meanwhile.
 
@@ -168,7 +172,7 @@ def evaluate(
 
 
 def predict(model: Module, data: Data, *, batch_size: int | None = None) -> Any:
-    """What a model makes of data, computed in batches and put together along the first axis.
+    """Return the outputs of a model for data, computed in batches and concatenated along the first axis.
 
     The model is in evaluation mode meanwhile.
 
@@ -179,18 +183,18 @@ def predict(model: Module, data: Data, *, batch_size: int | None = None) -> Any:
 
     Args:
         model, batch_size: as for :func:`fit`.
-        data: as for :func:`fit`. What a tuple has after its first part, x, is not used.
+        data: as for :func:`fit`. Parts of a tuple after the first, x, are ignored.
 
     Returns:
-        A tensor with a row for each example, or a structure of them if the model gives one.
+        A tensor with a row for each example, or a structure of such tensors if the model returns one.
 
     Raises:
         TypeError, ValueError: as for :func:`fit`.
     """
     _check_module(model)
-    parts: list[list[Any]] = []
+    parts: list[list[tc.Tensor]] = []
     structure = None
-    with _modes_kept(model):
+    with _restore_modes(model):
         model.eval()
         for batch in source_of(data, model, batch_size).batches(0):
             leaves, structure = pytree.flatten(model(unpack(batch)[0]))  # type: ignore[operator]
@@ -202,28 +206,33 @@ def predict(model: Module, data: Data, *, batch_size: int | None = None) -> Any:
 
 
 def _evaluate(
-    model: Any, source: Source, epoch: int, loss: Any, metrics: Any, test_step: Step | None
+    model: Module,
+    source: Source,
+    epoch: int,
+    loss: LossLike | None,
+    metrics: Iterable[Metric] | Mapping[str, Metric],
+    test_step: Step | None,
 ) -> dict[str, float]:
     run = Run(model, None, loss, metrics)
-    do = steps.test_step if test_step is None else test_step
+    step = steps.test_step if test_step is None else test_step
     run.length = source.length
     run.begin_epoch()
-    with _modes_kept(model):
+    with _restore_modes(model):
         model.eval()
         for batch in source.batches(epoch):
-            run.take(do(run, batch), batch)
+            run.take(step(run, batch), batch)
             run.batch += 1
     if run.batch == 0:
         raise ValueError("evaluate: data has no batches")
     return run.logs
 
 
-def _steps(run: Run, source: Source, do: Step, class_weight: Mapping[int, float] | None) -> Iterator[None]:
-    """Take the steps that the epoch has left; stops after each that is not the last of the run."""
+def _steps(run: Run, source: Source, step: Step, class_weight: Mapping[int, float] | None) -> Iterator[None]:
+    """Take the steps that the epoch has left; yield after each one, unless a callback has stopped the run."""
     for batch in _batches(run, source):
         run.call("on_batch_begin")
         weighted = batch if class_weight is None else with_class_weights(batch, class_weight)
-        run.take(do(run, weighted), batch)
+        run.take(step(run, weighted), batch)
         run.batch += 1
         run.step += 1
         run.call("on_batch_end")
@@ -234,14 +243,15 @@ def _steps(run: Run, source: Source, do: Step, class_weight: Mapping[int, float]
         raise ValueError(f"fit: data has no batches in epoch {run.epoch}")
 
 
-def _batches(run: Run, source: Source) -> Iterator[Any]:
-    """Those that the epoch has left; all of them but where a run was resumed within it."""
+def _batches(run: Run, source: Source) -> Iterator[Batch]:
+    """Return the batches that the epoch has left: all of them, unless a run was resumed within it."""
     if run.batch == 0:
         run.begin_epoch()
         run.call("on_epoch_begin")
         run.epoch_random = random_states(run.model)
         return source.batches(run.epoch)
-    # Where making batches draws random numbers, those of the epoch's beginning make the same batches again.
+    # Making batches may draw random numbers, as an augmentation does: from the random state of the epoch's beginning
+    # the batches to be skipped are made again as they were.
     now = random_states(run.model)
     set_random_states(run.model, run.epoch_random)
     batches = source.batches(run.epoch, skip=run.batch)
@@ -249,7 +259,7 @@ def _batches(run: Run, source: Source) -> Iterator[Any]:
     return batches
 
 
-def _build(model: Any, source: Source) -> None:
+def _build_model(model: Module, source: Source) -> None:
     """Make the Variables of layers that wait for an input, before anything else draws random numbers."""
     if all([getattr(found, "built", True) for _, found in model.named_modules()]) or not callable(model):
         return
@@ -267,8 +277,8 @@ def _build(model: Any, source: Source) -> None:
 
 
 @contextmanager
-def _modes_kept(model: Any) -> Iterator[None]:
-    """A context after which all modules are in the modes they were in."""
+def _restore_modes(model: Module) -> Iterator[None]:
+    """Return a context after which all modules are in the modes they were in before."""
     modes = [(module, module.training) for _, module in model.named_modules()]
     try:
         yield
@@ -280,7 +290,7 @@ def _modes_kept(model: Any) -> Iterator[None]:
 def _arguments(
     run: Run, source: Source, seed: int, shuffle: bool, class_weight: Mapping[int, float] | None
 ) -> dict[str, Any]:
-    """What must be the same for a run to go on."""
+    """Return the plain values that must be equal for a run to be resumed."""
     found = {
         **source.description(),
         "shuffle": shuffle,
@@ -288,14 +298,15 @@ def _arguments(
         "metrics": list(run.metrics),
         "class_weight": None if class_weight is None else {str(k): float(v) for k, v in class_weight.items()},
         "callbacks": [type(callback).__name__ for callback in run.stateful],
-        **described("loss", run.loss),
+        **describe("loss", run.loss),
     }
     for name, optimizer in run.optimizers.items():
-        found |= described(f"optimizer {name}".strip(), optimizer)
+        found |= describe(f"optimizer {name}".strip(), optimizer)
     return found
 
 
-def _check(run: Run, train_step: Any, seed: Any, with_checkpoint: bool) -> None:
+def _check(run: Run, train_step: Step | None, seed: int | None, with_checkpoint: bool) -> None:
+    """Raise a TypeError or a ValueError for arguments of `fit` that do not fit together."""
     _check_module(run.model)
     if type(run.epochs) is not int or run.epochs < 0:
         raise ValueError(f"epochs must be an integer of at least 0; got {run.epochs!r}")
@@ -316,11 +327,16 @@ def _check(run: Run, train_step: Any, seed: Any, with_checkpoint: bool) -> None:
             )
 
 
-def _check_evaluation(what: str, loss: Any, metrics: Any, test_step: Any) -> None:
+def _check_evaluation(
+    what: str,
+    loss: LossLike | None,
+    metrics: Iterable[Metric] | Mapping[str, Metric],
+    test_step: Step | None,
+) -> None:
     if loss is None and not metrics and test_step is None:
         raise TypeError(f"{what} needs a loss, metrics or a test_step: there is nothing to compute")
 
 
-def _check_module(model: Any) -> None:
+def _check_module(model: object) -> None:
     if not isinstance(model, Module):
         raise TypeError(f"model must be a Module; got {type(model).__name__!r}")

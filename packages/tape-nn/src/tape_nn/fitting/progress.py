@@ -1,17 +1,19 @@
-"""How a run is going, on standard error."""
+"""The progress of a run, on standard error."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import Any, Final
 
 from tape_nn.fitting.callbacks import Callback
 from tape_nn.fitting.run import Run
 
+REFRESH_INTERVAL: Final = 0.5  # seconds between updates of the numbers beside the bar
+
 
 class Progress(Callback):
-    """A bar for each epoch in a terminal, if tqdm is installed; and when it is over a line with the results."""
+    """A callback that shows a bar for each epoch in a terminal, if tqdm is installed, and then a line of results."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -33,18 +35,18 @@ class Progress(Callback):
         if self._bar is None:
             return
         self._bar.update()
-        if time.perf_counter() - self._shown > 0.5:
+        if time.perf_counter() - self._shown > REFRESH_INTERVAL:
             self._bar.set_postfix_str(_numbers(run), refresh=False)
             self._shown = time.perf_counter()
 
     def on_epoch_end(self, run: Run) -> None:
-        """Write the line."""
+        """Write the line of results."""
         self._close()
         sys.stderr.write(f"{_title(run)}: {_numbers(run)}  ({time.perf_counter() - self._started:.1f} s)\n")
         sys.stderr.flush()
 
     def on_train_end(self, run: Run) -> None:
-        """Say where it ended early."""
+        """Write a line if the run was stopped early."""
         if run.epoch < run.epochs:
             sys.stderr.write(f"stopped after {run.epoch} of {run.epochs} epochs\n")
 

@@ -1,4 +1,8 @@
-"""The file that an interrupted run goes on from."""
+"""The checkpoint file that an interrupted run is resumed from.
+
+It is a safetensors file: Tensors under their paths in the state, such as `model/layers.0.kernel`, and the rest of the
+state as JSON in the metadata.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +19,28 @@ from tape_core.random import global_rng
 from tape_nn.checkpoints import Path, load_tensors, remove_drafts, save_tensors
 from tape_nn.fitting.run import Run
 from tape_nn.metrics import Mean
+from tape_nn.module import Module
+from tape_nn.types import OptimizerLike, StateDict
 
-_KEY: Final = "tape_nn.fit"
-_VERSION: Final = 1
+_METADATA_KEY: Final = "tape_nn.fit"
+FORMAT_VERSION: Final = 1
+
+COUNT_LIMIT: Final = 1 << 62  # epochs, batches and steps: more is damage, and would overflow int64
 
 
 class RunFile:
-    """A safetensors file with all that the rest of a run depends on."""
+    """The checkpoint file of a run."""
 
-    def __init__(self, path: Path, model: Any) -> None:
+    def __init__(self, path: Path, model: Module) -> None:
         self.path = os.fspath(path)
         self.model = model
         remove_drafts(path)  # of a run that was killed while it wrote
 
     def write(self, run: Run) -> None:
-        """Put the state of the run into the file, whole or not at all."""
+        """Write the state of the run, atomically."""
+        # In the middle of an epoch (run.batch > 0) its random state and the means so far are needed as well.
         state = {
-            "version": _VERSION,
+            "version": FORMAT_VERSION,
             "arguments": run.arguments,
             "epoch": run.epoch,
             "batch": run.batch,
@@ -47,11 +56,11 @@ class RunFile:
             "optimizer": {name: optimizer.state_dict(self.model) for name, optimizer in run.optimizers.items()},
         }
         tensors: dict[str, Tensor] = {}
-        text = json.dumps(_packed(state, "", tensors))
-        save_tensors(self.path, tensors, {_KEY: text})
+        text = json.dumps(_pack(state, "", tensors))
+        save_tensors(self.path, tensors, {_METADATA_KEY: text})
 
     def read(self) -> SavedRun | None:
-        """What the file has; None if there is no file.
+        """Read the file; return None if there is none.
 
         Raises:
             ValueError: the file is damaged, or was not written by `fit`.
@@ -61,24 +70,24 @@ class RunFile:
         like = {f"model/{name}": variable for name, variable in self.model.named_variables()}
         backend = next((variable.backend for variable in like.values()), None)
         tensors, metadata = load_tensors(self.path, like=like, backend=backend)
-        if _KEY not in metadata:
+        if _METADATA_KEY not in metadata:
             raise ValueError(f"checkpoint: {self.path!r} was not written by fit; name another file")
         try:
-            state = _unpacked(json.loads(metadata[_KEY]), tensors)
+            state = _unpack(json.loads(metadata[_METADATA_KEY]), tensors)
             version = state["version"]
-            if version == _VERSION:
+            if version == FORMAT_VERSION:
                 _check_state(state)
         except Exception as error:
-            raise ValueError(damaged(self.path, error)) from error
-        if version != _VERSION:
+            raise ValueError(_damage_message(self.path, error)) from error
+        if version != FORMAT_VERSION:
             raise ValueError(
-                f"checkpoint: {self.path!r} has version {version} of the format; this tape-nn reads {_VERSION}"
+                f"checkpoint: {self.path!r} has version {version} of the format; this tape-nn reads {FORMAT_VERSION}"
             )
         return SavedRun(self.path, state)
 
 
 class SavedRun:
-    """A run as its file has it."""
+    """The state of a run, read from its file."""
 
     def __init__(self, path: str, state: dict[str, Any]) -> None:
         self.path = path
@@ -86,20 +95,20 @@ class SavedRun:
         self.seed: int = state["arguments"]["seed"]
 
     def resume(self, run: Run) -> None:
-        """Bring a run that is about to begin to where the one in the file was.
+        """Bring a run that is about to begin to the state in the file.
 
         Raises:
-            ValueError: they differ. Nothing is changed.
+            ValueError: the file is of another run, or damaged. Nothing is changed.
         """
         self._check(run)
-        self._restored(run)
+        self._restore_or_roll_back(run)
         run.call("on_train_begin")
         if run.batch:
             run.call("on_epoch_begin")
-        self._restored(run)  # again: callbacks have begun anew
+        self._restore_or_roll_back(run)  # once more: these callbacks have reset their own state
 
-    def _restored(self, run: Run) -> None:
-        """:meth:`_restore`, or if the file makes no sense nothing."""
+    def _restore_or_roll_back(self, run: Run) -> None:
+        """Restore the state; if it cannot be loaded, leave the run as it was and raise a ValueError."""
         model, random = run.model.state_dict(), random_states(run.model)
         optimizers = {name: optimizer.state_dict(run.model) for name, optimizer in run.optimizers.items()}
         try:
@@ -109,13 +118,13 @@ class SavedRun:
             set_random_states(run.model, random)
             for name, optimizer in run.optimizers.items():
                 optimizer.load_state_dict(optimizers[name], run.model)
-            raise ValueError(damaged(self.path, error)) from error
+            raise ValueError(_damage_message(self.path, error)) from error
 
     def _check(self, run: Run) -> None:
-        """Compare the run with that of the file.
+        """Compare the run with the file's.
 
         Raises:
-            ValueError: they differ: all of it is listed.
+            ValueError: they differ; the message lists all differences.
         """
         before = self.state["arguments"]
         now = json.loads(json.dumps(run.arguments))
@@ -123,7 +132,8 @@ class SavedRun:
         problems = [
             f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
             for name in differ
-            if "." not in name or name.partition(".")[0] not in differ  # of another class there are other settings
+            # Where the class of an optimizer differs, its settings, such as "optimizer.beta_1", are not listed as well.
+            if "." not in name or name.partition(".")[0] not in differ
         ]
         generators = set(random_states(run.model))
         if generators != set(self.state["random"]):
@@ -149,7 +159,7 @@ class SavedRun:
             )
 
     def _restore(self, run: Run) -> None:
-        """Put everything back as it was when the file was written."""
+        """Set everything to the state when the file was written."""
         state = self.state
         run.model.load_state_dict(state["model"])
         for name, optimizer in run.optimizers.items():
@@ -171,12 +181,11 @@ class SavedRun:
         set_random_states(run.model, state["random"])
 
 
-def damaged(path: str, error: Exception) -> str:
-    """What is said of a file whose content makes no sense."""
+def _damage_message(path: str, error: Exception) -> str:
     return f"checkpoint: {path!r} is damaged, or not of this program: {type(error).__name__}: {error}"
 
 
-# What a state has, and of which type it is.
+# The parts of a state, and their types.
 _PARTS: Final[dict[str, type]] = {
     "arguments": dict,
     "epoch": int,
@@ -194,11 +203,12 @@ _PARTS: Final[dict[str, type]] = {
 }
 
 
-def _check_state(state: Any) -> None:
+def _check_state(state: StateDict) -> None:
     """Check that a state from a file has all its parts.
 
     Raises:
-        ValueError: one is missing, or of another type.
+        KeyError: one is missing.
+        ValueError: one has a wrong type, or a number is out of range.
     """
     for name, kind in _PARTS.items():
         if not isinstance(state[name], kind):
@@ -206,7 +216,7 @@ def _check_state(state: Any) -> None:
     if not isinstance(state["arguments"]["seed"], int):
         raise ValueError(f"the seed is {state['arguments']['seed']!r}")
     for name in ("epoch", "batch", "step"):
-        if not 0 <= state[name] < 1 << 62:
+        if not 0 <= state[name] < COUNT_LIMIT:
             raise ValueError(f"{name!r} is {state[name]!r}")
     for name, values in state["history"].items():
         if not isinstance(values, list):
@@ -220,16 +230,20 @@ def _check_state(state: Any) -> None:
                 raise ValueError(f"the state of the random generator {place!r} is {numbers!r}")
 
 
-def described(kind: str, thing: Any) -> dict[str, Any]:
-    """What of a loss or an optimizer must stay the same: its class, and its settings that are numbers or text."""
+def describe(kind: str, thing: OptimizerLike | None) -> dict[str, Any]:
+    """Return the class of a loss or an optimizer, and its settings that are numbers or text.
+
+    A resumed run must have the same.
+    """
     if thing is None:
         return {}
     found = dict(vars(thing)) | getattr(thing, "options", {})
-    for name in ("function", "optimizer"):  # what it is made of
+    for name in ("function", "optimizer"):  # the function of a Loss, the inner optimizer of a LossScaler
         if (inner := found.pop(name, None)) is not None:
             own = getattr(inner, "__name__", type(inner).__name__)
-            found |= {name: own} if callable(inner) else described(name, inner)
-    # A rate that a schedule gives changes; the schedule itself, where it says what it is, does not.
+            found |= {name: own} if callable(inner) else describe(name, inner)
+    # The rate that a schedule gives changes from step to step. The schedule does not; one that is a dataclass, as ours
+    # are, has a repr that can be compared.
     if "_schedule" in found:
         schedule = found["_schedule"]
         found["learning_rate"] = thing.learning_rate if schedule is None else None
@@ -243,18 +257,18 @@ def described(kind: str, thing: Any) -> dict[str, Any]:
     return {kind: type(thing).__name__, **plain}
 
 
-def random_states(model: Any) -> dict[str, list[int]]:
-    """The states of the random generators: the global one, and those that modules hold, by their places."""
-    return {place: list(generator.get_state()) for place, generator in _generators(model)}
+def random_states(model: Module) -> dict[str, list[int]]:
+    """Return the states of the random generators by their paths: the global one, `""`, and those of modules."""
+    return {path: list(generator.get_state()) for path, generator in _generators(model)}
 
 
-def set_random_states(model: Any, states: Mapping[str, list[int]]) -> None:
-    """Set the generators to states that :func:`random_states` gave."""
-    for place, generator in _generators(model):
-        generator.set_state(states[place])
+def set_random_states(model: Module, states: Mapping[str, list[int]]) -> None:
+    """Set the generators to states that :func:`random_states` returned."""
+    for path, generator in _generators(model):
+        generator.set_state(states[path])
 
 
-def _generators(model: Any) -> list[tuple[str, tc.Generator]]:
+def _generators(model: Module) -> list[tuple[str, tc.Generator]]:
     found = {id(global_rng()): ("", global_rng())}
     for path, module in model.named_modules():
         for name, value in vars(module).items():
@@ -263,8 +277,12 @@ def _generators(model: Any) -> list[tuple[str, tc.Generator]]:
     return list(found.values())
 
 
-def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    """What JSON can hold; Tensors go into a dictionary, under their paths."""
+def _pack(value: object, path: str, tensors: dict[str, Tensor]) -> object:
+    """Convert a state to values that JSON has. Tensors are replaced by their paths, and put into `tensors`.
+
+    Raises:
+        TypeError: a value is none that a state may have.
+    """
     if isinstance(value, Tensor):
         tensors[path] = value
         return {"tensor": path}
@@ -272,9 +290,9 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         for key in value:
             if not isinstance(key, str):
                 raise TypeError(f"checkpoint: {path} has the key {key!r}; keys of a state must be strings")
-        return {"dict": {key: _packed(v, f"{path}/{key}" if path else key, tensors) for key, v in value.items()}}
+        return {"dict": {key: _pack(v, f"{path}/{key}" if path else key, tensors) for key, v in value.items()}}
     if isinstance(value, list | tuple):
-        return [_packed(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
+        return [_pack(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
     if value is None or isinstance(value, str | int | float):
         return value
     raise TypeError(
@@ -283,11 +301,12 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     )
 
 
-def _unpacked(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+def _unpack(value: object, tensors: Mapping[str, Tensor]) -> Any:
+    """Invert :func:`_pack`."""
     if isinstance(value, list):
-        return [_unpacked(v, tensors) for v in value]
+        return [_unpack(v, tensors) for v in value]
     if not isinstance(value, dict):
         return value
     if "tensor" in value:
         return tensors[value["tensor"]]
-    return {key: _unpacked(v, tensors) for key, v in value["dict"].items()}
+    return {key: _unpack(v, tensors) for key, v in value["dict"].items()}

@@ -1,4 +1,4 @@
-"""A training run: what it consists of, where it is, and what one step does."""
+"""The state of a training run, and the default steps of training and evaluation."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tape_core as tc
+from tape_core.typing import PyTree
 
 from tape_nn.fitting.callbacks import HOOKS, Callback
-from tape_nn.fitting.data import examples_in, unpack
+from tape_nn.fitting.data import Batch, examples_in, unpack
 from tape_nn.losses import Loss
 from tape_nn.metrics import Mean, Metric
+from tape_nn.module import Module
+from tape_nn.types import OptimizerLike
 
-Step: TypeAlias = Callable[["Run", Any], Mapping[str, Any]]
+Step: TypeAlias = Callable[["Run", Batch], Mapping[str, Any]]
+"""A step of a run with one batch; it returns numbers by name, such as the loss."""
+
+LossLike: TypeAlias = Callable[..., Any]
+"""A :class:`~tape_nn.losses.Loss`, or a function of y and the predictions."""
 
 
 class History(dict[str, list[float]]):
-    """What was measured, by name: one number for each epoch, NaN where an epoch had none.
+    """The results of a run by name: one number for each epoch, NaN for an epoch without that result.
 
     >>> from tape_nn.fitting import History
     >>> history = History()
@@ -28,10 +35,10 @@ class History(dict[str, list[float]]):
     """
 
     epochs: int = 0
-    """How many epochs there were."""
+    """The number of epochs."""
 
     def append(self, logs: Mapping[str, float]) -> None:
-        """Add an epoch."""
+        """Add the results of an epoch."""
         for name in logs:
             self.setdefault(name, [math.nan] * self.epochs)
         for name, values in self.items():
@@ -40,27 +47,27 @@ class History(dict[str, list[float]]):
 
 
 class Run:
-    """A run of :func:`tape_nn.fit`, as callbacks and steps see it.
+    """The state of a run of :func:`tape_nn.fit`, which callbacks and steps get.
 
     Attributes:
-        model, optimizer, loss: what was given to `fit`; a function that was given as loss is a `Loss`.
+        model, optimizer, loss: the arguments of `fit`; a plain function as loss is wrapped in a `Loss`.
         metrics: the metrics by name.
-        epochs: how many epochs there will be.
-        epoch: the number of this one, from 0.
-        batch: how many batches of the epoch are done.
-        step: how many batches of all epochs are done.
-        length: how many batches an epoch has; None where that is not known.
+        epochs: the total number of epochs.
+        epoch: the number of the current epoch, counted from 0.
+        batch: the number of batches of this epoch that are done.
+        step: the number of batches of all epochs that are done.
+        length: the number of batches in an epoch; None if it is not known.
         stopped: whether `stop()` was called.
-        history: the epochs that are over.
+        history: the results of the epochs that are done.
     """
 
     def __init__(
         self,
-        model: Any,
-        optimizer: Any = None,
-        loss: Any = None,
+        model: Module,
+        optimizer: OptimizerLike | Mapping[str, OptimizerLike] | None = None,
+        loss: LossLike | None = None,
         metrics: Iterable[Metric] | Mapping[str, Metric] = (),
-        callbacks: Sequence[Any] = (),
+        callbacks: Sequence[object] = (),
         epochs: int = 1,
     ) -> None:
         for name, value in (("loss", loss), ("optimizer", optimizer)):
@@ -70,11 +77,11 @@ class Run:
             raise TypeError(
                 f"loss must be a function of y and the predictions, such as nn.losses.MeanSquaredError(); got {loss!r}"
             )
-        self.model = model
-        self.optimizer = optimizer
+        self.model: Any = model  # Any, since a Module promises no `__call__`
+        self.optimizer: Any = optimizer
         self.loss = loss if loss is None or isinstance(loss, Loss) else Loss(loss)
-        self.metrics = _named(metrics)
-        self.callbacks = list(callbacks)
+        self.metrics = _by_name(metrics)
+        self.callbacks: list[Any] = list(callbacks)
         for callback in self.callbacks:
             if isinstance(callback, type):
                 raise TypeError(
@@ -87,42 +94,42 @@ class Run:
         self.length: int | None = None
         self.stopped = False
         self.history = History()
-        self.arguments: dict[str, Any] = {}  # what must be the same for the run to go on later
+        self.arguments: dict[str, Any] = {}  # plain values that must be equal for the run to be resumed
         self.epoch_random: dict[str, list[int]] = {}  # the random states when the epoch began
-        self.means: dict[str, Mean] = {}
-        self._final: dict[str, float] | None = None
+        self.means: dict[str, Mean] = {}  # of the numbers that steps return
+        self._final: dict[str, float] | None = None  # the results of the epoch when all its batches are done
 
     @property
     def logs(self) -> dict[str, float]:
-        """The results by name: means over the batches so far, and at the end of an epoch those of the validation."""
+        """The results by name: means over the batches so far; at the end of an epoch also those of the validation."""
         if self._final is not None:
             return self._final
         return {name: metric.result() for name, metric in (*self.means.items(), *self.metrics.items())}
 
     @property
     def optimizers(self) -> dict[str, Any]:
-        """The optimizers by name; one alone has the name `""`."""
+        """The optimizers by name; a single one has the name `""`."""
         if self.optimizer is None:
             return {}
         return dict(self.optimizer) if isinstance(self.optimizer, Mapping) else {"": self.optimizer}
 
     @property
     def stateful(self) -> list[Any]:
-        """The callbacks that remember something."""
+        """The callbacks with a state of their own, which checkpoints contain."""
         none = Callback.state_dict
         return [callback for callback in self.callbacks if getattr(type(callback), "state_dict", none) is not none]
 
     def stop(self) -> None:
-        """End the run: after this epoch, or where called from a batch, without the rest of it."""
+        """End the run after this epoch; if called from a batch, without the rest of the epoch."""
         self.stopped = True
 
-    def update_metrics(self, y: Any, predictions: Any) -> None:
-        """Have all metrics take in a batch."""
+    def update_metrics(self, y: PyTree, predictions: PyTree) -> None:
+        """Add a batch to all metrics."""
         for metric in self.metrics.values():
             metric.update(y, predictions)
 
-    def take(self, results: Mapping[str, Any], batch: Any) -> None:
-        """Note what a step has returned: numbers, of which the epoch has the mean."""
+    def take(self, results: Mapping[str, Any], batch: Batch) -> None:
+        """Add the numbers that a step has returned to the means of the epoch."""
         examples = examples_in(batch)
         for name, value in results.items():
             if name not in self.means:
@@ -130,7 +137,7 @@ class Run:
             self.means[name].update(float(value), examples)
 
     def begin_epoch(self) -> None:
-        """Start to count anew."""
+        """Reset the means and the metrics."""
         self.batch = 0
         self._final = None
         self.means = {}
@@ -138,19 +145,19 @@ class Run:
             metric.reset()
 
     def end_epoch(self) -> None:
-        """From now on `logs` are the results of this epoch, to which others may be added."""
+        """Fix the results of the epoch: from now on `logs` is a dictionary to which others may be added."""
         self._final = self.logs
 
     def call(self, hook: str) -> None:
-        """Call a method of all callbacks that have it."""
+        """Call a method, such as "on_epoch_end", of all callbacks that have it."""
         for callback in self.callbacks:
             method = getattr(callback, hook, None)
             if method is not None:
                 method(self)
 
 
-def train_step(run: Run, batch: Any) -> Mapping[str, Any]:
-    """What `fit` does with a batch unless told otherwise: record the loss, walk back, move the weights.
+def train_step(run: Run, batch: Batch) -> Mapping[str, Any]:
+    """Do the default step of `fit`: compute the loss and its gradients, update the weights.
 
     Returns:
         The loss, under the name "loss". The metrics of the run are updated.
@@ -166,8 +173,8 @@ def train_step(run: Run, batch: Any) -> Mapping[str, Any]:
     return {"loss": loss}
 
 
-def test_step(run: Run, batch: Any) -> Mapping[str, Any]:
-    """What `evaluate` does with a batch unless told otherwise; returns the loss, where there is one."""
+def test_step(run: Run, batch: Batch) -> Mapping[str, Any]:
+    """Do the default step of `evaluate`: update the metrics, and return the loss if there is one."""
     x, y, weights = unpack(batch)
     predictions = run.model(x)
     run.update_metrics(y, predictions)
@@ -177,7 +184,7 @@ def test_step(run: Run, batch: Any) -> Mapping[str, Any]:
 test_step.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test
 
 
-def _loss(run: Run, y: Any, predictions: Any, weights: Any) -> tc.Tensor:
+def _loss(run: Run, y: PyTree, predictions: PyTree, weights: tc.Tensor | None) -> tc.Tensor:
     if y is None:
         raise ValueError("the data have no y to compare predictions with; pass (x, y), or a train_step of your own")
     assert run.loss is not None
@@ -187,7 +194,7 @@ def _loss(run: Run, y: Any, predictions: Any, weights: Any) -> tc.Tensor:
     return loss
 
 
-def _named(metrics: Iterable[Metric] | Mapping[str, Metric]) -> dict[str, Metric]:
+def _by_name(metrics: Iterable[Metric] | Mapping[str, Metric]) -> dict[str, Metric]:
     if isinstance(metrics, Metric):
         raise TypeError(f"metrics must be a list of metrics; got {metrics!r}: write metrics=[...]")
     pairs = metrics.items() if isinstance(metrics, Mapping) else [(getattr(m, "name", ""), m) for m in metrics]

@@ -6,29 +6,30 @@ from typing import Any, ClassVar
 
 import tape_core as tc
 from tape_core.backends.windows import Ints, Layout, Padding, ints
+from tape_core.typing import ArrayLike
 
 from tape_nn import initializers
 from tape_nn.initializers import Initializer
-from tape_nn.layers.base import Add, Function, Layer, activation_of, positive
+from tape_nn.layers.base import AddVariable, Function, Layer, activation_of, check_positive_integer
 from tape_nn.module import Module
 
-_LENGTHS = ((), ("steps",), ("height", "width"), ("depth", "height", "width"))
+_SPATIAL_AXES = ((), ("steps",), ("height", "width"), ("depth", "height", "width"))  # by rank
 
 
-def _form(rank: int, layout: Layout) -> str:
-    lengths = _LENGTHS[rank]
-    parts = (*lengths, "channels") if layout == "channels_last" else ("channels", *lengths)
+def _describe_input(rank: int, layout: Layout) -> str:
+    axes = _SPATIAL_AXES[rank]
+    parts = (*axes, "channels") if layout == "channels_last" else ("channels", *axes)
     return f"(examples, {', '.join(parts)})"
 
 
-def _checked(name: str, layout: Layout) -> Layout:
+def _check_layout(name: str, layout: Layout) -> Layout:
     if layout not in ("channels_last", "channels_first"):
         raise ValueError(f"{name}: layout must be 'channels_last' or 'channels_first'; got {layout!r}")
     return layout
 
 
 class _Conv(Layer):
-    """What the convolutions share; :class:`Conv1D` describes it."""
+    """Base class of convolutions; :class:`Conv1D` documents the arguments."""
 
     rank: ClassVar[int]
 
@@ -48,15 +49,15 @@ class _Conv(Layer):
         rng: tc.Generator | None = None,
     ) -> None:
         name, n = type(self).__name__, self.rank
-        self.filters = positive(self, "filters", filters)
+        self.filters = check_positive_integer(self, "filters", filters)
         self.kernel_size = ints(kernel_size, n, f"{name}: kernel_size")
         self.stride = ints(stride, n, f"{name}: stride")
         self.padding = padding
         self.dilation = ints(dilation, n, f"{name}: dilation")
-        self.groups = positive(self, "groups", groups)
+        self.groups = check_positive_integer(self, "groups", groups)
         if self.filters % self.groups:
             raise ValueError(f"{name}: groups must divide filters; got {groups} and {filters}")
-        self.layout = _checked(name, layout)
+        self.layout = _check_layout(name, layout)
         self.activation = activation_of(activation)
         self.use_bias = use_bias
         self.kernel_initializer = initializers.get(kernel_initializer)
@@ -64,14 +65,14 @@ class _Conv(Layer):
         self.rng = rng
         self.kernel: tc.Variable | None = None
         self.bias: tc.Variable | None = None
-        self._ndim = n + 2
-        self._form = _form(n, layout)
-        self._axes = (-1,) if layout == "channels_last" else (1,)
+        self._input_ndim = n + 2
+        self._input_form = _describe_input(n, layout)
+        self._sized_axes = (-1,) if layout == "channels_last" else (1,)
 
-    def __call__(self, x: Any) -> tc.Tensor:
+    def __call__(self, x: ArrayLike) -> tc.Tensor:
         y: tc.Tensor = tc.conv(
-            self._input(x),
-            self._value(self.kernel),
+            self._cast_input(x),
+            self._cast_variable(self.kernel),
             stride=self.stride,
             padding=self.padding,
             dilation=self.dilation,
@@ -80,12 +81,12 @@ class _Conv(Layer):
         )
         if self.bias is not None:
             last = self.layout == "channels_last"
-            bias = self._value(self.bias)
+            bias = self._cast_variable(self.bias)
             y = y + (bias if last else tc.reshape(bias, (self.filters, *(1,) * self.rank)))
         return y if self.activation is None else self.activation(y)
 
-    def _create(self, add: Add, shape: Any) -> None:
-        channels = shape[self._axes[0]]
+    def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
+        channels = shape[self._sized_axes[0]]
         if channels % self.groups:
             raise ValueError(
                 f"{type(self).__name__}: groups must divide the channels of the input; got {self.groups} groups for "
@@ -95,7 +96,7 @@ class _Conv(Layer):
         if self.layout == "channels_last":
             add("kernel", last, self.kernel_initializer)
         else:
-
+            # The numbers of the other layout, transposed: so both start alike, and the fans are the right ones.
             def initializer(shape: tuple[int, ...], **keywords: Any) -> tc.Tensor:
                 kernel = self.kernel_initializer(last, **keywords)
                 return tc.permute_dims(kernel, (self.rank + 1, self.rank, *range(self.rank)))
@@ -118,14 +119,14 @@ class Conv1D(_Conv):
     (2, 10, 8)
 
     Args:
-        filters: how many channels come out.
-        kernel_size: the kernel's length along each axis; one number stands for all.
+        filters: the number of output channels.
+        kernel_size: the kernel's length along each axis; one number is used for all axes.
         stride, padding, dilation, groups, layout: as for :func:`tape_core.conv`.
         activation, use_bias, kernel_initializer, bias_initializer, rng: as for :class:`Dense`. Both layouts start with
             the same numbers.
 
     Raises:
-        ValueError: an argument is not what it must be; an input, when called, has not the dimensions or the channels.
+        ValueError: an argument is out of range; in a call, the input has another number of dimensions or channels.
     """
 
     rank = 1
@@ -159,7 +160,7 @@ class Conv3D(_Conv):
 
 
 class _Pool(Module):
-    """What pooling layers share; :class:`MaxPool1D` describes it."""
+    """Base class of pooling layers; :class:`MaxPool1D` documents the arguments."""
 
     rank: ClassVar[int]
 
@@ -174,28 +175,28 @@ class _Pool(Module):
         self.pool_size = ints(pool_size, self.rank, f"{name}: pool_size")
         self.stride = self.pool_size if stride is None else ints(stride, self.rank, f"{name}: stride")
         self.padding = padding
-        self.layout = _checked(name, layout)
+        self.layout = _check_layout(name, layout)
 
-    def _input(self, value: Any) -> tc.Tensor:
+    def _check_input(self, value: ArrayLike) -> tc.Tensor:
         x: tc.Tensor = value if isinstance(value, tc.Tensor) else tc.asarray(value)
         if x.ndim != self.rank + 2:
-            form = _form(self.rank, self.layout)
+            form = _describe_input(self.rank, self.layout)
             raise ValueError(f"{type(self).__name__} takes inputs of shape {form}; got shape {x.shape}")
         return x
 
 
 class _MaxPool(_Pool):
-    def __call__(self, x: Any) -> tc.Tensor:
+    def __call__(self, x: ArrayLike) -> tc.Tensor:
         result: tc.Tensor = tc.max_pool(
-            self._input(x), self.pool_size, stride=self.stride, padding=self.padding, layout=self.layout
+            self._check_input(x), self.pool_size, stride=self.stride, padding=self.padding, layout=self.layout
         )
         return result
 
 
 class _AvgPool(_Pool):
-    def __call__(self, x: Any) -> tc.Tensor:
+    def __call__(self, x: ArrayLike) -> tc.Tensor:
         result: tc.Tensor = tc.avg_pool(
-            self._input(x), self.pool_size, stride=self.stride, padding=self.padding, layout=self.layout
+            self._check_input(x), self.pool_size, stride=self.stride, padding=self.padding, layout=self.layout
         )
         return result
 
@@ -211,9 +212,9 @@ class MaxPool1D(_MaxPool):
     [[[1], [3], [5]]]
 
     Args:
-        pool_size: the window's length along each axis; one number stands for all.
-        stride: from a window to the next; by default its length.
-        padding, layout: as for :class:`Conv1D`. What is added at the ends is never the greatest.
+        pool_size: the window's length along each axis; one number is used for all axes.
+        stride: the distance from one window to the next; by default `pool_size`, so that windows do not overlap.
+        padding, layout: as for :class:`Conv1D`. Padding is never the greatest element.
     """
 
     rank = 1
@@ -241,7 +242,7 @@ class MaxPool3D(_MaxPool):
 class AvgPool1D(_AvgPool):
     """The mean of each window over one axis, for each channel; else as :class:`MaxPool1D`.
 
-    What is added at the ends does not count, as in Keras; :func:`tape_core.avg_pool` can count it.
+    Padding is left out of the means, as in Keras; :func:`tape_core.avg_pool` can include it.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn

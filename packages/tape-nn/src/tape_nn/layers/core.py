@@ -1,4 +1,4 @@
-"""Dense, Embedding, Dropout and what has no Variables of its own."""
+"""Dense, Embedding and Dropout; Activation, Flatten and Sequential, which have no Variables of their own."""
 
 from __future__ import annotations
 
@@ -9,19 +9,28 @@ from functools import cache
 from typing import Any, overload
 
 import tape_core as tc
+from tape_core.typing import ArrayLike, DTypeLike
 
 from tape_nn import initializers
 from tape_nn.initializers import Initializer
-from tape_nn.layers.base import Add, Function, Layer, Shape, activation_of, fraction, positive
+from tape_nn.layers.base import (
+    AddVariable,
+    Function,
+    Layer,
+    Shape,
+    activation_of,
+    check_fraction,
+    check_positive_integer,
+)
 from tape_nn.module import Module
+from tape_nn.types import BackendLike
 
 
 class Dense(Layer):
     """A fully connected layer: `activation(x @ kernel + bias)`.
 
-    The Variables are made at the first call, from what it is called with: `kernel` has shape
-    `(x.shape[-1], units)`, and both have the backend, the device and the dtype of `x`, or the
-    default dtype if `x` holds integers.
+    The Variables are made at the first call: `kernel` has shape `(x.shape[-1], units)`, and both have
+    the backend, the device and the dtype of `x`, or the default dtype if `x` holds integers.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -34,12 +43,11 @@ class Dense(Layer):
     [('kernel', (2, 3)), ('bias', (3,))]
 
     Args:
-        units: how many numbers come out.
+        units: the number of output features.
         activation: a callable, the name of one in tape_core ("relu", "tanh", ...), or None.
         use_bias: whether to add a bias.
         kernel_initializer, bias_initializer: see :mod:`tape_nn.initializers`.
-        rng: draws the kernel's first values; by default the generator that `tape_core.set_seed`
-            seeds.
+        rng: the generator for the kernel's first values; by default the one that `tape_core.set_seed` seeds.
     """
 
     def __init__(
@@ -51,7 +59,7 @@ class Dense(Layer):
         bias_initializer: Initializer | str = "zeros",
         rng: tc.Generator | None = None,
     ) -> None:
-        self.units = positive(self, "units", units)
+        self.units = check_positive_integer(self, "units", units)
         self.activation = activation_of(activation)
         self.use_bias = use_bias
         self.kernel_initializer = initializers.get(kernel_initializer)
@@ -60,22 +68,22 @@ class Dense(Layer):
         self.kernel: tc.Variable | None = None
         self.bias: tc.Variable | None = None
 
-    def __call__(self, x: Any) -> tc.Tensor:
-        y = tc.matmul(self._input(x), self._value(self.kernel))
+    def __call__(self, x: ArrayLike) -> tc.Tensor:
+        y = tc.matmul(self._cast_input(x), self._cast_variable(self.kernel))
         if self.bias is not None:
-            y = y + self._value(self.bias)
+            y = y + self._cast_variable(self.bias)
         return y if self.activation is None else self.activation(y)
 
-    def _create(self, add: Add, shape: Any) -> None:
+    def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
         add("kernel", (shape[-1], self.units), self.kernel_initializer)
         if self.use_bias:
             add("bias", (self.units,), self.bias_initializer)
 
 
 class Embedding(Layer):
-    """Rows of a table, by integers: shape `ids.shape + (output_dim,)`.
+    """A table of vectors, looked up by integer ids: the output has shape `ids.shape + (output_dim,)`.
 
-    The gradient of the table is :class:`~tape_core.IndexedSlices`: only the rows in use.
+    The gradient of the table is :class:`~tape_core.IndexedSlices`: only the rows that were looked up.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -86,13 +94,13 @@ class Embedding(Layer):
     [('embeddings', (1000, 16))]
 
     Args:
-        input_dim: how many rows there are. Ids are less than this; negative ones count from the end.
+        input_dim: the number of rows. Ids are less than this; negative ones count from the end.
         output_dim: the length of a row.
         embeddings_initializer: see :mod:`tape_nn.initializers`.
-        rng: draws the first values, as for :class:`Dense`.
+        rng: the generator for the first values, as for :class:`Dense`.
     """
 
-    _axes = ()
+    _sized_axes = ()
 
     def __init__(
         self,
@@ -101,36 +109,41 @@ class Embedding(Layer):
         embeddings_initializer: Initializer | str = "uniform",
         rng: tc.Generator | None = None,
     ) -> None:
-        self.input_dim = positive(self, "input_dim", input_dim)
-        self.output_dim = positive(self, "output_dim", output_dim)
+        self.input_dim = check_positive_integer(self, "input_dim", input_dim)
+        self.output_dim = check_positive_integer(self, "output_dim", output_dim)
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.rng = rng
         self.embeddings: tc.Variable | None = None
 
     def build(
-        self, input_shape: Shape = (), *, dtype: Any = None, backend: Any = None, device: str | None = None
+        self,
+        input_shape: Shape = (),
+        *,
+        dtype: DTypeLike = None,
+        backend: BackendLike = None,
+        device: str | None = None,
     ) -> None:
         """Make the table, which does not depend on the shape of inputs."""
         super().build(input_shape, dtype=dtype, backend=backend, device=device)
 
-    def __call__(self, ids: Any) -> tc.Tensor:
+    def __call__(self, ids: ArrayLike) -> tc.Tensor:
         if not isinstance(ids, tc.Tensor):
             ids = tc.asarray(ids)
         if not ids.dtype.kind.endswith("integer"):
             raise TypeError(f"Embedding takes integers; got dtype {ids.dtype}")
-        ids = self._prepared(ids)
+        ids = self._built_input(ids)
         try:
             rows = tc.gather(self.embeddings, ids)
         except IndexError as error:
             raise IndexError(f"Embedding: an id is out of bounds for {self.input_dim} rows: {error}") from error
-        return self._cast(rows)  # the rows alone, so that the gradient stays sparse
+        return self._cast(rows)  # not the table, whose gradient would become dense
 
-    def _create(self, add: Add, shape: Any) -> None:
+    def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
         add("embeddings", (self.input_dim, self.output_dim), self.embeddings_initializer)
 
 
 class Activation(Module):
-    """An activation as a layer of its own; in :class:`Sequential` the function itself does, too.
+    """An activation as a layer of its own. :class:`Sequential` takes the function itself as well.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -144,14 +157,16 @@ class Activation(Module):
     def __init__(self, activation: Function | str | None) -> None:
         self.activation = activation_of(activation)
 
-    def __call__(self, x: Any) -> tc.Tensor:
+    def __call__(self, x: ArrayLike) -> tc.Tensor:
         if not isinstance(x, tc.Tensor):
             x = tc.asarray(x)
         return x if self.activation is None else self.activation(x)
 
 
 class Dropout(Module):
-    """In training each element is 0 with probability `rate`, and divided by `1 - rate` otherwise; else nothing changes.
+    """Dropout: in training each element is set to 0 with probability `rate`, and divided by `1 - rate` otherwise.
+
+    Outside of training the input is returned unchanged.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -165,18 +180,18 @@ class Dropout(Module):
     Args:
         rate: from 0 to 1.
         noise_shape: as for :func:`tape_core.dropout`.
-        rng: draws what is dropped; by default the generator that `tape_core.set_seed` seeds.
+        rng: the generator of the random mask; by default the one that `tape_core.set_seed` seeds.
     """
 
     def __init__(
         self, rate: float, noise_shape: tuple[int, ...] | None = None, rng: tc.Generator | None = None
     ) -> None:
-        self.rate = fraction(self, "rate", rate)
+        self.rate = check_fraction(self, "rate", rate)
         self.noise_shape = noise_shape
         self.rng = rng
 
-    def __call__(self, x: Any, training: bool | None = None) -> tc.Tensor:
-        """`training` says what this call is, and by default the module's mode does."""
+    def __call__(self, x: ArrayLike, training: bool | None = None) -> tc.Tensor:
+        """Drop elements of `x` if `training` is True; by default the module's mode decides."""
         training = self.training if training is None else training
         if not isinstance(x, tc.Tensor):
             x = tc.asarray(x)
@@ -184,7 +199,7 @@ class Dropout(Module):
 
 
 class Flatten(Module):
-    """Each example as one row: shape `(examples, ...)` becomes `(examples, features)`.
+    """Reshape each example to one row: shape `(examples, ...)` becomes `(examples, features)`.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -192,7 +207,7 @@ class Flatten(Module):
     (2, 12)
     """
 
-    def __call__(self, x: Any) -> tc.Tensor:
+    def __call__(self, x: ArrayLike) -> tc.Tensor:
         if not isinstance(x, tc.Tensor):
             x = tc.asarray(x)
         if x.ndim == 0:
@@ -201,7 +216,7 @@ class Flatten(Module):
 
 
 class Sequential(Module):
-    """Layers called one after the other: each a Module or any callable of one tensor.
+    """A chain of layers, each a Module or any callable of one tensor.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -220,8 +235,8 @@ class Sequential(Module):
             if not callable(layer):
                 raise TypeError(f"Sequential: layer {index} of type {type(layer).__name__!r} is not callable")
 
-    def __call__(self, x: Any, training: bool | None = None) -> tc.Tensor:
-        """`training`, where it is not None, goes to the Modules whose call takes it."""
+    def __call__(self, x: ArrayLike, training: bool | None = None) -> tc.Tensor:
+        """Call the layers in order. `training`, if it is not None, is passed to the Modules whose call takes it."""
         for layer in self.layers:
             kind: Any = type(layer)
             if training is not None and issubclass(kind, Module) and _takes_training(kind):
@@ -230,11 +245,13 @@ class Sequential(Module):
                 x = layer(x)
         return x  # type: ignore[no-any-return]
 
-    def build(self, input_shape: Shape, *, dtype: Any = None, backend: Any = None, device: str | None = None) -> None:
-        """Make the Variables of all layers, by a call with zeros in which None stands for 1.
+    def build(
+        self, input_shape: Shape, *, dtype: DTypeLike = None, backend: BackendLike = None, device: str | None = None
+    ) -> None:
+        """Make the Variables of all layers, by a call with an array of zeros.
 
         Args:
-            input_shape: of the first layer's input.
+            input_shape: the shape of the first layer's input; a length that is None is taken as 1.
             dtype, backend, device: of that input; the Variables are as after any first call.
         """
         shape = tuple([1 if n is None else n for n in input_shape])
@@ -258,5 +275,5 @@ class Sequential(Module):
 
 
 @cache
-def _takes_training(kind: Any) -> bool:
+def _takes_training(kind: type) -> bool:
     return "training" in inspect.signature(kind.__call__).parameters

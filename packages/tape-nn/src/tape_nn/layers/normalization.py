@@ -1,4 +1,4 @@
-"""Normalisation: over examples, and over features."""
+"""Normalisation over examples (BatchNorm) and over features (LayerNorm, RMSNorm)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from tape_core.backends.windows import Layout
 from tape_core.base.commit import assign_together
 from tape_core.base.mistakes import real
 from tape_core.engine.tensor import wrap
+from tape_core.typing import ArrayLike
 
 from tape_nn import initializers
 from tape_nn.initializers import Initializer
-from tape_nn.layers.base import Add, Layer, fraction
+from tape_nn.layers.base import AddVariable, Layer, check_fraction
 
 
 class BatchNorm(Layer):
-    """Each channel less its mean, divided by its standard deviation; times `gamma`, plus `beta`.
+    """Batch normalisation: subtract the mean of each channel, and divide by its standard deviation.
 
-    In training mean and variance are those of the batch, and the moving ones follow them:
-    `moving = momentum * moving + (1 - momentum) * batch`. Otherwise the moving ones are used. The variance of a batch
-    is divided by the number of its elements, as in Keras; PyTorch's moving one is divided by one less.
+    The result is multiplied by `gamma`, and `beta` is added. In training, mean and variance are those of the batch, and
+    moving averages of them are updated: `moving = momentum * moving + (1 - momentum) * batch`. Otherwise the moving
+    averages are used. The variance is the sum of squares divided by the number n of elements, as in Keras; PyTorch
+    divides by n - 1 for its moving variance.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -34,18 +36,18 @@ class BatchNorm(Layer):
     True
 
     Args:
-        momentum: how much of the moving statistics stays at each call in training.
-        epsilon: is added to the variance.
+        momentum: the share of the moving averages that is kept at each call in training.
+        epsilon: added to the variance.
         center, scale: whether there is a `beta`, a `gamma`.
-        layout: which axis has the channels: the last, or with "channels_first" that after the examples.
+        layout: "channels_last", or "channels_first" for channels on the axis after that of the examples.
         beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer: see
             :mod:`tape_nn.initializers`.
 
     Raises:
-        ValueError: an argument is not what it must be; or in training there is nothing to take the mean of.
+        ValueError: an argument is out of range; in a call in training, the batch is empty.
     """
 
-    _form = "(examples, ..., channels)"
+    _input_form = "(examples, ..., channels)"
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class BatchNorm(Layer):
         moving_mean_initializer: Initializer | str = "zeros",
         moving_variance_initializer: Initializer | str = "ones",
     ) -> None:
-        momentum = fraction(self, "momentum", momentum)
+        momentum = check_fraction(self, "momentum", momentum)
         if layout not in ("channels_last", "channels_first"):
             raise ValueError(f"BatchNorm: layout must be 'channels_last' or 'channels_first'; got {layout!r}")
         self.momentum = momentum
@@ -76,11 +78,11 @@ class BatchNorm(Layer):
         self.moving_mean: tc.Variable | None = None
         self.moving_variance: tc.Variable | None = None
         if layout == "channels_first":
-            self._form, self._axes = "(examples, channels, ...)", (1,)
+            self._input_form, self._sized_axes = "(examples, channels, ...)", (1,)
 
-    def __call__(self, x: Any, training: bool | None = None) -> tc.Tensor:
-        """`training` says what this call is, and by default the module's mode does."""
-        x = self._wide_input(x)
+    def __call__(self, x: ArrayLike, training: bool | None = None) -> tc.Tensor:
+        """Normalise with the batch's statistics if `training` is True; by default the module's mode decides."""
+        x = self._full_precision_input(x)
         training = self.training if training is None else training
         if not training:
             known = self.moving_mean, self.moving_variance
@@ -91,34 +93,35 @@ class BatchNorm(Layer):
         y, mean, variance = tc.batch_norm(x, self.gamma, self.beta, epsilon=self.epsilon, layout=self.layout)
         assert self.moving_mean is not None
         assert self.moving_variance is not None
-        follow = [self.moving_mean, self.moving_variance]
-        assign_together(follow, [self._followed(v, new) for v, new in zip(follow, (mean, variance), strict=True)])
+        averages = [self.moving_mean, self.moving_variance]
+        assign_together(averages, [self._moved(v, batch) for v, batch in zip(averages, (mean, variance), strict=True)])
         return self._cast(y)
 
-    def _followed(self, moving: tc.Variable, batch: tc.Tensor) -> tc.Tensor:
-        # On raw arrays: no tape is to record it.
+    def _moved(self, moving: tc.Variable, batch: tc.Tensor) -> tc.Tensor:
+        """Return a moving average after this batch."""
+        # On raw arrays, so that no tape records it.
         new = moving.array + (batch.array - moving.array) * (1 - self.momentum)
         return wrap(new, batch.backend)
 
-    def _demand(self, shape: tuple[int | None, ...]) -> dict[int, int]:
+    def _sized_lengths(self, shape: tuple[int | None, ...]) -> dict[int, int]:
         if len(shape) < 2:
-            raise ValueError(f"BatchNorm takes inputs of shape {self._form}; got shape {shape}")
-        return super()._demand(shape)
+            raise ValueError(f"BatchNorm takes inputs of shape {self._input_form}; got shape {shape}")
+        return super()._sized_lengths(shape)
 
-    def _create(self, add: Add, shape: Any) -> None:
-        own = (shape[self._axes[0]],)
+    def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
+        channels = (shape[self._sized_axes[0]],)
         if self.scale:
-            add("gamma", own, self.gamma_initializer)
+            add("gamma", channels, self.gamma_initializer)
         if self.center:
-            add("beta", own, self.beta_initializer)
-        add("moving_mean", own, self.moving_mean_initializer, False)
-        add("moving_variance", own, self.moving_variance_initializer, False)
+            add("beta", channels, self.beta_initializer)
+        add("moving_mean", channels, self.moving_mean_initializer, False)
+        add("moving_variance", channels, self.moving_variance_initializer, False)
 
 
 class _FeatureNorm(Layer):
-    """Parameters with the lengths of `axis`, in the order of the axes of the input."""
+    """Base class of layers that normalise over `axis` and whose parameters have the lengths of these axes."""
 
-    _form = "(..., features)"
+    _input_form = "(..., features)"
 
     def __init__(self, axis: int | tuple[int, ...], epsilon: float) -> None:
         axes = axis if isinstance(axis, tuple) else (axis,)
@@ -126,31 +129,34 @@ class _FeatureNorm(Layer):
             raise ValueError(f"{type(self).__name__}: axis must be an integer or a tuple of them; got {axis!r}")
         self.axis = axis
         self.epsilon = real(type(self).__name__, "epsilon", epsilon)
-        self._axes = axes
+        self._sized_axes = axes
         if axes != (-1,):
-            self._form = f"with axes {axes}"
+            self._input_form = f"with axes {axes}"
 
-    def _demand(self, shape: tuple[int | None, ...]) -> dict[int, int]:
-        lengths = super()._demand(shape)
-        if len({a % len(shape) for a in self._axes}) < len(self._axes):
+    def _sized_lengths(self, shape: tuple[int | None, ...]) -> dict[int, int]:
+        lengths = super()._sized_lengths(shape)
+        if len({a % len(shape) for a in self._sized_axes}) < len(self._sized_axes):
             raise ValueError(f"{type(self).__name__}: axis {self.axis} names one axis of shape {shape} twice")
         return lengths
 
-    def _own(self, shape: Any) -> tuple[int, ...]:
-        return tuple([shape[a] for a in sorted([a % len(shape) for a in self._axes])])
+    def _parameter_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the lengths of the normalised axes, in the order of the axes of the input."""
+        return tuple([shape[a] for a in sorted([a % len(shape) for a in self._sized_axes])])
 
-    def _beside(self, parameter: tc.Variable | None, x: tc.Tensor) -> Any:
-        """The parameter, in a shape that broadcasts to that of `x`."""
+    def _broadcastable(self, parameter: tc.Variable | None, x: tc.Tensor) -> tc.Tensor | None:
+        """Return a parameter in a shape that broadcasts to that of `x`."""
         if parameter is None:
             return None
-        axes = {a % x.ndim for a in self._axes}
-        if min(axes) == x.ndim - len(axes):
+        axes = {a % x.ndim for a in self._sized_axes}
+        if min(axes) == x.ndim - len(axes):  # the last axes: it broadcasts already
             return parameter
         return tc.reshape(parameter, tuple([n if a in axes else 1 for a, n in enumerate(x.shape)]))
 
 
 class LayerNorm(_FeatureNorm):
-    """Each example less its mean, divided by its standard deviation, over `axis`; times `gamma`, plus `beta`.
+    """Layer normalisation: subtract each example's mean over `axis`, and divide by the standard deviation over it.
+
+    The result is multiplied by `gamma`, and `beta` is added.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -161,8 +167,8 @@ class LayerNorm(_FeatureNorm):
     [('gamma', (2,)), ('beta', (2,))]
 
     Args:
-        axis: over which axes; `gamma` and `beta` have their lengths.
-        epsilon: is added to the variance.
+        axis: the axes of mean and variance; `gamma` and `beta` have their lengths.
+        epsilon: added to the variance.
         center, scale: whether there is a `beta`, a `gamma`.
         beta_initializer, gamma_initializer: see :mod:`tape_nn.initializers`.
     """
@@ -184,20 +190,20 @@ class LayerNorm(_FeatureNorm):
         self.gamma: tc.Variable | None = None
         self.beta: tc.Variable | None = None
 
-    def __call__(self, x: Any) -> tc.Tensor:
-        x = self._wide_input(x)
-        gamma, beta = self._beside(self.gamma, x), self._beside(self.beta, x)
+    def __call__(self, x: ArrayLike) -> tc.Tensor:
+        x = self._full_precision_input(x)
+        gamma, beta = self._broadcastable(self.gamma, x), self._broadcastable(self.beta, x)
         return self._cast(tc.layer_norm(x, gamma, beta, axis=self.axis, epsilon=self.epsilon))
 
-    def _create(self, add: Add, shape: Any) -> None:
+    def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
         if self.scale:
-            add("gamma", self._own(shape), self.gamma_initializer)
+            add("gamma", self._parameter_shape(shape), self.gamma_initializer)
         if self.center:
-            add("beta", self._own(shape), self.beta_initializer)
+            add("beta", self._parameter_shape(shape), self.beta_initializer)
 
 
 class RMSNorm(_FeatureNorm):
-    """Each example divided by the root of its mean square over `axis`; times `scale`. See :func:`tape_core.rms_norm`.
+    """Divide each example by the root of its mean square over `axis`; times `scale`. See :func:`tape_core.rms_norm`.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -205,8 +211,8 @@ class RMSNorm(_FeatureNorm):
     [1.2000000476837158, 1.600000023841858, 0.0, 0.0]
 
     Args:
-        axis: over which axes; `scale` has their lengths.
-        epsilon: is added to the mean square.
+        axis: the axes of the mean; `scale` has their lengths.
+        epsilon: added to the mean square.
         scale_initializer: see :mod:`tape_nn.initializers`.
     """
 
@@ -220,9 +226,9 @@ class RMSNorm(_FeatureNorm):
         self.scale_initializer = initializers.get(scale_initializer)
         self.scale: tc.Variable | None = None
 
-    def __call__(self, x: Any) -> tc.Tensor:
-        x = self._wide_input(x)
-        return self._cast(tc.rms_norm(x, self._beside(self.scale, x), axis=self.axis, epsilon=self.epsilon))
+    def __call__(self, x: ArrayLike) -> tc.Tensor:
+        x = self._full_precision_input(x)
+        return self._cast(tc.rms_norm(x, self._broadcastable(self.scale, x), axis=self.axis, epsilon=self.epsilon))
 
-    def _create(self, add: Add, shape: Any) -> None:
-        add("scale", self._own(shape), self.scale_initializer)
+    def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
+        add("scale", self._parameter_shape(shape), self.scale_initializer)

@@ -1,24 +1,32 @@
-"""Recurrent layers. The loop over the steps is Python's; the products with the inputs are made before it, in one."""
+"""Recurrent layers: LSTM and GRU.
+
+The loop over the steps is a Python loop. The product of the inputs with the kernel does not depend on the state, and
+is computed before the loop, for all steps at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import tape_core as tc
+from tape_core.typing import ArrayLike
 
 from tape_nn import initializers
 from tape_nn.initializers import Initializer
-from tape_nn.layers.base import Add, Function, Layer, activation_of, positive
+from tape_nn.layers.base import AddVariable, Function, Layer, activation_of, check_positive_integer
+
+State: TypeAlias = tuple[tc.Tensor, ...]
+"""The state between two steps: `(h, c)` of an LSTM, `(h,)` of a GRU, each of shape `(examples, units)`."""
 
 
 class _Recurrent(Layer):
-    """What LSTM and GRU share."""
+    """Base class of LSTM and GRU."""
 
-    _ndim = 3
-    _form = "(examples, steps, features)"
-    _gates: ClassVar[int]
-    _states: ClassVar[int]
+    _input_ndim = 3
+    _input_form = "(examples, steps, features)"
+    _gates: ClassVar[int]  # the number of parts that a product with a kernel has
+    _states: ClassVar[int]  # the number of tensors in the state
 
     def __init__(
         self,
@@ -33,7 +41,7 @@ class _Recurrent(Layer):
         bias_initializer: Initializer | str = "zeros",
         rng: tc.Generator | None = None,
     ) -> None:
-        self.units = positive(self, "units", units)
+        self.units = check_positive_integer(self, "units", units)
         self.activation = activation_of(activation)
         self.recurrent_activation = activation_of(recurrent_activation)
         self.use_bias = use_bias
@@ -47,21 +55,22 @@ class _Recurrent(Layer):
         self.recurrent_kernel: tc.Variable | None = None
         self.bias: tc.Variable | None = None
 
-    def __call__(self, x: Any, initial_state: Any = None) -> Any:
-        """One tensor, or with `return_state` that and the state after the last step.
+    def __call__(self, x: ArrayLike, initial_state: ArrayLike | Sequence[ArrayLike] | None = None) -> Any:
+        """Return the output as one tensor; with `return_state` a tuple of that and the state after the last step.
 
         Args:
             x: `(examples, steps, features)`, with a step or more.
-            initial_state: as the layer returns it; by default zeros.
+            initial_state: the state before the first step, as the layer returns it; by default zeros.
         """
-        x = self._input(x)
+        x = self._cast_input(x)
         if x.shape[1] == 0:
             raise ValueError(f"{type(self).__name__} takes inputs of a step or more; got shape {x.shape}")
-        state = self._first(x, initial_state)
+        state = self._initial_state(x, initial_state)
         outputs = []
-        recurrent = tc.asarray(self._value(self.recurrent_kernel))  # read once, not at each step
+        # A read of a Variable asks all open tapes whether they watch it: read it once, and not at each step.
+        recurrent = tc.asarray(self._cast_variable(self.recurrent_kernel))
         bias_in, bias = self._biases()
-        projected = tc.matmul(x, self._value(self.kernel))
+        projected = tc.matmul(x, self._cast_variable(self.kernel))
         if bias_in is not None:
             projected = projected + bias_in
         for step in tc.unstack(projected, axis=1):
@@ -71,10 +80,15 @@ class _Recurrent(Layer):
         y = tc.stack(outputs, axis=1) if self.return_sequences else state[0]
         return (y, *state) if self.return_state else y
 
-    def _first(self, x: tc.Tensor, initial_state: Any) -> tuple[tc.Tensor, ...]:
+    def _initial_state(self, x: tc.Tensor, initial_state: ArrayLike | Sequence[ArrayLike] | None) -> State:
+        """Return the state before the first step.
+
+        Raises:
+            ValueError: `initial_state` has not the right number of parts, or one has a wrong shape.
+        """
         shape = (x.shape[0], self.units)
         if initial_state is None:
-            # Of x, so that they are where x is, inside vmap, too.
+            # `root` is the backend without vmap's hidden axes: all examples share the zeros.
             zeros = tc.zeros(shape, dtype=x.dtype, backend=x.backend.root, device=x.device)
             return (zeros,) * self._states
         given = (initial_state,) if hasattr(initial_state, "shape") else tuple(initial_state)
@@ -86,22 +100,29 @@ class _Recurrent(Layer):
             )
         return tuple([self._cast(tc.asarray(s)) for s in given])
 
-    def _gated(self, z: tc.Tensor) -> Sequence[tc.Tensor]:
-        """One tensor for each gate."""
+    def _split_gates(self, z: tc.Tensor) -> Sequence[tc.Tensor]:
+        """Split a product with a kernel into one tensor for each gate."""
         return tc.unstack(tc.reshape(z, (z.shape[0], self._gates, self.units)), axis=1)
 
-    def _act(self, z: tc.Tensor) -> tc.Tensor:
+    def _activate(self, z: tc.Tensor) -> tc.Tensor:
         return z if self.activation is None else self.activation(z)
 
-    def _gate(self, z: tc.Tensor) -> tc.Tensor:
+    def _activate_gate(self, z: tc.Tensor) -> tc.Tensor:
         return z if self.recurrent_activation is None else self.recurrent_activation(z)
 
-    def _biases(self) -> tuple[Any, Any]:
-        """What is added to the products with the inputs, and to those with the state."""
+    def _biases(self) -> tuple[tc.Tensor | None, tc.Tensor | None]:
+        """Return the bias of the products with the inputs, and that of the products with the state."""
         raise NotImplementedError
 
-    def _step(self, x: tc.Tensor, state: Any, recurrent: tc.Tensor, bias: Any) -> tuple[tc.Tensor, ...]:
-        """The state after one step; its first part is the output."""
+    def _step(self, x: tc.Tensor, state: State, recurrent: tc.Tensor, bias: tc.Tensor | None) -> State:
+        """Return the state after one step; its first part is the output.
+
+        Args:
+            x: the product of one step's input with the kernel, bias included.
+            state: the state before.
+            recurrent: the recurrent kernel.
+            bias: the bias of the products with the state.
+        """
         raise NotImplementedError
 
 
@@ -113,9 +134,9 @@ class LSTM(_Recurrent):
         c = sigmoid(f) * c + sigmoid(i) * tanh(g)
         h = sigmoid(o) * tanh(c)
 
-    and gives `h`: shape `(examples, units)` after the last step, or `(examples, steps, units)` with `return_sequences`.
-    The state is `(h, c)`. `kernel` has shape `(features, 4 * units)`, `recurrent_kernel` `(units, 4 * units)`, `bias`
-    `(4 * units,)`.
+    The output is `h` after the last step, of shape `(examples, units)`, or with `return_sequences` after all steps,
+    `(examples, steps, units)`. The state is `(h, c)`. `kernel` has shape `(features, 4 * units)`, `recurrent_kernel`
+    `(units, 4 * units)`, `bias` `(4 * units,)`.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -128,11 +149,11 @@ class LSTM(_Recurrent):
     (2, 4)
 
     Args:
-        units: how many numbers come out.
+        units: the number of output features.
         activation, recurrent_activation: in place of `tanh` and `sigmoid` above, as for :class:`Dense`.
         use_bias: whether to add a bias.
-        return_sequences: whether all outputs are returned, or the last.
-        return_state: whether the state is returned, too: `(y, h, c)`.
+        return_sequences: whether to return the outputs of all steps, and not that of the last.
+        return_state: whether to return the state as well: `(y, h, c)`.
         unit_forget_bias: whether the bias of `f` starts at 1 (Jozefowicz and others, 2015).
         kernel_initializer, recurrent_initializer, bias_initializer, rng: as for :class:`Dense`.
     """
@@ -167,16 +188,16 @@ class LSTM(_Recurrent):
         )
         self.unit_forget_bias = unit_forget_bias
 
-    def _biases(self) -> tuple[Any, Any]:
-        return self._value(self.bias), None
+    def _biases(self) -> tuple[tc.Tensor | None, tc.Tensor | None]:
+        return self._cast_variable(self.bias), None
 
-    def _step(self, x: tc.Tensor, state: Any, recurrent: tc.Tensor, bias: Any) -> tuple[tc.Tensor, ...]:
+    def _step(self, x: tc.Tensor, state: State, recurrent: tc.Tensor, bias: tc.Tensor | None) -> State:
         h, c = state
-        i, f, g, o = self._gated(x + tc.matmul(h, recurrent))
-        c = self._gate(f) * c + self._gate(i) * self._act(g)
-        return self._gate(o) * self._act(c), c
+        i, f, g, o = self._split_gates(x + tc.matmul(h, recurrent))
+        c = self._activate_gate(f) * c + self._activate_gate(i) * self._activate(g)
+        return self._activate_gate(o) * self._activate(c), c
 
-    def _create(self, add: Add, shape: Any) -> None:
+    def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
         n = self.units
         add("kernel", (shape[-1], 4 * n), self.kernel_initializer)
         add("recurrent_kernel", (n, 4 * n), self.recurrent_initializer)
@@ -200,8 +221,9 @@ class GRU(_Recurrent):
         z = sigmoid(z + z')
         h = z * h + (1 - z) * tanh(g + sigmoid(r + r') * g')
 
-    and gives `h`: shape `(examples, units)` after the last step, or `(examples, steps, units)` with `return_sequences`.
-    `kernel` has shape `(features, 3 * units)`, `recurrent_kernel` `(units, 3 * units)`, `bias` `(2, 3 * units)`.
+    The output is `h` after the last step, of shape `(examples, units)`, or with `return_sequences` after all steps,
+    `(examples, steps, units)`. `kernel` has shape `(features, 3 * units)`, `recurrent_kernel` `(units, 3 * units)`,
+    `bias` `(2, 3 * units)`.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -214,21 +236,21 @@ class GRU(_Recurrent):
 
     _gates, _states = 3, 1
 
-    def _biases(self) -> tuple[Any, Any]:
-        bias = self._value(self.bias)
+    def _biases(self) -> tuple[tc.Tensor | None, tc.Tensor | None]:
+        bias = self._cast_variable(self.bias)
         return (None, None) if bias is None else (bias[0], bias[1])
 
-    def _step(self, x: tc.Tensor, state: Any, recurrent: tc.Tensor, bias: Any) -> tuple[tc.Tensor, ...]:
+    def _step(self, x: tc.Tensor, state: State, recurrent: tc.Tensor, bias: tc.Tensor | None) -> State:
         (h,) = state
         inner = tc.matmul(h, recurrent)
         if bias is not None:
             inner = inner + bias
-        (z, r, g), (z_inner, r_inner, g_inner) = self._gated(x), self._gated(inner)
-        z = self._gate(z + z_inner)
-        new = self._act(g + self._gate(r + r_inner) * g_inner)
-        return (new + z * (h - new),)
+        (z, r, g), (z_inner, r_inner, g_inner) = self._split_gates(x), self._split_gates(inner)
+        z = self._activate_gate(z + z_inner)
+        new = self._activate(g + self._activate_gate(r + r_inner) * g_inner)
+        return (new + z * (h - new),)  # z * h + (1 - z) * new, with one product less
 
-    def _create(self, add: Add, shape: Any) -> None:
+    def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
         add("kernel", (shape[-1], 3 * self.units), self.kernel_initializer)
         add("recurrent_kernel", (self.units, 3 * self.units), self.recurrent_initializer)
         if self.use_bias:

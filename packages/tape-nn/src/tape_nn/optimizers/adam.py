@@ -1,19 +1,20 @@
-"""Adam and its relatives: a running mean of gradients over that of their squares."""
+"""Adam and its relatives, which divide a running mean of gradients by the root of a running mean of their squares."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from tape_compile.tracer.host_numbers import of_numbers
+from tape_core.staging import host_function
+from tape_core.typing import Namespace, Raw
 
 from tape_nn.optimizers.base import Optimizer, Schedule, Slots
 
-_sqrt = of_numbers(math.sqrt)
+_sqrt = host_function(math.sqrt)
 
 
 class _Moments(Optimizer):
-    """Optimizers with the arguments of Adam, and with its two running means."""
+    """Base class of optimizers with Adam's arguments and its two running means, the moments of the gradient."""
 
     _in_place = False
 
@@ -26,15 +27,16 @@ class _Moments(Optimizer):
         **options: Any,
     ) -> None:
         super().__init__(learning_rate, **options)
-        self.beta_1 = self._within("beta_1", beta_1, 0, 1, below=True)
-        self.beta_2 = self._within("beta_2", beta_2, 0, 1, below=True)
-        self.epsilon = self._within("epsilon", epsilon, 0)
+        self.beta_1 = self._check_range("beta_1", beta_1, 0, 1, below=True)
+        self.beta_2 = self._check_range("beta_2", beta_2, 0, 1, below=True)
+        self.epsilon = self._check_range("epsilon", epsilon, 0)
 
     def _slots(self) -> dict[str, float]:
         return {"momentum": 0.0, "velocity": 0.0}
 
-    def _average(self, g: Any, slots: Slots) -> None:
-        # In memory that is there, for each array that is made costs as much as the arithmetic.
+    def _update_moments(self, g: Raw, slots: Slots) -> None:
+        """Update the slots: `m += (g - m) * (1 - beta_1)` and `v += (g * g - v) * (1 - beta_2)`."""
+        # By in-place operations: for large arrays new memory costs as much as the arithmetic.
         change = slots.difference("momentum", g)
         change *= 1 - self.beta_1
         slots.add("momentum", change)
@@ -45,17 +47,17 @@ class _Moments(Optimizer):
 
 
 class Adam(_Moments):
-    """Adam (Kingma and Ba, 2014): steps of about `learning_rate`, whatever the gradient's scale.
+    """Adam (Kingma and Ba, 2014): steps of about `learning_rate`, at any scale of the gradient.
 
     With `m` and `v` the running means of `g` and `g * g`, update `t` (from 1) is
 
         w -= learning_rate * sqrt(1 - beta_2**t) / (1 - beta_1**t) * m / (sqrt(v) + epsilon)
 
     `epsilon` is the paper's "epsilon hat", as in Keras. PyTorch adds its `eps` to the corrected
-    root instead; the two agree where `eps == epsilon / sqrt(1 - beta_2**t)`. `t` counts from the
-    Variable's first appearance. With `amsgrad` the largest `v` so far takes the place of `v` (Reddi et
-    al., 2018). A sparse gradient (:class:`~tape_core.IndexedSlices`) counts as dense, as in Keras: rows
-    without a gradient move on.
+    root instead; the two agree where `eps == epsilon / sqrt(1 - beta_2**t)`. `t` counts the updates of the
+    Variable. With `amsgrad` the largest `v` so far takes the place of `v` (Reddi et al., 2018). A sparse
+    gradient (:class:`~tape_core.IndexedSlices`) is taken as dense, as in Keras: the moments move rows that it does
+    not name, too.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -86,21 +88,22 @@ class Adam(_Moments):
     def _slots(self) -> dict[str, float]:
         return super()._slots() | ({"velocity_hat": 0.0} if self.amsgrad else {})
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
-        self._average(g, slots)
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
+        self._update_moments(g, slots)
         v = slots["velocity"]
         if self.amsgrad:
             v = slots["velocity_hat"] = xp.maximum(slots["velocity_hat"], v)
+        # The bias correction of both moments, as one factor.
         step = slots.quotient(xp, slots["momentum"], v, self.epsilon)
         step *= rate * _sqrt(1 - self.beta_2**t) / (1 - self.beta_1**t)
-        return slots.moved(w, step)
+        return slots.subtract_step(w, step)
 
 
 class AdamW(Adam):
-    """:class:`Adam` with a weight decay of 0.004 unless told otherwise (Loshchilov and Hutter, 2017).
+    """:class:`Adam` with decoupled weight decay, by default 0.004 (Loshchilov and Hutter, 2017).
 
-    Before each update `w -= learning_rate * weight_decay * w`, other than a penalty in the loss, which Adam would
-    scale like any gradient.
+    Before each update `w -= learning_rate * weight_decay * w`. A penalty in the loss is different: Adam would scale its
+    gradient like any other.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -141,11 +144,11 @@ class Adamax(_Moments):
     def _slots(self) -> dict[str, float]:
         return {"momentum": 0.0, "norm": 0.0}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         slots["momentum"] = slots["momentum"] + (g - slots["momentum"]) * (1 - self.beta_1)
         slots["norm"] = xp.maximum(slots["norm"] * self.beta_2, xp.abs(g))
         step = slots["momentum"] / (slots["norm"] + self.epsilon) * (rate / (1 - self.beta_1**t))
-        return slots.moved(w, step)
+        return slots.subtract_step(w, step)
 
 
 class Nadam(_Moments):
@@ -173,22 +176,22 @@ class Nadam(_Moments):
         **options: Any,
     ) -> None:
         super().__init__(learning_rate, beta_1, beta_2, epsilon, **options)
-        self._products = [1.0]  # p(0), p(1), ...: as far as it was needed
+        self._products = [1.0]  # p(0), p(1), ...: computed as far as needed
 
-    @of_numbers
+    @host_function
     def _momentum(self, t: int) -> float:
         return self.beta_1 * (1 - 0.5 * 0.96**t)
 
-    @of_numbers
+    @host_function
     def _product(self, t: int) -> float:
         while len(self._products) <= t:
             self._products.append(self._products[-1] * self._momentum(len(self._products)))
         return self._products[t]
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
-        self._average(g, slots)
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
+        self._update_moments(g, slots)
         now, ahead = self._momentum(t), self._momentum(t + 1)
         mean = slots["momentum"] * (ahead / (1 - self._product(t + 1)))
         mean += g * ((1 - now) / (1 - self._product(t)))
         root = xp.sqrt(slots["velocity"] / (1 - self.beta_2**t))
-        return slots.moved(w, mean * rate / (root + self.epsilon))
+        return slots.subtract_step(w, mean * rate / (root + self.epsilon))

@@ -1,20 +1,22 @@
-"""Optimizers that scale the step of each element by the squares of its gradients."""
+"""Optimizers that scale the step of each element by a mean or sum of its squared gradients."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tape_core.base.mistakes import real
+from tape_core.typing import Namespace, Raw
 
-from tape_nn.clipping import positive
-from tape_nn.optimizers.base import Optimizer, Schedule, Slots
+from tape_nn.clipping import check_positive
+from tape_nn.optimizers.base import AddRows, Optimizer, Schedule, Slots
 
 
 class RMSprop(Optimizer):
     """RMSprop (Hinton, 2012): `w -= learning_rate * g / sqrt(v + epsilon)`.
 
-    `v` is the running mean of `g * g`, by `rho`; with `centered`, less the square of that of `g`. With momentum the
-    step is `m = momentum * m + learning_rate * g / sqrt(v + epsilon)`. PyTorch adds its `eps` to the root.
+    `v` is the running mean of `g * g`: `v = rho * v + (1 - rho) * g * g`. With `centered` the square of the running
+    mean of `g` is subtracted from it. With momentum the step is
+    `m = momentum * m + learning_rate * g / sqrt(v + epsilon)`. PyTorch adds its `eps` to the root.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -36,16 +38,16 @@ class RMSprop(Optimizer):
         **options: Any,
     ) -> None:
         super().__init__(learning_rate, **options)
-        self.rho = self._within("rho", rho, 0, 1, below=True)
-        self.momentum = self._within("momentum", momentum, 0, 1)
-        self.epsilon = self._within("epsilon", epsilon, 0)
+        self.rho = self._check_range("rho", rho, 0, 1, below=True)
+        self.momentum = self._check_range("momentum", momentum, 0, 1)
+        self.epsilon = self._check_range("epsilon", epsilon, 0)
         self.centered = centered
 
     def _slots(self) -> dict[str, float]:
         names = ["velocity", *["momentum"] * bool(self.momentum), *["average_gradient"] * self.centered]
         return dict.fromkeys(names, 0.0)
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         slots.add("velocity", g * g * (1 - self.rho), self.rho)
         if self.centered:
             slots.add("average_gradient", g * (1 - self.rho), self.rho)
@@ -55,14 +57,14 @@ class RMSprop(Optimizer):
             step = g * rate / xp.sqrt(slots["velocity"] + self.epsilon)
         if self.momentum:
             step = slots.add("momentum", step, self.momentum)
-        return slots.moved(w, step)
+        return slots.subtract_step(w, step)
 
 
 class Adagrad(Optimizer):
     """Adagrad (Duchi et al., 2011): `w -= learning_rate * g / sqrt(a + epsilon)`, with `a` the sum of all `g * g`.
 
-    Of a sparse gradient only the rows it names are touched: the others, whose gradient is 0, do not move. PyTorch
-    adds its `eps` to the root.
+    A sparse gradient updates only the rows that it names; the others, whose gradient is 0, would not move anyway.
+    PyTorch adds its `eps` to the root.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -82,29 +84,36 @@ class Adagrad(Optimizer):
         **options: Any,
     ) -> None:
         super().__init__(learning_rate, **options)
-        self.initial_accumulator_value = self._within("initial_accumulator_value", initial_accumulator_value, 0)
-        self.epsilon = self._within("epsilon", epsilon, 0)
+        self.initial_accumulator_value = self._check_range("initial_accumulator_value", initial_accumulator_value, 0)
+        self.epsilon = self._check_range("epsilon", epsilon, 0)
 
     def _slots(self) -> dict[str, float]:
         return {"accumulator": self.initial_accumulator_value}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         total = slots.add("accumulator", g * g)
-        return slots.moved(w, g * rate / xp.sqrt(total + self.epsilon))
+        return slots.subtract_step(w, g * rate / xp.sqrt(total + self.epsilon))
 
     def _step_rows(
-        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, add_rows: Any
-    ) -> Any:
+        self,
+        xp: Namespace,
+        w: Raw,
+        indices: Raw,
+        rows: Raw,
+        slots: dict[str, Raw],
+        rate: float,
+        add_rows: AddRows,
+    ) -> Raw | None:
         total = slots["accumulator"] = add_rows(slots["accumulator"], indices, rows * rows)
         root = xp.sqrt(xp.take(total, indices, axis=0) + self.epsilon)
         return add_rows(w, indices, rows * -rate / root)
 
 
 class Adadelta(Optimizer):
-    """Adadelta (Zeiler, 2012): steps in the scale of the steps before.
+    """Adadelta (Zeiler, 2012): steps at the scale of earlier steps.
 
     `w -= learning_rate * d` with `d = g * sqrt(s + epsilon) / sqrt(v + epsilon)`, where `v` and `s` are the running
-    means, by `rho`, of `g * g` and of `d * d`. The paper has a learning rate of 1.
+    means of `g * g` and of `d * d`, with the decay `rho`. The paper has a learning rate of 1.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -120,13 +129,13 @@ class Adadelta(Optimizer):
         self, learning_rate: float | Schedule = 0.001, rho: float = 0.95, epsilon: float = 1e-7, **options: Any
     ) -> None:
         super().__init__(learning_rate, **options)
-        self.rho = self._within("rho", rho, 0, 1, below=True)
-        self.epsilon = positive("epsilon", epsilon)  # with 0 the first step is 0, and so is every other
+        self.rho = self._check_range("rho", rho, 0, 1, below=True)
+        self.epsilon = check_positive("epsilon", epsilon)  # with 0 the first step is 0, and then every other
 
     def _slots(self) -> dict[str, float]:
         return {"accumulated_gradient": 0.0, "accumulated_step": 0.0}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         squares = slots["accumulated_gradient"] * self.rho
         squares += g * g * (1 - self.rho)
         step = xp.sqrt(slots["accumulated_step"] + self.epsilon) * g
@@ -135,7 +144,7 @@ class Adadelta(Optimizer):
         steps += step * step * (1 - self.rho)
         slots["accumulated_gradient"], slots["accumulated_step"] = squares, steps
         step *= rate
-        return slots.moved(w, step)
+        return slots.subtract_step(w, step)
 
 
 class Ftrl(Optimizer):
@@ -146,7 +155,8 @@ class Ftrl(Optimizer):
         linear += g + 2 * l2_shrinkage * w - (n_new**p - n**p) / lr * w
         w = (clip(linear, -l1, l1) - linear) / (n_new**p / lr + 2 * l2 + beta / lr)
 
-    so that `l1` makes elements exactly 0. The Variable's first value does not count: the first update replaces it.
+    so that `l1` makes elements exactly 0. The Variable's first value is forgotten: `linear` starts at 0, and the first
+    update computes `w` from that.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -173,20 +183,20 @@ class Ftrl(Optimizer):
         self.learning_rate_power = real("", "learning_rate_power", learning_rate_power)
         if not self.learning_rate_power <= 0:
             raise ValueError(f"learning_rate_power must be at most 0; got {learning_rate_power}")
-        self.initial_accumulator_value = self._within("initial_accumulator_value", initial_accumulator_value, 0)
-        self.l1_regularization_strength = self._within("l1_regularization_strength", l1_regularization_strength, 0)
-        self.l2_regularization_strength = self._within("l2_regularization_strength", l2_regularization_strength, 0)
-        self.l2_shrinkage_regularization_strength = self._within(
+        self.initial_accumulator_value = self._check_range("initial_accumulator_value", initial_accumulator_value, 0)
+        self.l1_regularization_strength = self._check_range("l1_regularization_strength", l1_regularization_strength, 0)
+        self.l2_regularization_strength = self._check_range("l2_regularization_strength", l2_regularization_strength, 0)
+        self.l2_shrinkage_regularization_strength = self._check_range(
             "l2_shrinkage_regularization_strength", l2_shrinkage_regularization_strength, 0
         )
-        self.beta = self._within("beta", beta, 0)
+        self.beta = self._check_range("beta", beta, 0)
 
     def _slots(self) -> dict[str, float]:
         return {"accumulator": self.initial_accumulator_value, "linear": 0.0}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         if rate == 0:
-            return w  # the limit, for a warm-up that starts from 0
+            return w  # the limit of a small rate, for a warm-up that starts from 0; the formula divides by it
         before = slots["accumulator"] ** -self.learning_rate_power
         slots["accumulator"] = slots["accumulator"] + g * g
         after = slots["accumulator"] ** -self.learning_rate_power

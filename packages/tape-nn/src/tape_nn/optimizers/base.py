@@ -1,4 +1,10 @@
-"""What all optimizers share: pairs, clipping, weight decay, schedules, sparse gradients, state."""
+"""The base class of optimizers: (gradient, variable) pairs, clipping, weight decay, schedules, sparse rows, state.
+
+One update goes through these steps. `apply_gradients` checks the pairs and finds or makes the slots of each Variable
+(`_compute_update`), clips (`_compute_values`), computes new arrays for the Variable and its slots (`_update_dense` or
+`_update_rows`, which call the subclass's `_step` or `_step_rows`), and collects all of them in a `Commit`. Nothing is
+assigned before the commit is made; so an error or an interrupt leaves everything as it was.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +18,39 @@ from typing import Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
 import tape_core as tc
-from tape_compile.effects import asked, keeps_state, untraced
-from tape_compile.tracer.host_numbers import number, of_numbers
-from tape_compile.tracer.traced_array import value_of
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.base.commit import Commit
 from tape_core.base.forking import Lock
 from tape_core.base.mistakes import real
 from tape_core.base.row_updates import rows_added
 from tape_core.base.user_code import warn_user
-from tape_core.engine.recording import LISTENERS, TRACE
+from tape_core.engine.recording import ACTIVE, check_assignable
 from tape_core.engine.tensor import SCALARS, wrap
-from tape_core.engine.variable import check_assignable
+from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
+from tape_core.typing import ArrayLike, Namespace, Raw
 
 from tape_nn import clipping
-from tape_nn.naming import like, named, unknown_names
+from tape_nn.module import Module
+from tape_nn.naming import copy_like, named_variables, unknown_names
+from tape_nn.types import Gradient
 
 Schedule: TypeAlias = Callable[[int], float]
 
-STARTING: Final = Lock()
-"""Held by a thread that updates a Variable for the first time: what it remembers must not be made by two."""
+AddRows: TypeAlias = Callable[[Raw, Raw, Raw], Raw]
+"""`add_rows(x, indices, rows)`: a copy of `x` with rows added."""
 
-_KNOWN: Final = nullcontext()
+SLOT_CREATION: Final = Lock()
+"""Held by a thread that updates a Variable for the first time, so that no two threads make slots for it."""
+
+_NO_LOCK: Final = nullcontext()
 
 
 class Optimizer:
-    """What all optimizers share. A new one says what it remembers in `_slots`, and what it does in `_step`.
+    """Base class of optimizers. A new one names its slots in `_slots`, and computes an update in `_step`.
 
-    What it remembers about a Variable (a momentum, say) belongs to that very object, and one that
-    appears late starts fresh. Updates are not recorded by tapes, and what a tape has recorded keeps
-    its values: updating inside a tape's block is fine.
+    A slot is an array that the optimizer keeps for each Variable, such as a momentum. Slots belong to the very Variable
+    object, and those of one that appears late start fresh. Updates are not recorded by tapes, and records keep the
+    values that were read: updating inside a tape's block is fine.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -55,24 +64,25 @@ class Optimizer:
     [0.75, 2.25]
 
     Args:
-        learning_rate: how far one update goes: a number, or a schedule, which is called with the number of updates
-            that were applied so far (see :mod:`tape_nn.schedules`).
-        weight_decay: of each Variable `learning_rate * weight_decay * w` is subtracted before its update: decoupled
-            weight decay (Loshchilov and Hutter, 2017).
+        learning_rate: a number, or a schedule, which is called with the number of updates that were applied so far
+            (see :mod:`tape_nn.schedules`).
+        weight_decay: decoupled weight decay (Loshchilov and Hutter, 2017): `learning_rate * weight_decay * w` is
+            subtracted from each Variable before its update.
         clipnorm: each gradient is scaled to this norm if its own is larger.
         clipvalue: elements of gradients are clipped to at most this, and at least its negative.
         global_clipnorm: all gradients are scaled by one factor, so that their norm together is at most this.
 
     Raises:
-        ValueError: a number is out of range, or more than one kind of clipping is asked for.
+        ValueError: a number is out of range, or more than one kind of clipping is guard for.
     """
 
     _real_only: ClassVar[bool] = True
+    """Whether complex Variables are refused."""
 
-    # They change from call to call of a compiled function.
-    iterations: Any = number()
-    """How many updates were applied."""
-    _rate: Any = number()
+    # Compiled functions read and assign a `host_number()` in each call, as they do Variables.
+    iterations: Any = host_number()
+    """The number of updates applied."""
+    _rate: Any = host_number()  # the learning rate where it is a number, and NaN where a schedule gives it
 
     def __init__(
         self,
@@ -84,45 +94,44 @@ class Optimizer:
         global_clipnorm: float | None = None,
     ) -> None:
         self.learning_rate = learning_rate  # the setter takes schedules, too
-        self.weight_decay = None if weight_decay is None else self._within("weight_decay", weight_decay, 0)
+        self.weight_decay = None if weight_decay is None else self._check_range("weight_decay", weight_decay, 0)
         clips = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
-        chosen = {name: clipping.positive(name, value) for name, value in clips.items() if value is not None}
+        chosen = {name: clipping.check_positive(name, value) for name, value in clips.items() if value is not None}
         if len(chosen) > 1:
             raise ValueError(f"{' and '.join(chosen)} were both given; gradients are clipped in one way only")
         self.clipnorm, self.clipvalue, self.global_clipnorm = map(chosen.get, clips)
         self.iterations = 0
-        # By the Variable's id; the entry holds the Variable, so the id stays its own.
+        # By the id of the Variable. The entry keeps the Variable alive, and so its id unique.
         self._states: dict[int, _State] = {}
-        self._warned: set[int] = set()
-        self._undecayed: dict[int, Variable] = {}
-        self._changes = 0  # of what compiled functions take for granted, besides settings
-        self._settings: _Settings | None = None
+        self._without_decay: dict[int, Variable] = {}
+        self._warned: set[int] = set()  # ids of Variables that had no gradient: one warning each
+        self._version = 0  # counts changes that compiled functions must be traced again for, besides settings
+        self._settings: _SettingsGuard | None = None
 
     @property
     def learning_rate(self) -> float:
-        """How far the next update goes. It can be set at any time, to a number or to a schedule."""
-        self._rely_on_settings()
+        """The learning rate of the next update. It can be set at any time, to a number or to a schedule."""
+        self._guard_settings()
         if self._schedule is None:
             return self._rate  # type: ignore[no-any-return]
-        return _scheduled(self._schedule, self.iterations)
+        return _scheduled_rate(self._schedule, self.iterations)
 
     @learning_rate.setter
     def learning_rate(self, value: float | Schedule) -> None:
-        scheduled = callable(value) and not isinstance(value, Tensor)
-        self._schedule: Any = value if scheduled else None
-        # A Python float is weak; an np.float64 would turn float32 arrays into float64 ones.
-        self._rate = math.nan if scheduled else _checked_rate(value, "learning_rate")
+        self._schedule: Schedule | None = value if callable(value) and not isinstance(value, Tensor) else None
+        # A Python float, which is weak in promotion; an np.float64 would turn float32 arrays into float64 ones.
+        self._rate = _check_rate(value, "learning_rate") if self._schedule is None else math.nan
 
     def exclude_from_weight_decay(self, variables: Iterable[Variable]) -> None:
         """Leave these Variables, such as biases, out of weight decay."""
         for variable in variables:
             if not isinstance(variable, Variable):
                 raise TypeError(f"exclude_from_weight_decay takes Variables; got {type(variable).__name__!r}")
-            self._undecayed[id(variable)] = variable
-        self._changes += 1
+            self._without_decay[id(variable)] = variable
+        self._version += 1
 
     def build(self, variables: Iterable[Variable]) -> None:
-        """Make what is remembered about these Variables now; else their first update does.
+        """Make the slots of these Variables now, and not at their first update.
 
         Raises:
             TypeError: one is no floating-point Variable.
@@ -131,60 +140,64 @@ class Optimizer:
             if not isinstance(variable, Variable):
                 raise TypeError(f"build takes Variables; got {type(variable).__name__!r}")
             if id(variable) not in self._states:
-                with STARTING.held():  # in which another thread may have made it
-                    if id(variable) not in self._states:
-                        self._states[id(variable)] = self._started(variable)
+                with SLOT_CREATION.held():
+                    if id(variable) not in self._states:  # another thread may have made them meanwhile
+                        self._states[id(variable)] = self._new_state(variable)
 
     def _holders(self) -> Iterable[Any]:
-        """What holds all that updates change, besides the Variables themselves."""
+        """All state that updates change besides the Variables that are updated; see `keeps_state`."""
         slots = [slot for state in self._states.values() for slot in state.slots.values()]
         return [*slots, Optimizer.iterations.of(self), Optimizer._rate.of(self)]
 
-    def _rely_on_settings(self) -> None:
-        """Where a trace runs, have it be of use only while the settings are these."""
-        if self._settings is None or self._settings.optimizer() is not self:  # that of what this is a copy of
-            self._settings = _Settings(self)
-        asked(self._settings)
+    def _guard_settings(self) -> None:
+        """Inside a trace, add a guard: with other settings, such as `beta_1`, the function is traced again."""
+        # After copy.copy the attribute is still the guard of the original.
+        if self._settings is None or self._settings.optimizer() is not self:
+            self._settings = _SettingsGuard(self)
+        guard(self._settings)
 
-    @keeps_state(_holders)
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
+    @stateful(_holders)
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> None:
         """Update Variables once.
+
+        Everything is computed before anything is changed; then all changes are made at once, so that a
+        KeyboardInterrupt leaves either none of them or all.
 
         Args:
             grads_and_vars: (gradient, variable) pairs, as `zip(gradients, variables)` gives them.
                 Where a gradient is None the Variable is skipped with a warning, once.
 
         Raises:
-            ValueError: if no Variable has a gradient, one is there twice, or a gradient's shape is
-                not its Variable's.
-            TypeError: for what is not a pair, not a Variable or not a floating-point one, and for
-                Variables of several backends. Everything is computed before anything is changed, and then all of it
-                is at once, also where a KeyboardInterrupt comes.
+            ValueError: no Variable has a gradient, one is there twice, or the shape of a gradient is not that of its
+                Variable.
+            TypeError: an element is no pair, or its second part no floating-point Variable; or the Variables are on
+                several backends.
         """
         pairs = list(grads_and_vars)
-        with self._starting(pairs):
-            self._updated(pairs).make()
+        with self._slot_creation_lock(pairs):
+            self._compute_update(pairs).make()
 
-    def _starting(self, pairs: list[Any]) -> AbstractContextManager[Any]:
-        """A context for one update, in which no other thread makes what is remembered about a Variable."""
+    def _slot_creation_lock(self, pairs: list[tuple[Gradient, Variable]]) -> AbstractContextManager[object]:
+        """Return a context for one update, in which no other thread makes slots if this update may."""
         try:
             known = self._states.keys() >= {id(variable) for _, variable in pairs}
-        except (TypeError, ValueError):  # no pairs, which is said below
+        except (TypeError, ValueError):  # an element is no pair: `_check_pair` reports it
             known = False
-        return _KNOWN if known else STARTING.held()
+        return _NO_LOCK if known else SLOT_CREATION.held()
 
-    def _updated(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Commit:
-        """All that an update changes, before it does."""
-        updates: dict[int, tuple[Any, _State]] = {}
+    def _compute_update(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> Commit:
+        """Compute one update of all Variables, without making it."""
+        updates: dict[int, tuple[Raw | IndexedSlices, _State]] = {}
         missing = []
         fresh: dict[int, _State] = {}
         backend = None
         for pair in grads_and_vars:
-            gradient, variable = _pair(pair)
+            gradient, variable = _check_pair(pair)
             state = self._states.get(id(variable)) or fresh.get(id(variable))
             if state is None:
-                state = fresh[id(variable)] = self._started(variable)
-                if TRACE.get() is not None:  # which must know what is remembered, also where it tries once more
+                state = fresh[id(variable)] = self._new_state(variable)
+                # A trace is told of the slots by `_holders`, also where `keeps_state` falls back to a host callback.
+                if current() is not None:
                     self._states[id(variable)] = state
             if gradient is None:
                 missing.append(variable)
@@ -199,7 +212,7 @@ class Optimizer:
                     f"those before on {backend.name!r}; make an optimizer for each"
                 )
             backend = home
-            updates[id(variable)] = (_checked(gradient, variable), state)
+            updates[id(variable)] = (_check_gradient(gradient, variable), state)
         if not updates:
             raise ValueError(
                 "No gradients provided for any variable."
@@ -213,32 +226,33 @@ class Optimizer:
         rate = self.learning_rate
         commit = Commit()
         with backend.quiet():
-            self._apply(list(updates.values()), backend.xp, rate, commit)
+            self._compute_values(list(updates.values()), backend.xp, rate, commit)
         commit.value(Optimizer.iterations.of(self), self.iterations + 1)
         if fresh:
             commit.attribute(self, "_states", {**self._states, **fresh})
         return commit
 
-    def scale_loss(self, loss: Any) -> Any:
-        """What to differentiate in place of the loss: the loss itself, but see :class:`LossScaler`."""
+    def scale_loss(self, loss: ArrayLike) -> ArrayLike:
+        """Return the tensor to differentiate in place of the loss: here the loss itself; see :class:`LossScaler`."""
         return loss
 
-    # -- what a new optimizer says
+    # -- what a new optimizer defines
 
     def _slots(self) -> dict[str, float]:
-        """What is remembered for each Variable: arrays like it, by name, with the number they start from."""
+        """Return the names of the slots, with the number that each is filled with at first."""
         return {}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
-        """Update number `t`, from 1, of raw arrays; returns the new `w`.
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
+        """Compute update number `t`, counted from 1, of raw arrays; return the new `w`.
 
-        It must be elementwise: large arrays come in pieces. `w` and what is in `slots` are copies, to be updated in
-        place (`slots["momentum"] *= 0.9`); `g` is not. With the class attribute `_in_place = False` small ones are
-        what others see: new arrays take their place (`slots["momentum"] = slots["momentum"] * 0.9`), which is faster.
+        The update must be elementwise, since large arrays come in blocks. `w` and the slots are copies, to be updated
+        in place (`slots["momentum"] *= 0.9`); `g` is not to be written to. With the class attribute
+        `_in_place = False` nothing may be written to: new arrays are put into `slots`
+        (`slots["momentum"] = slots["momentum"] * 0.9`). This is faster, since nothing is copied.
 
-        In a compiled function the arrays, `rate` and `t` are traced, and so what it does becomes part of the code. A
-        function of `rate` and `t` alone that takes Python's own numbers, such as `math.sqrt`, has the decorator
-        `of_numbers`. Where the step decides by one of these numbers, the update runs as it is.
+        In a compiled function the arrays, `rate` and `t` are traced, so that the update is compiled. Decorate a
+        function of `rate` and `t` alone that needs Python numbers, such as `math.sqrt`, with `of_numbers`. A step that
+        branches on one of these numbers becomes a host callback: it is called in Python each time.
         """
         raise NotImplementedError
 
@@ -247,39 +261,49 @@ class Optimizer:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # That of the class around says nothing about a step of its own.
+        # The base class's `_in_place = False` promises nothing about the `_step` that a subclass overrides.
         if "_step" in vars(cls) and "_in_place" not in vars(cls):
             cls._in_place = True
 
     def _step_rows(
-        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, add_rows: Any
-    ) -> Any:
-        """The same, of the rows that a sparse gradient names; None if other rows move as well.
+        self,
+        xp: Namespace,
+        w: Raw,
+        indices: Raw,
+        rows: Raw,
+        slots: dict[str, Raw],
+        rate: float,
+        add_rows: AddRows,
+    ) -> Raw | None:
+        """Compute an update of the rows that a sparse gradient names; return None if other rows move as well.
 
-        `add_rows(x, indices, rows)` gives `w`, or what is in `slots`, with rows added; nothing is written in place.
+        `add_rows(x, indices, rows)` returns `w` or a slot with rows added; nothing is written in place.
         """
         return None
 
     _distinct_rows: ClassVar[bool] = True
-    """Whether `_step_rows` needs each row once."""
+    """Whether rows of a sparse gradient that are named twice must be added up before `_step_rows`."""
 
     # -- one update
 
-    def _apply(self, updates: list[tuple[Any, _State]], xp: Any, rate: float, commit: Commit) -> None:
-        """Compute all new values; they are nobody's before the commit."""
+    def _compute_values(
+        self, updates: list[tuple[Raw | IndexedSlices, _State]], xp: Namespace, rate: float, commit: Commit
+    ) -> None:
+        """Clip the gradients, and put new values of all Variables and slots into the commit."""
         clips = self.clipnorm or self.clipvalue or self.global_clipnorm
         gradients = []
         for g, _ in updates:
+            # The norm, and a limit on values, are of the sum of rows that are named twice.
             if isinstance(g, IndexedSlices) and (clips or self._distinct_rows):
-                g = _distinct(g, xp)
+                g = _merge_rows(g, xp)
             gradients.append(g)
-        factors: list[Any] = [None] * len(updates)
+        factors: list[Raw | None] = [None] * len(updates)
         if self.global_clipnorm is not None:
             norm = clipping.norm(xp, [_values(g) for g in gradients])
-            factors = [clipping.factor(xp, norm, self.global_clipnorm)] * len(updates)
+            factors = [clipping.clip_factor(xp, norm, self.global_clipnorm)] * len(updates)
         elif self.clipnorm is not None:
             norms = [clipping.norm(xp, [_values(g)]) for g in gradients]
-            factors = [clipping.factor(xp, norm, self.clipnorm) for norm in norms]
+            factors = [clipping.clip_factor(xp, norm, self.clipnorm) for norm in norms]
         number = self.iterations + 1
         for g, factor, (_, state) in zip(gradients, factors, updates, strict=True):
             if factor is not None:
@@ -287,93 +311,109 @@ class Optimizer:
             t = number - state.started
             sparse = isinstance(g, IndexedSlices)
             if sparse:
-                if self._move_rows(xp, g, factor, state, rate, commit):
+                if self._update_rows(xp, g, factor, state, rate, commit):
                     continue
                 g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
-            self._move(xp, g, factor, state, rate, t, commit, spare=g if sparse else None)
+            self._update_dense(xp, g, factor, state, rate, t, commit, spare=g if sparse else None)
 
-    def _move(
+    def _update_dense(
         self,
-        xp: Any,
-        gradient: Any,
-        factor: Any,
+        xp: Namespace,
+        gradient: Raw,
+        factor: Raw | None,
         state: _State,
         rate: float,
         t: int,
         commit: Commit,
-        spare: Any = None,
+        spare: Raw | None = None,
     ) -> None:
-        """Compute one Variable's new values; a large one's may have the memory `spare`, that of a gradient, say."""
+        """Compute new values of one Variable and its slots. A large one may overwrite `spare`, a gradient of ours."""
         variable, slots = state.variable, state.slots
-        if TRACE.get() is None and type(variable) is Variable:
-            backend = variable._home  # the slots: the properties would ask for the trace each time
+        if current() is None and type(variable) is Variable:
+            # `_home` and `_raw` are `backend` and `_array` without the properties' question whether a trace runs.
+            backend = variable._home
             whole = [gradient, variable._raw, *[slot._raw for slot in slots.values()]]
         else:
             backend = variable.backend
             whole = [gradient, variable._array, *[slot._array for slot in slots.values()]]
         blocks = backend.blocks(whole)
-        if type(blocks) is list:
-            g, *own = whole
+        if type(blocks) is list:  # small arrays come back whole
+            g, *old = whole
             if self._in_place:
-                own = [backend.asarray(array, copy=True) for array in own]
-            new = self._piece(xp, self._clipped(xp, g, factor), own, None, state, rate, t)
-        else:
+                old = [backend.asarray(array, copy=True) for array in old]
+            new = self._update_block(xp, self._clip(xp, g, factor), old, None, state, rate, t)
+        else:  # large ones in blocks that stay in the cache through all operations of a step
             new = [xp.empty_like(array) for array in whole[2:]]
-            # Each block is written when its gradient was used.
+            # `spare` may be the gradient itself: a block of it is overwritten only after the step has read it.
             new.insert(0, xp.empty_like(whole[1]) if spare is None or self._in_place else spare)
-            for (g, *own), targets in zip(blocks, backend.blocks(new), strict=True):
+            for (g, *old), targets in zip(blocks, backend.blocks(new), strict=True):
                 if self._in_place:
-                    for target, part in zip(targets, own, strict=True):
+                    for target, part in zip(targets, old, strict=True):
                         target[...] = part
-                    own = targets
-                found = self._piece(xp, self._clipped(xp, g, factor), own, targets, state, rate, t)
+                    old = targets
+                found = self._update_block(xp, self._clip(xp, g, factor), old, targets, state, rate, t)
                 for target, part in zip(targets, found, strict=True):
                     if part is not target:
                         target[...] = part
-        commit.value(variable, new[0], wrap(new[0], backend) if LISTENERS else None)
+        commit.value(variable, new[0], wrap(new[0], backend) if ACTIVE.get() else None)
         for slot, array in zip(slots.values(), new[1:], strict=True):
             commit.value(slot, array)
 
-    def _piece(
-        self, xp: Any, g: Any, own: list[Any], targets: list[Any] | None, state: _State, rate: float, t: int
-    ) -> list[Any]:
-        """New arrays for the Variable and for what is remembered about it, in the same order."""
-        w, *rest = own
+    def _update_block(
+        self,
+        xp: Namespace,
+        g: Raw,
+        old: list[Raw],
+        targets: list[Raw] | None,
+        state: _State,
+        rate: float,
+        t: int,
+    ) -> list[Raw]:
+        """Return new arrays for a block of the Variable and of its slots, in the order of `old`.
+
+        Args:
+            targets: the blocks of memory that the new arrays will be copied to; if `_in_place` is False, a step
+                computes some of them right there.
+        """
+        w, *rest = old
         slots = Slots(zip(state.slots, rest, strict=True))
         if targets is not None and not self._in_place:
-            slots.library, slots.memory = (
-                state.variable.backend.namespace,
-                dict(zip(("", *state.slots), targets, strict=True)),
-            )
-        if self.weight_decay and id(state.variable) not in self._undecayed:
+            slots.library = state.variable.backend.namespace
+            slots.memory = dict(zip(("", *state.slots), targets, strict=True))
+        if self.weight_decay and id(state.variable) not in self._without_decay:
             w = w * (1 - rate * self.weight_decay)
         w = self._step(xp, w, g, slots, rate, t)
         return [w, *slots.values()]
 
-    def _move_rows(
-        self, xp: Any, slices: IndexedSlices, factor: Any, state: _State, rate: float, commit: Commit
+    def _update_rows(
+        self, xp: Namespace, slices: IndexedSlices, factor: Raw | None, state: _State, rate: float, commit: Commit
     ) -> bool:
-        if self.weight_decay and id(state.variable) not in self._undecayed:
-            return False  # which moves all rows
+        """Update the rows that a sparse gradient names; return False if the update is not confined to them."""
+        if self.weight_decay and id(state.variable) not in self._without_decay:
+            return False  # weight decay moves all rows
         variable, backend = state.variable, state.variable.backend
-        rows = self._clipped(xp, slices.values.array, factor)
+        rows = self._clip(xp, slices.values.array, factor)
         slots = {name: slot._array for name, slot in state.slots.items()}
         add_rows = partial(rows_added, backend)
         array = self._step_rows(xp, variable._array, slices.indices.array, rows, slots, rate, add_rows)
         if array is None:
             return False
-        commit.value(variable, array, wrap(array, backend) if LISTENERS else None)
+        commit.value(variable, array, wrap(array, backend) if ACTIVE.get() else None)
         for name, slot in state.slots.items():
             commit.value(slot, slots[name])
         return True
 
-    def _clipped(self, xp: Any, g: Any, factor: Any) -> Any:
+    def _clip(self, xp: Namespace, g: Raw, factor: Raw | None) -> Raw:
         if factor is not None:
             return g * factor
         return g if self.clipvalue is None else xp.clip(g, -self.clipvalue, self.clipvalue)
 
-    def _started(self, variable: Variable) -> _State:
-        """What is remembered about a Variable before its first update."""
+    def _new_state(self, variable: Variable) -> _State:
+        """Make the slots of a Variable before its first update.
+
+        Raises:
+            TypeError: it is no floating-point Variable, or a complex one that the optimizer does not take.
+        """
         if not variable.dtype.inexact:
             raise TypeError(
                 f"only floating-point variables can be optimized; {_names([variable])} has dtype {variable.dtype}"
@@ -382,15 +422,15 @@ class Optimizer:
             kind = type(self).__name__
             raise TypeError(f"{kind} updates real variables; {_names([variable])} has dtype {variable.dtype}")
         started = value_of(self.iterations)
-        with untraced():
+        with outside():  # slots are made once, when a function is traced, and not in each call of it
             xp, like = variable.backend.xp, variable._array
             slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
             return _State(variable, started, slots)
 
     # -- state
 
-    def state_dict(self, variables: Any) -> dict[str, Tensor]:
-        """All that the optimizer remembers, by name: for a checkpoint. Copies, which later updates leave alone.
+    def state_dict(self, variables: Module | Mapping[str, Variable]) -> dict[str, Tensor]:
+        """Return copies of the slots and counters by name, for a checkpoint.
 
         >>> import tape_core as tc
         >>> import tape_nn as nn
@@ -402,12 +442,12 @@ class Optimizer:
         (['iterations', 'learning_rate', 'w/momentum', 'w/started'], [-0.5, -0.5])
 
         Args:
-            variables: what names the Variables: a Module, or a mapping from names to Variables.
+            variables: a Module, or a mapping from names to Variables, which gives the Variables their names.
 
         Raises:
-            ValueError: one that the optimizer has updated is not among them.
+            ValueError: a Variable that the optimizer has updated is not among them.
         """
-        names = {id(variable): name for name, variable in named(variables)}
+        names = {id(variable): name for name, variable in named_variables(variables)}
         state = {"iterations": asarray(self.iterations, dtype=tc.int64)}
         if self._schedule is None:  # a schedule is part of the program
             state["learning_rate"] = asarray(self._rate, dtype=tc.float64)
@@ -422,15 +462,15 @@ class Optimizer:
                 state[f"{names[key]}/{slot}"] = wrap(backend.asarray(value._array, copy=True), backend)
         return state
 
-    def load_state_dict(self, state: Mapping[str, Any], variables: Any) -> None:
-        """Go on from a state that :meth:`state_dict` gave, for Variables of the same names.
+    def load_state_dict(self, state: Mapping[str, ArrayLike], variables: Module | Mapping[str, Variable]) -> None:
+        """Continue from a state that :meth:`state_dict` gave, for Variables of the same names.
 
         Raises:
             ValueError: a name or a shape is not that of the Variables or of this kind of optimizer. Nothing is changed.
         """
-        by_name = dict(named(variables))
+        by_name = dict(named_variables(variables))
         wanted = {"iterations"} | {"learning_rate"} & state.keys()
-        found: list[tuple[Variable, int, dict[str, Any]]] = []
+        found: list[tuple[Variable, int, dict[str, Raw]]] = []
         for name, variable in by_name.items():
             if f"{name}/started" not in state:
                 continue
@@ -439,7 +479,7 @@ class Optimizer:
                 key = f"{name}/{slot}"
                 if key not in state:
                     raise ValueError(f"load_state_dict: {key!r} is missing: is it the state of another optimizer?")
-                value = like(state[key], variable)
+                value = copy_like(state[key], variable)
                 if value.shape != variable.shape:
                     raise ValueError(
                         f"load_state_dict: {key!r} has shape {value.shape}; the variable has {variable.shape}"
@@ -454,14 +494,14 @@ class Optimizer:
         if "iterations" not in state:
             raise ValueError("load_state_dict: 'iterations' is missing: this is no optimizer's state")
         commit = Commit()
-        self._take_states(found, commit)
+        self._load_slots(found, commit)
         commit.value(Optimizer.iterations.of(self), int(state["iterations"]))
         if "learning_rate" in state and self._schedule is None:
             commit.value(Optimizer._rate.of(self), float(state["learning_rate"]))
         commit.make()
 
-    def _take_states(self, found: list[tuple[Variable, int, dict[str, Any]]], commit: Commit) -> None:
-        """Into the slots that are there, which compiled functions know."""
+    def _load_slots(self, found: list[tuple[Variable, int, dict[str, Raw]]], commit: Commit) -> None:
+        """Commit loaded arrays: into the slots that exist, since compiled functions hold these Variables."""
         states: dict[int, _State] = {}
         for variable, started, slots in found:
             known = self._states.get(id(variable))
@@ -472,12 +512,17 @@ class Optimizer:
             else:
                 states[id(variable)] = _State(variable, started, slots)
         if list(map(id, self._states.values())) != list(map(id, states.values())):
-            commit.attribute(self, "_changes", self._changes + 1)
+            commit.attribute(self, "_version", self._version + 1)
         commit.attribute(self, "_states", states)
 
     @staticmethod
-    def _within(name: str, value: float, low: float, high: float = math.inf, *, below: bool = False) -> float:
-        """A number in its range; with `below` less than `high`."""
+    def _check_range(name: str, value: float, low: float, high: float = math.inf, *, below: bool = False) -> float:
+        """Return a number from `low` to `high`; with `below` it must be less than `high`.
+
+        Raises:
+            TypeError: it is no real number.
+            ValueError: it is out of range.
+        """
         found = real("", name, value)
         if low <= found and (found < high if below else found <= high) and found < math.inf:
             return found
@@ -487,21 +532,24 @@ class Optimizer:
         raise ValueError(f"{name} must be {text}; got {value}")
 
 
-class Slots(dict[str, Any]):
-    """What is remembered about one Variable, or a block of it, as raw arrays by name.
+class Slots(dict[str, Raw]):
+    """The slots of one Variable, or of a block of it, as raw arrays by name.
+
+    The methods compute a new value right in the memory where it will be kept, if that is known: for large arrays, new
+    temporary memory costs as much as the arithmetic.
 
     Attributes:
-        memory: where new values are to be, by the same names, with that of the Variable as `""`; or nothing.
-        library: its functions take `out=`.
+        memory: arrays for the new values by the names of the slots, with that of the Variable as `""`; may be empty.
+        library: the array library, whose functions take `out=`.
     """
 
-    memory: Mapping[str, Any] = MappingProxyType({})
+    memory: Mapping[str, Raw] = MappingProxyType({})
     library: Any = None
 
-    def add(self, name: str, change: Any, decay: float | None = None) -> Any:
-        """Replace what has this name by its sum with a change, which returns; with `decay` times that before.
+    def add(self, name: str, change: Raw, decay: float | None = None) -> Raw:
+        """Replace a slot by `slot + change`, or with `decay` by `slot * decay + change`, and return the new value.
 
-        The memory of `change` may be used.
+        `change` is overwritten.
         """
         memory, x = self.memory.get(name), self[name]
         if memory is None or change is memory:
@@ -515,25 +563,23 @@ class Slots(dict[str, Any]):
         self[name] = change
         return change
 
-    def moved(self, w: Any, step: Any) -> Any:
-        """`w - step`."""
+    def subtract_step(self, w: Raw, step: Raw) -> Raw:
+        """Return `w - step`, the new value of the Variable."""
         memory = self.memory.get("")
         return w - step if memory is None else self.library.subtract(w, step, out=memory)
 
-    # What is computed where the result is to be needs no memory of its own, nor time to bring that to the cache.
-
-    def difference(self, name: str, x: Any) -> Any:
-        """`x` less what has this name, in the memory for its new value if there is some."""
+    def difference(self, name: str, x: Raw) -> Raw:
+        """Return `x - slot`, computed in the memory for the slot's new value."""
         memory = self.memory.get(name)
         return x - self[name] if memory is None else self.library.subtract(x, self[name], out=memory)
 
-    def square(self, name: str, x: Any) -> Any:
-        """`x * x`, in the memory for the new value of that name if there is some."""
+    def square(self, name: str, x: Raw) -> Raw:
+        """Return `x * x`, computed in the memory for the slot's new value."""
         memory = self.memory.get(name)
         return x * x if memory is None else self.library.multiply(x, x, out=memory)
 
-    def quotient(self, xp: Any, a: Any, b: Any, epsilon: float) -> Any:
-        """`a / (sqrt(b) + epsilon)`, in the memory for the new value of the Variable if there is some."""
+    def quotient(self, xp: Namespace, a: Raw, b: Raw, epsilon: float) -> Raw:
+        """Return `a / (sqrt(b) + epsilon)`, computed in the memory for the Variable's new value."""
         memory = self.memory.get("")
         root = xp.sqrt(b) if memory is None else self.library.sqrt(b, out=memory)
         root += epsilon
@@ -541,9 +587,13 @@ class Slots(dict[str, Any]):
 
 
 class _State:
-    """What an optimizer remembers about one Variable: Variables of the same shape."""
+    """The slots of one Variable, which are Variables of the same shape.
 
-    def __init__(self, variable: Variable, started: int, slots: dict[str, Any]) -> None:
+    Attributes:
+        started: the number of updates that the optimizer had applied before the first one of this Variable.
+    """
+
+    def __init__(self, variable: Variable, started: int, slots: dict[str, Raw]) -> None:
         self.variable = variable
         self.started = started
         self.slots = {
@@ -552,36 +602,39 @@ class _State:
         }
 
 
-class _Settings:
-    """What a compiled function takes for granted about an optimizer: all that is a Python value."""
+class _SettingsGuard:
+    """A guard of compiled functions: returns the optimizer's attributes that are Python scalars, and its schedule.
+
+    A compiled function that has `beta_1 = 0.9` in its code is of use only while `beta_1` is 0.9.
+    """
 
     def __init__(self, optimizer: Optimizer) -> None:
-        self.optimizer = ref(optimizer)  # which has these settings, and is no part of them
+        self.optimizer = ref(optimizer)  # weak: the optimizer holds this guard
         plain = [name for name, value in vars(optimizer).items() if type(value) in SCALARS or value is None]
         self.get = attrgetter("_schedule", *plain)
 
-    def __reduce__(self) -> Any:
-        return type(None), ()  # a copy makes its own
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()  # a pickled or copied optimizer makes a guard of its own
 
-    def __call__(self) -> Any:
+    def __call__(self) -> object:
         optimizer = self.optimizer()
         return None if optimizer is None else self.get(optimizer)
 
 
-@of_numbers
-def _checked_rate(value: Any, name: str) -> float:
+@host_function
+def _check_rate(value: object, name: str) -> float:
     rate = real("", name, value)
     if not 0 <= rate < math.inf:
         raise ValueError(f"{name} must be a number of at least 0; got {value}")
     return rate
 
 
-@of_numbers
-def _scheduled(schedule: Schedule, iterations: int) -> float:
-    return _checked_rate(schedule(iterations), "the schedule's learning rate")
+@host_function
+def _scheduled_rate(schedule: Schedule, iterations: int) -> float:
+    return _check_rate(schedule(iterations), "the schedule's learning rate")
 
 
-def _pair(pair: Any) -> tuple[Any, Variable]:
+def _check_pair(pair: object) -> tuple[Gradient, Variable]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise TypeError(
             "apply_gradients takes (gradient, variable) pairs, such as zip(gradients, variables); "
@@ -597,11 +650,19 @@ def _pair(pair: Any) -> tuple[Any, Variable]:
     return gradient, variable
 
 
-def _checked(gradient: Any, variable: Variable) -> Any:
-    """The gradient as a raw array, so that nothing done with it is recorded, or IndexedSlices."""
-    plain = type(gradient) is Tensor and type(variable) is Variable and TRACE.get() is None
+def _check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSlices:
+    """Return a gradient as a raw array of the Variable's dtype, or as IndexedSlices.
+
+    A raw array, so that no tape records what is computed with it.
+
+    Raises:
+        TypeError: it is on another backend.
+        ValueError: it has another shape.
+    """
+    # The common case first, by a few attributes: this runs for each Variable in each step.
+    plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
     if plain and gradient.backend is variable._home:
-        array, own = gradient._array, variable._raw  # the slots: the properties would ask for the trace each time
+        array, own = gradient._array, variable._raw
         if array.dtype == own.dtype and array.shape == own.shape:
             return array
     if not isinstance(gradient, Tensor | IndexedSlices):
@@ -614,7 +675,7 @@ def _checked(gradient: Any, variable: Variable) -> Any:
         )
     if isinstance(gradient, IndexedSlices):
         shape = gradient.dense_shape
-        result: Any = gradient
+        result: Raw | IndexedSlices = gradient
         if gradient.dtype is not variable.dtype:
             values = tc.astype(wrap(values.array, variable.backend), variable.dtype)
             result = IndexedSlices(values, gradient.indices, shape)
@@ -629,14 +690,14 @@ def _checked(gradient: Any, variable: Variable) -> Any:
     return result
 
 
-def _distinct(slices: IndexedSlices, xp: Any) -> IndexedSlices:
-    """The same, each row once, added up."""
+def _merge_rows(slices: IndexedSlices, xp: Namespace) -> IndexedSlices:
+    """Add up rows that are named twice."""
     backend = slices.values.backend
     raw = IndexedSlices(slices.values.array, slices.indices.array, slices.dense_shape, _xp=xp).merged()
     return IndexedSlices(wrap(raw.values, backend), wrap(raw.indices, backend), slices.dense_shape)
 
 
-def _values(gradient: Any) -> Any:
+def _values(gradient: Raw | IndexedSlices) -> Raw:
     return gradient.values.array if isinstance(gradient, IndexedSlices) else gradient
 
 

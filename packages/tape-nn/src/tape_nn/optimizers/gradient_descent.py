@@ -1,10 +1,12 @@
-"""Optimizers with a step in the gradient's own scale, or in none: SGD and Lion."""
+"""Optimizers without a running scale: SGD, whose step is the gradient's, and Lion, whose step is a sign."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tape_nn.optimizers.base import Optimizer, Schedule, Slots
+from tape_core.typing import Namespace, Raw
+
+from tape_nn.optimizers.base import AddRows, Optimizer, Schedule, Slots
 
 
 class SGD(Optimizer):
@@ -14,9 +16,9 @@ class SGD(Optimizer):
     `nesterov=True` `w += momentum * velocity - learning_rate * g`. While the learning rate stays
     constant this is what PyTorch computes.
 
-    Of a sparse gradient (:class:`~tape_core.IndexedSlices`) plain SGD touches only the rows it
-    names, duplicates added up. With momentum the gradient counts as dense, as in Keras: rows
-    without a gradient move on.
+    A sparse gradient (:class:`~tape_core.IndexedSlices`) updates only the rows that it names, if there is
+    no momentum; rows named twice add up. With momentum the gradient is taken as dense, as in Keras: the
+    velocity moves the other rows, too.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -30,38 +32,46 @@ class SGD(Optimizer):
 
     _real_only = False
     _in_place = False
-    _distinct_rows: ClassVar[bool] = False  # rows add up as they are added to `w`
+    _distinct_rows: ClassVar[bool] = False  # the step is linear in the gradient: rows add up as they are added to `w`
 
     def __init__(
         self, learning_rate: float | Schedule = 0.01, momentum: float = 0.0, nesterov: bool = False, **options: Any
     ) -> None:
         super().__init__(learning_rate, **options)
-        self.momentum = self._within("momentum", momentum, 0, 1)
+        self.momentum = self._check_range("momentum", momentum, 0, 1)
         self.nesterov = nesterov
 
     def _slots(self) -> dict[str, float]:
         return {"momentum": 0.0} if self.momentum else {}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         step = g * rate
         if self.momentum:
+            # The slot "momentum" is the velocity: the name in checkpoints is Keras'.
             momentum = slots.add("momentum", -step, self.momentum)
             if not self.nesterov:
-                return slots.moved(w, -momentum)
+                return slots.subtract_step(w, -momentum)
             step -= momentum * self.momentum
-        return slots.moved(w, step)
+        return slots.subtract_step(w, step)
 
     def _step_rows(
-        self, xp: Any, w: Any, indices: Any, rows: Any, slots: dict[str, Any], rate: float, add_rows: Any
-    ) -> Any:
+        self,
+        xp: Namespace,
+        w: Raw,
+        indices: Raw,
+        rows: Raw,
+        slots: dict[str, Raw],
+        rate: float,
+        add_rows: AddRows,
+    ) -> Raw | None:
         return None if self.momentum else add_rows(w, indices, rows * -rate)
 
 
 class Lion(Optimizer):
     """Lion (Chen et al., 2023): `w -= learning_rate * sign(beta_1 * m + (1 - beta_1) * g)`.
 
-    `m = beta_2 * m + (1 - beta_2) * g` comes after. All elements move equally far: take a learning rate 3 to 10
-    times smaller than Adam's, and a weight decay so many times larger.
+    Then `m = beta_2 * m + (1 - beta_2) * g`. All elements move equally far: take a learning rate 3 to 10 times smaller
+    than Adam's, and a weight decay larger by the same factor.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -77,13 +87,13 @@ class Lion(Optimizer):
         self, learning_rate: float | Schedule = 0.001, beta_1: float = 0.9, beta_2: float = 0.99, **options: Any
     ) -> None:
         super().__init__(learning_rate, **options)
-        self.beta_1 = self._within("beta_1", beta_1, 0, 1, below=True)
-        self.beta_2 = self._within("beta_2", beta_2, 0, 1, below=True)
+        self.beta_1 = self._check_range("beta_1", beta_1, 0, 1, below=True)
+        self.beta_2 = self._check_range("beta_2", beta_2, 0, 1, below=True)
 
     def _slots(self) -> dict[str, float]:
         return {"momentum": 0.0}
 
-    def _step(self, xp: Any, w: Any, g: Any, slots: Slots, rate: float, t: int) -> Any:
+    def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         step = xp.sign(slots["momentum"] * self.beta_1 + g * (1 - self.beta_1)) * rate
         slots.add("momentum", g * (1 - self.beta_2), self.beta_2)
-        return slots.moved(w, step)
+        return slots.subtract_step(w, step)

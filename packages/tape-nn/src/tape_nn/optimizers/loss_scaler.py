@@ -1,4 +1,4 @@
-"""Losses scaled up, so that gradients of half precision do not vanish."""
+"""Loss scaling, which keeps gradients of half precision from underflowing to 0."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 import tape_core as tc
-from tape_compile.effects import keeps_state
-from tape_compile.tracer.host_numbers import number
 from tape_core import IndexedSlices, Tensor, Variable
+from tape_core.backends import Backend
 from tape_core.base.commit import Commit
 from tape_core.base.mistakes import integer, real
 from tape_core.engine.tensor import wrap
+from tape_core.staging import host_number, stateful
+from tape_core.typing import ArrayLike
 
-from tape_nn.clipping import positive
+from tape_nn.clipping import check_positive
+from tape_nn.module import Module
 from tape_nn.optimizers.base import Schedule
+from tape_nn.types import Gradient, OptimizerLike
 
-_LARGEST: Final = 2.0**127  # of the powers of two in float32
-_SMALLEST: Final = 2.0**-14  # below it float16 has no full precision, and overflow is not what is wrong
+LARGEST_SCALE: Final = 2.0**127  # the largest power of two in float32
+SMALLEST_SCALE: Final = 2.0**-14  # float16's smallest normal number; an overflow at this scale is in the loss itself
 
 
 class LossScaler:
-    """An optimizer around another one, for training in float16: of the loss times `scale`, gradients are not lost to 0.
+    """An optimizer around another one, for training in float16: scales the loss, so that gradients do not underflow.
 
     Differentiate `scale_loss(loss)` in place of the loss; `apply_gradients` divides the gradients by the scale again,
     and has the inner optimizer update the Variables. Where a gradient is not finite, nothing is updated, and the scale
     is multiplied by `backoff_factor`; after `growth_interval` updates in a row it is multiplied by `growth_factor`.
-    :func:`tape_nn.fit` does all that with an optimizer of this kind.
+    :func:`tape_nn.fit` does all of this if its optimizer is a LossScaler.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -44,25 +47,26 @@ class LossScaler:
     ([0.5, 1.0], 512.0, 1, 1)
 
     Args:
-        optimizer: does the updates. Its clipping sees gradients that are divided by the scale already.
-        initial_scale: what the scale starts with; a power of two changes no digit of a gradient.
-        growth_interval: None keeps the scale as it is: updates are skipped, and that is all.
+        optimizer: the optimizer that does the updates. Its clipping sees gradients that were divided by the scale.
+        initial_scale: the first scale; a power of two changes no digit of a gradient.
+        growth_interval: the number of updates after which the scale grows. With None the scale is constant, and
+            updates with gradients that are not finite are still skipped.
         growth_factor: more than 1.
         backoff_factor: between 0 and 1.
 
     Raises:
-        TypeError: `optimizer` is none.
+        TypeError: `optimizer` is no optimizer.
         ValueError: a number is out of range.
     """
 
-    # They change from call to call of a compiled function.
-    _scale: Any = number()
-    _in_a_row: Any = number()
-    _skipped: Any = number()
+    # Compiled functions read and assign a `host_number()` in each call, as they do Variables.
+    _scale: Any = host_number()
+    _in_a_row: Any = host_number()
+    _skipped: Any = host_number()
 
     def __init__(
         self,
-        optimizer: Any,
+        optimizer: OptimizerLike,
         initial_scale: float = 2.0**15,
         growth_interval: int | None = 2000,
         growth_factor: float = 2.0,
@@ -79,7 +83,7 @@ class LossScaler:
         if not 0 < backoff_factor < 1:
             raise ValueError(f"LossScaler: backoff_factor must be between 0 and 1; got {backoff_factor}")
         self.optimizer = optimizer
-        self.initial_scale = positive("LossScaler: initial_scale", initial_scale)
+        self.initial_scale = check_positive("LossScaler: initial_scale", initial_scale)
         self.growth_interval = growth_interval
         self.growth_factor = growth_factor
         self.backoff_factor = backoff_factor
@@ -89,17 +93,17 @@ class LossScaler:
 
     @property
     def scale(self) -> float:
-        """What the loss is multiplied by now."""
+        """The factor of the loss."""
         return self._scale  # type: ignore[no-any-return]
 
     @property
     def skipped(self) -> int:
-        """How many updates were skipped, because a gradient was not finite."""
+        """The number of updates that were skipped because a gradient was not finite."""
         return self._skipped  # type: ignore[no-any-return]
 
     @property
     def learning_rate(self) -> float:
-        """That of the inner optimizer."""
+        """The learning rate of the inner optimizer."""
         return float(self.optimizer.learning_rate)
 
     @learning_rate.setter
@@ -108,55 +112,59 @@ class LossScaler:
 
     @property
     def iterations(self) -> int:
-        """How many updates were applied."""
+        """The number of updates applied."""
         return int(self.optimizer.iterations)
 
-    def scale_loss(self, loss: Any) -> Any:
-        """The loss times the scale, in float32 if it is of half precision; this is what to differentiate."""
-        loss = _tensors(loss)
+    def scale_loss(self, loss: ArrayLike) -> Tensor:
+        """Return the loss times the scale, to be differentiated; in float32 if the loss is of half precision."""
+        loss = loss if isinstance(loss, Tensor) else tc.asarray(loss)
         if loss.dtype.inexact and tc.finfo(loss.dtype).bits < 32:
             loss = tc.astype(loss, tc.float32)
-        return loss * self._scale_like(tc.stop_gradient(loss))
+        scaled: Tensor = loss * self._scale_like(tc.stop_gradient(loss))
+        return scaled
 
     def _holders(self) -> list[Any]:
-        """What holds all that updates change, besides the Variables themselves."""
+        """All state that updates change besides the Variables that are updated; see `keeps_state`."""
         own = [getattr(LossScaler, name).of(self) for name in ("_scale", "_in_a_row", "_skipped")]
         return [*own, *(self.optimizer._holders() if hasattr(self.optimizer, "_holders") else ())]
 
-    @keeps_state(_holders)
+    @stateful(_holders)
     def _scale_like(self, loss: Tensor) -> Tensor:
-        """A Tensor, so that a compiled function asks for it in each call."""
+        """Return the scale as a Tensor like the loss."""
+        # A method of its own with `keeps_state`, so that a compiled function reads the scale in each call.
         return tc.asarray(self._scale, dtype=loss.dtype, backend=loss.backend, device=loss.device)
 
-    @keeps_state(_holders)
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
+    @stateful(_holders)
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> None:
         """Update Variables once, or not at all if a gradient is not finite.
 
         Args:
             grads_and_vars: as for :meth:`Optimizer.apply_gradients`; the gradients are of `scale_loss(loss)`.
 
         Raises:
-            FloatingPointError: gradients are not finite, however small the scale has become: it is the loss that is
-                not. Nothing is changed.
+            FloatingPointError: gradients are not finite even with the smallest scale: the loss itself is not finite.
+                Nothing is changed.
             TypeError, ValueError: as for :meth:`Optimizer.apply_gradients`.
         """
-        pairs = [(_tensors(pair[0]), *pair[1:]) for pair in grads_and_vars]
-        if _finite([pair[0] for pair in pairs if pair[0] is not None]):
+        pairs = [(_as_tensor(pair[0]), *pair[1:]) for pair in grads_and_vars]
+        if _all_finite([pair[0] for pair in pairs if pair[0] is not None]):
             unscaled = [(_times(g, 1 / self._scale), *rest) for g, *rest in pairs]
-            ours = hasattr(self.optimizer, "_updated")
-            with self.optimizer._starting(unscaled) if ours else nullcontext():
-                commit = self.optimizer._updated(unscaled) if ours else Commit()
+            # With an optimizer of this package the update and the scale are one commit: an interrupt leaves both or
+            # neither. One of somebody else has no commit to join.
+            ours = hasattr(self.optimizer, "_compute_update")
+            with self.optimizer._slot_creation_lock(unscaled) if ours else nullcontext():
+                commit = self.optimizer._compute_update(unscaled) if ours else Commit()
                 if not ours:
                     self.optimizer.apply_gradients(unscaled)
                 in_a_row, scale = self._in_a_row + 1, self._scale
                 if in_a_row == self.growth_interval:
-                    in_a_row, scale = 0, min(scale * self.growth_factor, _LARGEST)
+                    in_a_row, scale = 0, min(scale * self.growth_factor, LARGEST_SCALE)
                 self._commit(commit, scale, in_a_row, self._skipped)
             return
         scale = self._scale
         if self.growth_interval is not None:
             smaller = self._scale * self.backoff_factor
-            if smaller < _SMALLEST:
+            if smaller < SMALLEST_SCALE:
                 raise FloatingPointError(
                     f"LossScaler: gradients are not finite with the scale {self._scale}, either, so it is not their "
                     "size; tape_core.GradientTape(check_numerics=True) tells which operation is the first"
@@ -165,13 +173,13 @@ class LossScaler:
         self._commit(Commit(), scale, 0, self._skipped + 1)
 
     def _commit(self, commit: Commit, scale: float, in_a_row: int, skipped: int) -> None:
-        """Let an update be seen, and these numbers with it."""
+        """Make an update, and assign these numbers with it."""
         for name, value in (("_scale", scale), ("_in_a_row", in_a_row), ("_skipped", skipped)):
             commit.value(getattr(LossScaler, name).of(self), value)
         commit.make()
 
-    def state_dict(self, variables: Any) -> dict[str, Tensor]:
-        """That of the inner optimizer, and the scale; see :meth:`Optimizer.state_dict`."""
+    def state_dict(self, variables: Module | Mapping[str, Variable]) -> dict[str, Tensor]:
+        """Return the state of the inner optimizer, with the scale; see :meth:`Optimizer.state_dict`."""
         counts = {"loss_scale_in_a_row": self._in_a_row, "loss_scale_skipped": self._skipped}
         return {
             **self.optimizer.state_dict(variables),
@@ -179,8 +187,8 @@ class LossScaler:
             **{name: tc.asarray(n, dtype=tc.int64) for name, n in counts.items()},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], variables: Any) -> None:
-        """Go on from a state that :meth:`state_dict` gave.
+    def load_state_dict(self, state: Mapping[str, ArrayLike], variables: Module | Mapping[str, Variable]) -> None:
+        """Continue from a state that :meth:`state_dict` gave.
 
         Raises:
             ValueError: as for :meth:`Optimizer.load_state_dict`; also where the state has no scale.
@@ -194,14 +202,14 @@ class LossScaler:
         self._commit(Commit(), scale, in_a_row, skipped)
 
 
-def _tensors(gradient: Any) -> Any:
+def _as_tensor(gradient: Gradient) -> Tensor | IndexedSlices | None:
     if gradient is None or isinstance(gradient, Tensor | IndexedSlices):
         return gradient
     return tc.asarray(gradient)
 
 
-def _finite(gradients: list[Any]) -> bool:
-    found: dict[Any, Any] = {}  # one flag for each backend, so that a GPU is waited for once
+def _all_finite(gradients: list[Tensor | IndexedSlices]) -> bool:
+    found: dict[Backend, Any] = {}  # one flag for each backend, so that a GPU is waited for once
     for gradient in gradients:
         values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
         backend = values.backend
@@ -210,8 +218,8 @@ def _finite(gradients: list[Any]) -> bool:
     return all(map(bool, found.values()))
 
 
-def _times(gradient: Any, factor: float) -> Any:
-    """On raw arrays: no tape is to record it."""
+def _times(gradient: Tensor | IndexedSlices | None, factor: float) -> Tensor | IndexedSlices | None:
+    """Multiply on raw arrays, which no tape records."""
     if gradient is None:
         return None
     if isinstance(gradient, IndexedSlices):

@@ -1,8 +1,8 @@
-"""`tf.data`: datasets, that is elements one after the other, and what is made of them.
+"""`tf.data`: datasets, sequences of elements, and the transformations that derive one dataset from another.
 
 An element is a tensor or a nested structure of tensors: tuples and dictionaries; a list is a tensor, as in TensorFlow.
-Inside, elements are NumPy arrays; they become tensors, on the backend and the device selected, where a function of the
-user's or a loop gets them. So an element is a constant: it has no path to what the dataset was made from.
+Internally elements are NumPy arrays. They become tensors, on the selected backend and device, when a function of the
+user's or a loop receives them. So an element is a constant: no gradient flows back to the data of the dataset.
 
 Datasets are read in the caller's thread: `prefetch` and `num_parallel_calls` are accepted and change nothing.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import random as stdlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -20,22 +20,24 @@ from tape_core.random import global_rng
 
 from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
-from tape_tf.data.elements import each, leaves, positive, row, shapes, spec_of, to_array, to_tensor
+from tape_tf.data.elements import as_count, as_shapes, leaves, map_structure, row, spec_of, to_array, to_tensor
 from tape_tf.data.transformations import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
-    Make,
+    MakeIterator,
+    SpecSource,
     Transformations,
-    of_datasets,
+    as_dataset,
 )
 from tape_tf.errors import OutOfRangeError
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import Tensor, Value
-from tape_tf.tracing import decided_by_value
+from tape_tf.tracing import require_value
+from tape_tf.typing import DTypeLike, IntLike, PyTree, TensorLike
 
 
 class DataIterator:
-    """What `iter(dataset)` gives."""
+    """The iterator that `iter(dataset)` returns; each `next` gives one element as tensors."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._arrays = dataset._make()
@@ -43,21 +45,22 @@ class DataIterator:
 
     @property
     def element_spec(self) -> Any:
-        """The dataset's."""
+        """The `element_spec` of the dataset."""
         return self._dataset.element_spec
 
     def __iter__(self) -> DataIterator:
         return self
 
     def __next__(self) -> Any:
-        decided_by_value("the next element of a dataset")
-        return each(to_tensor, next(self._arrays))
+        # A compiled function cannot contain a call that gives something else each time: it falls back to eager.
+        require_value("the next element of a dataset")
+        return map_structure(to_tensor, next(self._arrays))
 
     def get_next(self) -> Any:
-        """The next element.
+        """Return the next element.
 
         Raises:
-            tf.errors.OutOfRangeError: there is none.
+            tf.errors.OutOfRangeError: the dataset has ended.
         """
         try:
             return next(self)
@@ -65,18 +68,20 @@ class DataIterator:
             raise OutOfRangeError(None, None, "End of sequence") from None
 
 
-def missing(name: str) -> str:
-    """What to say of a method that datasets lack."""
+def missing_attribute(name: str) -> str:
+    """Return the message for an attribute that datasets lack."""
     return f"'tf.data.Dataset' object has no attribute {name!r}{_INSTEAD.get(name, '')}"
 
 
-class _Kind(type):
+class _DatasetType(type):
+    """Metaclass that says what to use instead of a missing static method, as in `tf.data.Dataset.list_files`."""
+
     def __getattr__(cls, name: str) -> Any:
-        raise AttributeError(missing(name))
+        raise AttributeError(missing_attribute(name))
 
 
-class Dataset(Transformations, metaclass=_Kind):
-    """Elements one after the other, made anew each time they are iterated over.
+class Dataset(Transformations, metaclass=_DatasetType):
+    """A sequence of elements, produced anew each time it is iterated over.
 
     >>> import tape_tf as tf
     >>> numbers = tf.data.Dataset.range(5).map(lambda x: x * x).batch(2)
@@ -86,20 +91,21 @@ class Dataset(Transformations, metaclass=_Kind):
     [4 9]
     [16]
 
-    A dataset is made by `from_tensor_slices`, `from_tensors`, `from_generator` and `range`, and from others by its
-    methods, which all leave it as it is. What `shuffle` does follows from `tf.random.set_seed`.
+    Make a dataset with `from_tensor_slices`, `from_tensors`, `from_generator` or `range`, and derive others from it
+    with its methods, which leave it unchanged. The order of `shuffle` follows from `tf.random.set_seed`.
     """
 
-    def __init__(self, make: Make, cardinality: int, spec: Any = None) -> None:
+    def __init__(self, make: MakeIterator, cardinality: int, spec: SpecSource = None) -> None:
         self._make = make
         self._cardinality = cardinality
-        self._spec = spec  # the element_spec, or a function that finds it, or None: the first element tells
+        # The element_spec, a function that computes it, or None: then the first element tells.
+        self._spec = spec
 
-    # -- where datasets come from
+    # -- sources
 
     @staticmethod
-    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
-        """One element for each row: the tensors are cut along their first dimension.
+    def from_tensor_slices(tensors: PyTree, name: str | None = None) -> Dataset:
+        """A dataset with one element for each row: the tensors are sliced along their first dimension.
 
         >>> import tape_tf as tf
         >>> pairs = tf.data.Dataset.from_tensor_slices(([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
@@ -107,17 +113,18 @@ class Dataset(Transformations, metaclass=_Kind):
         (TensorSpec(shape=(), dtype=tf.int32, name=None), TensorSpec(shape=(2,), dtype=tf.float32, name=None))
 
         Args:
-            tensors: tensors, or what can be made one, in tuples and dictionaries; the arrays are copied.
+            tensors: tensors or array-likes, in tuples and dictionaries; the arrays are copied.
 
         Raises:
-            ValueError: there are none, one is a scalar, or their first dimensions differ.
+            ValueError: there are no tensors, one is a scalar, or their first dimensions differ.
         """
-        arrays = each(lambda value: np.array(to_array(value)), tensors)
+        arrays = map_structure(lambda value: np.array(to_array(value)), tensors)
         found = leaves(arrays)
         if not found or any(not array.ndim for array in found):
+            given = map_structure(lambda array: TensorShape(array.shape), arrays)
             raise ValueError(
-                "from_tensor_slices: `tensors` must be tensors with a first dimension to cut along, got "
-                f"{each(lambda array: TensorShape(array.shape), arrays)}; from_tensors makes one element of a scalar"
+                f"from_tensor_slices: `tensors` must be tensors with a first dimension to cut along, got {given}; "
+                "from_tensors makes one element of a scalar"
             )
         lengths = [array.shape[0] for array in found]
         if len(set(lengths)) > 1:
@@ -129,25 +136,25 @@ class Dataset(Transformations, metaclass=_Kind):
         def make() -> Iterator[Any]:
             return (row(arrays, k) for k in range(lengths[0]))
 
-        spec = each(lambda array: TensorSpec(array.shape[1:], dtypes.as_dtype(array.dtype)), arrays)
+        spec = map_structure(lambda array: TensorSpec(array.shape[1:], dtypes.as_dtype(array.dtype)), arrays)
         return Dataset(make, lengths[0], spec)
 
     @staticmethod
-    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
-        """A single element."""
-        arrays = each(lambda value: None if value is None else np.array(to_array(value)), tensors)
-        return Dataset(lambda: iter([arrays]), 1, each(spec_of, arrays))
+    def from_tensors(tensors: PyTree, name: str | None = None) -> Dataset:
+        """A dataset of a single element."""
+        arrays = map_structure(lambda value: None if value is None else np.array(to_array(value)), tensors)
+        return Dataset(lambda: iter([arrays]), 1, map_structure(spec_of, arrays))
 
     @staticmethod
     def from_generator(
         generator: Callable[..., Iterable[Any]],
-        output_types: Any = None,
-        output_shapes: Any = None,
-        args: Any = None,
-        output_signature: Any = None,
+        output_types: PyTree = None,
+        output_shapes: PyTree = None,
+        args: Sequence[TensorLike] | None = None,
+        output_signature: PyTree = None,
         name: str | None = None,
     ) -> Dataset:
-        """The elements that a generator yields, which is called anew for each iteration.
+        """A dataset of the elements that a generator yields; the generator is called anew for each iteration.
 
         >>> import tape_tf as tf
         >>> def count(n):
@@ -158,15 +165,15 @@ class Dataset(Transformations, metaclass=_Kind):
         [0, 1, 2]
 
         Args:
-            generator: a function that returns something to iterate over.
-            output_types: the dtypes of an element, in its structure; `output_signature` is the newer way.
+            generator: a function that returns an iterable.
+            output_types: the dtypes of an element, in its structure; `output_signature` is the newer form.
             output_shapes: the shapes, in the same structure.
-            args: what it is called with: NumPy arrays of these.
+            args: arguments for `generator`, which receives them as NumPy arrays.
             output_signature: the TensorSpecs of an element.
 
         Raises:
-            TypeError: `generator` cannot be called, or there is no signature; while iterating, an element is not as the
-                signature says.
+            TypeError: `generator` is not callable, or there is no signature; while iterating, an element does not match
+                the signature.
         """
         if not callable(generator):
             raise TypeError(f"from_generator: `generator` must be a Python callable, got {generator!r}")
@@ -176,12 +183,14 @@ class Dataset(Transformations, metaclass=_Kind):
                     "from_generator: give `output_signature`, the tf.TensorSpec of each tensor of an element"
                 )
             if output_shapes is None:
-                output_shapes = each(lambda dtype: TensorShape(None), output_types)
-            output_signature = each(lambda dtype, shape: TensorSpec(shape, dtype), output_types, shapes(output_shapes))
-        signature = output_signature
+                output_shapes = map_structure(lambda dtype: TensorShape(None), output_types)
+            output_signature = map_structure(
+                lambda dtype, shape: TensorSpec(shape, dtype), output_types, as_shapes(output_shapes)
+            )
+        signature = output_signature  # a name that mypy knows is never None
         given = tuple(np.asarray(to_array(value))[()] for value in args or ())
 
-        def checked(spec: Any, value: Any) -> Any:
+        def checked(spec: TensorSpec, value: TensorLike) -> Any:
             try:
                 array = to_array(value) if isinstance(value, Value | np.ndarray) else native(value, spec.dtype).numpy()
             except (TypeError, ValueError) as error:
@@ -201,7 +210,7 @@ class Dataset(Transformations, metaclass=_Kind):
         def make() -> Iterator[Any]:
             for value in generator(*given):
                 try:
-                    element = each(
+                    element = map_structure(
                         checked,
                         signature,
                         tuple(value) if isinstance(value, list) and type(signature) is tuple else value,
@@ -216,16 +225,16 @@ class Dataset(Transformations, metaclass=_Kind):
         return Dataset(make, UNKNOWN_CARDINALITY, signature)
 
     @staticmethod
-    def range(*args: Any, output_type: Any = None, name: str | None = None) -> Dataset:
-        """The integers of Python's `range`, int64."""
+    def range(*args: Any, output_type: DTypeLike = None, name: str | None = None) -> Dataset:
+        """A dataset of the integers of Python's `range`, int64 by default."""
         dtype = dtypes.as_dtype(output_type or dtypes.int64)
-        numbers = range(*[positive(number, "each number", "range", least=-(2**63)) for number in args])
+        numbers = range(*[as_count(number, "each number", "range", least=-(2**63)) for number in args])
         kind = dtype.as_numpy_dtype
         return Dataset(lambda: (np.asarray(k, kind) for k in numbers), len(numbers), TensorSpec((), dtype))
 
     @staticmethod
-    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
-        """Elements side by side, as long as all datasets have one.
+    def zip(*args: Any, datasets: PyTree = None, name: str | None = None) -> Dataset:
+        """A dataset of tuples with one element of each dataset; it ends with the shortest.
 
         >>> import tape_tf as tf
         >>> a = tf.data.Dataset.range(3)
@@ -233,60 +242,61 @@ class Dataset(Transformations, metaclass=_Kind):
         [(0, 1), (1, 2)]
 
         Args:
-            args: datasets, or one structure of them.
+            args: datasets, or one nested structure of them.
         """
         parts = datasets if datasets is not None else args[0] if len(args) == 1 else args
         found = leaves(parts)
         for part in found:
-            of_datasets(part, "zip")
-        # Without a structure of its own an element is that of the one dataset, as in TensorFlow.
+            as_dataset(part, "zip")
+        # A single dataset without a structure around it keeps its elements as they are, as in TensorFlow.
         known = [part._cardinality for part in found if part._cardinality != INFINITE_CARDINALITY]
         count = UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in known else min(known, default=INFINITE_CARDINALITY)
 
         def make() -> Iterator[Any]:
-            sources = each(lambda part: part._make(), parts)
+            sources = map_structure(lambda part: part._make(), parts)
             while True:
                 try:
-                    yield each(next, sources)
+                    yield map_structure(next, sources)
                 except StopIteration:
                     return
 
-        return Dataset(make, count, lambda: each(lambda part: part.element_spec, parts))
+        return Dataset(make, count, lambda: map_structure(lambda part: part.element_spec, parts))
 
     @staticmethod
-    def counter(start: Any = 0, step: Any = 1, dtype: Any = None, name: str | None = None) -> Dataset:
-        """`start`, `start + step` and so on, for ever."""
+    def counter(start: IntLike = 0, step: IntLike = 1, dtype: DTypeLike = None, name: str | None = None) -> Dataset:
+        """A dataset that counts `start`, `start + step` and so on, without end."""
         kind = dtypes.as_dtype(dtype or dtypes.int64)
         numbers = itertools.count(int(start), int(step))
         return Dataset(
-            lambda: (np.asarray(k, kind.as_numpy_dtype) for k in copy(numbers)),
+            lambda: (np.asarray(k, kind.as_numpy_dtype) for k in copy(numbers)),  # a copy: each iteration starts anew
             INFINITE_CARDINALITY,
             TensorSpec((), kind),
         )
 
     @staticmethod
     def sample_from_datasets(
-        datasets: Any,
-        weights: Any = None,
-        seed: Any = None,
+        datasets: Iterable[Dataset],
+        weights: Iterable[float] | None = None,
+        seed: IntLike | None = None,
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
-        """The elements of several datasets, in random turns.
+        """A dataset that takes each element from one of several datasets, drawn at random.
 
         Args:
-            weights: how often each has its turn; all the same by default.
-            seed: with one the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
-            stop_on_empty_dataset: end with the first that ends; otherwise the others go on.
+            weights: the relative probability of each dataset; equal by default.
+            seed: with a seed the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
+            stop_on_empty_dataset: end with the first dataset that ends; otherwise the others go on.
         """
-        parts = [of_datasets(part, "sample_from_datasets") for part in datasets]
+        parts = [as_dataset(part, "sample_from_datasets") for part in datasets]
         chances = [1.0] * len(parts) if weights is None else [float(weight) for weight in weights]
         if len(chances) != len(parts) or not parts:
             raise ValueError(f"sample_from_datasets: {len(parts)} datasets and {len(chances)} weights")
         start = int(global_rng().integers(0, 2**62).item()) if seed is None else int(seed)
-        rounds = itertools.count()
+        rounds = itertools.count()  # each iteration draws another order
 
         def make() -> Iterator[Any]:
+            # The text combines the seed with the number of the iteration, so that each iteration draws another order.
             draw = stdlib.Random(f"{start} {next(rounds)}")
             going = {k: part._make() for k, part in enumerate(parts) if chances[k] > 0}
             while going:
@@ -308,16 +318,19 @@ class Dataset(Transformations, metaclass=_Kind):
         return DataIterator(self)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
-        """The elements as NumPy arrays, scalars as NumPy scalars.
+        """Iterate over the elements as NumPy arrays, scalars as NumPy scalars.
 
         >>> import tape_tf as tf
         >>> [x.item() for x in tf.data.Dataset.range(2).as_numpy_iterator()]
         [0, 1]
         """
-        return (each(lambda leaf: None if leaf is None else np.array(leaf)[()], element) for element in self._make())
+        return (
+            map_structure(lambda leaf: None if leaf is None else np.array(leaf)[()], element)
+            for element in self._make()
+        )
 
     def cardinality(self) -> Tensor:
-        """The number of elements, or tf.data.INFINITE_CARDINALITY or tf.data.UNKNOWN_CARDINALITY: an int64 tensor."""
+        """The number of elements, tf.data.INFINITE_CARDINALITY or tf.data.UNKNOWN_CARDINALITY, as an int64 tensor."""
         return convert_to_tensor(np.int64(self._cardinality))
 
     def __len__(self) -> int:
@@ -332,7 +345,7 @@ class Dataset(Transformations, metaclass=_Kind):
 
     @property
     def element_spec(self) -> Any:
-        """The TensorSpecs of an element, in its structure; a length that differs between elements is None.
+        """The TensorSpecs of an element, in its structure; None for a dimension that differs between elements.
 
         After `map` it is found by mapping the first element.
         """
@@ -340,7 +353,7 @@ class Dataset(Transformations, metaclass=_Kind):
             first = next(self._make(), None)
             if first is None:
                 raise ValueError("element_spec: the dataset has no element to tell it from")
-            self._spec = each(spec_of, first)
+            self._spec = map_structure(spec_of, first)
         elif callable(self._spec):
             self._spec = self._spec()
         return self._spec
@@ -350,7 +363,7 @@ class Dataset(Transformations, metaclass=_Kind):
         return f"<Dataset element_spec={self._spec}>" if known else "<Dataset>"
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(missing(name))
+        raise AttributeError(missing_attribute(name))
 
 
 _INSTEAD = {

@@ -1,4 +1,4 @@
-"""Elements of datasets: nested structures of NumPy arrays, and of tensors where the user's functions get them."""
+"""Elements of datasets: nested structures of NumPy arrays, and of tensors where the user's functions receive them."""
 
 from __future__ import annotations
 
@@ -11,74 +11,80 @@ from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.shapes import TensorShape, TensorSpec
+from tape_tf.typing import Element, IntLike, Leaf, NumPyArray, PartialShape, PyTree, ShapeLike
 
 
-def each(f: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """`f` of the leaves of one structure, and of those at the same places of others.
+def map_structure(f: Callable[..., Any], first: PyTree, *others: Any) -> Any:
+    """Apply `f` to the leaves of a structure, and to the leaves at the same places of others, as `tf.nest` does.
+
+    The structures are tuples, named tuples and dictionaries. A list is a leaf: TensorFlow takes it for a tensor.
 
     Raises:
-        ValueError: another one has another structure.
+        ValueError: the structures differ.
     """
     if isinstance(first, tuple) and not isinstance(first, TensorShape):
         for other in others:
             if not isinstance(other, tuple) or len(other) != len(first):
                 raise ValueError(f"expected a tuple of {len(first)}, got {other!r}")
-        parts = [each(f, *leaves) for leaves in zip(first, *others, strict=True)]
+        parts = [map_structure(f, *leaves) for leaves in zip(first, *others, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
     if isinstance(first, dict):
         for other in others:
             if not isinstance(other, dict) or other.keys() != first.keys():
                 raise ValueError(f"expected a dictionary of {list(first)}, got {other!r}")
-        return {key: each(f, part, *[other[key] for other in others]) for key, part in first.items()}
+        return {key: map_structure(f, part, *[other[key] for other in others]) for key, part in first.items()}
     return f(first, *others)
 
 
-def leaves(structure: Any) -> list[Any]:
+def leaves(structure: PyTree) -> list[Any]:
     """The leaves of a structure, in order."""
     found: list[Any] = []
-    each(found.append, structure)
+    map_structure(found.append, structure)
     return found
 
 
-def kinds(element: Any) -> Any:
-    """The dtypes of an element, in its structure, as text."""
-    return str(each(lambda leaf: getattr(leaf, "dtype", type(leaf)), element))
+def describe_dtypes(element: Element) -> Any:
+    """Return the dtypes of an element, in its structure, as text that can be compared and shown."""
+    return str(map_structure(lambda leaf: getattr(leaf, "dtype", type(leaf)), element))
 
 
-def row(element: Any, k: int) -> Any:
-    """Row number k of each leaf."""
-    return each(lambda leaf: leaf[k, ...], element)
+def row(element: Element, k: int) -> Any:
+    """Return row `k` of each leaf."""
+    return map_structure(lambda leaf: leaf[k, ...], element)
 
 
-def to_array(value: Any) -> Any:
-    """A leaf as a NumPy array, under TensorFlow's dtype rules; None stays None, and a dataset a dataset."""
+def to_array(value: Leaf) -> Any:
+    """Convert a leaf to a NumPy array, under TensorFlow's dtype rules; None and datasets are returned unchanged."""
     if value is None or isinstance(value, np.ndarray) or is_dataset(value):
         return value
     return native(value).numpy()
 
 
-def to_tensor(array: Any) -> Any:
-    """A leaf as a tensor."""
+def to_tensor(array: Leaf) -> Any:
+    """Convert a leaf to a tensor; None and datasets are returned unchanged."""
     return array if array is None or is_dataset(array) else convert_to_tensor(array)
 
 
-def is_dataset(value: Any) -> bool:
-    """Whether a leaf is a dataset, as `window` makes them."""
+def is_dataset(value: object) -> bool:
+    """True for a dataset among the leaves of an element, such as `window` makes.
+
+    It asks for a method, since this module cannot import Dataset, which imports it.
+    """
     return hasattr(value, "as_numpy_iterator")
 
 
-def called(f: Callable[..., Any], element: Any) -> Any:
-    """`f` of an element of arrays: a tuple's parts are arguments of their own."""
-    tensors = each(to_tensor, element)
+def call_on(f: Callable[..., Any], element: Element) -> Any:
+    """Call `f` with an element as tensors; the parts of a tuple are separate arguments."""
+    tensors = map_structure(to_tensor, element)
     return f(*tensors) if isinstance(tensors, tuple) else f(tensors)
 
 
-def positive(value: Any, name: str, where: str, least: int = 1) -> int:
-    """A count that was given as an int or a tensor.
+def as_count(value: IntLike, name: str, where: str, least: int = 1) -> int:
+    """Return a count, given as an int or an integer tensor, as an int.
 
     Raises:
-        TypeError: it is no integer.
-        ValueError: it is below `least`.
+        TypeError: the value is no integer.
+        ValueError: the value is below `least`.
     """
     if isinstance(value, bool | float) or not hasattr(value, "__index__"):
         raise TypeError(f"{where}: {name} must be an integer, got {value!r}")
@@ -88,9 +94,9 @@ def positive(value: Any, name: str, where: str, least: int = 1) -> int:
 
 
 class DatasetSpec:
-    """The kind of a dataset that is an element of another."""
+    """The spec of a dataset that is an element of another dataset."""
 
-    def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
+    def __init__(self, element_spec: PyTree, dataset_shape: ShapeLike = ()) -> None:
         self.element_spec = element_spec
 
     def __eq__(self, other: object) -> bool:
@@ -103,33 +109,33 @@ class DatasetSpec:
         return f"DatasetSpec({self.element_spec!r}, TensorShape([]))"
 
 
-def spec_of(leaf: Any) -> Any:
-    """The TensorSpec of an array."""
+def spec_of(leaf: Leaf) -> Any:
+    """Return the TensorSpec of an array, the DatasetSpec of a dataset, or None for None."""
     if is_dataset(leaf):
         return DatasetSpec(leaf.element_spec)
     return None if leaf is None else TensorSpec(leaf.shape, dtypes.as_dtype(leaf.dtype))
 
 
-def shapes(structure: Any) -> Any:
-    """Shapes that may be lists, tuples or None, in a structure, as TensorShapes in it."""
+def as_shapes(structure: PyTree) -> Any:
+    """Convert the shapes in a structure to TensorShapes; a shape may be a list, a tuple of lengths or None."""
     if structure is None or isinstance(structure, TensorShape | list):
         return TensorShape(structure)
     if isinstance(structure, tuple) and all(length is None or isinstance(length, int) for length in structure):
         return TensorShape(structure)
     if isinstance(structure, tuple):
-        return tuple([shapes(part) for part in structure])
+        return tuple([as_shapes(part) for part in structure])
     if isinstance(structure, dict):
-        return {key: shapes(part) for key, part in structure.items()}
+        return {key: as_shapes(part) for key, part in structure.items()}
     return TensorShape(structure)
 
 
-def stacked(rows: list[Any]) -> Any:
-    """One element of many.
+def stack_elements(rows: list[Any]) -> Any:
+    """Stack elements to one, along a new first dimension.
 
     Raises:
-        tf.errors.InvalidArgumentError: their shapes differ.
+        tf.errors.InvalidArgumentError: their shapes differ, in some component.
     """
-    component = iter(range(len(leaves(rows[0]))))
+    component = iter(range(len(leaves(rows[0]))))  # map_structure visits the components in order; messages number them
 
     def stack(*arrays: Any) -> Any:
         number = next(component)
@@ -153,17 +159,22 @@ def stacked(rows: list[Any]) -> Any:
                     ) from None
             raise
 
-    return each(stack, *rows)
+    return map_structure(stack, *rows)
 
 
-def padded(rows: list[Any], padded_shapes: Any, padding_values: Any) -> Any:
-    """One element of many whose shapes differ, filled up at their ends.
+def pad_elements(rows: list[Any], padded_shapes: PyTree, padding_values: PyTree) -> Any:
+    """Stack elements of different shapes to one, each padded at its ends.
+
+    Args:
+        padded_shapes: the shapes to pad to; None for a length, or for all: the longest in `rows`.
+        padding_values: one number, or one for each component; 0 by default.
 
     Raises:
-        tf.errors.InvalidArgumentError: one is longer than `padded_shapes` allows.
+        tf.errors.InvalidArgumentError: an element is longer than `padded_shapes` allows.
     """
 
-    def fill(first: Any, wanted: Any, value: Any, *others: Any) -> Any:
+    # TensorFlow writes -1 for a length that is not known; so `length < 0` means the same as None here.
+    def fill(first: NumPyArray, wanted: PartialShape | None, value: NumPyArray | None, *others: Any) -> Any:
         arrays = (first, *others)
         lengths = [max(array.shape[d] for array in arrays) for d in range(first.ndim)]
         for d, length in enumerate(wanted or ()):
@@ -181,8 +192,8 @@ def padded(rows: list[Any], padded_shapes: Any, padding_values: Any) -> Any:
             out[where] = array
         return out
 
-    same = each(lambda leaf: None, rows[0])
-    wanted = same if padded_shapes is None else shapes(padded_shapes)
+    same = map_structure(lambda leaf: None, rows[0])
+    wanted = same if padded_shapes is None else as_shapes(padded_shapes)
     if not isinstance(padding_values, tuple | dict):
-        padding_values = each(lambda leaf: padding_values, rows[0])
-    return each(fill, rows[0], wanted, each(to_array, padding_values), *rows[1:])
+        padding_values = map_structure(lambda leaf: padding_values, rows[0])
+    return map_structure(fill, rows[0], wanted, map_structure(to_array, padding_values), *rows[1:])

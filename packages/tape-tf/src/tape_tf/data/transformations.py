@@ -1,51 +1,59 @@
-"""What is made of datasets: the methods of `tf.data.Dataset` that give another one."""
+"""Transformations of datasets: the methods of `tf.data.Dataset` that return another dataset."""
 
 from __future__ import annotations
 
 import itertools
 import random as stdlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tape_core.random import global_rng
 
 from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.data.elements import (
-    called,
-    each,
-    kinds,
+    as_count,
+    call_on,
+    describe_dtypes,
     leaves,
-    padded,
-    positive,
+    map_structure,
+    pad_elements,
     row,
     spec_of,
-    stacked,
+    stack_elements,
     to_array,
     to_tensor,
 )
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.shapes import TensorSpec
+from tape_tf.typing import Element, IntLike, Leaf, PyTree
 
 if TYPE_CHECKING:
     from tape_tf.data import Dataset
 
-AUTOTUNE = -1
+AUTOTUNE = -1  # accepted wherever TensorFlow tunes a number of threads or a buffer; there is nothing to tune here
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
-Make = Callable[[], Iterator[Any]]
+MakeIterator = Callable[[], Iterator[Any]]
+"""A function that starts an iteration over the elements, as structures of NumPy arrays."""
+
+SpecSource: TypeAlias = Any
+"""The `element_spec` of a dataset, a function that computes it, or None: then the first element tells."""
 
 
 class Transformations:
-    """The methods that make other datasets; the class below them knows what a dataset is."""
+    """The base class of Dataset: methods that derive a dataset from another.
 
-    _make: Make
+    They need only `_make`, which starts an iteration, and `_cardinality`, the number of elements or a negative code.
+    """
+
+    _make: MakeIterator
     _cardinality: int
 
     if TYPE_CHECKING:
 
-        def __init__(self, make: Make, cardinality: int, spec: Any = None) -> None: ...
+        def __init__(self, make: MakeIterator, cardinality: int, spec: SpecSource = None) -> None: ...
 
         def __iter__(self) -> Iterator[Any]: ...
 
@@ -55,85 +63,87 @@ class Transformations:
         range: Callable[..., Dataset]
         zip: Callable[..., Dataset]
 
-    def _like(self, make: Make, cardinality: int | None = None) -> Dataset:
-        """A dataset of elements of the same kind."""
+    def _with_same_spec(self, make: MakeIterator, cardinality: int | None = None) -> Dataset:
+        """Return a dataset whose elements have the same spec as those of this one."""
         return self._new(make, self._cardinality if cardinality is None else cardinality, lambda: self.element_spec)
 
-    def _new(self, make: Make, cardinality: int, spec: Any = None) -> Dataset:
+    def _new(self, make: MakeIterator, cardinality: int, spec: SpecSource = None) -> Dataset:
         return type(self)(make, cardinality, spec)  # type: ignore[return-value]
 
     def map(
         self,
         map_func: Callable[..., Any],
-        num_parallel_calls: Any = None,
+        num_parallel_calls: IntLike | None = None,
         deterministic: bool | None = None,
         synchronous: bool | None = None,
         use_unbounded_threadpool: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """A function of each element. The parts of a tuple are arguments of their own, a dictionary is one.
+        """Apply a function to each element. The parts of a tuple are separate arguments; a dictionary is one argument.
 
         >>> import tape_tf as tf
         >>> pairs = tf.data.Dataset.from_tensor_slices(([1.0, 2.0], [3.0, 4.0]))
         >>> [float(x) for x in pairs.map(lambda x, y: x * y)]
         [3.0, 8.0]
         """
-        of_functions(map_func, "map")
+        check_callable(map_func, "map")
 
-        def mapped(element: Any) -> Any:
-            return each(to_array, called(map_func, element))
+        def mapped(element: Element) -> Any:
+            return map_structure(to_array, call_on(map_func, element))
 
         def spec() -> Any:
+            # The function is called on the first element. Where that is a batch, a result of the batch's length keeps
+            # the unknown first dimension: a last, smaller batch will make it smaller.
             first = next(self._make(), None)
             if first is None:
                 return self.element_spec
             given = zip(leaves(self.element_spec), leaves(first), strict=True)
             open_ends = {leaf.shape[0] for known, leaf in given if known is not None and known.shape[:1] == (None,)}
 
-            def found(leaf: Any) -> Any:
+            def found(leaf: Leaf) -> Any:
                 of_batch = leaf is not None and leaf.shape[:1] and leaf.shape[0] in open_ends
                 shape = (None, *leaf.shape[1:]) if of_batch else None
                 return TensorSpec(shape, dtypes.as_dtype(leaf.dtype)) if shape else spec_of(leaf)
 
-            return each(found, mapped(first))
+            return map_structure(found, mapped(first))
 
         return self._new(lambda: map(mapped, self._make()), self._cardinality, spec)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements of which a function is true."""
-        of_functions(predicate, "filter")
-        return self._like(
-            lambda: (element for element in self._make() if bool(called(predicate, element))), UNKNOWN_CARDINALITY
+        """Keep the elements for which a function is true."""
+        check_callable(predicate, "filter")
+        return self._with_same_spec(
+            lambda: (element for element in self._make() if bool(call_on(predicate, element))), UNKNOWN_CARDINALITY
         )
 
     def batch(
         self,
-        batch_size: Any,
+        batch_size: IntLike,
         drop_remainder: bool = False,
-        num_parallel_calls: Any = None,
+        num_parallel_calls: IntLike | None = None,
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Consecutive elements stacked, along a new first dimension.
+        """Stack consecutive elements along a new first dimension.
 
         Args:
-            drop_remainder: leave out a last batch that is smaller.
+            drop_remainder: drop a last batch that is smaller.
 
         Raises:
             ValueError: `batch_size` is not positive.
             tf.errors.InvalidArgumentError: while iterating, elements of different shapes; see `padded_batch`.
         """
-        return self._batched(positive(batch_size, "batch_size", "batch"), drop_remainder, stacked)
+        return self._batched(as_count(batch_size, "batch_size", "batch"), drop_remainder, stack_elements)
 
     def padded_batch(
         self,
-        batch_size: Any,
-        padded_shapes: Any = None,
-        padding_values: Any = None,
+        batch_size: IntLike,
+        padded_shapes: PyTree = None,
+        padding_values: PyTree = None,
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Like `batch`, of elements of different shapes: they are filled up at their ends.
+        """Stack elements of different shapes, each padded at its ends.
 
         >>> import tape_tf as tf
         >>> lists = tf.data.Dataset.range(1, 3).map(lambda n: tf.fill([n], n))
@@ -142,17 +152,19 @@ class Transformations:
 
         Args:
             padded_shapes: the shapes, in the structure of an element; None for a length: the longest in the batch.
-            padding_values: what fills, one number or in the structure of an element; 0 by default.
+            padding_values: the number to pad with, one for all or in the structure of an element; 0 by default.
         """
 
         def join(rows: list[Any]) -> Any:
-            return padded(rows, padded_shapes, padding_values)
+            return pad_elements(rows, padded_shapes, padding_values)
 
-        return self._batched(positive(batch_size, "batch_size", "padded_batch"), drop_remainder, join, open_ends=True)
+        return self._batched(as_count(batch_size, "batch_size", "padded_batch"), drop_remainder, join, open_ends=True)
 
     def _batched(
         self, size: int, drop_remainder: bool, join: Callable[[list[Any]], Any], open_ends: bool = False
     ) -> Dataset:
+        """Join every `size` elements; with `open_ends` the lengths of the result differ between batches."""
+
         def make() -> Iterator[Any]:
             elements = self._make()
             while rows := list(itertools.islice(elements, size)):
@@ -162,19 +174,20 @@ class Transformations:
         def spec() -> Any:
             first = size if drop_remainder else None
 
-            def batch(one: Any) -> Any:
+            def batch(one: TensorSpec) -> Any:
                 rest = [None] * len(one.shape) if open_ends else one.shape
                 return TensorSpec((first, *rest), one.dtype)
 
-            return each(lambda one: None if one is None else batch(one), self.element_spec)
+            return map_structure(lambda one: None if one is None else batch(one), self.element_spec)
 
         count = self._cardinality
         if count >= 0:
+            # -(-a // b) is a / b rounded up.
             count = count // size if drop_remainder else -(-count // size)
         return self._new(make, count, spec)
 
     def unbatch(self, name: str | None = None) -> Dataset:
-        """The rows of each element as elements."""
+        """Make each row of each element an element."""
 
         def make() -> Iterator[Any]:
             for element in self._make():
@@ -183,17 +196,19 @@ class Transformations:
 
         lengths = [one.shape[0] for one in leaves(self.element_spec)[:1]] if self._cardinality >= 0 else [None]
         count = UNKNOWN_CARDINALITY if lengths[0] is None else self._cardinality * lengths[0]
-        return self._new(make, count, lambda: each(lambda one: TensorSpec(one.shape[1:], one.dtype), self.element_spec))
+        return self._new(
+            make, count, lambda: map_structure(lambda one: TensorSpec(one.shape[1:], one.dtype), self.element_spec)
+        )
 
     def window(
         self,
-        size: Any,
-        shift: Any = None,
-        stride: Any = 1,
+        size: IntLike,
+        shift: IntLike | None = None,
+        stride: IntLike = 1,
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Datasets of `size` consecutive elements, each beginning `shift` elements after the one before.
+        """Group elements into datasets of `size` elements each, every group `shift` elements after the one before.
 
         >>> import tape_tf as tf
         >>> windows = tf.data.Dataset.range(5).window(3, shift=1, drop_remainder=True)
@@ -204,32 +219,32 @@ class Transformations:
         [2 3 4]
 
         Args:
-            size: the number of elements.
-            shift: `size` by default.
-            stride: only every so many elements are taken into a window.
-            drop_remainder: leave out windows that are smaller.
+            size: the number of elements in a window.
+            shift: the distance between the starts of windows; `size` by default.
+            stride: the distance between elements of a window.
+            drop_remainder: drop windows with fewer elements.
         """
-        count = positive(size, "size", "window")
-        every = positive(stride, "stride", "window")
-        step = count if shift is None else positive(shift, "shift", "window")
+        count = as_count(size, "size", "window")
+        every = as_count(stride, "stride", "window")
+        step = count if shift is None else as_count(shift, "shift", "window")
 
-        def held(rows: list[Any]) -> Any:
+        def windows(rows: list[Any]) -> Any:
             def dataset(*arrays: Any) -> Dataset:
                 return self._new(lambda: iter(arrays), len(arrays), spec_of(arrays[0]))
 
-            return each(dataset, *rows)
+            return map_structure(dataset, *rows)
 
         def make() -> Iterator[Any]:
-            elements, waiting = self._make(), list[Any]()
+            elements, waiting = self._make(), list[Any]()  # waiting: read, and needed by a window to come
             while True:
                 waiting += itertools.islice(elements, (count - 1) * every + 1 - len(waiting))
                 rows = waiting[::every][:count]
                 if not rows or (drop_remainder and len(rows) < count):
                     return
-                yield held(rows)
+                yield windows(rows)
                 gone = step - len(waiting)
                 del waiting[:step]
-                if gone > 0:  # the windows have gaps between them
+                if gone > 0:  # shift exceeds the window: skip the elements between windows
                     next(itertools.islice(elements, gone, gone), None)
 
         known = self._cardinality
@@ -238,41 +253,42 @@ class Transformations:
         return self._new(make, known)
 
     def unique(self, name: str | None = None) -> Dataset:
-        """Each element once, in the order of first appearance."""
+        """Drop elements that were there before, keeping the order of first appearance."""
 
         def make() -> Iterator[Any]:
             seen = set()
             for element in self._make():
+                # Compared by bits, so -0.0 and 0.0 differ, and NaN equals NaN.
                 key = tuple((leaf.shape, leaf.tobytes()) for leaf in leaves(element))
                 if key not in seen:
                     seen.add(key)
                     yield element
 
-        return self._like(make, UNKNOWN_CARDINALITY)
+        return self._with_same_spec(make, UNKNOWN_CARDINALITY)
 
-    def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Dataset:
-        """Batches of another size."""
+    def rebatch(self, batch_size: IntLike, drop_remainder: bool = False, name: str | None = None) -> Dataset:
+        """Join and split batches to batches of another size."""
         return self.unbatch().batch(batch_size, drop_remainder)
 
     def shuffle(
         self,
-        buffer_size: Any,
-        seed: Any = None,
+        buffer_size: IntLike | None,
+        seed: IntLike | None = None,
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """The elements in random order, as far as a buffer of some of them allows.
+        """Shuffle the elements, as far as a buffer allows.
 
-        Each element is drawn from `buffer_size` waiting ones, and the next one takes its place; so a buffer as large as
-        the dataset shuffles it evenly.
+        Each element is drawn at random from a buffer of `buffer_size` elements, and the next element takes its place.
+        So only a buffer as large as the dataset makes all orders equally likely.
 
         Args:
-            seed: with one the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
-            reshuffle_each_iteration: whether the next iteration has another order; True by default.
+            seed: with a seed the order is the same in every run; otherwise it follows from `tf.random.set_seed`.
+            reshuffle_each_iteration: draw another order for the next iteration; True by default.
         """
-        size = self._cardinality if buffer_size is None else positive(buffer_size, "buffer_size", "shuffle")
+        size = self._cardinality if buffer_size is None else as_count(buffer_size, "buffer_size", "shuffle")
         start = int(global_rng().integers(0, 2**62).item()) if seed is None else int(seed)
-        rounds = itertools.count()
+        rounds = itertools.count()  # one order for each iteration
 
         def make() -> Iterator[Any]:
             number = 0 if reshuffle_each_iteration is False else next(rounds)
@@ -285,13 +301,13 @@ class Transformations:
                 waiting[k] = element
             while waiting:
                 k = draw(len(waiting))
-                waiting[k], waiting[-1] = waiting[-1], waiting[k]
+                waiting[k], waiting[-1] = waiting[-1], waiting[k]  # pop from the end: O(1)
                 yield waiting.pop()
 
-        return self._like(make)
+        return self._with_same_spec(make)
 
-    def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
-        """The elements again and again: `count` times, or for ever."""
+    def repeat(self, count: IntLike | None = None, name: str | None = None) -> Dataset:
+        """Repeat the elements `count` times, or without end."""
         times = -1 if count is None else int(count)
         known = self._cardinality
         if times < 0:
@@ -305,45 +321,47 @@ class Transformations:
                 for element in self._make():
                     empty = False
                     yield element
-                if empty:  # for ever nothing is nothing
+                if empty:  # an endless repetition of nothing would never return
                     return
 
-        return self._like(make, known)
+        return self._with_same_spec(make, known)
 
-    def take(self, count: Any, name: str | None = None) -> Dataset:
-        """The first `count` elements; all for -1."""
+    def take(self, count: IntLike, name: str | None = None) -> Dataset:
+        """Keep the first `count` elements; all for -1."""
         n, known = int(count), self._cardinality
         if n < 0:
-            return self._like(self._make)
+            return self._with_same_spec(self._make)
         bounded = n if known == INFINITE_CARDINALITY else min(n, known) if known >= 0 else UNKNOWN_CARDINALITY
-        return self._like(lambda: itertools.islice(self._make(), n), bounded)
+        return self._with_same_spec(lambda: itertools.islice(self._make(), n), bounded)
 
-    def skip(self, count: Any, name: str | None = None) -> Dataset:
-        """All but the first `count` elements; none for -1."""
+    def skip(self, count: IntLike, name: str | None = None) -> Dataset:
+        """Drop the first `count` elements; all for -1."""
         n, known = int(count), self._cardinality
         if n < 0:
             return self.take(0)
-        return self._like(lambda: itertools.islice(self._make(), n, None), max(known - n, 0) if known >= 0 else known)
+        return self._with_same_spec(
+            lambda: itertools.islice(self._make(), n, None), max(known - n, 0) if known >= 0 else known
+        )
 
-    def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
-        """Every `num_shards`-th element, from number `index` on."""
-        n, first, known = positive(num_shards, "num_shards", "shard"), int(index), self._cardinality
+    def shard(self, num_shards: IntLike, index: IntLike, name: str | None = None) -> Dataset:
+        """Keep every `num_shards`-th element, starting with element `index`."""
+        n, first, known = as_count(num_shards, "num_shards", "shard"), int(index), self._cardinality
         if not 0 <= first < n:
             raise InvalidArgumentError(None, None, f"shard: index must be between 0 and {n - 1}, got {index!r}")
         count = len(range(first, known, n)) if known >= 0 else known
-        return self._like(lambda: itertools.islice(self._make(), first, None, n), count)
+        return self._with_same_spec(lambda: itertools.islice(self._make(), first, None, n), count)
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements up to the first of which a function is false."""
-        of_functions(predicate, "take_while")
-        return self._like(
-            lambda: itertools.takewhile(lambda element: bool(called(predicate, element)), self._make()),
+        """Keep the elements before the first for which a function is false."""
+        check_callable(predicate, "take_while")
+        return self._with_same_spec(
+            lambda: itertools.takewhile(lambda element: bool(call_on(predicate, element)), self._make()),
             UNKNOWN_CARDINALITY,
         )
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
-        """The elements of this dataset, then those of another."""
-        other = of_datasets(dataset, "concatenate")
+        """Append the elements of another dataset."""
+        other = as_dataset(dataset, "concatenate")
         counts = self._cardinality, other._cardinality
         known = min(counts) if min(counts) < 0 else sum(counts)
         if INFINITE_CARDINALITY in counts:
@@ -352,33 +370,33 @@ class Transformations:
         def make() -> Iterator[Any]:
             kind = None
             for element in self._make():
-                kind = kind or kinds(element)
+                kind = kind or describe_dtypes(element)
                 yield element
             for element in other._make():
-                if kind and (here := kinds(element)) != kind:
+                if kind and (here := describe_dtypes(element)) != kind:
                     raise TypeError(f"Two datasets to concatenate have different types: {kind} and {here}")
                 kind = None
                 yield element
 
-        return self._like(make, known)
+        return self._with_same_spec(make, known)
 
-    def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
-        """Pairs of a number, int64, and an element."""
+    def enumerate(self, start: IntLike = 0, name: str | None = None) -> Dataset:
+        """Pair each element with its number, an int64."""
         return self.zip((self.range(int(start), 2**63 - 1), self))
 
-    def prefetch(self, buffer_size: Any = None, name: str | None = None) -> Dataset:
-        """The same elements: nothing is read ahead."""
-        return self._like(self._make)
+    def prefetch(self, buffer_size: IntLike | None = None, name: str | None = None) -> Dataset:
+        """Return a dataset of the same elements: nothing is read ahead."""
+        return self._with_same_spec(self._make)
 
     def cache(self, filename: str = "", name: str | None = None) -> Dataset:
-        """The same elements, kept in memory once they have all been read.
+        """Keep the elements in memory once they have all been read.
 
         Raises:
-            ValueError: a file is named: there are caches in memory only.
+            ValueError: a file is named: only caches in memory are supported.
         """
         if filename:
             raise ValueError(f"cache: there is no cache in files, only in memory: leave filename={filename!r} out")
-        kept: list[list[Any]] = []
+        kept: list[list[Any]] = []  # empty, or one list of all elements: an iteration that is cut short caches nothing
 
         def make() -> Iterator[Any]:
             if not kept:
@@ -390,22 +408,22 @@ class Transformations:
             else:
                 yield from kept[0]
 
-        return self._like(make)
+        return self._with_same_spec(make)
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements of the datasets that a function makes of the elements, one dataset after the other."""
+        """Map each element to a dataset, and chain those datasets."""
         return self.interleave(map_func, cycle_length=1)
 
     def interleave(
         self,
         map_func: Callable[..., Any],
-        cycle_length: Any = None,
-        block_length: Any = 1,
-        num_parallel_calls: Any = None,
+        cycle_length: IntLike | None = None,
+        block_length: IntLike = 1,
+        num_parallel_calls: IntLike | None = None,
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """The elements of the datasets that a function makes of the elements, in turns.
+        """Map each element to a dataset, and take elements from several of those datasets in turn.
 
         >>> import tape_tf as tf
         >>> numbers = tf.data.Dataset.range(1, 4)
@@ -416,15 +434,15 @@ class Transformations:
         [1, 1, 2, 2, 1, 2, 3, 3, 3]
 
         Args:
-            cycle_length: how many of the datasets take turns.
-            block_length: how many elements each gives in its turn.
+            cycle_length: the number of datasets read in turn.
+            block_length: the number of elements that each gives in its turn.
         """
-        of_functions(map_func, "interleave")
-        width = 1 if cycle_length in (None, AUTOTUNE) else positive(cycle_length, "cycle_length", "interleave")
-        block = positive(block_length, "block_length", "interleave")
+        check_callable(map_func, "interleave")
+        width = 1 if cycle_length in (None, AUTOTUNE) else as_count(cycle_length, "cycle_length", "interleave")
+        block = as_count(block_length, "block_length", "interleave")
 
         def make() -> Iterator[Any]:
-            sources = (of_datasets(called(map_func, element), "map_func")._make() for element in self._make())
+            sources = (as_dataset(call_on(map_func, element), "map_func")._make() for element in self._make())
             turns: list[Iterator[Any] | None] = list(itertools.islice(sources, width))
             while turns:
                 for k, source in enumerate(turns):
@@ -435,45 +453,46 @@ class Transformations:
                         given += 1
                         yield element
                     if given < block:
+                        # This dataset has ended: the next one takes its place in the cycle.
                         turns[k] = next(sources, None)
                 turns = [source for source in turns if source is not None]
 
         return self._new(make, UNKNOWN_CARDINALITY)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
-        """`reduce_func(state, element)` of all elements, one after the other: the last state.
+    def reduce(self, initial_state: PyTree, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
+        """Fold the elements: `state = reduce_func(state, element)` for each; returns the last state.
 
         >>> import tape_tf as tf
         >>> int(tf.data.Dataset.range(5).reduce(tf.constant(0, tf.int64), lambda total, x: total + x))
         10
         """
-        of_functions(reduce_func, "reduce")
-        state = each(lambda leaf: to_tensor(to_array(leaf)), initial_state)
+        check_callable(reduce_func, "reduce")
+        state = map_structure(lambda leaf: to_tensor(to_array(leaf)), initial_state)
         for element in self:
             state = reduce_func(state, element)
-        return each(convert_to_tensor, state)
+        return map_structure(convert_to_tensor, state)
 
-    def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> Dataset:
-        """`scan_func(state, element)` gives the next state and an element of the new dataset."""
-        of_functions(scan_func, "scan")
+    def scan(self, initial_state: PyTree, scan_func: Callable[..., Any], name: str | None = None) -> Dataset:
+        """Map with a state: `scan_func(state, element)` returns the next state and an element of the new dataset."""
+        check_callable(scan_func, "scan")
 
         def make() -> Iterator[Any]:
-            state = each(lambda leaf: to_tensor(to_array(leaf)), initial_state)
+            state = map_structure(lambda leaf: to_tensor(to_array(leaf)), initial_state)
             for element in self:
                 state, result = scan_func(state, element)
-                yield each(to_array, result)
+                yield map_structure(to_array, result)
 
         return self._new(make, self._cardinality)
 
     def apply(self, transformation_func: Callable[[Any], Any], name: str | None = None) -> Any:
-        """A function of the dataset."""
+        """Return `transformation_func(self)`."""
         return transformation_func(self)
 
     def get_single_element(self, name: str | None = None) -> Any:
-        """The only element.
+        """Return the only element.
 
         Raises:
-            tf.errors.InvalidArgumentError: there is none, or more than one.
+            tf.errors.InvalidArgumentError: there is no element, or more than one.
         """
         found = list(itertools.islice(self, 2))
         if len(found) != 1:
@@ -481,14 +500,14 @@ class Transformations:
         return found[0]
 
 
-def of_functions(f: Any, where: str) -> None:
-    """Check that it can be called."""
+def check_callable(f: object, where: str) -> None:
+    """Raise a TypeError unless `f` can be called."""
     if not callable(f):
         raise TypeError(f"{where}: a function is needed, got {f!r}")
 
 
-def of_datasets(value: Any, where: str) -> Dataset:
-    """Check that it is a dataset."""
+def as_dataset(value: object, where: str) -> Dataset:
+    """Return the value; raise a TypeError unless it is a dataset."""
     if not isinstance(value, Transformations):
         raise TypeError(
             f"{where}: a tf.data.Dataset is needed, got {value!r}; tf.data.Dataset.from_tensor_slices makes one"

@@ -1,10 +1,10 @@
 """`tf.keras`: layers, models and training, as Keras 3 has them, on tape_nn."""
 
 from tape_tf.keras import (
-    absences,  # noqa: F401  # says what there is instead of names that are absent
+    absences,  # noqa: F401 - imported for its effect: it adds hints for absent names to tape_tf.absences
     activations,
     backend,
-    backend_functions,  # noqa: F401 - publishes what backend.py shows, as those below do for theirs
+    backend_functions,  # noqa: F401 - imported for its effect: it publishes functions, as do the modules marked below
     callbacks,
     config,
     constraints,
@@ -12,7 +12,7 @@ from tape_tf.keras import (
     layers,
     losses,
     metrics,
-    model_files,  # noqa: F401 - publishes what models.py and saving.py show
+    model_files,  # noqa: F401
     models,
     optimizers,
     regularizers,

@@ -1,4 +1,4 @@
-"""What there is instead of names of tf.keras that are absent."""
+"""Hints for names of tf.keras that are absent: what to use instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tf.keras.activations`: the activations that layers take by name.
+"""`tf.keras.activations`: activation functions, which layers accept by name.
 
 >>> import tape_tf as tf
 >>> tf.keras.activations.relu(tf.constant([-1.0, 2.0])).numpy()
@@ -15,17 +15,18 @@ import tape_core as tc
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.typing import TensorLike
 
-Function = Callable[[Any], Any]
+ActivationFunction = Callable[[Any], Any]
 
 
-def linear(x: Any) -> Any:
+def linear(x: TensorLike) -> Any:
     """`x` itself."""
     return x
 
 
-def relu(x: Any, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
-    """`x` from `threshold` up to `max_value`, and below `negative_slope * (x - threshold)`.
+def relu(x: TensorLike, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
+    """`x` between `threshold` and `max_value`; below the threshold `negative_slope * (x - threshold)`.
 
     >>> import tape_tf as tf
     >>> tf.keras.activations.relu(tf.constant([-2.0, 0.5, 9.0]), negative_slope=0.5, max_value=6.0).numpy()
@@ -40,26 +41,26 @@ def relu(x: Any, negative_slope: float = 0.0, max_value: float | None = None, th
     return wrap(y if max_value is None else tc.minimum(y, max_value))
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
-    """`x`, and where it is negative `negative_slope * x`."""
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Any:
+    """`x`, or `negative_slope * x` where `x` is negative."""
     return wrap(tc.leaky_relu(native(x), negative_slope))
 
 
-def elu(x: Any, alpha: float = 1.0) -> Any:
-    """`x`, and where it is negative `alpha * (exp(x) - 1)`."""
+def elu(x: TensorLike, alpha: float = 1.0) -> Any:
+    """`x`, or `alpha * (exp(x) - 1)` where `x` is negative."""
     return wrap(tc.elu(native(x), alpha))
 
 
-def gelu(x: Any, approximate: bool = False) -> Any:
-    """`x` times the normal distribution's probability of less."""
+def gelu(x: TensorLike, approximate: bool = False) -> Any:
+    """`x * P(X <= x)` for a standard normal X; `approximate=True` uses tanh instead of the error function."""
     return wrap(tc.gelu(native(x), approximate=approximate))
 
 
-def softmax(x: Any, axis: int = -1) -> Any:
-    """Probabilities along `axis`.
+def softmax(x: TensorLike, axis: int = -1) -> Any:
+    """`exp(x)` normalized to the sum 1 along `axis`.
 
     Raises:
-        ValueError: `x` has no axis.
+        ValueError: `x` is a scalar.
     """
     value = native(x)
     if value.ndim == 0:
@@ -67,13 +68,15 @@ def softmax(x: Any, axis: int = -1) -> Any:
     return wrap(tc.softmax(value, axis=axis))
 
 
-def log_softmax(x: Any, axis: int = -1) -> Any:
-    """The logarithm of :func:`softmax`, exact far out, too."""
+def log_softmax(x: TensorLike, axis: int = -1) -> Any:
+    """The logarithm of :func:`softmax`, accurate also where the softmax underflows to 0."""
     return wrap(tc.log_softmax(native(x), axis=axis))
 
 
-def _same(name: str, function: Callable[..., Any], text: str) -> Function:
-    def activation(x: Any) -> Any:
+def _activation(name: str, function: Callable[..., Any], text: str) -> ActivationFunction:
+    """Make an activation out of a function of tape_core Tensors."""
+
+    def activation(x: TensorLike) -> Any:
         return wrap(function(native(x)))
 
     activation.__name__ = activation.__qualname__ = name
@@ -81,23 +84,23 @@ def _same(name: str, function: Callable[..., Any], text: str) -> Function:
     return activation
 
 
-sigmoid = _same("sigmoid", tc.sigmoid, "`1 / (1 + exp(-x))`.")
-tanh = _same("tanh", tc.tanh, "The hyperbolic tangent.")
-exponential = _same("exponential", tc.exp, "`exp(x)`.")
-softplus = _same("softplus", tc.softplus, "`log(1 + exp(x))`.")
-softsign = _same("softsign", lambda x: x / (1.0 + tc.abs(x)), "`x / (1 + abs(x))`.")
-selu = _same("selu", tc.selu, "A scaled :func:`elu` that keeps mean 0 and variance 1.")
-silu = _same("silu", tc.silu, "`x * sigmoid(x)`.")
-mish = _same("mish", tc.mish, "`x * tanh(softplus(x))`.")
-relu6 = _same("relu6", tc.relu6, "`x` between 0 and 6.")
-hard_sigmoid = _same("hard_sigmoid", tc.hard_sigmoid, "`relu6(x + 3) / 6`.")
-hard_silu = _same("hard_silu", tc.hard_silu, "`x * hard_sigmoid(x)`.")
-log_sigmoid = _same("log_sigmoid", tc.log_sigmoid, "`log(sigmoid(x))`.")
-hard_tanh = _same("hard_tanh", lambda x: tc.clip(x, -1.0, 1.0), "`x` between -1 and 1.")
-tanh_shrink = _same("tanh_shrink", lambda x: x - tc.tanh(x), "`x - tanh(x)`.")
+sigmoid = _activation("sigmoid", tc.sigmoid, "`1 / (1 + exp(-x))`.")
+tanh = _activation("tanh", tc.tanh, "The hyperbolic tangent.")
+exponential = _activation("exponential", tc.exp, "`exp(x)`.")
+softplus = _activation("softplus", tc.softplus, "`log(1 + exp(x))`.")
+softsign = _activation("softsign", lambda x: x / (1.0 + tc.abs(x)), "`x / (1 + abs(x))`.")
+selu = _activation("selu", tc.selu, "A scaled :func:`elu`: normalized inputs keep mean 0 and variance 1.")
+silu = _activation("silu", tc.silu, "`x * sigmoid(x)`.")
+mish = _activation("mish", tc.mish, "`x * tanh(softplus(x))`.")
+relu6 = _activation("relu6", tc.relu6, "`x` between 0 and 6.")
+hard_sigmoid = _activation("hard_sigmoid", tc.hard_sigmoid, "`relu6(x + 3) / 6`.")
+hard_silu = _activation("hard_silu", tc.hard_silu, "`x * hard_sigmoid(x)`.")
+log_sigmoid = _activation("log_sigmoid", tc.log_sigmoid, "`log(sigmoid(x))`.")
+hard_tanh = _activation("hard_tanh", lambda x: tc.clip(x, -1.0, 1.0), "`x` between -1 and 1.")
+tanh_shrink = _activation("tanh_shrink", lambda x: x - tc.tanh(x), "`x - tanh(x)`.")
 swish, hard_swish = silu, hard_silu
 
-_BY_NAME: dict[str, Function] = {
+_BY_NAME: dict[str, ActivationFunction] = {
     name: value for name, value in list(globals().items()) if callable(value) and not name.startswith("_")
     and getattr(value, "__module__", None) == __name__
 }  # fmt: skip
@@ -130,22 +133,22 @@ __all__ = [
 ]
 
 
-def get(identifier: Function | str | None) -> Function:
-    """The activation of this name; a callable is passed through, None is :func:`linear`.
+def get(identifier: ActivationFunction | str | None) -> ActivationFunction:
+    """Return the activation of a name; a callable is returned unchanged, and None gives :func:`linear`.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: no activation has this name.
     """
     if identifier is None:
         return linear
     if callable(identifier):
         return identifier
-    found: Function = by_name("activation function", identifier, _BY_NAME)
+    found: ActivationFunction = by_name("activation function", identifier, _BY_NAME)
     return found
 
 
-def for_tape_nn(activation: Function | str | None) -> Function | None:
-    """The activation as layers of tape_nn call it."""
+def for_tape_nn(activation: ActivationFunction | str | None) -> ActivationFunction | None:
+    """Return the activation as a function of tape_core Tensors, for tape_nn's layers; None for :func:`linear`."""
     found = get(activation)
     if found is linear:
         return None

@@ -1,4 +1,4 @@
-"""`tf.keras.backend` and `tf.keras.config`: what Keras takes when it is told nothing else."""
+"""`tf.keras.backend` and `tf.keras.config`: Keras' global settings."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ __all__ = [
     "set_image_data_format",
 ]
 
+SQUARED_NORM_FLOOR: Final = 1e-12
+"""The least squared norm to divide by, so that a vector of zeros stays zero; Keras' value."""
+
 _FLOATS: Final = ("bfloat16", "float16", "float32", "float64")
 _LAYOUTS: Final = ("channels_last", "channels_first")
 _settings: Final[dict[str, Any]] = {"epsilon": 1e-7, "floatx": "float32", "image_data_format": "channels_last"}
+# One dictionary, so that a setting is global to the process, as in Keras; not a context variable.
 
 
 def epsilon() -> float:
-    """The small number of `tf.keras.backend.set_epsilon`."""
+    """The small constant that losses and constraints add to denominators; 1e-7 unless it was set."""
     return float(_settings["epsilon"])
 
 
@@ -33,7 +37,7 @@ def set_epsilon(value: float) -> None:
 
 
 def floatx() -> str:
-    """The dtype of layers, losses and metrics that are given none: "float32" unless it was set."""
+    """The name of the default dtype of layers, losses and metrics; "float32" unless it was set."""
     return str(_settings["floatx"])
 
 
@@ -41,7 +45,7 @@ def set_floatx(value: str) -> None:
     """Set what :func:`floatx` returns.
 
     Raises:
-        ValueError: this is no floating dtype.
+        ValueError: the value is no floating dtype.
     """
     name = getattr(value, "name", value)
     if name not in _FLOATS:
@@ -50,7 +54,7 @@ def set_floatx(value: str) -> None:
 
 
 def image_data_format() -> str:
-    """Which axis has the channels where a layer is not told: "channels_last" unless it was set."""
+    """The default order of axes, "channels_last" or "channels_first"; "channels_last" unless it was set."""
     return str(_settings["image_data_format"])
 
 
@@ -58,15 +62,15 @@ def set_image_data_format(data_format: str) -> None:
     """Set what :func:`image_data_format` returns.
 
     Raises:
-        ValueError: it is neither "channels_last" nor "channels_first".
+        ValueError: the value is neither "channels_last" nor "channels_first".
     """
     if data_format not in _LAYOUTS:
         raise ValueError(f"data_format must be one of {', '.join(_LAYOUTS)}; got {data_format!r}")
     _settings["image_data_format"] = data_format
 
 
-def layout(data_format: str | None) -> str:
-    """The axis of the channels that a layer was told, or the default."""
+def resolve_data_format(data_format: str | None) -> str:
+    """Return a layer's `data_format` argument, checked; the global default for None."""
     if data_format is None:
         return image_data_format()
     if data_format not in _LAYOUTS:

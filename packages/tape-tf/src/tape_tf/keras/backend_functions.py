@@ -1,17 +1,23 @@
-"""The functions of `tf.keras.backend`, which older programs call `K`: those of `tf` with Keras' arguments."""
+"""The functions of `tf.keras.backend`, which older programs import as `K`: functions of `tf` with Keras' arguments."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.keras import losses
 from tape_tf.keras.backend import floatx
 from tape_tf.names import export, exported, published
+from tape_tf.tensor import Value
+from tape_tf.typing import Axis, DTypeLike, ShapeLike, TensorLike
 from tape_tf.variable import Variable
 
-# What is the same function, as it is called there and here.
-_SAME = {
+if TYPE_CHECKING:
+    from tape_tf.keras.symbolic import KerasTensor
+
+# Functions that are the same in `tf`: names in tf.keras.backend, and the pattern of their names in `tf`.
+_ALIASES = {
     "abs cos equal exp eye greater greater_equal less less_equal log maximum minimum not_equal ones_like pow round "
     "shape sigmoid sign sin square stack stop_gradient tanh tile transpose zeros_like": "{}",
     "elu softmax softplus softsign in_top_k": "nn.{}",
@@ -21,223 +27,237 @@ _SAME = {
 
 
 def publish() -> None:
-    """Publish the functions above; `tape_tf` has them all by then."""
+    """Publish the functions of `_SAME`. `tape_tf` calls this last, when all functions of `tf` are published."""
     known = published()
-    for names, pattern in _SAME.items():
+    for names, pattern in _ALIASES.items():
         for name in names.split():
             target = pattern.format(name)
             export(f"keras.backend.{name}", known.get(target) or known[f"math.{target}"])
     export("keras.backend.var", known["math.reduce_variance"])
 
 
-def _tf(name: str) -> Any:
-    return published()[name]
+def _tf_function(name: str) -> Callable[..., Any]:
+    """Return a function of `tf` by its name; by name, since importing `tape_tf.ops` from here would be a cycle."""
+    function: Callable[..., Any] = published()[name]
+    return function
 
 
 @exported("keras.backend.argmax")
-def argmax(x: Any, axis: int = -1) -> Any:
-    """The place of the largest element along an axis."""
-    return _tf("argmax")(x, axis)
+def argmax(x: TensorLike, axis: int = -1) -> Any:
+    """The index of the largest element along an axis."""
+    return _tf_function("argmax")(x, axis)
 
 
 @exported("keras.backend.argmin")
-def argmin(x: Any, axis: int = -1) -> Any:
-    """The place of the smallest element along an axis."""
-    return _tf("argmin")(x, axis)
+def argmin(x: TensorLike, axis: int = -1) -> Any:
+    """The index of the smallest element along an axis."""
+    return _tf_function("argmin")(x, axis)
 
 
 @exported("keras.backend.cast")
-def cast(x: Any, dtype: Any) -> Any:
-    """In another dtype."""
-    return _tf("cast")(x, dtype)
+def cast(x: TensorLike, dtype: DTypeLike) -> Any:
+    """Convert to another dtype."""
+    return _tf_function("cast")(x, dtype)
 
 
 @exported("keras.backend.clip")
-def clip(x: Any, min_value: Any, max_value: Any) -> Any:
-    """Between two bounds."""
-    return _tf("clip_by_value")(x, min_value, max_value)
+def clip(x: TensorLike, min_value: TensorLike, max_value: TensorLike) -> Any:
+    """Limit the elements to the range from `min_value` to `max_value`."""
+    return _tf_function("clip_by_value")(x, min_value, max_value)
 
 
 @exported("keras.backend.concatenate")
-def concatenate(tensors: Any, axis: int = -1) -> Any:
-    """One after the other, along an axis."""
-    return _tf("concat")(tensors, axis)
+def concatenate(tensors: Sequence[TensorLike], axis: int = -1) -> Any:
+    """Join tensors along an axis."""
+    return _tf_function("concat")(tensors, axis)
 
 
 @exported("keras.backend.dot")
-def dot(x: Any, y: Any) -> Any:
-    """The product over the last axis of `x` and the last but one of `y`."""
+def dot(x: TensorLike, y: TensorLike) -> Any:
+    """The tensor product, summed over the last axis of `x` and the last but one of `y`."""
     x, y = convert_to_tensor(x), convert_to_tensor(y)
-    return _tf("tensordot")(x, y, [[x.ndim - 1], [max(y.ndim - 2, 0)]])
+    return _tf_function("tensordot")(x, y, [[x.ndim - 1], [max(y.ndim - 2, 0)]])
 
 
 @exported("keras.backend.expand_dims")
-def expand_dims(x: Any, axis: int = -1) -> Any:
-    """With a new axis of length 1."""
-    return _tf("expand_dims")(x, axis)
+def expand_dims(x: TensorLike, axis: int = -1) -> Any:
+    """Insert an axis of length 1."""
+    return _tf_function("expand_dims")(x, axis)
 
 
 @exported("keras.backend.flatten")
-def flatten(x: Any) -> Any:
-    """As a vector."""
-    return _tf("reshape")(x, [-1])
+def flatten(x: TensorLike) -> Any:
+    """Reshape to a vector."""
+    return _tf_function("reshape")(x, [-1])
 
 
 @exported("keras.backend.batch_flatten")
-def batch_flatten(x: Any) -> Any:
-    """As a matrix with a row for each example."""
+def batch_flatten(x: TensorLike) -> Any:
+    """Reshape to a matrix with one row for each example."""
     x = convert_to_tensor(x)
-    return _tf("reshape")(x, [x.shape[0], -1])
+    return _tf_function("reshape")(x, [x.shape[0], -1])
 
 
 @exported("keras.backend.gather")
-def gather(reference: Any, indices: Any) -> Any:
-    """Rows of a tensor."""
-    return _tf("gather")(reference, indices)
+def gather(reference: TensorLike, indices: TensorLike) -> Any:
+    """Pick rows of a tensor."""
+    return _tf_function("gather")(reference, indices)
 
 
 @exported("keras.backend.l2_normalize")
-def l2_normalize(x: Any, axis: Any = None) -> Any:
-    """Divided by its norm."""
-    return _tf("nn.l2_normalize")(x, axis)
+def l2_normalize(x: TensorLike, axis: Axis = None) -> Any:
+    """Divide by the Euclidean norm."""
+    return _tf_function("nn.l2_normalize")(x, axis)
 
 
 @exported("keras.backend.one_hot")
-def one_hot(indices: Any, num_classes: int) -> Any:
-    """A one in the place of each index."""
-    return _tf("one_hot")(indices, num_classes)
+def one_hot(indices: TensorLike, num_classes: int) -> Any:
+    """Encode class numbers as vectors with a single 1."""
+    return _tf_function("one_hot")(indices, num_classes)
 
 
 @exported("keras.backend.permute_dimensions")
-def permute_dimensions(x: Any, pattern: Any) -> Any:
-    """With its axes in another order."""
-    return _tf("transpose")(x, pattern)
+def permute_dimensions(x: TensorLike, pattern: Sequence[int]) -> Any:
+    """Permute the axes."""
+    return _tf_function("transpose")(x, pattern)
 
 
 @exported("keras.backend.relu")
-def relu(x: Any, alpha: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
-    """`alpha * (x - threshold)` below the threshold, x above it, and no more than `max_value`."""
+def relu(x: TensorLike, alpha: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
+    """`x` above the threshold, at most `max_value`; `alpha * (x - threshold)` below it."""
     x = convert_to_tensor(x)
-    out = _tf("where")(x >= threshold, x, alpha * (x - threshold)) if alpha or threshold else _tf("nn.relu")(x)
-    return out if max_value is None else _tf("minimum")(out, max_value)
+    out = (
+        _tf_function("where")(x >= threshold, x, alpha * (x - threshold))
+        if alpha or threshold
+        else _tf_function("nn.relu")(x)
+    )
+    return out if max_value is None else _tf_function("minimum")(out, max_value)
 
 
 @exported("keras.backend.repeat_elements")
-def repeat_elements(x: Any, rep: int, axis: int) -> Any:
-    """Each element `rep` times along an axis."""
-    return _tf("repeat")(x, rep, axis)
+def repeat_elements(x: TensorLike, rep: int, axis: int) -> Any:
+    """Repeat each element `rep` times along an axis."""
+    return _tf_function("repeat")(x, rep, axis)
 
 
 @exported("keras.backend.reshape")
-def reshape(x: Any, shape: Any) -> Any:
-    """In another shape."""
-    return _tf("reshape")(x, shape)
+def reshape(x: TensorLike, shape: ShapeLike) -> Any:
+    """Change the shape."""
+    return _tf_function("reshape")(x, shape)
 
 
 @exported("keras.backend.reverse")
-def reverse(x: Any, axes: Any) -> Any:
-    """Backwards along axes."""
-    return _tf("reverse")(x, [axes] if isinstance(axes, int) else axes)
+def reverse(x: TensorLike, axes: Axis) -> Any:
+    """Reverse the order along axes."""
+    return _tf_function("reverse")(x, [axes] if isinstance(axes, int) else axes)
 
 
 @exported("keras.backend.sqrt")
-def sqrt(x: Any) -> Any:
-    """The square root; 0 of what is negative."""
+def sqrt(x: TensorLike) -> Any:
+    """The square root; 0 for negative elements."""
     x = convert_to_tensor(x)
-    return _tf("sqrt")(_tf("maximum")(x, 0.0))
+    return _tf_function("sqrt")(_tf_function("maximum")(x, 0.0))
 
 
 @exported("keras.backend.squeeze")
-def squeeze(x: Any, axis: int) -> Any:
-    """Without an axis of length 1."""
-    return _tf("squeeze")(x, [axis])
+def squeeze(x: TensorLike, axis: int) -> Any:
+    """Remove an axis of length 1."""
+    return _tf_function("squeeze")(x, [axis])
 
 
 @exported("keras.backend.switch")
-def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
-    """One of two tensors, or of what two functions return; elementwise where the condition is no scalar."""
-    condition = convert_to_tensor(condition)
-    if not condition.ndim:
-        chosen = then_expression if condition else else_expression
+def switch(
+    condition: TensorLike,
+    then_expression: TensorLike | Callable[[], TensorLike],
+    else_expression: TensorLike | Callable[[], TensorLike],
+) -> Any:
+    """Choose between two tensors, or the results of two functions; elementwise unless the condition is a scalar."""
+    mask = convert_to_tensor(condition)
+    if not mask.ndim:
+        chosen = then_expression if mask else else_expression
         return convert_to_tensor(chosen() if callable(chosen) else chosen)
-    both = [part() if callable(part) else convert_to_tensor(part) for part in (then_expression, else_expression)]
-    missing = max(both[0].ndim - condition.ndim, 0)
-    return _tf("where")(_tf("reshape")(condition, [*condition.shape, *[1] * missing]), *both)
+    both: list[Any] = [
+        part() if callable(part) else convert_to_tensor(part) for part in (then_expression, else_expression)
+    ]
+    missing = max(both[0].ndim - mask.ndim, 0)
+    return _tf_function("where")(_tf_function("reshape")(mask, [*mask.shape, *[1] * missing]), *both)
 
 
-# -- values and what they are
+# -- values and their properties
 
 
 @exported("keras.backend.constant")
-def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Any:
-    """A tensor in Keras' float type, or another."""
-    return _tf("cast")(_tf("constant")(value, shape=shape), dtype or floatx())
+def constant(value: TensorLike, dtype: DTypeLike = None, shape: ShapeLike = None, name: str | None = None) -> Any:
+    """A constant tensor, by default of Keras' float type."""
+    return _tf_function("cast")(_tf_function("constant")(value, shape=shape), dtype or floatx())
 
 
 @exported("keras.backend.variable")
-def variable(value: Any, dtype: Any = None, name: str | None = None, constraint: Any = None) -> Any:
-    """A Variable in Keras' float type, or another."""
-    made = Variable(_tf("cast")(value, dtype or floatx()), name=name or "Variable")
+def variable(
+    value: TensorLike, dtype: DTypeLike = None, name: str | None = None, constraint: Callable[[Any], Any] | None = None
+) -> Any:
+    """A Variable, by default of Keras' float type."""
+    made = Variable(_tf_function("cast")(value, dtype or floatx()), name=name or "Variable")
     made.constraint = constraint
     return made
 
 
 @exported("keras.backend.ones")
-def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
+def ones(shape: ShapeLike, dtype: DTypeLike = None, name: str | None = None) -> Any:
     """A Variable of ones."""
-    return variable(_tf("ones")(shape), dtype)
+    return variable(_tf_function("ones")(shape), dtype)
 
 
 @exported("keras.backend.zeros")
-def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
+def zeros(shape: ShapeLike, dtype: DTypeLike = None, name: str | None = None) -> Any:
     """A Variable of zeros."""
-    return variable(_tf("zeros")(shape), dtype)
+    return variable(_tf_function("zeros")(shape), dtype)
 
 
 @exported("keras.backend.dtype")
-def dtype(x: Any) -> str:
-    """The name of its dtype."""
+def dtype(x: TensorLike) -> str:
+    """The name of a tensor's dtype."""
     return str(convert_to_tensor(x).dtype.name)
 
 
 @exported("keras.backend.int_shape")
-def int_shape(x: Any) -> tuple[int | None, ...]:
-    """Its shape as a tuple."""
+def int_shape(x: Value | KerasTensor) -> tuple[int | None, ...]:
+    """The shape as a tuple."""
     return tuple(x.shape)
 
 
 @exported("keras.backend.ndim")
-def ndim(x: Any) -> int:
-    """The number of its axes."""
+def ndim(x: Value | KerasTensor) -> int:
+    """The number of axes."""
     return len(x.shape)
 
 
 @exported("keras.backend.get_value keras.backend.eval")
-def get_value(x: Any) -> Any:
-    """The value, as NumPy's."""
+def get_value(x: TensorLike) -> Any:
+    """The value as a NumPy array or scalar."""
     return convert_to_tensor(x).numpy()
 
 
 @exported("keras.backend.set_value")
-def set_value(x: Any, value: Any) -> None:
+def set_value(x: Variable, value: TensorLike) -> None:
     """Assign to a Variable."""
     x.assign(value)
 
 
 @exported("keras.backend.update")
-def update(x: Any, new_x: Any) -> Any:
+def update(x: Variable, new_x: TensorLike) -> Any:
     """Assign to a Variable."""
     return x.assign(new_x)
 
 
 @exported("keras.backend.update_add")
-def update_add(x: Any, increment: Any) -> Any:
+def update_add(x: Variable, increment: TensorLike) -> Any:
     """Add to a Variable."""
     return x.assign_add(increment)
 
 
 @exported("keras.backend.update_sub")
-def update_sub(x: Any, decrement: Any) -> Any:
+def update_sub(x: Variable, decrement: TensorLike) -> Any:
     """Subtract from a Variable."""
     return x.assign_sub(decrement)
 
@@ -246,30 +266,36 @@ def update_sub(x: Any, decrement: Any) -> Any:
 
 
 @exported("keras.backend.random_normal", differs="other random numbers than TensorFlow's, of the same distribution")
-def random_normal(shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None) -> Any:
-    """Normally distributed values."""
-    return _tf("random.normal")(shape, mean, stddev, dtype or floatx(), seed)
+def random_normal(
+    shape: ShapeLike, mean: float = 0.0, stddev: float = 1.0, dtype: DTypeLike = None, seed: int | None = None
+) -> Any:
+    """Normally distributed random values."""
+    return _tf_function("random.normal")(shape, mean, stddev, dtype or floatx(), seed)
 
 
 @exported("keras.backend.random_uniform", differs="other random numbers than TensorFlow's, of the same distribution")
-def random_uniform(shape: Any, minval: float = 0.0, maxval: float = 1.0, dtype: Any = None, seed: Any = None) -> Any:
-    """Uniform values."""
-    return _tf("random.uniform")(shape, minval, maxval, dtype or floatx(), seed)
+def random_uniform(
+    shape: ShapeLike, minval: float = 0.0, maxval: float = 1.0, dtype: DTypeLike = None, seed: int | None = None
+) -> Any:
+    """Uniformly distributed random values."""
+    return _tf_function("random.uniform")(shape, minval, maxval, dtype or floatx(), seed)
 
 
 @exported("keras.backend.binary_crossentropy")
-def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:
+def binary_crossentropy(target: TensorLike, output: TensorLike, from_logits: bool = False) -> Any:
     """The loss of each element."""
     return losses.binary_crossentropy(expand_dims(target), expand_dims(output), from_logits=from_logits)
 
 
 @exported("keras.backend.categorical_crossentropy")
-def categorical_crossentropy(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Any:
+def categorical_crossentropy(target: TensorLike, output: TensorLike, from_logits: bool = False, axis: int = -1) -> Any:
     """The loss of each example."""
     return losses.categorical_crossentropy(target, output, from_logits=from_logits, axis=axis)
 
 
 @exported("keras.backend.sparse_categorical_crossentropy")
-def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Any:
-    """The loss of each example, of class numbers."""
+def sparse_categorical_crossentropy(
+    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: int = -1
+) -> Any:
+    """The loss of each example, for class numbers as targets."""
     return losses.sparse_categorical_crossentropy(target, output, from_logits=from_logits, axis=axis)

@@ -1,4 +1,4 @@
-"""`tf.keras.callbacks`: what happens beside the steps of `fit`; those of tape_nn under Keras' names."""
+"""`tf.keras.callbacks`: objects that `fit`, `evaluate` and `predict` call while they run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import tape_nn as nn
 
 from tape_tf.names import absent
+from tape_tf.typing import Logs, PathLike
+
+if TYPE_CHECKING:
+    from tape_nn.fitting.callbacks import Mode
+
+    from tape_tf.keras.training import Trainer
 
 __all__ = [
     "CSVLogger",
@@ -28,7 +34,7 @@ __all__ = [
 
 
 class Callback:
-    """Base class of what `fit`, `evaluate` and `predict` call while they run. Override what is needed.
+    """Base class of callbacks. Override the methods that you need.
 
     >>> import tape_tf as tf
     >>> class Losses(tf.keras.callbacks.Callback):
@@ -51,68 +57,68 @@ class Callback:
         self.model: Any = None
 
     def set_params(self, params: dict[str, Any]) -> None:
-        """What `fit` says of the run."""
+        """Store the parameters of the run; called by `fit`."""
         self.params = params
 
-    def set_model(self, model: Any) -> None:
-        """The model that is trained."""
+    def set_model(self, model: Trainer) -> None:
+        """Store the model that is trained; called by `fit`."""
         self.model = model
 
-    def on_train_begin(self, logs: Any = None) -> None:
-        """Before the first epoch."""
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Called before the first epoch."""
 
-    def on_train_end(self, logs: Any = None) -> None:
-        """After the last epoch."""
+    def on_train_end(self, logs: Logs = None) -> None:
+        """Called after the last epoch."""
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Before an epoch."""
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        """Called before an epoch."""
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """After an epoch and its validation. What is put into `logs` goes into the history."""
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Called after an epoch and its validation. Entries added to `logs` enter the history."""
 
-    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """:meth:`on_train_batch_begin`."""
+    def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Called before a step of `fit`: the older name of :meth:`on_train_batch_begin`."""
 
-    def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """:meth:`on_train_batch_end`."""
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Called after a step of `fit`: the older name of :meth:`on_train_batch_end`."""
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Before a step of `fit`."""
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Called before a step of `fit`."""
         self.on_batch_begin(batch, logs)
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """After a step of `fit`."""
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Called after a step of `fit`."""
         self.on_batch_end(batch, logs)
 
-    def on_test_begin(self, logs: Any = None) -> None:
-        """Before `evaluate`, also where it is the validation of `fit`."""
+    def on_test_begin(self, logs: Logs = None) -> None:
+        """Called before `evaluate`, and before each validation of `fit`."""
 
-    def on_test_end(self, logs: Any = None) -> None:
-        """After it."""
+    def on_test_end(self, logs: Logs = None) -> None:
+        """Called after `evaluate`, and after each validation of `fit`."""
 
-    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Before a batch of it."""
+    def on_test_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Called before a batch of `evaluate` or of a validation."""
 
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """After a batch of it."""
+    def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Called after a batch of `evaluate` or of a validation."""
 
-    def on_predict_begin(self, logs: Any = None) -> None:
-        """Before `predict`."""
+    def on_predict_begin(self, logs: Logs = None) -> None:
+        """Called before `predict`."""
 
-    def on_predict_end(self, logs: Any = None) -> None:
-        """After it."""
+    def on_predict_end(self, logs: Logs = None) -> None:
+        """Called after `predict`."""
 
-    def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Before a batch of it."""
+    def on_predict_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Called before a batch of `predict`."""
 
-    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        """After a batch of it."""
+    def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Called after a batch of `predict`."""
 
 
 class CallbackList:
-    """Several callbacks as one: `call("on_epoch_end", epoch, logs)`."""
+    """Several callbacks, called together: `call("on_epoch_end", epoch, logs)`."""
 
-    def __init__(self, callbacks: Sequence[Any], model: Any, params: dict[str, Any]) -> None:
+    def __init__(self, callbacks: Sequence[Any], model: Trainer, params: dict[str, Any]) -> None:
         self.callbacks = list(callbacks)
         for callback in self.callbacks:
             if not isinstance(callback, Callback):
@@ -121,33 +127,33 @@ class CallbackList:
             callback.set_params(params)
 
     def call(self, hook: str, *args: Any) -> None:
-        """Call this method of all of them."""
+        """Call one method of each callback, in order."""
         for callback in self.callbacks:
             getattr(callback, hook)(*args)
 
 
 class History(Callback):
-    """What `fit` returns: `history`, a list for each name, and `epoch`, the epochs' numbers."""
+    """The callback that `fit` returns: `history`, a list of numbers by name, and `epoch`, the numbers of the epochs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.history: dict[str, list[float]] = {}
         self.epoch: list[int] = []
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.epoch = []
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self.epoch.append(epoch)
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
 
 
 class LambdaCallback(Callback):
-    """Functions as a callback: `LambdaCallback(on_epoch_end=lambda epoch, logs: ...)`.
+    """A callback made of functions: `LambdaCallback(on_epoch_end=lambda epoch, logs: ...)`.
 
     Raises:
-        TypeError: an argument is no method of callbacks.
+        TypeError: an argument is not the name of a callback's method.
     """
 
     def __init__(self, **hooks: Callable[..., Any] | None) -> None:
@@ -159,40 +165,41 @@ class LambdaCallback(Callback):
                 setattr(self, name, function)
 
 
-class _Moment:
-    """A run of tape_nn, as its callbacks see it."""
+class _NativeRun:
+    """The part of a run of tape_nn that its callbacks read, filled in by a callback of Keras."""
 
-    def __init__(self, model: Any, epoch: int, logs: Mapping[str, float], stop: Callable[[], None]) -> None:
+    def __init__(self, model: nn.Module, epoch: int, logs: Mapping[str, float], stop: Callable[[], None]) -> None:
         self.model, self.epoch, self.logs, self.stop = model, epoch, logs, stop
 
 
-class _OfTapeNN(Callback):
-    """A callback of tape_nn that watches a number."""
+class _NativeCallback(Callback):
+    """A callback that delegates to one of tape_nn, `native`, which watches one of the logged numbers."""
 
     native: Any
 
-    def _moment(self, epoch: int = 0, logs: Any = None) -> _Moment:
+    def _native_run(self, epoch: int = 0, logs: Logs = None) -> _NativeRun:
         from tape_tf.keras.saving import Weights
 
-        return _Moment(Weights(self.model), epoch, logs or {}, self._stop)
+        return _NativeRun(Weights(self.model), epoch, logs or {}, self._stop)
 
     def _stop(self) -> None:
         self.model.stop_training = True
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "native":
+            # `native` itself is asked for here when an instance is copied or unpickled, before it is set.
             raise AttributeError(name)
         return getattr(self.native, name)
 
 
-class EarlyStopping(_OfTapeNN):
-    """Ends `fit` when a number has not improved for `patience` epochs: see :class:`tape_nn.EarlyStopping`.
+class EarlyStopping(_NativeCallback):
+    """Stop `fit` when a number has not improved for `patience` epochs: see :class:`tape_nn.EarlyStopping`.
 
     Args:
-        monitor, min_delta, patience, mode, start_from_epoch: as there.
-        verbose: whether to say when it stops.
-        baseline: what has to be surpassed at all.
-        restore_best_weights: whether the model gets the weights of its best epoch at the end.
+        monitor, min_delta, patience, mode, start_from_epoch: as for :class:`tape_nn.EarlyStopping`.
+        verbose: 1 to print a line on stopping.
+        baseline: a value that the first epochs have to improve on.
+        restore_best_weights: set the weights of the best epoch at the end.
     """
 
     def __init__(
@@ -201,7 +208,7 @@ class EarlyStopping(_OfTapeNN):
         min_delta: float = 0,
         patience: int = 0,
         verbose: int = 0,
-        mode: Any = "auto",
+        mode: Mode = "auto",
         baseline: float | None = None,
         restore_best_weights: bool = False,
         start_from_epoch: int = 0,
@@ -211,54 +218,54 @@ class EarlyStopping(_OfTapeNN):
         self.stopped_epoch = 0
         self.native = nn.EarlyStopping(monitor, patience, abs(min_delta), mode, restore_best_weights, start_from_epoch)
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.stopped_epoch = 0
-        self.native.on_train_begin(self._moment())
+        self.native.on_train_begin(self._native_run())
         if self.baseline is not None:
-            self.native.best = self.baseline
+            self.native.best = self.baseline  # as if an epoch before the first had reached it
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._epoch = epoch
-        self.native.on_epoch_end(self._moment(epoch, logs))
+        self.native.on_epoch_end(self._native_run(epoch, logs))
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         if self.stopped_epoch and self.verbose:
             sys.stdout.write(f"Epoch {self.stopped_epoch + 1}: early stopping\n")
-        self.native.on_train_end(self._moment())
+        self.native.on_train_end(self._native_run())
 
     def _stop(self) -> None:
         self.stopped_epoch = self._epoch
         super()._stop()
 
 
-class ModelCheckpoint(_OfTapeNN):
-    """Writes the model to a file after each epoch, or after each that is better than all before.
+class ModelCheckpoint(_NativeCallback):
+    """Save the model to a file after each epoch, or after each epoch that is better than all before.
 
     Args:
-        filepath: `{epoch}` and names of the logs in it are filled in, such as "{epoch:02d}-{val_loss:.2f}.keras". That
-            of a whole model ends in ".keras"; see `Model.save` and `Model.load_weights`.
+        filepath: a format string for `{epoch}` and the names in the logs: "{epoch:02d}-{val_loss:.2f}.keras". The name
+            of a whole model's file ends in ".keras"; see `Model.save` and `Model.load_weights`.
         monitor, mode: as for :class:`EarlyStopping`.
-        verbose: whether to say when it writes.
-        save_best_only: whether to write after better epochs only.
-        save_weights_only: whether to write the weights alone.
-        save_freq: "epoch", the only one there is.
-        initial_value_threshold: what has to be surpassed at first.
+        verbose: 1 to print a line on saving.
+        save_best_only: save only after epochs that improve on all before.
+        save_weights_only: save only the weights.
+        save_freq: "epoch", the only supported value.
+        initial_value_threshold: a value that the first saved epoch has to improve on.
 
     Raises:
-        ValueError: for what there is not.
+        ValueError: `save_freq` is not supported, or the file's name does not fit.
     """
 
     __tf_differs__ = "weights in the safetensors format; after epochs only"
 
     def __init__(
         self,
-        filepath: Any,
+        filepath: PathLike,
         monitor: str = "val_loss",
         verbose: int = 0,
         save_best_only: bool = False,
         save_weights_only: bool = False,
-        mode: Any = "auto",
-        save_freq: Any = "epoch",
+        mode: Mode = "auto",
+        save_freq: str = "epoch",
         initial_value_threshold: float | None = None,
     ) -> None:
         super().__init__()
@@ -275,8 +282,8 @@ class ModelCheckpoint(_OfTapeNN):
         if initial_value_threshold is not None:
             self.native.best = initial_value_threshold
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if self.save_best_only and not self.native.improved(self._moment(epoch, logs)):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if self.save_best_only and not self.native.improved(self._native_run(epoch, logs)):
             return
         try:
             path = self.filepath.format(epoch=epoch + 1, **(logs or {}))
@@ -290,16 +297,16 @@ class ModelCheckpoint(_OfTapeNN):
             self.model.save(path)
 
 
-_Plateau = type("ReduceLROnPlateau", (nn.EarlyStopping,), {})  # what its warnings call it
+_Plateau = type("ReduceLROnPlateau", (nn.EarlyStopping,), {})  # a subclass for its name, which its warnings quote
 
 
-class ReduceLROnPlateau(_OfTapeNN):
-    """Multiplies the learning rate by `factor` when a number has not improved for `patience` epochs.
+class ReduceLROnPlateau(_NativeCallback):
+    """Multiply the learning rate by `factor` when a number has not improved for `patience` epochs.
 
     Args:
         monitor, mode, min_delta, verbose: as for :class:`EarlyStopping`.
-        cooldown: how many epochs do not count after that.
-        min_lr: the learning rate does not go below.
+        cooldown: the number of epochs after a reduction that do not count.
+        min_lr: the lower bound of the learning rate.
     """
 
     def __init__(
@@ -308,7 +315,7 @@ class ReduceLROnPlateau(_OfTapeNN):
         factor: float = 0.1,
         patience: int = 10,
         verbose: int = 0,
-        mode: Any = "auto",
+        mode: Mode = "auto",
         min_delta: float = 1e-4,
         cooldown: int = 0,
         min_lr: float = 0.0,
@@ -319,23 +326,25 @@ class ReduceLROnPlateau(_OfTapeNN):
         self.factor, self.verbose, self.cooldown, self.min_lr = factor, verbose, cooldown, min_lr
         self.native = _Plateau(monitor, patience, min_delta, mode)
 
-    def on_train_begin(self, logs: Any = None) -> None:
-        self.native.on_train_begin(self._moment())
-        self._left = 0
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self.native.on_train_begin(self._native_run())
+        self._cooldown_left = 0
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        # As in Keras the rate of an epoch is logged, and so part of the history.
         rate = float(self.model.optimizer.learning_rate)
         if logs is not None:
             logs["learning_rate"] = rate
         self._epoch = epoch
         waited = self.native.wait
-        self.native.on_epoch_end(self._moment(epoch, logs))
-        if self._left:
-            self._left -= 1
+        self.native.on_epoch_end(self._native_run(epoch, logs))
+        if self._cooldown_left:  # in the cooldown the native callback must not count the epoch it has just counted
+            self._cooldown_left -= 1
             self.native.wait = min(waited, self.native.wait)
 
     def _stop(self) -> None:
-        if self._left:
+        # Called by the native callback, which stops training when its patience ends; here it lowers the rate instead.
+        if self._cooldown_left:
             return
         optimizer = self.model.optimizer
         rate = float(optimizer.learning_rate)
@@ -344,40 +353,40 @@ class ReduceLROnPlateau(_OfTapeNN):
             if self.verbose:
                 new = float(optimizer.learning_rate)
                 sys.stdout.write(f"\nEpoch {self._epoch + 1}: ReduceLROnPlateau reducing learning rate to {new}.\n")
-            self._left, self.native.wait = self.cooldown, 0
+            self._cooldown_left, self.native.wait = self.cooldown, 0
 
 
 class LearningRateScheduler(Callback):
-    """Sets the learning rate of each epoch.
+    """Set the learning rate of each epoch.
 
     Args:
-        schedule: a function of the epoch, from 0, or of the epoch and the learning rate so far.
-        verbose: whether to say it.
+        schedule: a function of the epoch, from 0, or of the epoch and the current learning rate.
+        verbose: 1 to print a line for each epoch.
     """
 
     def __init__(self, schedule: Callable[..., float], verbose: int = 0) -> None:
         super().__init__()
         self.schedule, self.verbose = schedule, verbose
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         optimizer = self.model.optimizer
         try:
             rate = self.schedule(epoch, float(optimizer.learning_rate))
-        except TypeError:  # of the epoch alone
+        except TypeError:  # Keras' older form, a function of the epoch alone
             rate = self.schedule(epoch)
         optimizer.learning_rate = float(rate)
         if self.verbose:
             sys.stdout.write(f"\nEpoch {epoch + 1}: LearningRateScheduler setting learning rate to {float(rate)}.\n")
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if logs is not None:
             logs["learning_rate"] = float(self.model.optimizer.learning_rate)
 
 
 class TerminateOnNaN(Callback):
-    """Ends `fit` when the loss is no finite number."""
+    """Stop `fit` when the loss is NaN or infinite."""
 
-    def on_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         loss = (logs or {}).get("loss")
         if loss is not None and not math.isfinite(loss):
             sys.stdout.write(f"Batch {batch}: Invalid loss, terminating training\n")
@@ -385,26 +394,27 @@ class TerminateOnNaN(Callback):
 
 
 class CSVLogger(Callback):
-    """Writes the results of each epoch to a file, a line for each.
+    """Write the results of each epoch to a CSV file, one line for each.
 
     Args:
-        filename: of the file.
-        separator: between numbers.
-        append: whether to go on in a file that is there.
+        filename: the path of the file.
+        separator: the text between two numbers.
+        append: continue an existing file.
     """
 
-    def __init__(self, filename: Any, separator: str = ",", append: bool = False) -> None:
+    def __init__(self, filename: PathLike, separator: str = ",", append: bool = False) -> None:
         super().__init__()
         self.filename, self.separator, self.append = os.fspath(filename), separator, append
         self._file: TextIO | None = None
         self._writer: Any = None
 
-    def on_train_begin(self, logs: Any = None) -> None:
-        self._with_head = not (self.append and os.path.exists(self.filename) and os.path.getsize(self.filename))
+    def on_train_begin(self, logs: Logs = None) -> None:
+        # A file that is continued has its header already.
+        self._write_header = not (self.append and os.path.exists(self.filename) and os.path.getsize(self.filename))
         self._file = open(self.filename, "a" if self.append else "w", newline="", encoding="utf-8")  # noqa: SIM115
         self._writer = None
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         assert self._file is not None
         logs = logs or {}
         if self._writer is None:
@@ -412,12 +422,12 @@ class CSVLogger(Callback):
             self._writer = csv.DictWriter(
                 self._file, names, restval="NA", extrasaction="ignore", delimiter=self.separator
             )
-            if self._with_head:
+            if self._write_header:
                 self._writer.writeheader()
         self._writer.writerow({"epoch": epoch, **logs})
         self._file.flush()
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None

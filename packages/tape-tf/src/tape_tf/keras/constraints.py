@@ -1,4 +1,4 @@
-"""`tf.keras.constraints`: what weights are made to be after each update."""
+"""`tf.keras.constraints`: projections of weights, applied after each update."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import epsilon
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.typing import TensorLike
 
 __all__ = [
     "Constraint",
@@ -29,14 +30,14 @@ Projection: TypeAlias = Callable[[Any], Any]
 
 
 class Constraint:
-    """Base class of constraints: `__call__(w)` gives the weight's new value."""
+    """Base class of constraints: `__call__(w)` returns the projected weight."""
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: TensorLike) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(self, w)")
 
 
 class NonNeg(Constraint):
-    """Negative elements become 0.
+    """Set negative elements to 0.
 
     >>> import tape_tf as tf
     >>> layer = tf.keras.layers.Dense(1, kernel_constraint="non_neg", kernel_initializer="ones")
@@ -47,17 +48,25 @@ class NonNeg(Constraint):
     array([[0.]], dtype=float32)
     """
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: TensorLike) -> Any:
         return wrap(tc.relu(native(w)))
 
 
 class MinMaxNorm(Constraint):
-    """The norm along `axis` goes to between `min_value` and `max_value`, or `rate` of the way there."""
+    """Bring the norm along `axis` into a range, or `rate` of the way there.
 
-    def __init__(self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: Any = 0) -> None:
+    Args:
+        min_value, max_value: the range.
+        rate: 1 projects onto the range at once; smaller values move the norm towards it at each update.
+        axis: the axis or axes over which the norm is taken; 0, the inputs of a Dense kernel, by default.
+    """
+
+    def __init__(
+        self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: int | tuple[int, ...] = 0
+    ) -> None:
         self.min_value, self.max_value, self.rate, self.axis = min_value, max_value, rate, axis
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: TensorLike) -> Any:
         value = native(w)
         norm = tc.sqrt(tc.sum(value * value, axis=self.axis, keepdims=True))
         wanted = self.rate * tc.clip(norm, self.min_value, self.max_value) + (1.0 - self.rate) * norm
@@ -65,16 +74,16 @@ class MinMaxNorm(Constraint):
 
 
 class MaxNorm(MinMaxNorm):
-    """The norm along `axis` becomes at most `max_value`."""
+    """Scale weights down where the norm along `axis` exceeds `max_value`."""
 
-    def __init__(self, max_value: float = 2.0, axis: Any = 0) -> None:
+    def __init__(self, max_value: float = 2.0, axis: int | tuple[int, ...] = 0) -> None:
         super().__init__(0.0, max_value, 1.0, axis)
 
 
 class UnitNorm(MinMaxNorm):
-    """The norm along `axis` becomes 1."""
+    """Scale weights to norm 1 along `axis`."""
 
-    def __init__(self, axis: Any = 0) -> None:
+    def __init__(self, axis: int | tuple[int, ...] = 0) -> None:
         super().__init__(1.0, 1.0, 1.0, axis)
 
 
@@ -93,7 +102,11 @@ _BY_NAME = {
 
 
 def get(identifier: Projection | str | None) -> Projection | None:
-    """The constraint of this name; a callable, or None, is passed through."""
+    """Return the constraint of a name; a callable and None are returned unchanged.
+
+    Raises:
+        ValueError: no constraint has this name.
+    """
     if identifier is None or callable(identifier):
         return identifier
     made: Projection = by_name("constraint", identifier, _BY_NAME)()

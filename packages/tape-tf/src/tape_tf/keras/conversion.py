@@ -1,33 +1,32 @@
-"""What layers, losses and metrics do with their inputs: Keras casts where TensorFlow would refuse."""
+"""Conversion of the inputs of layers, losses and metrics: Keras casts where TensorFlow refuses another dtype."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import tape_core as tc
 
 from tape_tf import dtypes
 from tape_tf.conversion import native
 from tape_tf.keras.backend import floatx
+from tape_tf.typing import DTypeLike, TensorLike
 
 
-def cast(value: Any, dtype: Any = None) -> tc.Tensor:
-    """A tensor-like value as a tape_core Tensor of this dtype, by default Keras' float type."""
+def cast(value: TensorLike, dtype: DTypeLike = None) -> tc.Tensor:
+    """Convert a tensor-like value to a tape_core Tensor of a dtype, by default Keras' float type."""
     wanted = dtypes.native_dtype(floatx() if dtype is None else dtype)
     tensor = native(value)
     return tensor if tensor.dtype is wanted else tc.astype(tensor, wanted)
 
 
-def autocast(value: Any, dtype: Any) -> tc.Tensor:
-    """The same for real floating values; others keep their dtype."""
+def autocast(value: TensorLike, dtype: DTypeLike) -> tc.Tensor:
+    """Convert a tensor-like value to a tape_core Tensor, and cast it to `dtype` if it is real floating."""
     tensor = native(value)
     return cast(tensor, dtype) if tensor.dtype.kind == "real floating" else tensor
 
 
-def same_rank(y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
-    """Where one of the two has a last axis of length 1 more than the other: the two with as many axes.
+def match_ranks(y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+    """Add or remove a last axis of length 1, so that labels and predictions have the same number of axes.
 
-    Keras does so, and so shape (n,) goes together with (n, 1).
+    Keras does so, and thus accepts labels of shape (n,) for predictions of shape (n, 1), and the reverse.
     """
     if y_true.ndim == y_pred.ndim + 1 and y_true.shape[-1] == 1:
         if y_pred.ndim == 1:
@@ -40,8 +39,8 @@ def same_rank(y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tenso
     return y_true, y_pred
 
 
-def class_numbers(y_true: tc.Tensor, y_pred: tc.Tensor, axis: int = -1) -> tc.Tensor:
-    """Labels as integers of the shape of `y_pred` without its classes."""
+def to_class_ids(y_true: tc.Tensor, y_pred: tc.Tensor, axis: int = -1) -> tc.Tensor:
+    """Return labels as integers, without the axis of classes that `y_pred` has."""
     if not y_true.dtype.kind.endswith("integer"):
         y_true = tc.astype(y_true, tc.int64)
     if y_true.ndim == y_pred.ndim and y_true.ndim and y_true.shape[axis] == 1:

@@ -1,11 +1,11 @@
-"""Data for `fit`, `evaluate` and `predict`, as tape_nn takes them."""
+"""Data for `fit`, `evaluate` and `predict`: arrays or iterables in the form that `tape_nn.fit` accepts."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
 from tape_nn.fitting.data import Arrays
@@ -13,21 +13,28 @@ from tape_nn.fitting.data import Arrays
 from tape_tf.conversion import unwrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
-from tape_tf.keras.structures import is_array, mapped
+from tape_tf.keras.structures import is_array, map_structure
 from tape_tf.tensor import Value
+from tape_tf.typing import PyTree
 
-_ANEW = "the epoch ends there, and the next begins at the first batch"
+if TYPE_CHECKING:
+    from tape_tf.keras.training import Trainer
+
+_STARTS_OVER = "the epoch ends there, and the next begins at the first batch"
+"""The end of a warning about arrays or a dataset with fewer batches than `steps_per_epoch`."""
+
+DEFAULT_BATCH_SIZE = 32  # examples; Keras' default
 
 
-def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
-    """`x`, `y` and the examples' weights; None for what a batch does not have.
+def unpack_x_y_sample_weight(data: PyTree) -> tuple[Any, Any, Any]:
+    """Split a batch into `x`, `y` and the weights of the examples; None for a part that is missing.
 
     >>> from tape_tf.keras.data import unpack_x_y_sample_weight
     >>> unpack_x_y_sample_weight((1, 2))
     (1, 2, None)
 
     Raises:
-        ValueError: there are more than three.
+        ValueError: the batch has more than three parts.
     """
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if not 1 <= len(parts) <= 3:
@@ -39,120 +46,129 @@ def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
     return x, y, weights
 
 
-def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-    """A batch of what there is."""
+def pack_x_y_sample_weight(x: PyTree, y: PyTree = None, sample_weight: PyTree = None) -> Any:
+    """Return a batch of the parts that are given, in the form that :func:`unpack_x_y_sample_weight` takes."""
     if y is None:
         return (x,) if isinstance(x, list | tuple) else x
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
 class Batches:
-    """Batches that an iterable makes, of tensors.
+    """Batches that an iterable yields.
 
     Attributes:
-        length: how many an epoch has, None where that is not known.
-        batch_size: None, for tape_nn: they are batches already.
+        length: the number of batches of an epoch, None if it is not known.
+        batch_size: None tells tape_nn that the data come in batches already.
     """
 
     batch_size: int | None = None
 
-    def __init__(self, data: Any, steps: int | None) -> None:
+    def __init__(self, data: Iterable[PyTree], steps: int | None) -> None:
         self._data, self._steps = data, steps
-        self._going: Iterator[Any] | None = None  # where one iterator goes through several epochs
+        self._iterator: Iterator[Any] | None = None  # the open iterator: with `steps`, one may last several epochs
         self.length: int | None = steps
         if steps is None:
             try:
-                self.length = len(data)
+                self.length = len(data)  # type: ignore[arg-type]
             except TypeError:
                 self.length = None
 
-    def source(self, run: Any, shuffle: bool) -> Callable[[int], Iterator[Any]]:
-        """A function from the epoch to its batches."""
+    def epochs(self, model: Trainer, shuffle: bool) -> Callable[[int], Iterator[Any]]:
+        """Return a function from the number of an epoch to its batches."""
 
         def epoch(number: int) -> Iterator[Any]:
             done = 0
-            for batch in self._some():
+            for batch in self._epoch_batches():
                 yield batch
                 done += 1
             if self._steps is not None and done < self._steps:
-                if isinstance(self._data, Iterator):  # there is no beginning to go back to
-                    run.model.stop_training = True
-                    _warn_of_too_few(done, self._steps, "interrupting training: it is gone")
+                if isinstance(self._data, Iterator):  # such as a generator: it cannot be started again
+                    model.stop_training = True
+                    _warn_short_epoch(done, self._steps, "interrupting training: it is gone")
                 else:
-                    self._going = None
-                    _warn_of_too_few(done, self._steps, f"{_ANEW}; use repeat() to have it go on")
+                    self._iterator = None
+                    _warn_short_epoch(done, self._steps, f"{_STARTS_OVER}; use repeat() to have it go on")
 
         return epoch
 
-    def once(self) -> Iterator[Any]:
-        """The batches of an evaluation."""
-        self._going = None
-        return self._some()
+    def iterate(self) -> Iterator[Any]:
+        """Return an iterator over the batches of one evaluation, from the first batch."""
+        self._iterator = None
+        return self._epoch_batches()
 
-    def whole(self) -> Any:
-        """All examples as one batch."""
+    def as_one_batch(self) -> Any:
+        """Return all examples as one batch; only arrays can do that."""
         raise ValueError("one batch must be given as arrays or tensors")
 
-    def _some(self) -> Iterator[Any]:
+    def _epoch_batches(self) -> Iterator[Any]:
+        """Iterate over the batches of one epoch: all of them, or the next `steps`, starting over at the end."""
         if self._steps is None:
             batches = iter(self._data)
         else:
-            first = list(islice(self._going or (), 1))
-            if not first and not (self._going and isinstance(self._data, Iterator)):
-                self._going = iter(self._data)
-            batches = islice(chain(first, self._going or ()), self._steps)
-        return (unwrap(_as_tensors(tuple(batch) if isinstance(batch, list) else batch)) for batch in batches)
+            # Take one batch to see whether the iterator of the epoch before has ended: then start over, unless the data
+            # themselves are an iterator, which cannot.
+            first = list(islice(self._iterator or (), 1))
+            if not first and not (self._iterator and isinstance(self._data, Iterator)):
+                self._iterator = iter(self._data)
+            batches = islice(chain(first, self._iterator or ()), self._steps)
+        return (unwrap(_batch_to_native(tuple(batch) if isinstance(batch, list) else batch)) for batch in batches)
 
 
-def _warn_of_too_few(done: int, steps: int, then: str) -> None:
+def _warn_short_epoch(done: int, steps: int, then: str) -> None:
     warnings.warn(f"Your input ran out of data after {done} of {steps} batches; {then}", stacklevel=3)
 
 
 class ArrayBatches(Batches):
-    """Batches cut from arrays: by tape_nn."""
+    """Batches cut from arrays by tape_nn.
+
+    Without `steps` tape_nn gets the arrays themselves and does everything; with `steps` an epoch is a part of a pass
+    through the arrays, which tape_nn does not know.
+    """
 
     def __init__(self, data: tuple[Any, ...], batch_size: int | None, steps: int | None) -> None:
         self._parts = data
         self._steps = steps
-        self._size = 32 if batch_size is None else batch_size
+        self._size = DEFAULT_BATCH_SIZE if batch_size is None else batch_size
         self._arrays = Arrays(data, self._size, None, {}, "data")
         self.batch_size = self._size if steps is None else None
         self.length = self._arrays.length if steps is None else steps
 
-    def source(self, run: Any, shuffle: bool) -> Any:
+    def epochs(self, model: Trainer, shuffle: bool) -> Any:
         if self._steps is None:
             return self._parts
+        # One seed for the whole run: tape_nn draws the order of a pass from the seed and the number of the pass.
         seed = tc.random.global_rng().integers(0, 2**31).item() if shuffle else None
         arrays = Arrays(self._parts, self._size, seed, {}, "data")
-        there, steps = -(-arrays.examples // self._size), self._steps
+        pass_length, steps = -(-arrays.examples // self._size), self._steps
 
         def epoch(number: int) -> Iterator[Any]:
-            # It goes on where the epoch before ended; the last one of a pass through the arrays may have less.
-            turn, part = divmod(number, -(-there // steps))
+            # An epoch continues where the one before ended, until the arrays are used up: `turn` passes are complete,
+            # and this epoch is number `part` of the current one. The last epoch of a pass may have fewer batches.
+            turn, part = divmod(number, -(-pass_length // steps))
             first = part * steps
-            if first + steps > there:
-                _warn_of_too_few(there - first, steps, _ANEW)
+            if first + steps > pass_length:
+                _warn_short_epoch(pass_length - first, steps, _STARTS_OVER)
             return islice(arrays.batches(turn, skip=first), steps)
 
         return epoch
 
-    def once(self) -> Iterator[Any]:
+    def iterate(self) -> Iterator[Any]:
         return islice(self._arrays.batches(0), self._steps)
 
-    def whole(self) -> Any:
+    def as_one_batch(self) -> Any:
         return self._parts
 
 
-def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None) -> Batches:
-    """Data in the form of :meth:`Model.fit`'s arguments as batches.
+def make_batches(x: PyTree, y: PyTree, sample_weight: PyTree, batch_size: int | None, steps: int | None) -> Batches:
+    """Return the batches of `x`, `y` and `sample_weight`, which are as for :meth:`Model.fit`.
 
     Raises:
-        ValueError: an argument does not go with the others, or arrays differ in length.
+        ValueError: the arguments do not fit together, or arrays differ in length.
     """
     if x is None:
         raise ValueError("x is missing: arrays, or batches")
-    if _is_data(x):
-        parts = [_tensors_of(part) for part in (x, y, sample_weight)]
+    if _is_arrays(x):
+        parts = [_to_native(part) for part in (x, y, sample_weight)]
         while parts[-1] is None:
             parts.pop()
         if sample_weight is not None and y is None:
@@ -171,26 +187,26 @@ def batches_of(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps
     return Batches(x, steps)
 
 
-def _is_data(x: Any) -> bool:
-    """Whether it is arrays, and not something that makes batches."""
+def _is_arrays(x: object) -> bool:
+    """True for arrays, in structures; False for an iterable of batches."""
     if isinstance(x, dict):
         return True
-    if isinstance(x, list | tuple):  # of arrays, or an array written out; a list of batches is neither
+    if isinstance(x, list | tuple):  # several arrays, or one array written out; batches would be tuples
         return not any(isinstance(part, tuple) for part in x)
     return is_array(x) or hasattr(x, "__array__")
 
 
-def _tensors_of(part: Any) -> Any:
-    """Arrays in structures as tensors of tape_core, floating ones in Keras' float type."""
+def _to_native(part: PyTree) -> Any:
+    """Convert arrays in structures to tape_core Tensors, floating ones in Keras' float type."""
     if part is None:
         return None
     if isinstance(part, dict):
-        return {key: _tensors_of(value) for key, value in part.items()}
+        return {key: _to_native(value) for key, value in part.items()}
     if isinstance(part, list | tuple) and all(getattr(value, "ndim", 0) for value in part):
-        return tuple([_tensors_of(value) for value in part])  # several inputs, and not numbers written out
+        return tuple([_to_native(value) for value in part])  # several inputs; numbers written out have no ndim
     return autocast(part.native if isinstance(part, Value) else part, floatx())
 
 
-def _as_tensors(batch: Any) -> Any:
-    """A batch of arrays or tensors, floating ones in Keras' float type."""
-    return mapped(lambda leaf: leaf if leaf is None else autocast(leaf, floatx()), batch)
+def _batch_to_native(batch: PyTree) -> Any:
+    """Convert a batch to tape_core Tensors, floating ones in Keras' float type."""
+    return map_structure(lambda leaf: leaf if leaf is None else autocast(leaf, floatx()), batch)

@@ -1,4 +1,4 @@
-"""`tf.keras.initializers`: first values for weights, those of :mod:`tape_nn.initializers`.
+"""`tf.keras.initializers`: initial values of weights, drawn by :mod:`tape_nn.initializers`.
 
 >>> import tape_tf as tf
 >>> values = tf.keras.initializers.GlorotUniform(seed=1)(shape=(2, 3))
@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 import tape_core as tc
 import tape_nn as nn
@@ -21,6 +21,7 @@ from tape_tf.keras import limits
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.typing import DTypeLike, TensorLike
 
 InitializerLike: TypeAlias = "Initializer | Callable[..., Any] | str | type[Initializer]"
 
@@ -28,29 +29,29 @@ InitializerLike: TypeAlias = "Initializer | Callable[..., Any] | str | type[Init
 class Initializer:
     """Base class of initializers. A new one defines `__call__(self, shape, dtype=None)`.
 
-    An instance with a `seed` gives the same values at each call, as in Keras; one without goes on in the stream that
-    `tf.random.set_seed` seeds.
+    An instance with a `seed` returns the same values at each call, as in Keras; without a seed the values continue the
+    stream that `tf.random.set_seed` seeds.
     """
 
     seed: int | None = None
-    _native: Callable[..., Any]  # of tape_nn
+    _native: Callable[..., Any]  # the initializer of tape_nn
 
-    def __call__(self, shape: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike = None, **kwargs: Any) -> Any:
         if not hasattr(self, "_native"):
             raise NotImplementedError(f"{type(self).__name__} must define __call__(self, shape, dtype=None)")
         dtype = native_dtype(floatx() if dtype is None else dtype)
         return wrap(self._draw(tuple(map(int, shape)), rng=global_rng(), dtype=dtype))
 
     def _draw(self, shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
-        """As layers of tape_nn call their initializers."""
-        limits.take(shape)
+        """Draw the values; tape_nn's layers call this in place of an initializer of their own."""
+        limits.reserve(shape)
         if self.seed is not None:
             rng = tc.default_rng(self.seed)
         values: tc.Tensor = self._native(shape, rng=rng, **where)
         return values
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments it was made with."""
+        """The arguments that the initializer was made with."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def __repr__(self) -> str:
@@ -71,23 +72,23 @@ class Ones(Initializer):
 
 
 class Constant(Initializer):
-    """Filled with `value`: a number, or an array of the shape that is asked for.
+    """A constant `value`: a number, or an array of the requested shape.
 
     >>> import tape_tf as tf
     >>> tf.keras.initializers.Constant(3.0)(shape=(2,)).numpy()
     array([3., 3.], dtype=float32)
     """
 
-    def __init__(self, value: Any = 0.0) -> None:
+    def __init__(self, value: TensorLike = 0.0) -> None:
         self.value = value
         self._native = self._fill
 
-    def _fill(self, shape: tuple[int, ...], *, rng: Any = None, **where: Any) -> tc.Tensor:
+    def _fill(self, shape: tuple[int, ...], *, rng: tc.Generator | None = None, **where: Any) -> tc.Tensor:
         return tc.broadcast_to(tc.asarray(native(self.value), copy=True, **where), shape)
 
 
 class RandomUniform(Initializer):
-    """Uniform between `minval` and `maxval`."""
+    """Uniformly distributed between `minval` and `maxval`."""
 
     def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: int | None = None) -> None:
         self.minval, self.maxval, self.seed = minval, maxval, seed
@@ -95,27 +96,27 @@ class RandomUniform(Initializer):
 
 
 class _Normal(Initializer):
-    _of: Callable[..., Any]
+    _factory: Callable[..., Any]
 
     def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
         self.mean, self.stddev, self.seed = mean, stddev, seed
-        self._native = type(self)._of(mean, stddev)
+        self._native = type(self)._factory(mean, stddev)
 
 
 class RandomNormal(_Normal):
-    """Normal with this mean and standard deviation."""
+    """Normally distributed with mean `mean` and standard deviation `stddev`."""
 
-    _of = staticmethod(nn.initializers.normal)
+    _factory = staticmethod(nn.initializers.normal)
 
 
 class TruncatedNormal(_Normal):
-    """Normal, without what is more than two `stddev` from the mean."""
+    """Normally distributed; values more than two `stddev` from the mean are drawn again."""
 
-    _of = staticmethod(nn.initializers.truncated_normal)
+    _factory = staticmethod(nn.initializers.truncated_normal)
 
 
 class Orthogonal(Initializer):
-    """Matrices with orthonormal columns (or rows, if there are less), times `gain`."""
+    """Matrices with orthonormal columns (orthonormal rows, if there are fewer rows), times `gain`."""
 
     def __init__(self, gain: float = 1.0, seed: int | None = None) -> None:
         self.gain, self.seed = gain, seed
@@ -126,32 +127,32 @@ class Identity(Initializer):
     """The identity matrix times `gain`.
 
     Raises:
-        ValueError: when it is called with a shape of other than two dimensions.
+        ValueError: when called with a shape that is not that of a matrix.
     """
 
     def __init__(self, gain: float = 1.0) -> None:
         self.gain = gain
         self._native = self._eye
 
-    def _eye(self, shape: tuple[int, ...], *, rng: Any = None, **where: Any) -> tc.Tensor:
+    def _eye(self, shape: tuple[int, ...], *, rng: tc.Generator | None = None, **where: Any) -> tc.Tensor:
         if len(shape) != 2:
             raise ValueError(f"Identity makes matrices; got shape {shape}")
         return self.gain * tc.eye(*shape, **where)
 
 
 class VarianceScaling(Initializer):
-    """With variance `scale / n`: see :func:`tape_nn.initializers.variance_scaling`.
+    """Random values with variance `scale / n`: see :func:`tape_nn.initializers.variance_scaling`.
 
     Args:
-        scale: is positive.
-        mode: what `n` is: "fan_in", "fan_out" or "fan_avg".
-        distribution: "uniform", or "truncated_normal".
+        scale: a positive number.
+        mode: "fan_in", "fan_out" or "fan_avg": n is the number of inputs, of outputs, or their mean.
+        distribution: "uniform", "truncated_normal", or "normal", which is truncated too.
     """
 
     def __init__(
         self,
         scale: float = 1.0,
-        mode: Any = "fan_in",
+        mode: Literal["fan_in", "fan_out", "fan_avg"] = "fan_in",
         distribution: str = "truncated_normal",
         seed: int | None = None,
     ) -> None:
@@ -162,43 +163,43 @@ class VarianceScaling(Initializer):
         self._native = nn.initializers.variance_scaling(scale, mode, kinds[distribution])
 
 
-class _Named(Initializer):
+class _SeedOnly(Initializer):
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
 
 
-class GlorotUniform(_Named):
-    """Uniform in ±sqrt(6 / (inputs + outputs))."""
+class GlorotUniform(_SeedOnly):
+    """Uniformly distributed between ±sqrt(6 / (inputs + outputs)) (Glorot and Bengio, 2010)."""
 
     _native = staticmethod(nn.initializers.glorot_uniform)
 
 
-class GlorotNormal(_Named):
-    """Truncated normal with variance 2 / (inputs + outputs)."""
+class GlorotNormal(_SeedOnly):
+    """Truncated normal with variance 2 / (inputs + outputs) (Glorot and Bengio, 2010)."""
 
     _native = staticmethod(nn.initializers.glorot_normal)
 
 
-class HeUniform(_Named):
-    """Uniform in ±sqrt(6 / inputs)."""
+class HeUniform(_SeedOnly):
+    """Uniformly distributed between ±sqrt(6 / inputs) (He et al., 2015)."""
 
     _native = staticmethod(nn.initializers.he_uniform)
 
 
-class HeNormal(_Named):
-    """Truncated normal with variance 2 / inputs."""
+class HeNormal(_SeedOnly):
+    """Truncated normal with variance 2 / inputs (He et al., 2015)."""
 
     _native = staticmethod(nn.initializers.he_normal)
 
 
-class LecunUniform(_Named):
-    """Uniform in ±sqrt(3 / inputs)."""
+class LecunUniform(_SeedOnly):
+    """Uniformly distributed between ±sqrt(3 / inputs) (LeCun et al., 1998)."""
 
     _native = staticmethod(nn.initializers.lecun_uniform)
 
 
-class LecunNormal(_Named):
-    """Truncated normal with variance 1 / inputs."""
+class LecunNormal(_SeedOnly):
+    """Truncated normal with variance 1 / inputs (LeCun et al., 1998)."""
 
     _native = staticmethod(nn.initializers.lecun_normal)
 
@@ -257,10 +258,10 @@ __all__ = [
 
 
 def get(identifier: InitializerLike | None) -> Any:
-    """The initializer of this name; an instance, a callable or None is passed through, a class is called.
+    """Return the initializer of a name; an instance, a callable and None are returned unchanged, a class is called.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: no initializer has this name.
     """
     if isinstance(identifier, type) and issubclass(identifier, Initializer):
         return identifier()
@@ -270,13 +271,15 @@ def get(identifier: InitializerLike | None) -> Any:
 
 
 def for_tape_nn(initializer: InitializerLike) -> Callable[..., tc.Tensor]:
-    """The initializer as layers of tape_nn call it."""
+    """Return the initializer as a function with the signature that layers of tape_nn call."""
     found = get(initializer)
     if isinstance(found, Initializer) and hasattr(found, "_native"):
         return found._draw
 
-    def call(shape: tuple[int, ...], *, rng: Any = None, dtype: Any = None, **where: Any) -> tc.Tensor:
-        limits.take(shape)
+    def call(
+        shape: tuple[int, ...], *, rng: tc.Generator | None = None, dtype: tc.DType | None = None, **where: Any
+    ) -> tc.Tensor:
+        limits.reserve(shape)
         return tc.asarray(native(found(shape, dtype=as_dtype(dtype))), **where)
 
     return call

@@ -1,4 +1,7 @@
-"""How large what is made from a description of a model may become, while it is made."""
+"""Limits on the sizes of models that are made from a description, which may come from anywhere.
+
+A small file can describe an enormous model. So while one is made, sizes are checked before memory is taken for them.
+"""
 
 from __future__ import annotations
 
@@ -7,67 +10,69 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-CONFIG_BYTES = 16 << 20
-"""How long the text of a description may be."""
+MAX_CONFIG_BYTES = 16 << 20
+"""The greatest length of the text of a description, in bytes. A layer takes a few hundred."""
 
-DEPTH = 200
-"""How deep lists and dictionaries may be nested in it."""
+MAX_CONFIG_DEPTH = 200
+"""The greatest depth of nesting of its lists and dictionaries, in levels; far from Python's recursion limit."""
 
-NUMBERS = 1 << 28
-"""How many numbers may be in what a layer makes while shapes are found; it is asked before it makes that."""
+MAX_VALUE_ELEMENTS = 1 << 28
+"""The greatest size of one value in the model, in elements: 1 GiB of float32. Checked before the layer computes it."""
 
-WEIGHTS = 1 << 30
-"""How many numbers may be in the weights, where there is no file that has them."""
+MAX_WEIGHT_ELEMENTS = 1 << 30
+"""The greatest total size of the weights, in elements, where no file holds them: 4 GiB of float32."""
 
 
-class _Weights:
+class _Budget:
+    """The number of elements that weights may still take."""
+
     def __init__(self, left: int) -> None:
         self.left = left
 
 
-_LEFT: ContextVar[_Weights | None] = ContextVar("tape_tf.keras.limits", default=None)
+_BUDGET: ContextVar[_Budget | None] = ContextVar("tape_tf.keras.limits", default=None)
 
 
 @contextmanager
-def limited(weights: int = WEIGHTS) -> Iterator[None]:
-    """A context in which a model is made from a description, whose weights have no more than so many numbers."""
-    token = _LEFT.set(_Weights(weights))
+def limited(weights: int = MAX_WEIGHT_ELEMENTS) -> Iterator[None]:
+    """A context in which a model is made from a description, with at most `weights` elements in its weights."""
+    token = _BUDGET.set(_Budget(weights))
     try:
         yield
     finally:
-        _LEFT.reset(token)
+        _BUDGET.reset(token)
 
 
 def active() -> bool:
-    """Whether a model is made from a description, so that sizes are checked."""
-    return _LEFT.get() is not None
+    """True while a model is made from a description, so that sizes are checked."""
+    return _BUDGET.get() is not None
 
 
-def take(shape: Sequence[int]) -> None:
-    """Count a weight, before there is memory for it.
+def reserve(shape: Sequence[int]) -> None:
+    """Count a weight against the limit, before its memory is allocated.
 
     Raises:
-        ValueError: the weights would become larger than they may.
+        ValueError: the weights exceed their limit.
     """
-    if (left := _LEFT.get()) is None:
+    if (budget := _BUDGET.get()) is None:
         return
-    left.left -= math.prod(map(int, shape))
-    if left.left < 0:
+    budget.left -= math.prod(map(int, shape))
+    if budget.left < 0:
         raise ValueError(
             f"a weight of shape {tuple(shape)} is more than there are numbers for; load_model takes safe_mode=False "
             "where a file may be as large as it says"
         )
 
 
-def check(shape: Sequence[int]) -> None:
-    """Check the size of a value that is made while shapes are found.
+def check_size(shape: Sequence[int]) -> None:
+    """Check the size of a value that is computed while shapes are inferred.
 
     Raises:
-        ValueError: it is larger than it may be.
+        ValueError: the value exceeds the limit.
     """
-    # A length of 0 may come last, after what is made along the other axes.
-    if active() and math.prod([max(int(n), 1) for n in shape]) > NUMBERS:
+    # A length of 0 counts as 1: intermediate values may be made along the other axes before it applies.
+    if active() and math.prod([max(int(n), 1) for n in shape]) > MAX_VALUE_ELEMENTS:
         raise ValueError(
-            f"a value of shape {tuple(shape)} has more than {NUMBERS} numbers; load_model takes safe_mode=False where "
-            "a file may be as large as it says"
+            f"a value of shape {tuple(shape)} has more than {MAX_VALUE_ELEMENTS} numbers; load_model takes "
+            "safe_mode=False where a file may be as large as it says"
         )

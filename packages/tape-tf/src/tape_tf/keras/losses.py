@@ -1,4 +1,4 @@
-"""`tf.keras.losses`: those of :mod:`tape_nn.losses`, as functions and as classes.
+"""`tf.keras.losses`: loss functions and loss classes, on those of :mod:`tape_nn.losses`.
 
 >>> import tape_tf as tf
 >>> tf.keras.losses.MeanSquaredError()([[0.0], [1.0]], [[1.0], [1.0]])
@@ -18,76 +18,87 @@ import tape_nn as nn
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import floatx
-from tape_tf.keras.conversion import cast, class_numbers, same_rank
+from tape_tf.keras.conversion import cast, match_ranks, to_class_ids
 from tape_tf.keras.naming import by_name, snake_case
 from tape_tf.names import absent
+from tape_tf.typing import DTypeLike, LossLike, PyTree, TensorLike
 
 
-def _floats(y_true: Any, y_pred: Any) -> tuple[tc.Tensor, tc.Tensor]:
-    """Predictions as floating numbers, the truth in their dtype and rank."""
+def _as_floats(y_true: TensorLike, y_pred: TensorLike) -> tuple[tc.Tensor, tc.Tensor]:
+    """Convert predictions to floating numbers, and labels to their dtype and rank."""
     prediction = native(y_pred)
     if prediction.dtype.kind != "real floating":
         prediction = cast(prediction)
-    return same_rank(cast(y_true, prediction.dtype), prediction)
+    return match_ranks(cast(y_true, prediction.dtype), prediction)
 
 
-def _function(of: Callable[..., Any], text: str, arguments: Callable[..., Any] = _floats) -> Callable[..., Any]:
-    """A loss of tape_nn for arguments as Keras takes them."""
+def _loss_function(
+    native_loss: Callable[..., Any], text: str, arguments: Callable[..., Any] = _as_floats
+) -> Callable[..., Any]:
+    """Wrap a loss of tape_nn as a function that converts its arguments as Keras does."""
 
-    def loss(y_true: Any, y_pred: Any, *options: Any, **named: Any) -> Any:
-        return wrap(of(*arguments(y_true, y_pred), *options, **named))
+    def loss(y_true: TensorLike, y_pred: TensorLike, *options: Any, **named: Any) -> Any:
+        return wrap(native_loss(*arguments(y_true, y_pred), *options, **named))
 
-    loss.__name__ = loss.__qualname__ = of.__name__
-    loss.__doc__ = f"{text} See :func:`tape_nn.losses.{of.__name__}`."
-    loss.__signature__ = inspect.signature(of)  # type: ignore[attr-defined]
+    loss.__name__ = loss.__qualname__ = native_loss.__name__
+    loss.__doc__ = f"{text} See :func:`tape_nn.losses.{native_loss.__name__}`."
+    loss.__signature__ = inspect.signature(native_loss)  # type: ignore[attr-defined]
     return loss
 
 
-mean_squared_error = _function(nn.losses.mean_squared_error, "The mean of `(y_true - y_pred)**2` along the last axis.")
-mean_absolute_error = _function(nn.losses.mean_absolute_error, "The mean of `abs(y_true - y_pred)` there.")
-huber = _function(nn.losses.huber, "Quadratic for small errors, linear for large ones.")
-mean_absolute_percentage_error = _function(nn.losses.mean_absolute_percentage_error, "The mean error in per cent.")
-mean_squared_logarithmic_error = _function(nn.losses.mean_squared_logarithmic_error, "The mean error of logarithms.")
-log_cosh = _function(nn.losses.log_cosh, "The mean of `log(cosh(y_pred - y_true))` along the last axis.")
-cosine_similarity = _function(nn.losses.cosine_similarity, "The negative cosine of the angle between the two.")
-hinge = _function(nn.losses.hinge, "The mean of `max(1 - y_true * y_pred, 0)` along the last axis.")
-squared_hinge = _function(nn.losses.squared_hinge, "The mean of `max(1 - y_true * y_pred, 0)**2` along the last axis.")
-categorical_hinge = _function(nn.losses.categorical_hinge, "The margin between the right class and the others.")
-kl_divergence = _function(nn.losses.kl_divergence, "The sum of `y_true * log(y_true / y_pred)`.")
-poisson = _function(nn.losses.poisson, "The mean of `y_pred - y_true * log(y_pred)` along the last axis.")
-categorical_crossentropy = _function(nn.losses.categorical_crossentropy, "The cross-entropy of one-hot classes.")
+mean_squared_error = _loss_function(
+    nn.losses.mean_squared_error, "The mean of `(y_true - y_pred)**2` along the last axis."
+)
+mean_absolute_error = _loss_function(
+    nn.losses.mean_absolute_error, "The mean of `abs(y_true - y_pred)` on the last axis."
+)
+huber = _loss_function(nn.losses.huber, "Quadratic for small errors, linear for large ones.")
+mean_absolute_percentage_error = _loss_function(nn.losses.mean_absolute_percentage_error, "The mean error in per cent.")
+mean_squared_logarithmic_error = _loss_function(
+    nn.losses.mean_squared_logarithmic_error, "The mean error of logarithms."
+)
+log_cosh = _loss_function(nn.losses.log_cosh, "The mean of `log(cosh(y_pred - y_true))` along the last axis.")
+cosine_similarity = _loss_function(nn.losses.cosine_similarity, "The negative cosine of the angle between the two.")
+hinge = _loss_function(nn.losses.hinge, "The mean of `max(1 - y_true * y_pred, 0)` along the last axis.")
+squared_hinge = _loss_function(
+    nn.losses.squared_hinge, "The mean of `max(1 - y_true * y_pred, 0)**2` along the last axis."
+)
+categorical_hinge = _loss_function(nn.losses.categorical_hinge, "The margin between the right class and the others.")
+kl_divergence = _loss_function(nn.losses.kl_divergence, "The sum of `y_true * log(y_true / y_pred)`.")
+poisson = _loss_function(nn.losses.poisson, "The mean of `y_pred - y_true * log(y_pred)` along the last axis.")
+categorical_crossentropy = _loss_function(nn.losses.categorical_crossentropy, "The cross-entropy of one-hot classes.")
 
 
 def binary_crossentropy(
-    y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
+    y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Any:
-    """The cross-entropy of yes-or-no questions, the mean along `axis`.
+    """The cross-entropy of independent yes-or-no answers, averaged along `axis`.
 
     See :func:`tape_nn.losses.binary_crossentropy`.
     """
-    truth, prediction = _floats(y_true, y_pred)
+    truth, prediction = _as_floats(y_true, y_pred)
     if axis != -1:
         truth, prediction = (tc.moveaxis(x, axis, -1) for x in (truth, prediction))
     return wrap(nn.losses.binary_crossentropy(truth, prediction, from_logits, label_smoothing))
 
 
 def sparse_categorical_crossentropy(
-    y_true: Any, y_pred: Any, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
+    y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
 ) -> Any:
-    """The cross-entropy of class numbers. See :func:`tape_nn.losses.sparse_categorical_crossentropy`.
+    """The cross-entropy for class numbers as labels. See :func:`tape_nn.losses.sparse_categorical_crossentropy`.
 
-    Labels may be floating numbers, and have a last axis of length 1.
+    Labels may be floating numbers, and may have a last axis of length 1.
     """
     prediction = native(y_pred)
     if prediction.dtype.kind != "real floating":
         prediction = cast(prediction)
-    labels = class_numbers(native(y_true), prediction, axis)
+    labels = to_class_ids(native(y_true), prediction, axis)
     options: dict[str, Any] = {"from_logits": from_logits, "ignore_class": ignore_class, "axis": axis}
     return wrap(nn.losses.sparse_categorical_crossentropy(labels, prediction, **options))
 
 
 class Loss:
-    """Base class of losses: a new one defines `call(y_true, y_pred)`, which gives a loss for each example.
+    """Base class of losses. A new one defines `call(y_true, y_pred)`, which returns a loss for each example.
 
     >>> import tape_tf as tf
     >>> class Cubic(tf.keras.losses.Loss):
@@ -97,27 +108,27 @@ class Loss:
     np.float32(4.5)
 
     Args:
-        name: what it is called.
+        name: shown when the loss is printed, and used in its config.
         reduction: "sum_over_batch_size" (or "mean"), the mean over the examples, each times its weight;
-            "mean_with_sample_weight", the sum over that of the weights; "sum"; or "none" or None.
-        dtype: of the loss; by default Keras' float type.
+            "mean_with_sample_weight", divided by the sum of the weights instead; "sum"; or "none" or None.
+        dtype: the dtype of the loss; by default Keras' float type.
 
     Raises:
-        ValueError: there is no such reduction.
+        ValueError: the reduction is unknown.
     """
 
     def __init__(
-        self, name: str | None = None, reduction: str | None = "sum_over_batch_size", dtype: Any = None
+        self, name: str | None = None, reduction: str | None = "sum_over_batch_size", dtype: DTypeLike = None
     ) -> None:
         self.name = name or snake_case(type(self).__name__)
         self.reduction = reduction
         chosen: Any = "sum_over_batch_size" if reduction == "mean" else reduction
         self.dtype = getattr(dtype, "name", dtype) or floatx()
-        # tape_nn weights and adds up what `call` gives.
+        # tape_nn applies the weights and the reduction to the losses that `call` returns.
         self.native = nn.losses.Loss(lambda y_true, y_pred: native(self.call(y_true, y_pred)), chosen)
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """The loss of a batch.
+    def __call__(self, y_true: PyTree, y_pred: PyTree, sample_weight: TensorLike | None = None) -> Any:
+        """Return the loss of a batch.
 
         Args:
             sample_weight: a weight for each example.
@@ -125,29 +136,30 @@ class Loss:
         y_true, y_pred = self._cast(y_true), self._cast(y_pred)
         if sample_weight is not None:
             sample_weight = cast(sample_weight, self.dtype)
+            # Keras squeezes weights of shape (n, 1), as it does labels.
             if sample_weight.ndim > 1 and sample_weight.shape[-1] == 1:
                 sample_weight = tc.squeeze(sample_weight, axis=-1)
         return wrap(self.native(y_true, y_pred, sample_weight))
 
-    def _cast(self, value: Any) -> Any:
+    def _cast(self, value: PyTree) -> Any:
         if isinstance(value, dict):
             return {key: self._cast(part) for key, part in value.items()}
         return wrap(cast(value, self.dtype))
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
-        """A loss for each example."""
+    def call(self, y_true: PyTree, y_pred: PyTree) -> Any:
+        """Return the loss of each example."""
         raise NotImplementedError(f"{type(self).__name__} must define call(self, y_true, y_pred)")
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments it was made with."""
+        """The arguments that the loss was made with."""
         return {"name": self.name, "reduction": self.reduction}
 
 
 class LossFunctionWrapper(Loss):
-    """A function of `y_true` and `y_pred` as a Loss.
+    """A Loss made of a function of `y_true` and `y_pred`.
 
     Args:
-        fn: gives a loss for each example, or their mean.
+        fn: returns a loss for each example, or their mean.
         kwargs: further arguments of `fn`.
     """
 
@@ -156,33 +168,36 @@ class LossFunctionWrapper(Loss):
         fn: Callable[..., Any],
         reduction: str | None = "sum_over_batch_size",
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name or getattr(fn, "__name__", None), reduction, dtype)
         self.fn = fn
         self._fn_kwargs = kwargs
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
-        """What the function gives."""
+    def call(self, y_true: PyTree, y_pred: PyTree) -> Any:
+        """Return what the function returns."""
         if not isinstance(y_true, dict) and not isinstance(y_pred, dict):
-            y_true, y_pred = map(wrap, same_rank(y_true.native, y_pred.native))
+            y_true, y_pred = map(wrap, match_ranks(y_true.native, y_pred.native))
         return self.fn(y_true, y_pred, **self._fn_kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments it was made with."""
+        """The arguments that the loss was made with."""
         return super().get_config() | self._fn_kwargs
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}>"
 
 
-def _class(function: Callable[..., Any], kind: str) -> type[LossFunctionWrapper]:
-    """A loss whose function has no options."""
+def _loss_class(function: Callable[..., Any], kind: str) -> type[LossFunctionWrapper]:
+    """Make the class of a loss whose function has no options of its own."""
     label = function.__name__
 
     def __init__(
-        self: Any, reduction: str | None = "sum_over_batch_size", name: str = label, dtype: Any = None
+        self: LossFunctionWrapper,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = label,
+        dtype: DTypeLike = None,
     ) -> None:
         LossFunctionWrapper.__init__(self, function, reduction, name, dtype)
 
@@ -190,16 +205,16 @@ def _class(function: Callable[..., Any], kind: str) -> type[LossFunctionWrapper]
     return type(kind, (LossFunctionWrapper,), content)
 
 
-MeanSquaredError = _class(mean_squared_error, "MeanSquaredError")
-MeanAbsoluteError = _class(mean_absolute_error, "MeanAbsoluteError")
-MeanAbsolutePercentageError = _class(mean_absolute_percentage_error, "MeanAbsolutePercentageError")
-MeanSquaredLogarithmicError = _class(mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
-LogCosh = _class(log_cosh, "LogCosh")
-Hinge = _class(hinge, "Hinge")
-SquaredHinge = _class(squared_hinge, "SquaredHinge")
-CategoricalHinge = _class(categorical_hinge, "CategoricalHinge")
-KLDivergence = _class(kl_divergence, "KLDivergence")
-Poisson = _class(poisson, "Poisson")
+MeanSquaredError = _loss_class(mean_squared_error, "MeanSquaredError")
+MeanAbsoluteError = _loss_class(mean_absolute_error, "MeanAbsoluteError")
+MeanAbsolutePercentageError = _loss_class(mean_absolute_percentage_error, "MeanAbsolutePercentageError")
+MeanSquaredLogarithmicError = _loss_class(mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
+LogCosh = _loss_class(log_cosh, "LogCosh")
+Hinge = _loss_class(hinge, "Hinge")
+SquaredHinge = _loss_class(squared_hinge, "SquaredHinge")
+CategoricalHinge = _loss_class(categorical_hinge, "CategoricalHinge")
+KLDivergence = _loss_class(kl_divergence, "KLDivergence")
+Poisson = _loss_class(poisson, "Poisson")
 
 
 class CosineSimilarity(LossFunctionWrapper):
@@ -210,7 +225,7 @@ class CosineSimilarity(LossFunctionWrapper):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str = "cosine_similarity",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         super().__init__(cosine_similarity, reduction, name, dtype, axis=axis)
 
@@ -223,7 +238,7 @@ class Huber(LossFunctionWrapper):
         delta: float = 1.0,
         reduction: str | None = "sum_over_batch_size",
         name: str = "huber_loss",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         super().__init__(huber, reduction, name, dtype, delta=delta)
 
@@ -238,7 +253,7 @@ class BinaryCrossentropy(LossFunctionWrapper):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str = "binary_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
         super().__init__(binary_crossentropy, reduction, name, dtype, **options)
@@ -254,7 +269,7 @@ class CategoricalCrossentropy(LossFunctionWrapper):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str = "categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
         super().__init__(categorical_crossentropy, reduction, name, dtype, **options)
@@ -270,7 +285,7 @@ class SparseCategoricalCrossentropy(LossFunctionWrapper):
         reduction: str | None = "sum_over_batch_size",
         axis: int = -1,
         name: str = "sparse_categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> None:
         options = {"from_logits": from_logits, "ignore_class": ignore_class, "axis": axis}
         super().__init__(sparse_categorical_crossentropy, reduction, name, dtype, **options)
@@ -283,6 +298,7 @@ msle = MSLE = mean_squared_logarithmic_error
 kld = KLD = kullback_leibler_divergence = kl_divergence
 logcosh = log_cosh
 
+# All public functions and classes of this module are losses, and found by their names in `get` and in saved models.
 _PUBLIC = {
     name: value
     for name, value in list(globals().items())
@@ -346,11 +362,11 @@ __all__ = [
 ]
 
 
-def get(identifier: Any) -> Any:
-    """The loss of this name; a callable, or None, is passed through, a class is called.
+def get(identifier: LossLike) -> Any:
+    """Return the loss of a name; a callable and None are returned unchanged, a class is called.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: no loss has this name.
     """
     if isinstance(identifier, type) and issubclass(identifier, Loss):
         return identifier()
@@ -360,8 +376,8 @@ def get(identifier: Any) -> Any:
     return found() if isinstance(found, type) else found
 
 
-def as_loss(identifier: Any) -> Loss:
-    """A loss for `compile`: a Loss, a function or the name of one."""
+def as_loss(identifier: LossLike) -> Loss:
+    """Return a Loss for an argument of `compile`: a Loss, a function or the name of one."""
     found = get(identifier)
     return found if isinstance(found, Loss) else LossFunctionWrapper(found, name=getattr(found, "__name__", "loss"))
 

@@ -1,4 +1,4 @@
-"""`tf.keras.metrics`: those of :mod:`tape_nn.metrics`, with TensorFlow's names.
+"""`tf.keras.metrics`: the metrics of :mod:`tape_nn.metrics` and of the losses, under TensorFlow's names.
 
 >>> import tape_tf as tf
 >>> accuracy = tf.keras.metrics.SparseCategoricalAccuracy()
@@ -19,8 +19,8 @@ import tape_nn as nn
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import losses
-from tape_tf.keras.conversion import autocast, cast, class_numbers
-from tape_tf.keras.losses import (  # what a loss gives for each example serves as a metric, too
+from tape_tf.keras.conversion import autocast, cast, to_class_ids
+from tape_tf.keras.losses import (  # a loss of each example is a metric, too: Keras has them in both places
     KLD,
     MAE,
     MAPE,
@@ -42,17 +42,20 @@ from tape_tf.keras.losses import (  # what a loss gives for each example serves 
     sparse_categorical_crossentropy,
     squared_hinge,
 )
-from tape_tf.keras.metric import Mean, MeanMetricWrapper, Metric, OfTapeNN, Sum, weights_of
+from tape_tf.keras.metric import Mean, MeanMetricWrapper, Metric, NativeMetric, Sum, as_weights
 from tape_tf.keras.naming import auto_name, by_name, snake_case
 from tape_tf.names import absent
+from tape_tf.tensor import Value
+from tape_tf.typing import DTypeLike, MetricLike, TensorLike
 
 
-def _of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
-    """The mean of a loss over all examples."""
+def _mean_of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
+    """Make a metric: the mean of a loss over all examples."""
+    # Keyword arguments that the loss does not take are refused here, and not at the first batch.
     options = [p for p in inspect.signature(loss).parameters.values() if p.name not in ("y_true", "y_pred")]
     label = snake_case(kind)
 
-    def __init__(self: Any, name: str = label, dtype: Any = None, **kwargs: Any) -> None:
+    def __init__(self: MeanMetricWrapper, name: str = label, dtype: DTypeLike = None, **kwargs: Any) -> None:
         if unknown := sorted(kwargs.keys() - {p.name for p in options}):
             raise TypeError(f"{kind} has no argument {', '.join(unknown)}")
         MeanMetricWrapper.__init__(self, loss, name, dtype, **kwargs)
@@ -61,178 +64,182 @@ def _of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
     return type(kind, (MeanMetricWrapper,), {"__init__": __init__, "__doc__": text, "__module__": __name__})
 
 
-MeanSquaredError = _of_loss(losses.mean_squared_error, "MeanSquaredError")
-MeanAbsoluteError = _of_loss(losses.mean_absolute_error, "MeanAbsoluteError")
-MeanAbsolutePercentageError = _of_loss(losses.mean_absolute_percentage_error, "MeanAbsolutePercentageError")
-MeanSquaredLogarithmicError = _of_loss(losses.mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
-LogCoshError = _of_loss(losses.log_cosh, "LogCoshError")
-Hinge = _of_loss(losses.hinge, "Hinge")
-SquaredHinge = _of_loss(losses.squared_hinge, "SquaredHinge")
-CategoricalHinge = _of_loss(losses.categorical_hinge, "CategoricalHinge")
-KLDivergence = _of_loss(losses.kl_divergence, "KLDivergence")
-Poisson = _of_loss(losses.poisson, "Poisson")
-BinaryCrossentropy = _of_loss(losses.binary_crossentropy, "BinaryCrossentropy")
-CategoricalCrossentropy = _of_loss(losses.categorical_crossentropy, "CategoricalCrossentropy")
-SparseCategoricalCrossentropy = _of_loss(losses.sparse_categorical_crossentropy, "SparseCategoricalCrossentropy")
+MeanSquaredError = _mean_of_loss(losses.mean_squared_error, "MeanSquaredError")
+MeanAbsoluteError = _mean_of_loss(losses.mean_absolute_error, "MeanAbsoluteError")
+MeanAbsolutePercentageError = _mean_of_loss(losses.mean_absolute_percentage_error, "MeanAbsolutePercentageError")
+MeanSquaredLogarithmicError = _mean_of_loss(losses.mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
+LogCoshError = _mean_of_loss(losses.log_cosh, "LogCoshError")
+Hinge = _mean_of_loss(losses.hinge, "Hinge")
+SquaredHinge = _mean_of_loss(losses.squared_hinge, "SquaredHinge")
+CategoricalHinge = _mean_of_loss(losses.categorical_hinge, "CategoricalHinge")
+KLDivergence = _mean_of_loss(losses.kl_divergence, "KLDivergence")
+Poisson = _mean_of_loss(losses.poisson, "Poisson")
+BinaryCrossentropy = _mean_of_loss(losses.binary_crossentropy, "BinaryCrossentropy")
+CategoricalCrossentropy = _mean_of_loss(losses.categorical_crossentropy, "CategoricalCrossentropy")
+SparseCategoricalCrossentropy = _mean_of_loss(losses.sparse_categorical_crossentropy, "SparseCategoricalCrossentropy")
 
 
 class CosineSimilarity(MeanMetricWrapper):
-    """The mean cosine of the angle between truth and prediction; as a loss Keras gives it the other sign."""
+    """The mean cosine of the angle between truth and prediction. The loss of that name has the opposite sign."""
 
-    def __init__(self, name: str | None = "cosine_similarity", dtype: Any = None, axis: int = -1) -> None:
+    def __init__(self, name: str | None = "cosine_similarity", dtype: DTypeLike = None, axis: int = -1) -> None:
         super().__init__(lambda y_true, y_pred: -losses.cosine_similarity(y_true, y_pred, axis), name, dtype)
 
 
 class RootMeanSquaredError(MeanMetricWrapper):
-    """The root of the mean of all squared errors."""
+    """The square root of the mean squared error over all examples."""
 
-    def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "root_mean_squared_error", dtype: DTypeLike = None) -> None:
         super().__init__(lambda y_true, y_pred: (y_pred - y_true) ** 2, name, dtype)
 
     def result(self) -> Any:
-        """The root."""
+        """Return the root."""
         return super().result() ** 0.5
 
 
-class Accuracy(OfTapeNN):
-    """How often `y_pred` equals `y_true`, both class numbers."""
+class Accuracy(NativeMetric):
+    """The share of examples for which `y_pred` equals `y_true`, both class numbers."""
 
-    def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.Accuracy(), name, dtype)
 
 
-class BinaryAccuracy(OfTapeNN):
-    """How often `y_pred > threshold` says what `y_true`, 0 or 1, is."""
+class BinaryAccuracy(NativeMetric):
+    """The share of examples for which `y_pred > threshold` agrees with `y_true`, 0 or 1."""
 
-    def __init__(self, name: str | None = "binary_accuracy", dtype: Any = None, threshold: float = 0.5) -> None:
+    def __init__(self, name: str | None = "binary_accuracy", dtype: DTypeLike = None, threshold: float = 0.5) -> None:
         super().__init__(nn.metrics.BinaryAccuracy(threshold), name, dtype)
 
 
-class CategoricalAccuracy(OfTapeNN):
-    """How often the largest of `y_pred` is where `y_true`, one-hot, is 1."""
+class CategoricalAccuracy(NativeMetric):
+    """The share of examples for which `y_pred` is largest at the 1 of `y_true`, one-hot."""
 
-    def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "categorical_accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.CategoricalAccuracy(), name, dtype)
 
 
-class _Classes(OfTapeNN):
-    """With class numbers as truth."""
+class _ClassIdMetric(NativeMetric):
+    """A metric whose labels are class numbers."""
 
     def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         y_pred = autocast(y_pred, self.dtype)
-        return class_numbers(y_true, y_pred), y_pred
+        return to_class_ids(y_true, y_pred), y_pred
 
 
-class SparseCategoricalAccuracy(_Classes):
-    """How often the largest of `y_pred` is the class that `y_true` names."""
+class SparseCategoricalAccuracy(_ClassIdMetric):
+    """The share of examples for which `y_pred` is largest at the class number `y_true`."""
 
-    def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.SparseCategoricalAccuracy(), name, dtype)
 
 
-class SparseTopKCategoricalAccuracy(_Classes):
-    """How often the class that `y_true` names is among the `k` largest of `y_pred`."""
+class SparseTopKCategoricalAccuracy(_ClassIdMetric):
+    """The share of examples for which the class number `y_true` is among the `k` largest of `y_pred`."""
 
-    def __init__(self, k: int = 5, name: str | None = "sparse_top_k_categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(
+        self, k: int = 5, name: str | None = "sparse_top_k_categorical_accuracy", dtype: DTypeLike = None
+    ) -> None:
         super().__init__(nn.metrics.SparseTopKCategoricalAccuracy(k), name, dtype)
 
 
-class TopKCategoricalAccuracy(OfTapeNN):
-    """How often the class where `y_true`, one-hot, is 1 is among the `k` largest of `y_pred`."""
+class TopKCategoricalAccuracy(NativeMetric):
+    """The share of examples for which the 1 of `y_true`, one-hot, is among the `k` largest of `y_pred`."""
 
-    def __init__(self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.TopKCategoricalAccuracy(k), name, dtype)
 
 
-class _Share(OfTapeNN):
-    """The share of one kind of examples that are of the other kind, too."""
+class _CountRatio(NativeMetric):
+    """A ratio of two numbers of examples, both counted by comparing predictions with a threshold."""
 
-    def __init__(self, thresholds: float | None = None, name: str | None = None, dtype: Any = None) -> None:
+    def __init__(self, thresholds: float | None = None, name: str | None = None, dtype: DTypeLike = None) -> None:
         if thresholds is not None and not isinstance(thresholds, int | float):
             raise ValueError(f"{type(self).__name__}: thresholds must be one number; got {thresholds!r}")
         super().__init__(nn.metrics.Mean(), name or auto_name(type(self).__name__), dtype)
         self.thresholds = 0.5 if thresholds is None else float(thresholds)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Take in a batch: 0 or 1, probabilities of the same shape, and a weight for each."""
+    def update_state(self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None) -> None:
+        """Update the counts with a batch: labels 0 or 1, probabilities of the same shape, and weights."""
         truth, prediction = self._inputs(native(y_true), native(y_pred))
         if truth.shape != prediction.shape:
             raise ValueError(f"{self.name}: y_true of shape {truth.shape} and y_pred of {prediction.shape} differ")
-        of, among = self._kinds(truth > 0.5, prediction > self.thresholds)
+        counted, among = self._masks(truth > 0.5, prediction > self.thresholds)
+        # The ratio is a mean: of `counted`, weighted by `among`, so that examples outside `among` have weight 0.
         weight = cast(wrap(among), self.dtype)
         if sample_weight is not None:
-            given = weights_of(sample_weight)
+            given = as_weights(sample_weight)
             weight = weight * tc.reshape(given, given.shape + (1,) * (weight.ndim - given.ndim))
-        self.native.update(of, weight)
+        self.native.update(counted, weight)
 
-    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+    def _masks(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        """Return the masks of the examples that are counted, and of those among which they are counted."""
         raise NotImplementedError
 
 
-class Precision(_Share):
-    """How many of those with `y_pred > thresholds` (0.5) have `y_true` 1; 0 while there are none.
+class Precision(_CountRatio):
+    """The share of examples with `y_true` 1 among those with `y_pred > thresholds` (0.5); 0 while there are none.
 
     >>> import tape_tf as tf
     >>> tf.keras.metrics.Precision()([0, 1, 1, 1], [0.9, 0.0, 0.8, 0.7]).numpy().round(4)
     np.float32(0.6667)
     """
 
-    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+    def _masks(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         return positive, predicted
 
 
-class Recall(_Share):
-    """How many of those with `y_true` 1 have `y_pred > thresholds` (0.5); 0 while there are none."""
+class Recall(_CountRatio):
+    """The share of examples with `y_pred > thresholds` (0.5) among those with `y_true` 1; 0 while there are none."""
 
-    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+    def _masks(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         return predicted, positive
 
 
-class _Count(_Share):
-    """How many examples are of both kinds, each times its weight."""
+class _ConfusionCount(_CountRatio):
+    """A field of the confusion matrix: the total weight of the examples with one label and one prediction."""
 
-    _positive: ClassVar[bool]  # what `y_true` is, and what `y_pred` says
+    _positive: ClassVar[bool]  # the label that is counted, and the prediction that is counted
     _predicted: ClassVar[bool]
 
-    def _kinds(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+    def _masks(self, positive: tc.Tensor, predicted: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         return positive == self._positive, predicted == self._predicted
 
-    def _number(self) -> float:
+    def _python_result(self) -> float:
         return float(self.native.state_dict()["total"])
 
 
-class TruePositives(_Count):
-    """How many with `y_true` 1 have `y_pred > thresholds` (0.5)."""
+class TruePositives(_ConfusionCount):
+    """The number of examples with `y_true` 1 and `y_pred > thresholds` (0.5), weighted."""
 
     _positive, _predicted = True, True
 
 
-class TrueNegatives(_Count):
-    """How many with `y_true` 0 have no `y_pred > thresholds` (0.5)."""
+class TrueNegatives(_ConfusionCount):
+    """The number of examples with `y_true` 0 and `y_pred <= thresholds` (0.5), weighted."""
 
     _positive, _predicted = False, False
 
 
-class FalsePositives(_Count):
-    """How many with `y_true` 0 have `y_pred > thresholds` (0.5)."""
+class FalsePositives(_ConfusionCount):
+    """The number of examples with `y_true` 0 and `y_pred > thresholds` (0.5), weighted."""
 
     _positive, _predicted = False, True
 
 
-class FalseNegatives(_Count):
-    """How many with `y_true` 1 have no `y_pred > thresholds` (0.5)."""
+class FalseNegatives(_ConfusionCount):
+    """The number of examples with `y_true` 1 and `y_pred <= thresholds` (0.5), weighted."""
 
     _positive, _predicted = True, False
 
 
-class AUC(OfTapeNN):
+class AUC(NativeMetric):
     """The area under the ROC curve, exact: see :class:`tape_nn.metrics.AUC`.
 
-    Keras adds up over `num_thresholds` instead; that argument is taken and has no effect.
+    Keras approximates it by a sum over `num_thresholds`; that argument is accepted and has no effect.
 
     Args:
-        curve: "ROC", the only one there is.
-        from_logits: no effect, since only the order of the predictions counts.
+        curve: "ROC", the only supported curve.
+        from_logits: no effect, since only the order of the predictions matters.
 
     Raises:
         ValueError: another curve is asked for.
@@ -246,36 +253,37 @@ class AUC(OfTapeNN):
         curve: str = "ROC",
         summation_method: str = "interpolation",
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         from_logits: bool = False,
     ) -> None:
         if curve != "ROC":
             raise ValueError(f"AUC: there is only curve='ROC'; got {curve!r}")
         super().__init__(nn.metrics.AUC(), name or auto_name("auc"), dtype)
 
-    def _number(self) -> float:
+    def _python_result(self) -> float:
+        # With labels of one class alone the area is undefined: NaN in tape_nn, 0 in Keras.
         area = self.native.result()
-        return self._nan if math.isnan(area) and len(set(self.native.state_dict()["truth"])) < 2 else area
+        return self._empty_result if math.isnan(area) and len(set(self.native.state_dict()["truth"])) < 2 else area
 
 
-def _each_example(metric: type[OfTapeNN]) -> Callable[..., Any]:
-    """The metric's number for each example, as a function."""
+def _per_example(metric: type[NativeMetric]) -> Callable[..., Any]:
+    """Make the function that returns a metric's value for each example."""
     label = snake_case(metric.__name__)
 
-    def values(y_true: Any, y_pred: Any, **options: Any) -> Any:
+    def values(y_true: TensorLike, y_pred: TensorLike, **options: Any) -> Any:
         made = metric(**options)
         return wrap(cast(wrap(made.native.values(*made._inputs(native(y_true), native(y_pred)))), made.dtype))
 
     values.__name__ = values.__qualname__ = label
-    values.__doc__ = f"For each example what :class:`{metric.__name__}` takes the mean of, 0 or 1."
+    values.__doc__ = f"The values, one for each example and 0 or 1, of which :class:`{metric.__name__}` is the mean."
     return values
 
 
-binary_accuracy = _each_example(BinaryAccuracy)
-categorical_accuracy = _each_example(CategoricalAccuracy)
-sparse_categorical_accuracy = _each_example(SparseCategoricalAccuracy)
-top_k_categorical_accuracy = _each_example(TopKCategoricalAccuracy)
-sparse_top_k_categorical_accuracy = _each_example(SparseTopKCategoricalAccuracy)
+binary_accuracy = _per_example(BinaryAccuracy)
+categorical_accuracy = _per_example(CategoricalAccuracy)
+sparse_categorical_accuracy = _per_example(SparseCategoricalAccuracy)
+top_k_categorical_accuracy = _per_example(TopKCategoricalAccuracy)
+sparse_top_k_categorical_accuracy = _per_example(SparseTopKCategoricalAccuracy)
 
 _CLASSES: dict[str, type[Metric]] = {
     name: value
@@ -351,11 +359,11 @@ __all__ = [
 ]
 
 
-def get(identifier: Any) -> Any:
-    """The metric of this name; a callable, or None, is passed through, a class is called.
+def get(identifier: MetricLike) -> Any:
+    """Return the metric of a name; a callable and None are returned unchanged, a class is called.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: no metric has this name.
     """
     if isinstance(identifier, type) and issubclass(identifier, Metric):
         return identifier()
@@ -364,9 +372,12 @@ def get(identifier: Any) -> Any:
     return losses.huber if identifier == "huber" else by_name("metric", identifier, _BY_NAME)()
 
 
-def as_metric(identifier: Any, y_true: Any, y_pred: Any) -> Metric:
-    """A metric for `compile`: a Metric, a function or a name; "accuracy" by the shapes of labels and predictions."""
-    if identifier in ("accuracy", "acc") if isinstance(identifier, str) else False:
+def as_metric(identifier: MetricLike, y_true: Value, y_pred: Value) -> Metric:
+    """Return a Metric for an argument of `compile`: a Metric, a function or a name.
+
+    "accuracy" is one of three metrics, chosen by the shapes of labels and predictions, as in Keras.
+    """
+    if isinstance(identifier, str) and identifier in ("accuracy", "acc"):
         classes = y_pred.shape[-1] if y_pred.shape else 1
         kind: type[Metric] = CategoricalAccuracy
         if classes == 1:
@@ -377,6 +388,7 @@ def as_metric(identifier: Any, y_true: Any, y_pred: Any) -> Metric:
     given = get(identifier)
     found: Metric = given if isinstance(given, Metric) else MeanMetricWrapper(given)
     if isinstance(identifier, str):
+        # The log has the name under which the metric was asked for: "mse", not "mean_squared_error".
         found.name = identifier
     return found
 

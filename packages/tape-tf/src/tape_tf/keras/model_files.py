@@ -1,8 +1,8 @@
-"""Files of whole models: what they are made of, their weights, and how they were compiled.
+"""Files of whole models: their structure, their weights, and the arguments of `compile`.
 
-A file is a zip of `config.json`, which names classes and their arguments, and `model.weights.safetensors`. There is no
-code in it, and nothing of it is executed: see :mod:`tape_tf.keras.restoring`. Its members are not compressed, so none
-is larger than the file.
+A file is a zip archive of `config.json`, which names classes and their arguments, and `model.weights.safetensors`. It
+contains no code, and nothing in it is executed: see :mod:`tape_tf.keras.restoring`. Its members are not compressed, so
+that none is larger than the file: a small file cannot expand to a large one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import os
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import tape_nn as nn
 from tape_core.base.files import permissions, sync
@@ -23,18 +24,26 @@ from tape_nn.checkpoints import read_tensors
 from tape_tf.keras import limits
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.optimizers import Optimizer
-from tape_tf.keras.restoring import call_again, parsed, reading, restored
+from tape_tf.keras.restoring import build_by_call, parse_json, report_damage, restore
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.serialization import called_on, custom_object_scope, serialize_keras_object
+from tape_tf.keras.serialization import custom_object_scope, describe_first_call, serialize_keras_object
 from tape_tf.names import exported
+from tape_tf.typing import PathLike
+
+if TYPE_CHECKING:
+    from tape_tf.keras.models import Model
 
 _CONFIG, _WEIGHTS, _OPTIMIZER = "config.json", "model.weights.safetensors", "optimizer.safetensors"
 _FORMAT = "tape-tf 1"
+# While a model is loaded, initializers draw weights, and may draw arrays that are no weights. Together they may take
+# this many times the elements of the file, plus some for small models.
+_WEIGHTS_FACTOR = 4
+_WEIGHTS_MARGIN = 1 << 20  # elements
 
 
 @exported("keras.models.save_model keras.saving.save_model", differs="weights in the safetensors format, not HDF5")
-def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
-    """Write a model to a file: what it is made of, its weights, and how it was compiled.
+def save_model(model: Model, filepath: PathLike, overwrite: bool = True) -> None:
+    """Write a model to a file: its structure, its weights, and the arguments of `compile`.
 
     >>> import os, tempfile
     >>> import tape_tf as tf
@@ -46,16 +55,15 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
     True
 
     Args:
-        filepath: its name ends in `.keras`.
+        filepath: a path that ends in `.keras`.
+        overwrite: replace an existing file.
 
     Raises:
-        ValueError: the name has another ending, or the model has no weights yet.
-        FileExistsError: the file is there, and is not to be overwritten.
-        OSError: it cannot be written, or the path is that of something else than a file.
+        ValueError: the path has another ending, the model has no weights yet, or the description of its structure
+            takes more than 16 MB of text; it includes arrays that are arguments of layers.
+        FileExistsError: the file exists, and `overwrite` is False.
+        OSError: the file cannot be written, or the path is that of something other than a file.
         TypeError: a part of the model cannot be named in a file, such as a lambda.
-
-    What the model is made of may take no more than 16 MB of text, else there is a ValueError, too: arrays that are
-    arguments of layers are part of it.
     """
     path = Path(os.fspath(filepath))
     if path.suffix != ".keras":
@@ -67,24 +75,24 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
     if not model.built:
         raise ValueError("save: the model has no weights yet: call it, or build it, first")
     content: dict[str, Any] = {"format": _FORMAT, "model": serialize_keras_object(model)}
-    if getattr(model, "_called_on", None) is not None:
-        content["called_on"] = called_on(model)
+    if getattr(model, "_first_call", None) is not None:
+        content["called_on"] = describe_first_call(model)
     weights = Weights(model)
     state: dict[str, Any] | None = None
     if model.compiled:
         try:
-            content["compile"] = serialize_keras_object(_compiled(model))
+            content["compile"] = serialize_keras_object(_compile_arguments(model))
         except TypeError as error:
             warnings.warn(f"save: how the model was compiled is not saved: {error}", stacklevel=2)
         else:
             state = model.optimizer.native.state_dict(dict(weights.named_variables()))
     text = json.dumps(content, indent=1)
-    if len(text) > limits.CONFIG_BYTES:
+    if len(text) > limits.MAX_CONFIG_BYTES:
         raise ValueError(
-            f"save: what the model is made of takes {len(text)} bytes of text, more than {limits.CONFIG_BYTES}: keep "
-            "arrays that are arguments of layers in weights"
+            f"save: what the model is made of takes {len(text)} bytes of text, more than {limits.MAX_CONFIG_BYTES}: "
+            "keep arrays that are arguments of layers in weights"
         )
-    # Written aside: the file is there whole or not at all.
+    # The file is written to a temporary directory and moved: a crash leaves the old file or the new one, never a part.
     target = os.path.realpath(path)
     mode = permissions("save", target)
     with tempfile.TemporaryDirectory(dir=os.path.dirname(target)) as folder:
@@ -103,10 +111,10 @@ def save_model(model: Any, filepath: Any, overwrite: bool = True) -> None:
         os.replace(draft, target)
 
 
-def _compiled(model: Any) -> dict[str, Any]:
-    """The arguments of `compile`."""
+def _compile_arguments(model: Model) -> dict[str, Any]:
+    """The arguments that `compile` was called with, as far as they are saved."""
     loss, metrics = model._compiled_loss, model._compiled_metrics
-    given, weighted = metrics._given if metrics is not None else (None, None)
+    given, weighted = metrics._configured if metrics is not None else (None, None)
     weights = None if loss is None else loss.weights
     return {
         "optimizer": model.optimizer,
@@ -118,52 +126,55 @@ def _compiled(model: Any) -> dict[str, Any]:
 
 
 @exported("keras.models.load_model keras.saving.load_model", differs="reads files that are written here, no others")
-def load_model(filepath: Any, custom_objects: Any = None, compile: bool = True, safe_mode: bool = True) -> Any:
-    """The model of a file that :func:`save_model` wrote, with its weights; it goes on training where it was.
+def load_model(
+    filepath: PathLike, custom_objects: Mapping[str, Any] | None = None, compile: bool = True, safe_mode: bool = True
+) -> Any:
+    """Read a model, with its weights, from a file that :func:`save_model` wrote; training can continue.
 
     Args:
-        custom_objects: classes and functions by name, beside those that are registered.
-        compile: whether to compile it as it was.
-        safe_mode: whether sizes are limited: the weights that are made to those in the file, a value in the model, for
-            the shapes that are tried, to 2**28 numbers, and the description of the model to 16 MB. No code is read from
-            files with `safe_mode=False` either.
+        custom_objects: classes and functions by name, in addition to registered ones.
+        compile: compile the model as it was compiled when saved.
+        safe_mode: limit sizes: of the weights to those in the file, of each value that the model computes while shapes
+            are inferred to 2**28 elements, and of the model's description to 16 MB. No code is read from files with
+            `safe_mode=False` either.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no such file, or damaged, or something in it is too large.
-        TypeError: it names a class or function that is not registered.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is of another format, or damaged, or something in it exceeds a limit.
+        TypeError: the file names a class or function that is not registered.
     """
     path = Path(os.fspath(filepath))
     what = f"load_model: {str(path)!r}"
-    with path.open("rb") as stream, reading(what):
-        members = _members(stream)
+    with path.open("rb") as stream, report_damage(what):
+        members = _read_members(stream)
     if _CONFIG not in members or _WEIGHTS not in members:
         raise ValueError(
             f"{what} was not written by this library: files of TensorFlow's Keras hold their weights in another format"
         )
-    with custom_object_scope(custom_objects or {}), reading(what):
-        content = parsed(members[_CONFIG], limits.CONFIG_BYTES if safe_mode else None)
+    with custom_object_scope(custom_objects or {}), report_damage(what):
+        content = parse_json(members[_CONFIG], limits.MAX_CONFIG_BYTES if safe_mode else None)
         if not isinstance(content, dict) or content.get("format") != _FORMAT or "model" not in content:
             raise ValueError(f"it is not in the format {_FORMAT!r}")
         values, _ = read_tensors(members[_WEIGHTS], f"the member {_WEIGHTS!r}")
         count = sum(value.size for value in values.values())
-        # Room for arrays that are drawn and are no weights.
-        with limits.limited(4 * count + (1 << 20)) if safe_mode else nullcontext():
-            model = restored(content["model"])
+        with limits.limited(_WEIGHTS_FACTOR * count + _WEIGHTS_MARGIN) if safe_mode else nullcontext():
+            model = restore(content["model"])
             if not hasattr(model, "load_weights"):
                 raise ValueError(f"it describes an object of class {type(model).__name__}, and no model")
             if not model.built:
-                call_again(model, content.get("called_on"))
+                build_by_call(model, content.get("called_on"))
         weights = Weights(model)
         weights.load_state_dict(values)
         if compile and "compile" in content:
-            _compile(model, restored(content["compile"]), members.get(_OPTIMIZER), dict(weights.named_variables()))
+            _restore_compile(
+                model, restore(content["compile"]), members.get(_OPTIMIZER), dict(weights.named_variables())
+            )
     return model
 
 
-def _compile(model: Any, arguments: Any, state: bytes | None, variables: dict[str, Any]) -> None:
-    """Compile a model as it was, and set its optimizer's state."""
-    if not isinstance(arguments, dict) or not arguments.keys() <= _COMPILED:
+def _restore_compile(model: Model, arguments: object, state: bytes | None, variables: dict[str, Any]) -> None:
+    """Compile a model as it was, and restore the state of its optimizer."""
+    if not isinstance(arguments, dict) or not arguments.keys() <= _COMPILE_ARGUMENTS:
         raise ValueError("what is said of compile are not its arguments")
     if not isinstance(arguments.get("optimizer"), Optimizer):
         raise ValueError("there is no optimizer")
@@ -172,18 +183,19 @@ def _compile(model: Any, arguments: Any, state: bytes | None, variables: dict[st
     values, _ = read_tensors(state, f"the member {_OPTIMIZER!r}")
     model.compile(**arguments)
     model.optimizer.native.load_state_dict(values, variables)
+    # The façade keeps the rate in a Variable of its own, which the native state does not know.
     if "learning_rate" in values:
         model.optimizer.learning_rate = model.optimizer.native.learning_rate
 
 
-_COMPILED = {"optimizer", "loss", "loss_weights", "metrics", "weighted_metrics"}
+_COMPILE_ARGUMENTS = {"optimizer", "loss", "loss_weights", "metrics", "weighted_metrics"}
 
 
-def _members(stream: Any) -> dict[str, bytes]:
-    """The members of a file that :func:`save_model` wrote, by name. Others are not looked at.
+def _read_members(stream: BinaryIO) -> dict[str, bytes]:
+    """Read the members of a file that :func:`save_model` wrote, by name; other members are ignored.
 
     Raises:
-        ValueError: one is there twice, or compressed: :func:`save_model` does not compress.
+        ValueError: a member occurs twice, or is compressed: :func:`save_model` does not compress.
     """
     found: dict[str, bytes] = {}
     size = os.fstat(stream.fileno()).st_size
@@ -193,6 +205,7 @@ def _members(stream: Any) -> dict[str, bytes]:
                 continue
             if member.filename in found:
                 raise ValueError(f"the member {member.filename!r} is there twice")
+            # A compressed member could expand to any size when it is read.
             if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
                 raise ValueError(f"the member {member.filename!r} is compressed")
             found[member.filename] = archive.read(member)
@@ -200,24 +213,24 @@ def _members(stream: Any) -> dict[str, bytes]:
 
 
 @exported("keras.models.model_from_json")
-def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
-    """A model like the one that `to_json` described, with new weights.
+def model_from_json(json_string: str, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Make the model that `to_json` described, with new weights.
 
     Raises:
-        TypeError: it names a class or function that is not registered.
-        ValueError: it is no such text, its weights have more than 2**30 numbers, or a value that a layer makes, for the
-            shapes that are tried, more than 2**28.
+        TypeError: the text names a class or function that is not registered.
+        ValueError: the text is no such description, its weights have more than 2**30 elements, or a value that a layer
+            computes while shapes are inferred more than 2**28.
     """
-    with custom_object_scope(custom_objects or {}), reading("model_from_json: the text"), limits.limited():
-        model = restored(parsed(json_string))
+    with custom_object_scope(custom_objects or {}), report_damage("model_from_json: the text"), limits.limited():
+        model = restore(parse_json(json_string))
         if not isinstance(model, Layer):
             raise ValueError(f"it describes an object of class {type(model).__name__}, and no model")
     return model
 
 
 @exported("keras.models.clone_model", differs="without input_tensors, clone_function and call_function")
-def clone_model(model: Any) -> Any:
-    """A model like this one, with weights of its own, which are new.
+def clone_model(model: Model) -> Any:
+    """Make a model with the structure of another, and new weights.
 
     >>> import tape_tf as tf
     >>> model = tf.keras.Sequential([tf.keras.Input(shape=(3,)), tf.keras.layers.Dense(2)])
@@ -228,11 +241,12 @@ def clone_model(model: Any) -> Any:
         TypeError: a part of the model cannot be described by its arguments, such as a lambda.
     """
     classes: dict[str, type] = {}
+    # The classes of the user's need not be registered, since the description is read here and now.
     for layer in model._flatten_layers():
         if classes.setdefault(type(layer).__name__, type(layer)) is not type(layer):
             raise TypeError(f"clone_model: two classes of layers have the name {type(layer).__name__!r}; rename one")
     with custom_object_scope(classes):
-        again = restored(serialize_keras_object(model))
+        again = restore(serialize_keras_object(model))
     if model.built and not again.built:
-        call_again(again, called_on(model))
+        build_by_call(again, describe_first_call(model))
     return again

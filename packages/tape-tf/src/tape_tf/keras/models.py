@@ -1,28 +1,29 @@
-"""Model and Sequential."""
+"""Model and Sequential: layers with `fit`, saving and a summary."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.core import InputLayer, Operation
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.structures import leaves, mapped, shapes
+from tape_tf.keras.structures import leaves, map_structure, shapes_of
 from tape_tf.keras.summary import summary_table
-from tape_tf.keras.symbolic import Input, KerasTensor, layers_of, ordered, run
+from tape_tf.keras.symbolic import Input, KerasTensor, layers_by_depth, run_graph, topological_order
 from tape_tf.keras.training import Trainer
 from tape_tf.names import absent
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import Value
+from tape_tf.typing import PathLike, PyTree
 
 
 class Model(Trainer, Layer):
     """A layer that can be trained with `fit`.
 
-    Derive from it, with layers as attributes and a `call`:
+    Derive a class, with layers as attributes and a `call`:
 
     >>> import tape_tf as tf
     >>> class Line(tf.keras.Model):
@@ -39,7 +40,7 @@ class Model(Trainer, Layer):
     >>> history.history["loss"][-1] < 1e-3, model.predict(x, verbose=0).shape
     (True, (64, 1))
 
-    Or say what is called on what:
+    Or connect layers, beginning with a symbolic input:
 
     >>> inputs = tf.keras.Input(shape=(4,))
     >>> hidden = tf.keras.layers.Dense(8, activation="relu")(inputs)
@@ -48,8 +49,8 @@ class Model(Trainer, Layer):
     TensorShape([3, 2])
 
     Args:
-        inputs, outputs: symbolic ones, see `tf.keras.Input`; alone, or in lists, tuples or dicts.
-        kwargs: as for :class:`tf.keras.layers.Layer`.
+        inputs, outputs: symbolic tensors, see `tf.keras.Input`; alone, or in lists, tuples or dicts.
+        kwargs: the arguments of :class:`tf.keras.layers.Layer`.
 
     Raises:
         ValueError: an output does not depend on the inputs alone.
@@ -59,9 +60,9 @@ class Model(Trainer, Layer):
     _outputs: Any = None
     _graph: Any = None
     output_names: list[str] | None = None
-    _called_on: Any = None  # the arguments of the first call
+    _first_call: Any = None  # the arguments of the first call, with TensorSpecs for tensors
 
-    def __init__(self, inputs: Any = None, outputs: Any = None, **kwargs: Any) -> None:
+    def __init__(self, inputs: PyTree = None, outputs: PyTree = None, **kwargs: Any) -> None:
         if inputs is not None and type(self) is Model and kwargs.get("name") is None:
             kwargs["name"] = auto_name("functional")
         super().__init__(**kwargs)
@@ -75,15 +76,15 @@ class Model(Trainer, Layer):
                 if not isinstance(tensor, KerasTensor):
                     raise ValueError(f"Model: all {what} must be symbolic, made from tf.keras.Input; got {tensor!r}")
         self._inputs, self._outputs = inputs, outputs
-        self._graph = ordered(sources, targets)
+        self._graph = topological_order(sources, targets)
         first = [InputLayer(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name) for tensor in sources]
-        self._layers = layers_of(sources, first, self._graph)
+        self._layers = layers_by_depth(sources, first, self._graph)
         self.output_names = [t.node.layer.name if t.node else t.name for t in targets]
         self.built = True
-        self._output_shape = shapes(outputs)
+        self._output_shape = shapes_of(outputs)
 
-    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        """The outputs."""
+    def call(self, inputs: PyTree, training: bool | None = None, mask: None = None) -> Any:
+        """Compute the outputs."""
         if self._graph is None:
             return super().call(inputs)
         names = [tensor.name for tensor in leaves(self._inputs)]
@@ -104,64 +105,64 @@ class Model(Trainer, Layer):
                     f"Input {tensor.name!r} of model {self.name!r} is incompatible with it: expected shape "
                     f"{tensor.shape}, found shape {value.shape}"
                 )
-        return run(self._graph, list(leaves(wanted)), values, self._outputs)
+        return run_graph(self._graph, list(leaves(wanted)), values, self._outputs)
 
-    def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape, a tuple, or a structure of tuples."""
+    def build(self, input_shape: PyTree) -> None:
+        """Make the weights, for inputs of this shape: a tuple, or a structure of tuples."""
         if not self.built:
-            self(_symbols(input_shape, self.dtype))
+            self(_symbolic_inputs(input_shape, self.dtype))
         self.built = True
 
-    def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        def spec(leaf: Any) -> Any:
+    def _build_from_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def spec(leaf: PyTree) -> Any:
             return TensorSpec.from_tensor(leaf) if isinstance(leaf, Value) else leaf
 
-        self._called_on = mapped(spec, (args, kwargs))
+        self._first_call = map_structure(spec, (args, kwargs))
         if type(self).build in (Model.build, Sequential.build):
-            self.built = True  # the layers build themselves when they are called
+            self.built = True  # the layers inside build themselves when they are called
         else:
-            super()._build_for(args, kwargs)
+            super()._build_from_call(args, kwargs)
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers held as attributes."""
+        """The layers held as attributes, without the operators between symbolic tensors."""
         return [layer for layer in self._sublayers() if isinstance(layer, Layer) and not isinstance(layer, Operation)]
 
     @property
     def inputs(self) -> Any:
-        """The symbolic inputs, in a list; None where there are none."""
+        """The symbolic inputs, in a list; None for a model that has none."""
         return None if self._inputs is None else list(leaves(self._inputs))
 
     @property
     def outputs(self) -> Any:
-        """The symbolic outputs, in a list; None where there are none."""
+        """The symbolic outputs, in a list; None for a model that has none."""
         return None if self._outputs is None else list(leaves(self._outputs))
 
     @property
     def input(self) -> Any:
-        """The symbolic inputs."""
+        """The symbolic inputs, in the structure in which they were given."""
         return super().input if self._inputs is None else self._inputs
 
     @property
     def output(self) -> Any:
-        """The symbolic outputs."""
+        """The symbolic outputs, in the structure in which they were given."""
         return super().output if self._outputs is None else self._outputs
 
     @property
     def input_shape(self) -> Any:
         """The shape of the symbolic inputs."""
-        return _tuples(self.input)
+        return _shape_tuples(self.input)
 
     @property
     def output_shape(self) -> Any:
         """The shape of the symbolic outputs."""
-        return _tuples(self.output)
+        return _shape_tuples(self.output)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
-        """A layer by its name or its number.
+        """Return a layer by its name or its index.
 
         Raises:
-            ValueError: there is none.
+            ValueError: no layer has this name or index.
         """
         layers = self.layers
         if (name is None) == (index is None):
@@ -180,28 +181,29 @@ class Model(Trainer, Layer):
     def summary(
         self,
         line_length: int | None = None,
-        positions: Any = None,
+        positions: Sequence[float] | None = None,
         print_fn: Callable[[str], Any] | None = None,
         expand_nested: bool = False,
         show_trainable: bool = False,
-        layer_range: Any = None,
+        layer_range: Sequence[str] | None = None,
     ) -> None:
-        """Print a table of the layers, their outputs' shapes and how many weights they have.
+        """Print a table of the layers, the shapes of their outputs and the sizes of their weights.
 
         Args:
-            line_length: how wide it is.
-            print_fn: is given the text; by default it goes to standard output.
-            expand_nested: whether the layers of models in it are shown.
-            show_trainable: whether to show which layers are trained.
+            line_length: the width of the table, in characters.
+            positions, layer_range: no effect.
+            print_fn: a function that receives the text; by default it goes to standard output.
+            expand_nested: show the layers of nested models.
+            show_trainable: show which layers are trainable.
         """
         summary_table(self, line_length, print_fn, expand_nested, show_trainable)
 
-    def save_weights(self, filepath: Any, overwrite: bool = True) -> None:
+    def save_weights(self, filepath: PathLike, overwrite: bool = True) -> None:
         """Write the weights to a file, in the safetensors format: see :func:`tape_nn.save_tensors`.
 
         Raises:
             ValueError: a layer has not made its weights yet.
-            FileExistsError: the file is there and is not to be overwritten.
+            FileExistsError: the file exists, and `overwrite` is False.
         """
         import os
 
@@ -209,37 +211,37 @@ class Model(Trainer, Layer):
             raise FileExistsError(f"save_weights: there is a file {os.fspath(filepath)!r} already")
         Weights(self).save_weights(filepath)
 
-    def load_weights(self, filepath: Any, skip_mismatch: bool = False) -> None:
-        """Read what :meth:`save_weights` wrote, with any backend.
+    def load_weights(self, filepath: PathLike, skip_mismatch: bool = False) -> None:
+        """Read weights that :meth:`save_weights` wrote, on any backend.
 
         Args:
-            skip_mismatch: whether weights that the file and the model do not both have are left out.
+            skip_mismatch: skip weights that only one of the file and the model has.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: it is damaged, or does not fit the model. Nothing is changed.
+            FileNotFoundError: the file does not exist.
+            ValueError: the file is damaged, or does not fit the model. Then nothing is changed.
         """
         Weights(self).load_weights(filepath, strict=not skip_mismatch)
 
-    def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+    def save(self, filepath: PathLike, overwrite: bool = True, **kwargs: Any) -> None:
         """Write the whole model to a file: see :func:`tf.keras.models.save_model`."""
         from tape_tf.keras.model_files import save_model
 
         save_model(self, filepath, overwrite, **kwargs)
 
     def to_json(self, **kwargs: Any) -> str:
-        """What the model is made of, without its weights, for :func:`tf.keras.models.model_from_json`."""
+        """Describe the model's structure, without its weights, for :func:`tf.keras.models.model_from_json`."""
         from tape_tf.keras.serialization import serialize_keras_object
 
         return json.dumps(serialize_keras_object(self), **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _NOT_SAVED:
+        if name in _ABSENT_METHODS:
             raise AttributeError(f"a model has no {name}: save writes the whole model, save_weights its weights")
         return super().__getattr__(name)
 
 
-_NOT_SAVED = ("export", "load", "quantize")
+_ABSENT_METHODS = ("export", "load", "quantize")
 
 
 class Sequential(Model):
@@ -253,21 +255,23 @@ class Sequential(Model):
     ([8, 2], 4)
 
     Args:
-        layers: layers, with a `tf.keras.Input` first if the shape of inputs is to be known before the first call.
+        layers: layers, optionally after a `tf.keras.Input`, which fixes the shape of inputs before the first call.
         name: by default "sequential".
     """
 
-    def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
+    def __init__(
+        self, layers: Iterable[Layer | KerasTensor] | None = None, trainable: bool = True, name: str | None = None
+    ) -> None:
         super().__init__(trainable=trainable, name=name)
         self._layers: list[Layer] = []
         for layer in layers or []:
             self.add(layer)
 
-    def add(self, layer: Any) -> None:
-        """Put a layer at the end.
+    def add(self, layer: object) -> None:
+        """Append a layer.
 
         Raises:
-            ValueError: it is none, or its name is taken.
+            ValueError: the argument is no layer, or its name is taken.
         """
         if isinstance(layer, KerasTensor):
             layer = InputLayer(batch_shape=layer.shape, dtype=layer.dtype, name=layer.name)
@@ -294,49 +298,51 @@ class Sequential(Model):
             self._output_shape = self._outputs.shape
 
     def pop(self) -> Layer:
-        """Take the last layer away."""
+        """Remove the last layer, and return it."""
         layer = self._layers.pop()
         if self._inputs is not None:
             self._outputs = layer._nodes[-1].inputs
         return layer
 
-    def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape."""
+    def build(self, input_shape: PyTree) -> None:
+        """Make the weights, for inputs of this shape."""
         if self._inputs is None:
             self._inputs = self._outputs = Input(batch_shape=tuple(input_shape), dtype=self.dtype)
             for layer in self._layers:
                 self._outputs = layer(self._outputs)
         self.built = True
 
-    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        """What the last layer gives."""
+    def call(self, inputs: PyTree, training: bool | None = None, mask: None = None) -> Any:
+        """Apply the layers in order."""
         for layer in self._layers:
             inputs = layer(inputs)
         return inputs
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers."""
+        """The layers, in order."""
         return list(self._layers)
 
 
 def _first_input(layer: Layer) -> KerasTensor | None:
-    """An input like that which a layer was told to expect, or a model that stands for one knows."""
-    if layer._given_shape is not None:
-        return Input(batch_shape=layer._given_shape, dtype=layer.dtype)
+    """Return a symbolic input for a layer that was given `input_shape`, or a model with a symbolic input; else None."""
+    if layer._declared_shape is not None:
+        return Input(batch_shape=layer._declared_shape, dtype=layer.dtype)
     known = layer._inputs if isinstance(layer, Model) else None
     return Input(batch_shape=known.shape, dtype=known.dtype) if isinstance(known, KerasTensor) else None
 
 
-def _symbols(shape: Any, dtype: str) -> Any:
+def _symbolic_inputs(shape: PyTree, dtype: str) -> Any:
+    """Return symbolic inputs for a structure of shapes."""
     if isinstance(shape, dict):
-        return {key: _symbols(part, dtype) for key, part in shape.items()}
+        return {key: _symbolic_inputs(part, dtype) for key, part in shape.items()}
     if shape and not isinstance(shape[0], int | None):
-        return type(shape)([_symbols(part, dtype) for part in shape])
+        return type(shape)([_symbolic_inputs(part, dtype) for part in shape])
     return Input(batch_shape=tuple(shape), dtype=dtype)
 
 
-def _tuples(structure: Any) -> Any:
+def _shape_tuples(structure: PyTree) -> Any:
+    """Return the shapes of symbolic tensors in a structure, as tuples."""
     if isinstance(structure, list | tuple):
         return [tuple(tensor.shape) for tensor in structure]
     if isinstance(structure, dict):

@@ -1,6 +1,7 @@
-"""What a description of a model may name: classes and functions from lists that are closed, and what was registered.
+"""The names that the description of a model may contain: fixed tables of classes and functions, and registered ones.
 
-A name is looked up in these tables and nowhere else: no attribute of a module is asked for with a name from a file.
+This is what makes files of models safe to read. A name from a file is looked up in these tables and nowhere else: it
+never becomes an attribute of a module.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from tape_tf.keras.optimizers.schedules import LearningRateSchedule
 from tape_tf.keras.regularizers import Regularizer
 from tape_tf.names import published
 
-KINDS = (Layer, Initializer, Regularizer, Constraint, Optimizer, LearningRateSchedule, Loss, Metric)
-"""What a class that is constructed from a description derives from."""
+CONSTRUCTIBLE_BASES = (Layer, Initializer, Regularizer, Constraint, Optimizer, LearningRateSchedule, Loss, Metric)
+"""The base classes of classes that a description may name to have an instance made."""
 
-# The spaces of `tf.keras`, and what the classes in them derive from.
-_SPACES: dict[str, type | None] = {
+# The namespaces of `tf.keras`, and the base class of the classes in them; None for functions.
+_NAMESPACES: dict[str, type | None] = {
     "layers": Layer,
     "models": Layer,
     "initializers": Initializer,
@@ -60,11 +61,11 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
         "getitem",
     ]
 }
-"""What operators on symbolic inputs are made of."""
+"""The operators on symbolic tensors, by name."""
 
-# Functions of `tf` that a Lambda or an activation may be. They take tensors and give one that is no larger than these
-# together; none calls another function, and none reads or writes anything else.
-_OF_TF = """
+# Functions of `tf` that a Lambda or an activation may be. Safe to call with values from a file: each takes tensors and
+# returns one no larger than its arguments together, calls no function it is given, and reads or writes nothing else.
+_TF_FUNCTIONS = """
 nn.relu nn.relu6 nn.elu nn.selu nn.leaky_relu nn.gelu nn.silu nn.swish nn.softsign nn.softmax nn.log_softmax
 nn.sigmoid nn.softplus nn.tanh nn.l2_normalize nn.l2_loss sigmoid tanh sin cos tan exp sqrt abs square sign negative
 round floor identity stop_gradient
@@ -83,10 +84,10 @@ reshape squeeze expand_dims transpose concat stack reverse sort argsort
 
 
 @cache
-def _table(space: str) -> dict[str, Any]:
-    """The classes and functions of a space of `tf.keras`, by their names."""
+def _namespace_table(space: str) -> dict[str, Any]:
+    """Return the classes and functions of a namespace of `tf.keras`, by name."""
     module: Any = import_module(f"tape_tf.keras.{space}")
-    base = _SPACES[space]
+    base = _NAMESPACES[space]
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     if base is None:
         return dict(module._BY_NAME)
@@ -103,32 +104,33 @@ def _table(space: str) -> dict[str, Any]:
     return table
 
 
-def space_of(value: Any) -> str | None:
-    """The space of `tf.keras` that a class or function is in, None if it is not Keras' own."""
+def namespace_of(value: object) -> str | None:
+    """Return the namespace of `tf.keras` that holds a class or function; None if it is not Keras' own."""
     name = getattr(value, "__name__", "")
-    return next((space for space in _SPACES if _table(space).get(name) is value), None)
+    return next((space for space in _NAMESPACES if _namespace_table(space).get(name) is value), None)
 
 
-def name_in_tf(function: Any) -> str | None:
-    """What a function of `tf` is called, if a description may name it."""
-    return next((name for name in _OF_TF if published().get(name) is function), None)
+def name_in_tf(function: object) -> str | None:
+    """Return the name of a function of `tf`, if a description may contain it; else None."""
+    return next((name for name in _TF_FUNCTIONS if published().get(name) is function), None)
 
 
-def named(name: str, space: str | None, registered: Callable[[str], Any]) -> Any:
-    """The class or function of a name.
+def look_up(name: str, space: str | None, registered: Callable[[str], Any]) -> Any:
+    """Return the class or function of a name.
 
     Args:
-        registered: gives what was registered under a name, else None.
+        space: a namespace of `tf.keras`; "operator"; "tf"; or None for registered names.
+        registered: returns what was registered under a name, or None.
 
     Raises:
-        TypeError: there is none.
+        TypeError: nothing has this name.
     """
     if space == "operator":
         found = OPERATORS.get(name)
     elif space == "tf":
-        found = published().get(name) if name in _OF_TF else None
-    elif space in _SPACES:
-        found = _table(space).get(name)
+        found = published().get(name) if name in _TF_FUNCTIONS else None
+    elif space in _NAMESPACES:
+        found = _namespace_table(space).get(name)
     elif space is None:
         found = registered(name)
     else:
@@ -141,15 +143,15 @@ def named(name: str, space: str | None, registered: Callable[[str], Any]) -> Any
     return found
 
 
-def constructible(found: Any, name: str) -> type:
-    """A class, if an object of it may be made from a description.
+def check_constructible(found: object, name: str) -> type:
+    """Return a class of which a description may have an instance made.
 
     Raises:
-        TypeError: it is no class, or no part of a model.
+        TypeError: the value is no class, or no part of a model.
     """
     if not isinstance(found, type):
         raise TypeError(f"{name!r} is a function, where a class is needed: a function is named, and not called")
-    if not (issubclass(found, KINDS) or hasattr(found, "get_config")):
+    if not (issubclass(found, CONSTRUCTIBLE_BASES) or hasattr(found, "get_config")):
         raise TypeError(
             f"{name!r} is {found!r}, which is no part of a model: such a class derives from a layer, model, loss, "
             "metric or the like of tf.keras, or has get_config()"
@@ -157,5 +159,14 @@ def constructible(found: Any, name: str) -> type:
     return found
 
 
-SPACES = tuple(_SPACES)
-__all__ = ["KINDS", "OPERATORS", "SPACES", "Model", "constructible", "name_in_tf", "named", "space_of"]
+NAMESPACES = tuple(_NAMESPACES)
+__all__ = [
+    "CONSTRUCTIBLE_BASES",
+    "NAMESPACES",
+    "OPERATORS",
+    "Model",
+    "check_constructible",
+    "look_up",
+    "name_in_tf",
+    "namespace_of",
+]

@@ -1,4 +1,4 @@
-"""Names as Keras gives them: `dense`, `dense_1`, and after a class `MyModel` `my_model`."""
+"""Automatic names of layers and metrics, as Keras numbers them: `dense`, `dense_1`; `my_model` for `MyModel`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _used: Counter[str] = Counter()
 
 
 def snake_case(name: str) -> str:
-    """`name` of a class in the form of an attribute's.
+    """Convert the name of a class to snake case.
 
     >>> from tape_tf.keras.naming import snake_case
     >>> snake_case("BatchNormalization"), snake_case("LSTM"), snake_case("Conv2D")
@@ -24,7 +24,7 @@ def snake_case(name: str) -> str:
 
 
 def auto_name(prefix: str) -> str:
-    """`prefix` itself at its first use, then with a number."""
+    """Return `prefix` at its first use, and `prefix_1`, `prefix_2` and so on afterwards."""
     prefix = snake_case(prefix)
     number = _used[prefix]
     _used[prefix] += 1
@@ -32,15 +32,18 @@ def auto_name(prefix: str) -> str:
 
 
 def clear_session() -> None:
-    """Number names from the beginning again."""
+    """Restart the numbering of automatic names."""
     _used.clear()
 
 
 def by_name(kind: str, name: object, known: Mapping[str, Any]) -> Any:
-    """What a string stands for.
+    """Look up a name in a table.
+
+    Args:
+        kind: the kind of thing that is named, for the message.
 
     Raises:
-        ValueError: nothing has this name.
+        ValueError: the table has no such name; the message suggests a similar one.
     """
     if isinstance(name, str) and name in known:
         return known[name]

@@ -8,8 +8,10 @@ from typing import Any, TypeAlias
 import tape_core as tc
 
 from tape_tf.conversion import native, wrap
+from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.typing import TensorLike
 
 __all__ = [
     "L1",
@@ -28,9 +30,9 @@ Penalty: TypeAlias = Callable[[Any], Any]
 
 
 class Regularizer:
-    """Base class of regularizers: `__call__(x)` gives the penalty."""
+    """Base class of regularizers: `__call__(x)` returns the penalty of a tensor."""
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TensorLike) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(self, x)")
 
 
@@ -42,14 +44,15 @@ class L1L2(Regularizer):
     np.float32(6.5)
 
     Raises:
-        ValueError: a factor is negative or not a number.
+        ValueError: a factor is negative or not finite.
     """
 
     def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
         self.l1, self.l2 = _factor("l1", 0.0 if l1 is None else l1), _factor("l2", 0.0 if l2 is None else l2)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TensorLike) -> Any:
         value = native(x)
+        # Without factors the penalty is still a tensor that depends on x, so that its gradient is 0 and not None.
         penalty: Any = 0.0 * tc.sum(value) if not (self.l1 or self.l2) else 0.0
         if self.l1:
             penalty = penalty + self.l1 * tc.sum(tc.abs(value))
@@ -83,7 +86,7 @@ class OrthogonalRegularizer(Regularizer):
     """`factor` times the mean absolute cosine between different rows (or columns) of a matrix.
 
     Raises:
-        ValueError: when it is called with anything but a matrix.
+        ValueError: when called with anything but a matrix.
     """
 
     def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
@@ -91,7 +94,7 @@ class OrthogonalRegularizer(Regularizer):
             raise ValueError(f"mode must be 'rows' or 'columns'; got {mode!r}")
         self.factor, self.mode = _factor("factor", factor), mode
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TensorLike) -> Any:
         value = native(x)
         if value.ndim != 2:
             raise ValueError(f"OrthogonalRegularizer takes matrices; got shape {value.shape}")
@@ -99,14 +102,16 @@ class OrthogonalRegularizer(Regularizer):
         size = rows.shape[0]
         if size < 2:
             return wrap(0.0 * tc.sum(rows))
-        unit = rows / tc.sqrt(tc.maximum(tc.sum(rows * rows, axis=1, keepdims=True), 1e-12))
+        unit = rows / tc.sqrt(tc.maximum(tc.sum(rows * rows, axis=1, keepdims=True), SQUARED_NORM_FLOOR))
         cosines = tc.abs(tc.matmul(unit, unit.T)) * (
             1.0 - tc.eye(size, dtype=value.dtype, backend=value.backend.root, device=value.device)
         )
+        # Each pair occurs twice in the symmetric matrix, and there are size * (size - 1) / 2 pairs.
         return wrap(self.factor * 0.5 * tc.sum(cosines) / (size * (size - 1) / 2))
 
 
-def _factor(name: str, value: Any) -> float:
+def _factor(name: str, value: float) -> float:
+    """Return a factor as a float; raise a ValueError unless it is finite and at least 0."""
     number = float(value)
     if not 0 <= number < float("inf"):
         raise ValueError(f"{name} must be a finite number of at least 0; got {value}")
@@ -122,7 +127,11 @@ _BY_NAME = {
 
 
 def get(identifier: Penalty | str | None) -> Penalty | None:
-    """The regularizer of this name; a callable, or None, is passed through."""
+    """Return the regularizer of a name; a callable and None are returned unchanged.
+
+    Raises:
+        ValueError: no regularizer has this name.
+    """
     if identifier is None or callable(identifier):
         return identifier
     made: Penalty = by_name("regularizer", identifier, _BY_NAME)()

@@ -1,13 +1,14 @@
-"""Layers, models and their parts from the dictionaries that :mod:`tape_tf.keras.serialization` makes.
+"""Layers, models and their parts, made from the dictionaries that :mod:`tape_tf.keras.serialization` writes.
 
-Such a dictionary may come from anywhere. It can name what :mod:`tape_tf.keras.nameable` lists and what was registered,
-have objects of the classes made, and layers called on symbolic inputs; nothing else in it is looked up or called.
+Such a dictionary may come from anywhere, so it is not trusted. It can name what :mod:`tape_tf.keras.nameable` lists and
+what was registered, have instances made of those classes, and have layers called on symbolic inputs. Nothing else in it
+is looked up or called.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,39 +19,46 @@ from tape_tf.keras import limits
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.core import Operation
 from tape_tf.keras.models import Model, Sequential
-from tape_tf.keras.nameable import OPERATORS, constructible, named
-from tape_tf.keras.serialization import custom_object_scope, each_space, get_registered_object
+from tape_tf.keras.nameable import OPERATORS, check_constructible, look_up
+from tape_tf.keras.serialization import custom_object_scope, get_registered_object, in_each_namespace
 from tape_tf.keras.structures import leaves
 from tape_tf.keras.symbolic import Input, KerasTensor
 from tape_tf.names import exported
 from tape_tf.tensor import Value
+from tape_tf.typing import Json
 
-_NAMES = frozenset(value.name for value in vars(dtypes).values() if isinstance(value, dtypes.DType))
+_DTYPE_NAMES = frozenset(value.name for value in vars(dtypes).values() if isinstance(value, dtypes.DType))
+
+MAX_RANK = 32  # axes of a shape in a description; NumPy's own limit was 32 until version 2
 
 
-@exported("keras.saving.deserialize_keras_object keras.utils.deserialize_keras_object" + each_space("deserialize"))
-def deserialize_keras_object(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """What :func:`serialize_keras_object` gave, as an object again.
+@exported(
+    "keras.saving.deserialize_keras_object keras.utils.deserialize_keras_object" + in_each_namespace("deserialize")
+)
+def deserialize_keras_object(config: Json, custom_objects: dict[str, Any] | None = None) -> Any:
+    """Make the object that :func:`serialize_keras_object` described.
 
     Args:
-        custom_objects: classes and functions by name that are not registered.
+        custom_objects: classes and functions by name, in addition to registered ones.
 
     Raises:
-        TypeError: it names a class or a function that is not Keras' own and not registered.
-        ValueError: it is no such description, or makes no sense.
+        TypeError: the description names a class or function that is neither Keras' own nor registered.
+        ValueError: the description is malformed, or exceeds a limit.
     """
-    with custom_object_scope(custom_objects or {}), reading("deserialize: the description"), limits.limited():
+    with custom_object_scope(custom_objects or {}), report_damage("deserialize: the description"), limits.limited():
         check_depth(config)
-        return restored(config)
+        return restore(config)
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
-    """A context in which whatever goes wrong is put down to what is read.
+def report_damage(what: str) -> Iterator[None]:
+    """A context that turns every error of reading into one about the file.
+
+    Reading a hostile description may raise anything, wherever its values arrive. The caller needs two cases only.
 
     Raises:
-        ValueError: something went wrong.
-        TypeError: a class or a function is not known.
+        ValueError: for any error inside, unless it is the following one.
+        TypeError: a class or function is not known, which `custom_objects` would mend.
     """
     try:
         yield
@@ -66,37 +74,37 @@ class _UnknownName(TypeError):
     pass
 
 
-def parsed(text: str | bytes, size: int | None = limits.CONFIG_BYTES) -> Any:
-    """What a JSON text says.
+def parse_json(text: str | bytes, size: int | None = limits.MAX_CONFIG_BYTES) -> Any:
+    """Parse the JSON text of a description.
 
     Raises:
-        ValueError: it is none, it is longer than `size`, a name is there twice, or it is nested too deeply.
+        ValueError: it is no JSON, longer than `size` bytes, nested too deeply, or has a name twice in one dictionary.
     """
     if size is not None and len(text) > size:
         raise ValueError(f"the description has {len(text)} bytes, more than {size}")
-    found = json.loads(text, object_pairs_hook=_once)
+    found = json.loads(text, object_pairs_hook=_without_duplicates)
     check_depth(found)
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice in one dictionary")
     return found
 
 
-def check_depth(config: Any) -> None:
-    """Check that lists and dictionaries are not nested too deeply, or in themselves.
+def check_depth(config: object) -> None:
+    """Raise a ValueError if lists and dictionaries are nested too deeply, or contain themselves.
 
-    Raises:
-        ValueError: they are.
+    The walk goes level by level, without recursion, and meets each object of a level once: a list that contains itself
+    twice would otherwise double at each level.
     """
     level, depth = [config], 0
     while level:
         depth += 1
-        if depth > limits.DEPTH:
-            raise ValueError(f"it is nested more than {limits.DEPTH} levels deep")
+        if depth > limits.MAX_CONFIG_DEPTH:
+            raise ValueError(f"it is nested more than {limits.MAX_CONFIG_DEPTH} levels deep")
         inner: dict[int, Any] = {}
         for part in level:
             if isinstance(part, dict | list | tuple):
@@ -104,96 +112,100 @@ def check_depth(config: Any) -> None:
         level = [value for value in inner.values() if isinstance(value, dict | list | tuple)]
 
 
-def _part(config: Any, name: str, *kinds: type) -> Any:
-    """An entry of a dictionary.
+def _entry(config: object, name: str, *kinds: type) -> Any:
+    """Return an entry of a dictionary, checked.
 
     Raises:
-        ValueError: it is not there, or of another type.
+        ValueError: the entry is missing, or of none of the types `kinds`.
     """
     if not isinstance(config, dict) or name not in config:
         raise ValueError(f"{name!r} is missing")
     value = config[name]
+    # bool is a subclass of int, and is no number in a description.
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise ValueError(f"{name!r} cannot be {_short(value)}")
+        raise ValueError(f"{name!r} cannot be {_abbreviate(value)}")
     return value
 
 
-def _short(value: Any) -> str:
+def _abbreviate(value: object) -> str:
     text = repr(value) if isinstance(value, bool | float | str | None) else type(value).__name__
     return text if len(text) < 60 else f"{text[:57]}..."
 
 
-def restored(config: Any) -> Any:
-    """The object that a dictionary describes, in the current scope of custom objects.
+def restore(config: Json) -> Any:
+    """Make the object that a dictionary describes, with the custom objects of the current scope.
 
     Raises:
-        TypeError: a class or a function is not known.
-        ValueError: it describes none.
+        TypeError: a class or function is not known.
+        ValueError: the description is malformed.
     """
     if isinstance(config, list):
-        return [restored(part) for part in config]
+        return [restore(part) for part in config]
     if config is None or isinstance(config, bool | int | float | str):
         return config
-    kind = _part(config, "class_name", str)
+    kind = _entry(config, "class_name", str)
+    # Class names with two underscores stand for values that JSON does not know.
     if kind == "__tuple__":
-        return tuple([restored(part) for part in _part(config, "items", list)])
+        return tuple([restore(part) for part in _entry(config, "items", list)])
     if kind == "__dict__":
-        return {_text(key): restored(part) for key, part in _part(config, "items", dict).items()}
+        return {_check_text(key): restore(part) for key, part in _entry(config, "items", dict).items()}
     if kind == "__ellipsis__":
         return ...
     if kind == "__slice__":
-        items = _part(config, "items", list)
+        items = _entry(config, "items", list)
         if len(items) != 3 or not all(item is None or type(item) is int for item in items):
-            raise ValueError(f"a slice cannot be made of {_short(items)}")
+            raise ValueError(f"a slice cannot be made of {_abbreviate(items)}")
         return slice(*items)
     if kind in ("__numpy__", "__tensor__"):
-        return _array(config, kind == "__tensor__")
-    space = _part(config, "module", str, type(None))
+        return _restore_array(config, kind == "__tensor__")
+    space = _entry(config, "module", str, type(None))
     if kind == "function":
-        return _named(_part(config, "config", str), space)
-    name = _part(config, "registered_name", str) if space is None else kind
-    found = _constructible(_named(name, space), name)
-    inner = _part(config, "config", dict)
+        return _look_up(_entry(config, "config", str), space)
+    name = _entry(config, "registered_name", str) if space is None else kind
+    found = _check_constructible(_look_up(name, space), name)
+    inner = _entry(config, "config", dict)
+    # A functional model and a Sequential are described by their layers, not by arguments.
     if found is Model:
-        return _functional(inner)
+        return _restore_functional(inner)
     if issubclass(found, Sequential) and "layers" in inner and "input" in inner:
-        return _sequential(found, inner)
-    arguments = {_text(key): restored(value) for key, value in inner.items()}
+        return _restore_sequential(found, inner)
+    arguments = {_check_text(key): restore(value) for key, value in inner.items()}
+    # An Operation calls its function on values of the description: only the listed operators are safe there.
     if issubclass(found, Operation) and arguments.get("function") not in OPERATORS.values():
-        raise ValueError(f"{_short(arguments.get('function'))} is not one of the operators")
+        raise ValueError(f"{_abbreviate(arguments.get('function'))} is not one of the operators")
     made = found.from_config(arguments) if hasattr(found, "from_config") else found(**arguments)
     if not isinstance(made, found):
-        raise ValueError(f"{name}.from_config made {_short(made)}")
+        raise ValueError(f"{name}.from_config made {_abbreviate(made)}")
     if isinstance(made, Layer):
-        _text(made.name)
+        _check_text(made.name)
     return made
 
 
-def _named(name: str, space: str | None) -> Any:
+def _look_up(name: str, space: str | None) -> Any:
     try:
-        return named(name, space, get_registered_object)
+        return look_up(name, space, get_registered_object)
     except TypeError as error:
         raise _UnknownName(str(error)) from None
 
 
-def _constructible(found: Any, name: str) -> Any:
+def _check_constructible(found: object, name: str) -> Any:
     try:
-        return constructible(found, name)
+        return check_constructible(found, name)
     except TypeError as error:
         raise _UnknownName(str(error)) from None
 
 
-def _text(value: Any) -> str:
+def _check_text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"a name cannot be {_short(value)}")
+        raise ValueError(f"a name cannot be {_abbreviate(value)}")
     return value
 
 
-def _array(config: dict[str, Any], tensor: bool) -> Any:
-    name = _part(config, "dtype", str)
-    if name not in _NAMES:
+def _restore_array(config: dict[str, Any], tensor: bool) -> Any:
+    name = _entry(config, "dtype", str)
+    if name not in _DTYPE_NAMES:
         raise ValueError(f"there is no dtype {name!r}")
-    array = np.asarray(_part(config, "value", list, bool, int, float), name)
+    array = np.asarray(_entry(config, "value", list, bool, int, float), name)
     if not tensor:
         return array
     from tape_tf.conversion import convert_to_tensor
@@ -201,100 +213,112 @@ def _array(config: dict[str, Any], tensor: bool) -> Any:
     return convert_to_tensor(array)
 
 
-def _symbol(config: Any) -> KerasTensor:
-    """An input."""
-    shape, dtype = _part(config, "batch_shape", list), _part(config, "dtype", str)
-    return symbol(shape, dtype, _part(config, "name", str))
+def _restore_input(config: Json) -> KerasTensor:
+    """Make the symbolic input that an entry describes."""
+    shape, dtype = _entry(config, "batch_shape", list), _entry(config, "dtype", str)
+    return make_input(shape, dtype, _entry(config, "name", str))
 
 
-def symbol(shape: Any, dtype: str, name: str | None = None) -> KerasTensor:
-    """An input of a shape and a dtype from a file.
+def make_input(shape: Sequence[object], dtype: str, name: str | None = None) -> KerasTensor:
+    """Make a symbolic input with a shape and a dtype from a file.
 
     Raises:
-        ValueError: the one or the other cannot be.
+        ValueError: the shape or the dtype is malformed.
     """
-    if not all(n is None or (type(n) is int and n >= 0) for n in shape) or len(shape) > 32:
-        raise ValueError(f"a shape cannot be {_short(shape)}")
-    if dtype not in _NAMES:
+    if not all(n is None or (type(n) is int and n >= 0) for n in shape) or len(shape) > MAX_RANK:
+        raise ValueError(f"a shape cannot be {_abbreviate(shape)}")
+    if dtype not in _DTYPE_NAMES:
         raise ValueError(f"there is no dtype {dtype!r}")
     made = Input(batch_shape=tuple(shape), dtype=dtype, name=name)
     made.check_size()
     return made
 
 
-def _layers(config: Any) -> list[Layer]:
-    layers = [restored(layer) for layer in config]
+def _restore_layers(config: list[Json]) -> list[Layer]:
+    """Make the layers that a list describes."""
+    layers = [restore(layer) for layer in config]
     for layer in layers:
         if not isinstance(layer, Layer):
-            raise ValueError(f"among the layers is {_short(layer)}")
+            raise ValueError(f"among the layers is {_abbreviate(layer)}")
     return layers
 
 
-def _sequential(kind: Any, config: dict[str, Any]) -> Any:
-    first = [] if _part(config, "input", dict, type(None)) is None else [_symbol(config["input"])]
-    layers = _layers(_part(config, "layers", list))
-    return kind([*first, *layers], trainable=_part(config, "trainable", bool), name=_part(config, "name", str))
+def _restore_sequential(kind: type[Sequential], config: dict[str, Any]) -> Any:
+    """Make a Sequential from the description of its layers."""
+    first = [] if _entry(config, "input", dict, type(None)) is None else [_restore_input(config["input"])]
+    layers = _restore_layers(_entry(config, "layers", list))
+    return kind([*first, *layers], trainable=_entry(config, "trainable", bool), name=_entry(config, "name", str))
 
 
-def _functional(config: dict[str, Any]) -> Any:
+def _restore_functional(config: dict[str, Any]) -> Any:
+    """Make a functional model by repeating the symbolic calls that are described.
+
+    Symbolic tensors are numbered in the description; `known` has those made so far, by number.
+    """
     known: dict[int, KerasTensor] = {}
 
-    def number(part: Any) -> int:
-        found: int = _part(part, "number", int)
+    def number(part: Json) -> int:
+        found: int = _entry(part, "number", int)
         return found
 
-    def filled(part: Any) -> Any:
+    def fill_in(part: Json) -> Any:
+        """Return arguments with symbolic tensors in place of their numbers."""
         kind = part.get("class_name") if isinstance(part, dict) else None
         if kind == "__keras_tensor__":
             if number(part) not in known:
                 raise ValueError(f"a layer is called on the value {number(part)}, which is not made before")
             return known[number(part)]
         if kind == "__tuple__":
-            return tuple([filled(item) for item in _part(part, "items", list)])
+            return tuple([fill_in(item) for item in _entry(part, "items", list)])
         if kind == "__dict__":
-            return {_text(key): filled(item) for key, item in _part(part, "items", dict).items()}
-        return [filled(item) for item in part] if isinstance(part, list) else restored(part)
+            return {_check_text(key): fill_in(item) for key, item in _entry(part, "items", dict).items()}
+        return [fill_in(item) for item in part] if isinstance(part, list) else restore(part)
 
-    def numbers(part: Any) -> Iterator[int]:
+    def numbers(part: Json) -> Iterator[int]:
+        """Iterate over the numbers of the symbolic tensors in a structure."""
         if isinstance(part, list):
             for item in part:
                 yield from numbers(item)
-        elif _part(part, "class_name", str) == "__keras_tensor__":
+        elif _entry(part, "class_name", str) == "__keras_tensor__":
             yield number(part)
         else:
-            items = _part(part, "items", list, dict)
+            items = _entry(part, "items", list, dict)
             yield from numbers(list(items.values()) if isinstance(items, dict) else items)
 
-    symbols = [_symbol(symbol) for symbol in _part(config, "symbols", list)]
-    known.update(zip(numbers(_part(config, "inputs", list, dict)), symbols, strict=True))
-    layers = _layers(_part(config, "layers", list))
-    for call in _part(config, "calls", list):
-        place = _part(call, "layer", int)
+    symbols = [_restore_input(entry) for entry in _entry(config, "symbols", list)]
+    known.update(zip(numbers(_entry(config, "inputs", list, dict)), symbols, strict=True))
+    layers = _restore_layers(_entry(config, "layers", list))
+    for call in _entry(config, "calls", list):
+        place = _entry(call, "layer", int)
         if not 0 <= place < len(layers):
             raise ValueError(f"there is no layer {place}")
-        args, kwargs = filled(_part(call, "args", dict)), filled(_part(call, "kwargs", dict))
+        args, kwargs = fill_in(_entry(call, "args", dict)), fill_in(_entry(call, "kwargs", dict))
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
             raise ValueError("a layer's arguments are neither a tuple nor a dictionary")
+        # Calling a layer computes, on probes: check first what it is called on.
         _check_call(layers[place], args, kwargs)
         outputs = layers[place](*args, **kwargs)
-        known.update(zip(numbers(_part(call, "outputs", list, dict)), leaves(outputs), strict=True))
-    inputs, outputs = filled(config["inputs"]), filled(_part(config, "outputs", list, dict))
-    model = Model(inputs, outputs, name=_part(config, "name", str))
-    model.trainable = _part(config, "trainable", bool)
+        known.update(zip(numbers(_entry(call, "outputs", list, dict)), leaves(outputs), strict=True))
+    inputs, outputs = fill_in(config["inputs"]), fill_in(_entry(config, "outputs", list, dict))
+    model = Model(inputs, outputs, name=_entry(config, "name", str))
+    model.trainable = _entry(config, "trainable", bool)
     return model
 
 
 def _check_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Check that a call is symbolic, and that of an operator has tensors and numbers alone.
+    """Check that a call is symbolic, and that an operator gets tensors and numbers alone.
+
+    Without a symbolic argument a layer would compute on values from the file, in full size.
 
     Raises:
-        ValueError: it is not, or has something else.
+        ValueError: no argument is symbolic, or an operator gets something else.
     """
     if not any(isinstance(leaf, KerasTensor) for leaf in leaves((args, kwargs))):
         raise ValueError(f"the layer {layer.name!r} is called, but on nothing that a model is given")
     if isinstance(layer, Operation):
         numbers = (KerasTensor, Value, np.ndarray, bool, int, float)
         indexing = layer.function is OPERATORS["getitem"]
+        # The key of an index may be a slice, a tuple or an int.
         operands = args[:1] if indexing else args
         if kwargs or len(args) > 2 or not all(isinstance(operand, numbers) for operand in operands):
             raise ValueError(f"the operator {layer.name!r} is called on something else than tensors and numbers")
@@ -302,18 +326,22 @@ def _check_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             raise ValueError(f"the operator {layer.name!r} is called on nothing that a model is given")
 
 
-def call_again(model: Any, structure: Any) -> None:
-    """Make a model's weights by calling it, symbolically, on such inputs."""
+def build_by_call(model: Layer, structure: Json) -> None:
+    """Make a model's weights by calling it on symbolic inputs with the shapes and dtypes of its first call.
 
-    def symbols(part: Any) -> Any:
+    Args:
+        structure: a description that `serialization.describe_first_call` wrote: a list [shape, dtype] for each tensor.
+    """
+
+    def symbols(part: Json) -> Any:
         if isinstance(part, list) and len(part) == 2 and isinstance(part[0], list) and isinstance(part[1], str):
             shape, dtype = part
-            return symbol([None, *shape[1:]] if shape else shape, dtype)
+            return make_input([None, *shape[1:]] if shape else shape, dtype)
         if isinstance(part, dict):
             return {key: symbols(item) for key, item in part.items()}
         return type(part)([symbols(item) for item in part]) if isinstance(part, list | tuple) else part
 
-    found = symbols(restored(structure))
+    found = symbols(restore(structure))
     if not isinstance(found, list | tuple) or len(found) != 2:
         raise ValueError("what the model was called on is neither arguments nor arguments by name")
     args, kwargs = found

@@ -1,4 +1,4 @@
-"""A model's weights as a Module of tape_nn, which reads and writes them."""
+"""The weights of a model as a Module of tape_nn, which saves and loads them."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ from tape_tf.variable import Variable
 
 
 class Weights(nn.Module):
-    """The weights of a layer or model, by their place in it: `"encoder.layers.0.kernel"`.
+    """The weights of a layer or model, named by their place in it: `"encoder.layers.0.kernel"`.
 
-    The names that layers and variables were given do not count: another model made by the same program fits.
+    The names of layers and variables are not used: the weights fit any model that the same program makes.
     """
 
     def __init__(self, model: Layer, quiet: bool = False) -> None:
-        """Of a model; `quiet` to say nothing of layers that have no weights yet."""
+        """Wrap a model; with `quiet` layers without weights are not reported."""
         self.model, self._quiet = model, quiet
 
     def named_variables(self) -> Iterator[tuple[str, tc.Variable]]:
-        """Each Variable after the first path that leads to it."""
+        """Iterate over the Variables, each with the first path that leads to it."""
         seen: set[int] = set()
         for path, layer in self._layers():
             taken: dict[str, int] = {}
-            for place, variable in _own(layer):
+            # Several weights of a layer may have one name: the second gets "_1".
+            for place, variable in _own_variables(layer):
                 if id(variable) not in seen:
                     seen.add(id(variable))
                     number = taken[place] = taken.get(place, -1) + 1
                     yield f"{path}{place}_{number}" if number else f"{path}{place}", variable
 
     def named_modules(self) -> Iterator[tuple[str, Any]]:
-        """The model; and while it has not been built, the layers that wait for it."""
+        """Iterate over the modules; while the model is not built, over its layers too, which tape_nn then reports."""
         yield "", self
         if not (self._quiet or self.model.built):
             yield from ((path[:-1], layer) for path, layer in self._layers() if path)
 
     def _layers(self) -> Iterator[tuple[str, Layer]]:
-        """This layer and those in it, each after what its weights' names begin with."""
+        """Iterate over this layer and the layers in it, each with the prefix of its weights' names."""
         seen = {id(self.model)}
         waiting: list[tuple[str, Layer]] = [("", self.model)]
         while waiting:
             path, layer = waiting.pop(0)
             yield path, layer
+            # Depth-first, in the order of attributes: the layers inside come right after their layer.
             inner = []
-            for place, found in layer._parts():
+            for place, found in layer._tracked_parts():
                 if isinstance(found, Layer) and id(found) not in seen:
                     seen.add(id(found))
                     inner.append((f"{path}{place}.", found))
@@ -58,15 +60,15 @@ class Weights(nn.Module):
         return repr(self.model)
 
 
-def _own(layer: Layer) -> Iterator[tuple[str, tc.Variable]]:
-    """A layer's own Variables: after the attribute's name, or where they are no attribute after their own."""
-    for place, found in layer._parts():
+def _own_variables(layer: Layer) -> Iterator[tuple[str, tc.Variable]]:
+    """Iterate over a layer's own Variables, each with its attribute's name, or else with its own name."""
+    for place, found in layer._tracked_parts():
         if isinstance(found, Variable):
             yield place, found.native
         elif not isinstance(found, Layer):
             for k, variable in enumerate(found.variables):
                 yield f"{place}.{k}", getattr(variable, "native", variable)
-    for variable in layer._own:
+    for variable in layer._added_weights:
         yield (variable.native.name or "variable").rpartition("/")[2], variable.native
 
 

@@ -1,4 +1,7 @@
-"""Tensors in lists, tuples and dicts."""
+"""Structures of tensors: lists, tuples and dicts, nested to any depth.
+
+tape_core.pytree is not used here: Keras keeps dicts in their own order, and a layer may hold objects of any type.
+"""
 
 from __future__ import annotations
 
@@ -10,49 +13,50 @@ import tape_core as tc
 
 from tape_tf.conversion import wrap
 from tape_tf.tensor import Value
+from tape_tf.typing import PyTree
 
 
-def placed_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """What is in lists, tuples and dicts, nested to any depth, after its place, such as `"blocks.0"`."""
+def leaves_with_paths(value: PyTree, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Iterate over the leaves, each with its path, such as `".blocks.0"`."""
     if isinstance(value, dict | list | tuple):
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from placed_leaves(part, f"{place}.{key}")
+            yield from leaves_with_paths(part, f"{place}.{key}")
     else:
         yield place, wrap(value) if isinstance(value, tc.Variable) else value
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """What is in lists, tuples and dicts, nested to any depth; dicts in their own order."""
-    return (leaf for _, leaf in placed_leaves(value))
+def leaves(value: PyTree) -> Iterator[Any]:
+    """Iterate over the leaves; dicts in their own order."""
+    return (leaf for _, leaf in leaves_with_paths(value))
 
 
-def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
-    """The same structure, of what the function makes of each leaf."""
+def map_structure(function: Callable[[Any], Any], structure: PyTree) -> Any:
+    """Apply a function to each leaf; returns the same structure."""
     if isinstance(structure, dict):
-        return {key: mapped(function, part) for key, part in structure.items()}
+        return {key: map_structure(function, part) for key, part in structure.items()}
     if isinstance(structure, list | tuple):
-        parts = [mapped(function, part) for part in structure]
+        parts = [map_structure(function, part) for part in structure]
         return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
     return function(structure)
 
 
-def once(values: Iterable[Any]) -> list[Any]:
-    """Each object once, in the order of first appearance."""
+def unique(values: Iterable[Any]) -> list[Any]:
+    """Return each object once, by identity, in the order of first appearance."""
     return list({id(value): value for value in values}.values())
 
 
-def is_array(value: Any) -> bool:
-    """Whether it is a tensor or an array, or a list that has one in it."""
+def is_array(value: object) -> bool:
+    """True for a tensor or an array, and for a list or tuple that contains one."""
     return isinstance(value, Value | tc.Tensor | np.ndarray | np.generic) or (
         isinstance(value, list | tuple) and any(map(is_array, value))
     )
 
 
-def tensors(structure: Any) -> list[Any]:
-    """The tensors and Variables in a structure."""
+def tensor_leaves(structure: PyTree) -> list[Any]:
+    """Return the tensors and Variables in a structure."""
     return [leaf for leaf in leaves(structure) if isinstance(leaf, Value)]
 
 
-def shapes(structure: Any) -> Any:
-    """The shapes of the tensors in a structure, None for what has none."""
-    return mapped(lambda leaf: getattr(leaf, "shape", None), structure)
+def shapes_of(structure: PyTree) -> Any:
+    """Replace each leaf by its shape, or by None if it has none."""
+    return map_structure(lambda leaf: getattr(leaf, "shape", None), structure)

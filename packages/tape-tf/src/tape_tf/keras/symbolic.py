@@ -1,7 +1,8 @@
-"""`tf.keras.Input` and what layers make of it: which layer is called on what, and the shapes that come out.
+"""`tf.keras.Input` and symbolic calls: which layer is called on what, and the shapes of the results.
 
-Shapes are found by calling the layer, on ones, with two numbers in place of each length that is not known: a length
-that comes out differently is not known either.
+A layer has no rule for shapes. They are inferred by calling it on arrays of ones, twice, with different numbers in
+place of each unknown length. A length of the result that differs between the two calls is unknown; the others are
+known.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
 
@@ -19,25 +20,31 @@ from tape_tf.conversion import wrap
 from tape_tf.keras import limits
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name
-from tape_tf.keras.structures import leaves, mapped
+from tape_tf.keras.structures import leaves, map_structure
 from tape_tf.shapes import TensorShape
+from tape_tf.typing import DTypeLike, IndexLike, PartialShape, PyTree, TensorLike
 
-_PROBES = ((2, 64), (3, 128))
+if TYPE_CHECKING:
+    from tape_tf.keras.layers.base import Layer
+
+# The lengths that stand for unknown ones in the two calls: of the axis of examples, and of the other axes. Those must
+# be large enough for kernels, strides and pooling to leave something; few examples keep the calls cheap.
+_PROBE_LENGTHS = ((2, 64), (3, 128))
 
 
 class KerasTensor:
-    """A value that is not there yet: the input of a model, or what layers make of it.
+    """A symbolic tensor: the input of a model, or the result of calling layers on it. It has a shape and no value.
 
     >>> import tape_tf as tf
     >>> x = tf.keras.Input(shape=(4,))
     >>> tf.keras.layers.Dense(2)(x).shape
     TensorShape([None, 2])
 
-    Operators make such values of such values; functions of `tf` need tensors: put them into a
+    Operators between symbolic tensors give symbolic tensors. Functions of `tf` need values: put them into a
     `tf.keras.layers.Lambda` or into a layer's `call`.
     """
 
-    def __init__(self, shape: Any, dtype: Any, name: str, node: Node | None = None) -> None:
+    def __init__(self, shape: PartialShape, dtype: DTypeLike, name: str, node: Node | None = None) -> None:
         self.shape = TensorShape(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.name = name
@@ -49,17 +56,16 @@ class KerasTensor:
         return len(self.shape)
 
     def _probe_shape(self, number: int) -> tuple[int, ...]:
-        """This shape, for lengths that are not known with one or another that will do."""
-        # Two or three examples; along other axes enough for kernels and strides to leave something.
-        examples, others = _PROBES[number]
+        """Return the shape with a number in place of each unknown length."""
+        examples, others = _PROBE_LENGTHS[number]
         return tuple([n if n is not None else others if axis else examples for axis, n in enumerate(self.shape)])
 
     def check_size(self) -> None:
-        """Check that there is memory for such values, where a model is made from a file: see :mod:`limits`."""
-        limits.check(self._probe_shape(1))
+        """Raise a ValueError if a value of this shape is too large, while a model is made from a file."""
+        limits.check_size(self._probe_shape(1))  # the larger one
 
     def _probe(self, number: int) -> Any:
-        """A tensor of this shape."""
+        """Return a tensor of the shape, with ones, or zeros for dtypes that may be indices."""
         shape = self._probe_shape(number)
         make = tc.ones if self.dtype.is_floating else tc.zeros
         return wrap(make(shape, dtype=self.dtype.native))
@@ -78,20 +84,22 @@ class KerasTensor:
     def __iter__(self) -> Any:
         raise TypeError("Iterating over a symbolic KerasTensor is not supported.")
 
-    def __getitem__(self, key: Any) -> Any:
-        return _operation("get_item", operator.getitem)(self, key)
+    def __getitem__(self, key: IndexLike) -> Any:
+        return _operator_layer("get_item", operator.getitem)(self, key)
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
 
 
-def _operation(name: str, function: Callable[..., Any]) -> Any:
+def _operator_layer(name: str, function: Callable[..., Any]) -> Any:
+    """Make the layer that an operator between symbolic tensors becomes."""
     from tape_tf.keras.layers.core import Operation
 
     return Operation(function, name=auto_name(name))
 
 
-_NAMES = {
+# Keras names the layers of operators after its functions.
+_KERAS_NAMES = {
     "sub": "subtract",
     "mul": "multiply",
     "truediv": "true_divide",
@@ -102,16 +110,16 @@ _NAMES = {
 }
 
 
-def _operator(name: str, reflected: bool) -> None:
+def _define_operator(name: str, reflected: bool) -> None:
+    """Define an operator of KerasTensor, and its reflected form."""
     function = getattr(operator, name)
-
-    label = _NAMES.get(name, name)
+    label = _KERAS_NAMES.get(name, name)
 
     def forward(self: KerasTensor, *others: Any) -> Any:
-        return _operation(label, function)(self, *others)
+        return _operator_layer(label, function)(self, *others)
 
-    def backward(self: KerasTensor, other: Any) -> Any:
-        return _operation(label, function)(other, self)
+    def backward(self: KerasTensor, other: TensorLike) -> Any:
+        return _operator_layer(label, function)(other, self)
 
     setattr(KerasTensor, f"__{name}__", forward)
     if reflected:
@@ -119,14 +127,14 @@ def _operator(name: str, reflected: bool) -> None:
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
-    _operator(_name, reflected=True)
+    _define_operator(_name, reflected=True)
 for _name in ("lt", "le", "gt", "ge", "neg", "abs"):
-    _operator(_name, reflected=False)
+    _define_operator(_name, reflected=False)
 
 
 @dataclass(eq=False)
 class Node:
-    """One symbolic call."""
+    """A symbolic call: a layer, its arguments and its outputs."""
 
     layer: Any
     args: tuple[Any, ...]
@@ -135,93 +143,99 @@ class Node:
 
     @property
     def parents(self) -> list[KerasTensor]:
-        """What it was called on."""
+        """The symbolic tensors among the arguments."""
         return [leaf for leaf in leaves((self.args, self.kwargs)) if isinstance(leaf, KerasTensor)]
 
     @property
     def inputs(self) -> Any:
-        """The first argument, or where there are several symbolic ones all of them."""
+        """The symbolic argument, or a list of them if there are several."""
         found = self.parents
         return found[0] if len(found) == 1 else found
 
 
 def Input(
-    shape: Any = None,
+    shape: PartialShape | int | None = None,
     batch_size: int | None = None,
-    dtype: Any = None,
-    sparse: Any = None,
-    ragged: Any = None,
-    batch_shape: Any = None,
+    dtype: DTypeLike = None,
+    sparse: bool | None = None,
+    ragged: bool | None = None,
+    batch_shape: PartialShape | None = None,
     name: str | None = None,
-    tensor: Any = None,
+    tensor: TensorLike | None = None,
     optional: bool = False,
 ) -> KerasTensor:
-    """The input of a model.
+    """The symbolic input of a model.
 
     Args:
-        shape: of an example, without the axis of examples; None for lengths that are not known.
-        batch_size: how many examples there are; by default that is not known.
+        shape: the shape of an example, without the axis of examples; None for an unknown length.
+        batch_size: the number of examples; unknown by default.
         dtype: by default Keras' float type.
-        batch_shape: in place of `shape` and `batch_size`.
+        sparse, ragged, tensor: must be left out.
+        batch_shape: the shape of a batch, in place of `shape` and `batch_size`.
         name: by default "input_layer".
 
     Raises:
-        ValueError: there is no shape, or two; or the input is to be sparse or ragged, which tensors here are not.
+        ValueError: there is no shape, or two; or the input is to be sparse or ragged, which is not supported.
     """
     if sparse or ragged or tensor is not None:
         raise ValueError("Input: there are no sparse or ragged tensors here, and no inputs made of tensors")
     if (shape is None) == (batch_shape is None):
         raise ValueError("Input: give shape, without the axis of examples, or batch_shape, with it")
     if batch_shape is None:
-        batch_shape = (batch_size, *((shape,) if isinstance(shape, int) else shape))
+        batch_shape = (batch_size, *((shape,) if isinstance(shape, int) else shape or ()))
     return KerasTensor(batch_shape, floatx() if dtype is None else dtype, name or auto_name("input_layer"))
 
 
-def is_symbolic(structure: Any) -> bool:
-    """Whether there is a KerasTensor in a structure."""
+def contains_symbolic(structure: PyTree) -> bool:
+    """True if there is a KerasTensor in a structure."""
+    # Lists, not generators, inside any(): this runs in every call of a layer, and short lists are faster.
     if isinstance(structure, list | tuple):
-        return any([is_symbolic(part) for part in structure])
+        return any([contains_symbolic(part) for part in structure])
     if isinstance(structure, dict):
-        return any([is_symbolic(part) for part in structure.values()])
+        return any([contains_symbolic(part) for part in structure.values()])
     return isinstance(structure, KerasTensor)
 
 
-def _probed(number: int, leaf: Any) -> Any:
+def _replace_with_probe(number: int, leaf: PyTree) -> Any:
     return leaf._probe(number) if isinstance(leaf, KerasTensor) else leaf
 
 
-def symbolic_call(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a layer makes of KerasTensors: KerasTensors."""
+def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a layer on KerasTensors: infer the shapes of the outputs, and return them as KerasTensors."""
     node = Node(layer, args, kwargs)
     open_ended = any([None in parent.shape for parent in node.parents])
     found = []
     for number in (0, 1) if open_ended else (0,):
-        probed = mapped(partial(_probed, number), [list(args), kwargs])
-        probed[1].setdefault("training", False)
+        probed = map_structure(partial(_replace_with_probe, number), [list(args), kwargs])
+        probed[1].setdefault("training", False)  # so that no moving average learns from the probes
         outputs = layer(*probed[0], **probed[1])
         found.append([*leaves(outputs)])
         for value in found[-1]:
-            limits.check(getattr(value, "shape", ()))
+            limits.check_size(getattr(value, "shape", ()))
     made = []
+    # `versions`: one output, as each of the calls gave it.
     for versions in zip(*found, strict=True):
-        lengths = [n if len(set(column)) == 1 else None for column in zip(*[v.shape for v in versions], strict=True)
-                   for n in column[:1]]  # fmt: skip
+        columns = zip(*[version.shape for version in versions], strict=True)
+        lengths = [column[0] if len(set(column)) == 1 else None for column in columns]
         made.append(KerasTensor(lengths, versions[0].dtype, auto_name("keras_tensor"), node))
     remaining = iter(made)
-    node.outputs = mapped(lambda _: next(remaining), outputs)
+    node.outputs = map_structure(lambda _: next(remaining), outputs)
     layer._nodes.append(node)
-    layer._output_shape = mapped(lambda tensor: tensor.shape, node.outputs)
+    layer._output_shape = map_structure(lambda tensor: tensor.shape, node.outputs)
     return node.outputs
 
 
-def ordered(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]:
-    """The calls that lead from inputs to outputs, each after those it needs.
+def topological_order(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]:
+    """Return the symbolic calls that lead from inputs to outputs, each after those it depends on.
+
+    The search is depth-first with a stack of its own, so that deep models do not reach Python's recursion limit.
 
     Raises:
-        ValueError: an output does not depend on the inputs alone.
+        ValueError: an output depends on an Input that is not among the inputs.
     """
     known = {id(tensor) for tensor in inputs}
     done: dict[int, Node] = {}
+    # A call is pushed twice: to visit what it depends on, and then, `ready`, to be added after that.
     waiting = [(tensor.node, False) for tensor in reversed(outputs) if id(tensor) not in known]
     while waiting:
         node, ready = waiting.pop()
@@ -239,12 +253,14 @@ def ordered(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]
     return list(done.values())
 
 
-def layers_of(inputs: list[KerasTensor], sources: list[Any], nodes: list[Node]) -> list[Any]:
-    """The layers, those farthest from the outputs first, as Keras orders them.
+def layers_by_depth(inputs: list[KerasTensor], sources: list[Any], nodes: list[Node]) -> list[Any]:
+    """Return the layers, those farthest from the outputs first, as Keras orders them.
 
     Args:
-        sources: a layer for each input.
+        sources: an InputLayer for each input.
     """
+    # The depth of a call is the length of the longest path from it to an output. In reverse order all calls that use a
+    # call come before it, so one pass suffices. Inputs, which no call makes, have a depth by their own identity.
     depth: dict[int, int] = {}
     for node in reversed(nodes):
         own = depth.setdefault(id(node), 0)
@@ -258,21 +274,21 @@ def layers_of(inputs: list[KerasTensor], sources: list[Any], nodes: list[Node]) 
             if id(parent) in source:
                 found.setdefault(id(source[id(parent)]), (depth.get(id(parent), 0), source[id(parent)]))
         found.setdefault(id(node.layer), (depth[id(node)], node.layer))
-    for layer in sources:  # those that nothing uses
+    for layer in sources:  # inputs that nothing uses
         found.setdefault(id(layer), (0, layer))
     return [layer for _, layer in sorted(found.values(), key=lambda item: -item[0])]
 
 
-def run(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs: Any) -> Any:
-    """The values of the outputs for these values of the inputs."""
+def run_graph(nodes: list[Node], inputs: list[KerasTensor], values: list[Any], outputs: PyTree) -> Any:
+    """Compute the values of the outputs by repeating the symbolic calls on values of the inputs."""
     found = {id(tensor): value for tensor, value in zip(inputs, values, strict=True)}
 
-    def value(leaf: Any) -> Any:
+    def value(leaf: PyTree) -> Any:
         return found[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
 
     for node in nodes:
-        args, kwargs = mapped(value, [list(node.args), node.kwargs])
+        args, kwargs = map_structure(value, [list(node.args), node.kwargs])
         result = node.layer(*args, **kwargs)
         for tensor, part in zip(leaves(node.outputs), leaves(result), strict=True):
             found[id(tensor)] = part
-    return mapped(value, outputs)
+    return map_structure(value, outputs)

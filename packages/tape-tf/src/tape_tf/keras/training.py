@@ -1,12 +1,12 @@
-"""What makes a layer a model: `compile`, `fit`, `evaluate`, `predict`. The loop is tape_nn's."""
+"""Trainer: `compile`, `fit`, `evaluate` and `predict`. The loop over epochs and batches is that of `tape_nn.fit`."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_nn as nn
@@ -15,21 +15,25 @@ from tape_nn.fitting.data import with_class_weights
 
 from tape_tf.conversion import wrap
 from tape_tf.keras import optimizers
-from tape_tf.keras.callbacks import CallbackList, History
+from tape_tf.keras.callbacks import Callback, CallbackList, History
 from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
-from tape_tf.keras.data import Batches, batches_of, unpack_x_y_sample_weight
+from tape_tf.keras.data import Batches, make_batches, unpack_x_y_sample_weight
 from tape_tf.keras.metrics import Mean, Metric
 from tape_tf.keras.progress import Progress
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.structures import mapped, tensors
+from tape_tf.keras.structures import map_structure, tensor_leaves
 from tape_tf.ops.function import Function
 from tape_tf.tape import GradientTape
+from tape_tf.typing import OptimizerLike, PyTree
 
-_STEPS = "_step_functions"  # the attribute in which a model has them
+if TYPE_CHECKING:
+    from tape_nn.fitting.run import Run
+
+_STEP_FUNCTIONS = "_step_functions"  # the attribute of a model that holds its steps as tf.functions
 
 
 class Trainer:
-    """Training with `compile` and `fit`."""
+    """Base class of Model: training with `compile` and `fit`."""
 
     optimizer: Any = None
     compiled: bool = False
@@ -43,30 +47,30 @@ class Trainer:
 
     def compile(
         self,
-        optimizer: Any = "rmsprop",
-        loss: Any = None,
-        loss_weights: Any = None,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
+        optimizer: OptimizerLike = "rmsprop",
+        loss: PyTree = None,
+        loss_weights: PyTree = None,
+        metrics: PyTree = None,
+        weighted_metrics: PyTree = None,
         run_eagerly: bool = False,
         steps_per_execution: int = 1,
-        jit_compile: Any = "auto",
+        jit_compile: bool | str = "auto",
         auto_scale_loss: bool = True,
     ) -> None:
-        """Say how to train.
+        """Set the optimizer, the loss and the metrics.
 
         Args:
-            optimizer: an optimizer of `tf.keras.optimizers` or the name of one.
-            loss: a loss, a function `loss(y_true, y_pred)` or the name of one; with several outputs a list or dict.
-            loss_weights: factors for the outputs' losses.
-            metrics: a list of metrics, functions or names, "accuracy" among them; with several outputs a list or dict.
-            weighted_metrics: the same, of which the weights of examples count.
-            run_eagerly: have `fit`, `evaluate` and `predict` run each step as it is written. By default a step is a
+            optimizer: an optimizer of `tf.keras.optimizers` or its name.
+            loss: a loss, a function `loss(y_true, y_pred)` or a name; for several outputs a list or dict of these.
+            loss_weights: factors of the outputs' losses.
+            metrics: a list of metrics, functions or names, such as "accuracy"; for several outputs a list or dict.
+            weighted_metrics: metrics to which the weights of examples apply.
+            run_eagerly: run each step of `fit`, `evaluate` and `predict` eagerly. By default a step is a
                 `tf.function`.
             steps_per_execution, jit_compile, auto_scale_loss: no effect.
 
         Raises:
-            ValueError: nothing has such a name; or metrics are no list or dict.
+            ValueError: a name is unknown; or metrics are no list or dict.
         """
         for name, value in (("metrics", metrics), ("weighted_metrics", weighted_metrics)):
             if value is not None and not isinstance(value, list | tuple | dict):
@@ -87,14 +91,14 @@ class Trainer:
         self._compiled_mean = Mean(name="loss")
         self.stop_training = False
         self.run_eagerly = bool(run_eagerly)
-        vars(self).pop(_STEPS, None)
+        vars(self).pop(_STEP_FUNCTIONS, None)  # they were traced with the former optimizer, loss and metrics
         self.compiled = True
 
     # -- loss and metrics
 
     @property
     def metrics(self) -> list[Metric]:
-        """The mean of the loss, the metrics of `compile` as one, and those held as attributes."""
+        """The mean loss, the metrics of `compile` as one metric, and the metrics held as attributes."""
         found: list[Metric] = []
         if self._compiled_mean is not None:
             found.append(self._compiled_mean)
@@ -107,31 +111,36 @@ class Trainer:
 
     @property
     def metrics_names(self) -> list[str]:
-        """Their names."""
+        """The names of the metrics."""
         return [metric.name for metric in self.metrics]
 
     @property
     def compiled_loss(self) -> Any:
-        """The loss of `compile`, as a function of labels and predictions."""
+        """The loss of `compile`, a function of labels and predictions."""
         return self._compiled_loss
 
     @property
     def compiled_metrics(self) -> Any:
-        """The metrics of `compile`, as one with `update_state`."""
+        """The metrics of `compile`, as one metric with `update_state`."""
         return self._compiled_metrics or CompiledMetrics(None, None, None)
 
     def reset_metrics(self) -> None:
-        """Forget all batches."""
+        """Reset all metrics."""
         for metric in self.metrics:
             metric.reset_state()
 
     def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+        self,
+        x: PyTree = None,
+        y: PyTree = None,
+        y_pred: PyTree = None,
+        sample_weight: PyTree = None,
+        training: bool = True,
     ) -> Any:
-        """The loss of `compile`, plus :attr:`losses`. Override it for a loss of your own.
+        """Return the loss of `compile` plus :attr:`losses`. Override it to define another loss.
 
         Raises:
-            ValueError: there is neither.
+            ValueError: there is neither a loss nor a penalty.
         """
         total = None if self._compiled_loss is None else self._compiled_loss(y, y_pred, sample_weight)
         for penalty in self.losses:  # type: ignore[attr-defined]
@@ -140,44 +149,46 @@ class Trainer:
             raise ValueError("No loss to compute. Provide a `loss` argument in `compile()`.")
         return total
 
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
-        """Have the metrics of `compile` take in a batch; then all results by name."""
+    def compute_metrics(self, x: PyTree, y: PyTree, y_pred: PyTree, sample_weight: PyTree = None) -> dict[str, Any]:
+        """Update the metrics of `compile` with a batch, and return the results of all metrics by name."""
         if self._compiled_metrics is not None:
             self._compiled_metrics.update_state(y, y_pred, sample_weight)
         return self.get_metrics_result()
 
     def get_metrics_result(self) -> dict[str, Any]:
-        """The results of all metrics by name."""
+        """Return the results of all metrics by name."""
         found: dict[str, Any] = {}
         for metric in self.metrics:
             result = metric.result()
             found.update(result if isinstance(result, dict) else {metric.name: result})
         return found
 
-    def _loss_of(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
+    def _tracked_loss(self, x: PyTree, y: PyTree, y_pred: PyTree, sample_weight: PyTree, training: bool) -> Any:
+        """Return the loss of a batch, and update the mean loss with it."""
         compute: Any = self.compute_loss
         options = {"training": training} if _takes_training(getattr(compute, "__func__", compute)) else {}
         loss = compute(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, **options)
         if self._compiled_mean is not None:
-            examples = tensors(x)[0].shape
+            # The loss is a mean over examples: weigh it by their number, so that a last, smaller batch counts less.
+            examples = tensor_leaves(x)[0].shape
             self._compiled_mean.update_state(loss, sample_weight=examples[0] if examples else 1)
         return loss
 
     # -- steps
 
-    def train_step(self, data: Any) -> dict[str, Any]:
-        """What `fit` does with a batch. Override it for a step of your own.
+    def train_step(self, data: PyTree) -> dict[str, Any]:
+        """Train on one batch; `fit` calls it for each. Override it to define another step.
 
         Args:
             data: `(x, y)`, `(x, y, sample_weight)` or `x`, as tensors.
 
         Returns:
-            Numbers by name, for the logs: those of the last batch are the epoch's.
+            Numbers by name, for the logs; those of the last batch are the logs of the epoch.
         """
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         with GradientTape() as tape:
             y_pred = self(x, training=True)  # type: ignore[operator]
-            loss = self._loss_of(x, y, y_pred, sample_weight, training=True)
+            loss = self._tracked_loss(x, y, y_pred, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
         variables = self.trainable_variables  # type: ignore[attr-defined]
         if variables:
@@ -186,98 +197,100 @@ class Trainer:
             warnings.warn("The model does not have any trainable weights.", stacklevel=2)
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
-    def test_step(self, data: Any) -> dict[str, Any]:
-        """What `evaluate` does with a batch; else as :meth:`train_step`."""
+    def test_step(self, data: PyTree) -> dict[str, Any]:
+        """Evaluate one batch; `evaluate` calls it for each. Arguments and result are those of :meth:`train_step`."""
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self(x, training=False)  # type: ignore[operator]
-        self._loss_of(x, y, y_pred, sample_weight, training=False)
+        self._tracked_loss(x, y, y_pred, sample_weight, training=False)
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
-    def predict_step(self, data: Any) -> Any:
-        """What `predict` does with a batch."""
+    def predict_step(self, data: PyTree) -> Any:
+        """Predict one batch; `predict` calls it for each."""
         return self(unpack_x_y_sample_weight(data)[0], training=False)  # type: ignore[operator]
 
-    def _step(self, name: str, batch: Any) -> Any:
-        """A step with a batch, as a `tf.function` unless told otherwise."""
+    def _step(self, name: str, batch: PyTree) -> Any:
+        """Run the step method `name` on a batch, as a `tf.function` unless `run_eagerly` is set."""
         step = getattr(self, name)
         if not self.run_eagerly:
+            # The key has the function itself: a method that is replaced is traced anew.
             written = getattr(step, "__func__", step)
             step = Methods.find(
-                self, (name, written), lambda: Function(WeakMethod.of(getattr(self, name), self)), _STEPS
+                self, (name, written), lambda: Function(WeakMethod.of(getattr(self, name), self)), _STEP_FUNCTIONS
             )
-        return step(_given(batch))
+        return step(_step_argument(batch))
 
     # -- loops
 
     def fit(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: PyTree = None,
+        y: PyTree = None,
         batch_size: int | None = None,
         epochs: int = 1,
-        verbose: Any = "auto",
-        callbacks: Any = None,
+        verbose: int | str = "auto",
+        callbacks: Callback | Sequence[Callback] | None = None,
         validation_split: float = 0.0,
-        validation_data: Any = None,
+        validation_data: PyTree = None,
         shuffle: bool = True,
         class_weight: Mapping[int, float] | None = None,
-        sample_weight: Any = None,
+        sample_weight: PyTree = None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
-        validation_freq: Any = 1,
+        validation_freq: int | Collection[int] = 1,
     ) -> History:
-        """Train: see :func:`tape_nn.fit`, whose loop it is.
+        """Train the model: see :func:`tape_nn.fit`, which runs the loop.
 
         Args:
             x: arrays with the examples along the first axis, alone or in a list, tuple or dict; or a `tf.data.Dataset`,
                 a generator or another iterable of batches `(x, y)` or `(x, y, sample_weight)`.
-            y: arrays likewise; none with batches.
-            batch_size: how many examples of arrays a batch has, 32 unless told otherwise.
-            epochs: the number of the last epoch; as many as there are, unless `initial_epoch` says otherwise.
+            y: arrays likewise; None for batches.
+            batch_size: the number of examples in a batch of arrays; 32 by default.
+            epochs: the number of the last epoch, which is also the number of epochs unless `initial_epoch` is given.
             verbose: 0 for silence, 1 for a bar for each epoch ("auto"), 2 for a line.
             callbacks: a list of `tf.keras.callbacks`.
-            validation_split: the part of arrays, from the end, that is held out for validation.
+            validation_split: the share of the arrays, from the end, that is held out for validation.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or batches, on which loss and metrics are computed, too.
-            shuffle: whether each epoch takes the examples of arrays in an order of its own.
-            class_weight: factors for the weights of examples, by class.
+            shuffle: draw the examples of arrays in another order in each epoch.
+            class_weight: factors of the weights of examples, by class.
             sample_weight: a weight for each example.
             initial_epoch: the number of the first epoch.
-            steps_per_epoch, validation_steps: how many batches an epoch, a validation has; by default all.
+            steps_per_epoch, validation_steps: the number of batches in an epoch, in a validation; by default all.
             validation_batch_size: by default `batch_size`.
-            validation_freq: a validation after so many epochs; or the numbers of epochs, from 1, that have one.
+            validation_freq: the number of epochs between validations; or the epochs, from 1, to validate after.
 
         Returns:
-            The history: `history.history` has a list for each name, a number for each epoch.
+            The history: `history.history` has a list of numbers by name, one for each epoch.
 
         Raises:
             ValueError: `compile` was not called, arrays differ in length, or an argument does not go with the data.
         """
         self._check_compiled("fit")
         if validation_split and validation_data is None:
-            (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
-        data = batches_of(x, y, sample_weight, batch_size, steps_per_epoch)
+            (x, y, sample_weight), validation_data = _split_validation(x, y, sample_weight, validation_split)
+        data = make_batches(x, y, sample_weight, batch_size, steps_per_epoch)
         held_out = None
         if validation_data is not None:
             parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-            held_out = batches_of(
+            held_out = make_batches(
                 *unpack_x_y_sample_weight(parts), validation_batch_size or batch_size, validation_steps
             )
         history = History()
         verbose = _verbosity(verbose)
         params = {"verbose": verbose, "epochs": epochs, "steps": data.length}
         shown = [Progress(verbose)] if verbose else []
-        # As in Keras the bar comes before the user's callbacks, and the history before all.
-        run = _Run(self, CallbackList([history, *shown, *_listed(callbacks)], self, params), initial_epoch)
+        # Keras' order: the history first, then the bar, then the user's callbacks.
+        run = _FitAdapter(self, CallbackList([history, *shown, *_as_list(callbacks)], self, params), initial_epoch)
         if held_out is not None:
+            # Validation runs inside the epoch's end, before the callbacks of Keras see the logs.
             run.validate = lambda epoch: (
-                self._evaluate(held_out, run.callbacks) if _is_due(epoch, validation_freq) else {}
+                self._evaluate(held_out, run.callbacks) if _validates_after(epoch, validation_freq) else {}
             )
         self.stop_training = False
         nn.fit(
             Weights(self, quiet=True),  # type: ignore[arg-type]
-            data.source(run, shuffle),
+            data.epochs(self, shuffle),
             batch_size=data.batch_size,
             train_step=run.train,
             epochs=max(epochs - initial_epoch, 0),
@@ -293,38 +306,39 @@ class Trainer:
 
     def evaluate(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: PyTree = None,
+        y: PyTree = None,
         batch_size: int | None = None,
-        verbose: Any = "auto",
-        sample_weight: Any = None,
+        verbose: int | str = "auto",
+        sample_weight: PyTree = None,
         steps: int | None = None,
-        callbacks: Any = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         return_dict: bool = False,
     ) -> Any:
-        """The loss and the metrics on data; arguments are those of :meth:`fit`.
+        """Return the loss and the metrics on data; the arguments are those of :meth:`fit`.
 
         Returns:
-            The loss, or a list with it and the metrics; with `return_dict` all by name.
+            The loss, or a list of the loss and the metrics; with `return_dict` a dict of them by name.
 
         Raises:
-            ValueError: as for :meth:`fit`.
+            ValueError: the cases of :meth:`fit`.
         """
         self._check_compiled("evaluate")
-        data = batches_of(x, y, sample_weight, batch_size, steps)
+        data = make_batches(x, y, sample_weight, batch_size, steps)
         verbose = _verbosity(verbose)
         shown = [Progress(verbose)] if verbose else []
         params = {"verbose": verbose, "steps": data.length}
-        found = self._evaluate(data, CallbackList([*shown, *_listed(callbacks)], self, params))
-        return self._returned(found, return_dict)
+        found = self._evaluate(data, CallbackList([*shown, *_as_list(callbacks)], self, params))
+        return self._as_results(found, return_dict)
 
     def _evaluate(self, data: Batches, callbacks: CallbackList) -> dict[str, float]:
+        """Run `test_step` on all batches, and return the logs of the last one."""
         self.reset_metrics()
         callbacks.call("on_test_begin", {})
         logs: dict[str, float] = {}
-        for k, batch in enumerate(data.once()):
+        for k, batch in enumerate(data.iterate()):
             callbacks.call("on_test_batch_begin", k, {})
-            logs = as_numbers(self._step("test_step", batch))
+            logs = as_floats(self._step("test_step", batch))
             callbacks.call("on_test_batch_end", k, logs)
         if not logs:
             raise ValueError("evaluate: the data have no batches, or test_step gave no numbers")
@@ -333,52 +347,62 @@ class Trainer:
 
     def predict(
         self,
-        x: Any,
+        x: PyTree,
         batch_size: int | None = None,
-        verbose: Any = "auto",
+        verbose: int | str = "auto",
         steps: int | None = None,
-        callbacks: Any = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
     ) -> Any:
-        """What the model makes of data, in batches: arrays of NumPy; arguments are those of :meth:`fit`."""
-        data = batches_of(x, None, None, batch_size, steps)
+        """Return the outputs for data, computed in batches, as NumPy arrays; the arguments are those of :meth:`fit`."""
+        data = make_batches(x, None, None, batch_size, steps)
         verbose = _verbosity(verbose)
         shown = [Progress(verbose)] if verbose else []
-        called = CallbackList([*shown, *_listed(callbacks)], self, {"verbose": verbose, "steps": data.length})
+        called = CallbackList([*shown, *_as_list(callbacks)], self, {"verbose": verbose, "steps": data.length})
         called.call("on_predict_begin", {})
         parts = []
-        for k, batch in enumerate(data.once()):
+        for k, batch in enumerate(data.iterate()):
             called.call("on_predict_batch_begin", k, {})
-            parts.append(mapped(np.asarray, self._step("predict_step", batch)))
+            parts.append(map_structure(np.asarray, self._step("predict_step", batch)))
             called.call("on_predict_batch_end", k, {})
         if not parts:
             raise ValueError("predict: the data have no batches")
         called.call("on_predict_end", {})
-        return _joined(parts)
+        return _concatenate(parts)
 
     def train_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
+        self,
+        x: PyTree,
+        y: PyTree = None,
+        sample_weight: PyTree = None,
+        class_weight: Mapping[int, float] | None = None,
+        return_dict: bool = False,
     ) -> Any:
-        """One step of training; returns the loss and the metrics so far, as :meth:`evaluate` does."""
+        """Train on one batch; returns the loss and the metrics so far, in the form of :meth:`evaluate`."""
         self._check_compiled("train_on_batch")
-        batch = batches_of(x, y, sample_weight, None, None).whole()
+        batch = make_batches(x, y, sample_weight, None, None).as_one_batch()
         if class_weight is not None:
             batch = with_class_weights(batch, class_weight)
-        return self._returned(as_numbers(self._step("train_step", batch)), return_dict)
+        return self._as_results(as_floats(self._step("train_step", batch)), return_dict)
 
-    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
-        """Loss and metrics of one batch, and those before it, as :meth:`evaluate` returns them."""
+    def test_on_batch(
+        self, x: PyTree, y: PyTree = None, sample_weight: PyTree = None, return_dict: bool = False
+    ) -> Any:
+        """Evaluate one batch; returns the loss and the metrics so far, in the form of :meth:`evaluate`."""
         self._check_compiled("test_on_batch")
-        batch = batches_of(x, y, sample_weight, None, None).whole()
-        return self._returned(as_numbers(self._step("test_step", batch)), return_dict)
+        batch = make_batches(x, y, sample_weight, None, None).as_one_batch()
+        return self._as_results(as_floats(self._step("test_step", batch)), return_dict)
 
-    def predict_on_batch(self, x: Any) -> Any:
-        """What the model makes of one batch, as arrays of NumPy."""
-        return mapped(np.asarray, self._step("predict_step", batches_of(x, None, None, None, None).whole()))
+    def predict_on_batch(self, x: PyTree) -> Any:
+        """Return the outputs for one batch, as NumPy arrays."""
+        return map_structure(
+            np.asarray, self._step("predict_step", make_batches(x, None, None, None, None).as_one_batch())
+        )
 
-    def _returned(self, logs: dict[str, float], return_dict: bool) -> Any:
-        """What `evaluate` returns: the loss and the metrics in the order of :attr:`metrics`."""
+    def _as_results(self, logs: dict[str, float], return_dict: bool) -> Any:
+        """Return logs in the form of `evaluate`: the loss and the metrics, in the order of :attr:`metrics`."""
         if return_dict:
             return logs
+        # A step of the user's may return names that are no metric: they come last.
         order = [name for metric in self.metrics for name in getattr(metric, "metric_names", [metric.name])]
         values = [logs[name] for name in order if name in logs]
         values += [value for name, value in logs.items() if name not in order]
@@ -389,110 +413,115 @@ class Trainer:
             raise ValueError(f"You must call `compile()` before using the model: {method} needs it.")
 
 
-def _given(batch: Any) -> Any:
-    """A batch as a step of the user's gets it: `x` alone where there is nothing else, unless it has parts itself."""
+def _step_argument(batch: PyTree) -> Any:
+    """Return a batch in the form that a step method receives: `x` alone if it is one tensor and there is no `y`."""
     data = wrap(batch)
     return data[0] if isinstance(data, tuple) and len(data) == 1 and not isinstance(data[0], tuple | list) else data
 
 
-class _Run:
-    """What a run of tape_nn does at its steps and epochs, in Keras' terms."""
+class _FitAdapter:
+    """Adapter between a run of `tape_nn.fit` and Keras: it is the step function and the only callback of that run."""
 
-    def __init__(self, model: Any, callbacks: CallbackList, initial_epoch: int) -> None:
+    def __init__(self, model: Trainer, callbacks: CallbackList, initial_epoch: int) -> None:
         self.model, self.callbacks, self.first = model, callbacks, initial_epoch
         self.logs: dict[str, float] = {}
-        self.validate: Any = lambda epoch: {}
+        self.validate: Any = lambda epoch: {}  # returns the logs of the validation after an epoch
 
-    def train(self, run: Any, batch: Any) -> dict[str, Any]:
-        """One step. Its numbers go to the callbacks of Keras."""
-        self.logs = as_numbers(self.model._step("train_step", batch))
+    def train(self, run: Run, batch: PyTree) -> dict[str, Any]:
+        """Train on one batch, and keep its logs for the callbacks of Keras; tape_nn gets none."""
+        self.logs = as_floats(self.model._step("train_step", batch))
         return {}
 
-    def on_train_begin(self, run: Any) -> None:
+    def on_train_begin(self, run: Run) -> None:
         self.callbacks.call("on_train_begin", {})
 
-    def on_epoch_begin(self, run: Any) -> None:
+    def on_epoch_begin(self, run: Run) -> None:
         self.model.reset_metrics()
         self.callbacks.call("on_epoch_begin", self.first + run.epoch, {})
 
-    def on_batch_begin(self, run: Any) -> None:
+    def on_batch_begin(self, run: Run) -> None:
         self.callbacks.call("on_train_batch_begin", run.batch, {})
 
-    def on_batch_end(self, run: Any) -> None:
+    def on_batch_end(self, run: Run) -> None:
         self.callbacks.call("on_train_batch_end", run.batch - 1, dict(self.logs))
         self._stop(run)
 
-    def on_epoch_end(self, run: Any) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         logs = dict(self.logs)
         logs.update({f"val_{name}": value for name, value in self.validate(self.first + run.epoch).items()})
-        # The history last: callbacks may put something into the logs.
+        # The history comes last here: it has to record what other callbacks put into the logs.
         history, *others = self.callbacks.callbacks
         for callback in (*others, history):
             callback.on_epoch_end(self.first + run.epoch, logs)
         self._stop(run)
 
-    def on_train_end(self, run: Any) -> None:
+    def on_train_end(self, run: Run) -> None:
         self.callbacks.call("on_train_end", self.logs)
 
-    def _stop(self, run: Any) -> None:
+    def _stop(self, run: Run) -> None:
         if self.model.stop_training:
             run.stop()
 
 
 @cache
-def _takes_training(function: Any) -> bool:
-    """Whether a `compute_loss`, which the user may have written, asks whether this is training."""
+def _takes_training(function: Callable[..., Any]) -> bool:
+    """True if a `compute_loss`, which the user may have overridden, has the parameter `training`."""
     return "training" in inspect.signature(function).parameters
 
 
-def as_numbers(logs: Any) -> dict[str, float]:
-    """What a step returned, as Python floats; a metric of several results as all of them."""
+def as_floats(logs: object) -> dict[str, float]:
+    """Convert the result of a step to Python floats by name; a metric with several results becomes several entries."""
     if not isinstance(logs, Mapping):
         raise TypeError(f"train_step and test_step must return numbers by name; got {type(logs).__name__!r}")
     found: dict[str, float] = {}
-    for name, value in sorted(logs.items()):  # the order that Keras shows them in
+    for name, value in sorted(logs.items()):  # in the order in which Keras shows them
         if isinstance(value, Mapping):
-            found.update(as_numbers(value))
+            found.update(as_floats(value))
         else:
             found[name] = float(value)
     return found
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Callback | Sequence[Callback] | None) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _verbosity(verbose: Any) -> int:
+def _verbosity(verbose: int | str) -> int:
+    """Return `verbose` as 0, 1 or 2; "auto" is 1."""
     number = 1 if verbose == "auto" else int(verbose)
     if number not in (0, 1, 2):
         raise ValueError(f"verbose must be 0, 1, 2 or 'auto'; got {verbose!r}")
     return number
 
 
-def _is_due(epoch: int, frequency: Any) -> bool:
+def _validates_after(epoch: int, frequency: int | Collection[int]) -> bool:
+    """True if an epoch, counted from 0, is followed by a validation."""
     return (epoch + 1) % frequency == 0 if isinstance(frequency, int) else epoch + 1 in frequency
 
 
-def _split(x: Any, y: Any, weights: Any, part: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
-    """Arrays without their last part, and that."""
+def _split_validation(
+    x: PyTree, y: PyTree, weights: PyTree, part: float
+) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    """Split arrays into the examples to train on and the last `part` of them, to validate on."""
     if not 0 < part < 1:
         raise ValueError(f"validation_split must be between 0 and 1; got {part}")
-    data = batches_of(x, y, weights, None, None)
-    whole = data.whole()
-    length = tensors(wrap(whole))[0].shape[0]
+    data = make_batches(x, y, weights, None, None)
+    whole = data.as_one_batch()
+    length = tensor_leaves(wrap(whole))[0].shape[0]
+    # Keras' rounding, so that the same examples are held out.
     at = int(np.floor(length * (1.0 - part)))
     if at in (0, length):
         raise ValueError(f"validation_split={part} of {length} examples leaves none for training or for validation")
-    first = mapped(lambda leaf: wrap(leaf[:at]), whole)
-    last = mapped(lambda leaf: wrap(leaf[at:]), whole)
+    first = map_structure(lambda leaf: wrap(leaf[:at]), whole)
+    last = map_structure(lambda leaf: wrap(leaf[at:]), whole)
     return unpack_x_y_sample_weight(first), unpack_x_y_sample_weight(last)
 
 
-def _joined(parts: list[Any]) -> Any:
-    """Arrays in structures, put together along their first axis."""
+def _concatenate(parts: list[Any]) -> Any:
+    """Concatenate the arrays in structures along their first axis."""
     first = parts[0]
     if isinstance(first, dict):
-        return {key: _joined([part[key] for part in parts]) for key in first}
+        return {key: _concatenate([part[key] for part in parts]) for key in first}
     if isinstance(first, list | tuple):
-        return type(first)([_joined(list(column)) for column in zip(*parts, strict=True)])
+        return type(first)([_concatenate(list(column)) for column in zip(*parts, strict=True)])
     return np.concatenate(parts, axis=0)

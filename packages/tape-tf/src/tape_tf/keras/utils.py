@@ -1,4 +1,4 @@
-"""`tf.keras.utils`."""
+"""`tf.keras.utils`: seeds, one-hot encoding, normalization and the parts of batches."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tape_core as tc
 from tape_tf.keras.data import pack_x_y_sample_weight, unpack_x_y_sample_weight
 from tape_tf.keras.naming import clear_session
 from tape_tf.names import absent
+from tape_tf.typing import TensorLike
 
 __all__ = [
     "clear_session",
@@ -23,7 +24,7 @@ __all__ = [
 
 
 def set_random_seed(seed: int) -> None:
-    """Seed Python's, NumPy's and the library's random numbers.
+    """Seed the random numbers of Python, NumPy and Tape.
 
     >>> import tape_tf as tf
     >>> tf.keras.utils.set_random_seed(1)
@@ -35,8 +36,8 @@ def set_random_seed(seed: int) -> None:
     tc.set_seed(seed)
 
 
-def to_categorical(x: Any, num_classes: int | None = None) -> Any:
-    """Class numbers as rows with a one: an array of NumPy.
+def to_categorical(x: TensorLike, num_classes: int | None = None) -> Any:
+    """Encode class numbers as vectors with a single 1, a float64 NumPy array.
 
     >>> import tape_tf as tf
     >>> tf.keras.utils.to_categorical([0, 2])
@@ -44,7 +45,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
            [0., 0., 1.]])
 
     Raises:
-        ValueError: a number is no class.
+        ValueError: a number is negative or not below `num_classes`.
     """
     numbers = np.asarray(x).astype(np.int64)
     if numbers.ndim > 1 and numbers.shape[-1] == 1:
@@ -57,8 +58,8 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     return np.eye(count)[numbers]
 
 
-def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
-    """An array of NumPy, divided by its norms along `axis`; what is zero stays zero."""
+def normalize(x: TensorLike, axis: int = -1, order: int = 2) -> Any:
+    """Divide an array by its norms along `axis`; vectors of zeros stay zero. Returns a NumPy array."""
     array = np.asarray(x)
     norm = np.linalg.norm(array, order, axis, keepdims=True)
     return array / np.where(norm == 0, 1, norm)

@@ -1,4 +1,4 @@
-"""The functions of TensorFlow, by chapter. Importing this publishes them."""
+"""TensorFlow's functions, by chapter. Importing a chapter exports its functions, see `tape_tf.names`."""
 
 from tape_tf.ops import (
     arrays,

@@ -1,4 +1,4 @@
-"""tf.debugging: checks of values, which raise InvalidArgumentError."""
+"""tf.debugging: assertions. Those on values raise InvalidArgumentErrors, those on shapes and dtypes Python's errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tape_core as tc
-from tape_compile.effects import check_of_values
+from tape_core.staging import value_check
 
 from tape_tf import dtypes
-from tape_tf.conversion import matched, native, static, wrap
+from tape_tf.conversion import match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
@@ -32,9 +32,9 @@ _SIGNS: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 
-@check_of_values
+@value_check
 def _require(holds: tc.Tensor, message: str | None, text: Callable[..., str], *values: Any) -> None:
-    """Raise an InvalidArgumentError, of a text with these values, unless something holds everywhere; in each call."""
+    """Raise an InvalidArgumentError with `text(*values)` unless all of `holds` is true; also in compiled functions."""
     if not bool(tc.all(holds)):
         shown = text(*map(wrap, values))
         raise InvalidArgumentError(None, None, f"{message}\n{shown}" if message else shown)
@@ -47,7 +47,7 @@ def _publish_pair(short: str, function: Callable[..., Any], symbol: str) -> None
     def check(
         x: TensorLike, y: TensorLike, message: str | None = None, summarize: int | None = None, name: str | None = None
     ) -> None:
-        a, b = matched([x, y], f"Assert{short.capitalize()}")
+        a, b = match_dtypes([x, y], f"Assert{short.capitalize()}")
         _require(function(a, b), message, lambda a, b: f"Condition x {symbol} y did not hold.\nx: {a:}\ny: {b:}", a, b)
 
     check.__name__ = check.__qualname__ = f"assert_{short}"
@@ -83,7 +83,7 @@ def assert_near(
     name: str | None = None,
 ) -> None:
     """Raise an InvalidArgumentError unless `|x - y| <= atol + rtol * |y|` everywhere; both are 10 eps by default."""
-    a, b = matched([x, y], "AssertNear")
+    a, b = match_dtypes([x, y], "AssertNear")
     eps = 10 * tc.finfo(a.dtype).eps
     relative = eps if rtol is None else float(native(rtol))
     absolute = eps if atol is None else float(native(atol))
@@ -110,17 +110,17 @@ def Assert(condition: TensorLike, data: object, summarize: int | None = None, na
 
 @exported("debugging.check_numerics")
 def check_numerics(tensor: TensorLike, message: str, name: str | None = None) -> Any:
-    """The tensor, which must have no NaN and no infinity.
+    """Return the tensor after checking that it has no NaN and no infinity.
 
     Raises:
-        InvalidArgumentError: it has.
+        InvalidArgumentError: it has some.
     """
     value = native(tensor)
     _require_numbers(value, message)
     return wrap(value)
 
 
-@check_of_values
+@value_check
 def _require_numbers(value: tc.Tensor, message: str) -> None:
     found = [what for what, test in (("NaN", tc.isnan), ("Inf", tc.isinf)) if bool(tc.any(test(value)))]
     if found:
@@ -129,7 +129,7 @@ def _require_numbers(value: tc.Tensor, message: str) -> None:
 
 @exported("debugging.assert_all_finite")
 def assert_all_finite(x: TensorLike, message: str, name: str | None = None) -> Any:
-    """:func:`check_numerics`."""
+    """Return the tensor after checking that it has no NaN and no infinity: :func:`check_numerics`."""
     return check_numerics(x, message)
 
 
@@ -147,13 +147,13 @@ def _check_rank(x: TensorLike, holds: bool, text: str, message: str | None) -> N
 
 @exported("debugging.assert_rank assert_rank")
 def assert_rank(x: TensorLike, rank: IntLike, message: str | None = None, name: str | None = None) -> None:
-    """Raise a ValueError unless `x` has so many dimensions."""
+    """Raise a ValueError unless `x` has `rank` dimensions."""
     _check_rank(x, _rank(x) == static(rank), str(static(rank)), message)
 
 
 @exported("debugging.assert_rank_at_least")
 def assert_rank_at_least(x: TensorLike, rank: IntLike, message: str | None = None, name: str | None = None) -> None:
-    """Raise a ValueError unless `x` has so many dimensions or more."""
+    """Raise a ValueError unless `x` has at least `rank` dimensions."""
     _check_rank(x, _rank(x) >= static(rank), f"at least {static(rank)}", message)
 
 
@@ -161,13 +161,13 @@ def assert_rank_at_least(x: TensorLike, rank: IntLike, message: str | None = Non
 def assert_rank_in(
     x: TensorLike, ranks: Sequence[IntLike], message: str | None = None, name: str | None = None
 ) -> None:
-    """Raise a ValueError unless the number of dimensions of `x` is one of these."""
+    """Raise a ValueError unless the number of dimensions of `x` is among `ranks`."""
     _check_rank(x, _rank(x) in static(ranks), f"in {static(ranks)}", message)
 
 
 @exported("debugging.assert_scalar")
 def assert_scalar(tensor: TensorLike, name: str | None = None, message: str | None = None) -> Any:
-    """The tensor, which must have no dimensions: else a ValueError."""
+    """Return the tensor; raise a ValueError if it has dimensions."""
     if _rank(tensor):
         raise ValueError(f"{message or ''}Expected scalar shape, saw shape: {as_shape(native(tensor).shape)}.")
     return wrap(native(tensor))
@@ -177,7 +177,7 @@ def assert_scalar(tensor: TensorLike, name: str | None = None, message: str | No
 def assert_shapes(
     shapes: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
 ) -> None:
-    """Raise a ValueError unless tensors have these shapes: pairs `(x, ("N", 3))`, a letter for one length."""
+    """Raise a ValueError unless tensors have the given shapes, pairs `(x, ("N", 3))`; a letter is one length."""
     known: dict[str, int] = {}
     for x, sizes in shapes.items() if isinstance(shapes, dict) else shapes:
         found = native(x).shape
@@ -192,7 +192,7 @@ def assert_shapes(
 
 @exported("debugging.assert_type")
 def assert_type(tensor: TensorLike, tf_type: DTypeLike, message: str | None = None, name: str | None = None) -> None:
-    """Raise a TypeError unless the tensor has a dtype."""
+    """Raise a TypeError unless the tensor has the dtype `tf_type`."""
     found = dtypes.of(native(tensor).dtype)
     if found != dtypes.as_dtype(tf_type):
         raise TypeError(f"{message or ''}  tensor must be of type {dtypes.as_dtype(tf_type)!r}; got {found!r}")
@@ -200,7 +200,7 @@ def assert_type(tensor: TensorLike, tf_type: DTypeLike, message: str | None = No
 
 @exported("debugging.assert_integer")
 def assert_integer(x: TensorLike, message: str | None = None, name: str | None = None) -> None:
-    """Raise a TypeError unless the tensor is of integers."""
+    """Raise a TypeError unless the tensor has an integer dtype."""
     found = dtypes.of(native(x).dtype)
     if not found.is_integer:
         raise TypeError(f'{message or ""}  Expected "x" to be integer type.  Found: {found!r}')
@@ -208,13 +208,13 @@ def assert_integer(x: TensorLike, message: str | None = None, name: str | None =
 
 @exported("debugging.is_numeric_tensor")
 def is_numeric_tensor(tensor: object) -> bool:
-    """Whether it is a tensor of numbers."""
+    """Return whether `tensor` is a Tensor or Variable of any dtype but bool."""
     return isinstance(tensor, Value) and tensor.dtype.is_numeric
 
 
 @exported("debugging.assert_same_float_dtype")
 def assert_same_float_dtype(tensors: Sequence[TensorLike] | None = None, dtype: DTypeLike = None) -> Any:
-    """The floating dtype that all tensors have: else a ValueError."""
+    """Return the floating dtype that all tensors have; raise a ValueError if they have several."""
     found = {dtypes.of(native(t).dtype) for t in tensors or []} | ({dtypes.as_dtype(dtype)} if dtype else set())
     if len(found) > 1 or any(not kind.is_floating for kind in found):
         raise ValueError(f"Expected tensors of one floating dtype, got {sorted(kind.name for kind in found)}")

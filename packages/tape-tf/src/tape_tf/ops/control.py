@@ -1,4 +1,8 @@
-"""Control flow and Python functions."""
+"""Control flow (cond, while_loop, map_fn, scan ...) and calls of Python functions.
+
+Outside of a tf.function a branch or a loop is Python's. While a function is traced, it becomes one instruction of the
+trace where its condition depends on the arguments, so that it is decided anew in each call (`tracing.as_instruction`).
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tape_core as tc
-from tape_compile.effects import runs_as_it_is
 from tape_core.base import pytree
 from tape_core.engine.recording import ACTIVE
+from tape_core.staging import opaque
 
 from tape_tf import dtypes, nest
 from tape_tf.conversion import convert_to_tensor, native, static, unwrap, wrap
 from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
-from tape_tf.ops.function import returned
+from tape_tf.ops.function import as_result
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Value, wrap_tensor
-from tape_tf.tracing import NOT, as_instruction, is_assigned, is_traced, runs_now
+from tape_tf.tracing import NOT_TRACED, as_instruction, is_assigned, is_traced, run_uncompiled
 from tape_tf.typing import DTypeLike, IntLike, PyTree, TensorLike
 from tape_tf.variable import NAME_SCOPE
 
@@ -29,25 +33,25 @@ Branch: TypeAlias = Callable[[], Any]
 """A branch of a condition: a function without arguments."""
 
 
-def _beneath(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the façade's values as one of tape_core's."""
-    return lambda *args: unwrap(_returned_all(function(*wrap(args))))
+def _native_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of tape_core's values that calls `function` with the façade's."""
+    return lambda *args: unwrap(_as_results(function(*wrap(args))))
 
 
 @exported("cond")
 def cond(pred: TensorLike, true_fn: Branch, false_fn: Branch, name: str | None = None) -> Any:
-    """`true_fn()` if `pred` is true, else `false_fn()`."""
+    """Return `true_fn()` if `pred` is true, else `false_fn()`."""
     if callable(pred):
         raise TypeError("pred must not be a Python function; call it")
-    if isinstance(pred, Value) and is_traced(given := pred._now()):
-        found = as_instruction(lambda: tc.cond(given, _beneath(true_fn), _beneath(false_fn)))
-        if found is not NOT:
+    if isinstance(pred, Value) and is_traced(given := pred._read_native()):
+        found = as_instruction(lambda: tc.cond(given, _native_function(true_fn), _native_function(false_fn)))
+        if found is not NOT_TRACED:
             return wrap(found)
-    return _returned_all(true_fn() if bool(pred) else false_fn())
+    return _as_results(true_fn() if bool(pred) else false_fn())
 
 
-def _returned_all(value: PyTree) -> Any:
-    return nest.map_structure(returned, value)
+def _as_results(value: PyTree) -> Any:
+    return nest.map_structure(as_result, value)
 
 
 @exported("case")
@@ -58,31 +62,31 @@ def case(
     strict: bool = False,
     name: str | None = "case",
 ) -> Any:
-    """The function of the first pair whose condition is true, called; else `default()`.
+    """Call the function of the first pair whose condition is true, or else `default`; return its result.
 
     Raises:
-        InvalidArgumentError: several are true and `exclusive`, or none is and there is no default.
+        InvalidArgumentError: several conditions are true and `exclusive` is set, or none is and there is no default.
     """
     from tape_tf.errors import InvalidArgumentError
 
     pairs = list(pred_fn_pairs)
     if default is not None and not exclusive:
-        return _first_of(pairs, default)
+        return _nested_cond(pairs, default)
     chosen: list[Branch] = [fn for pred, fn in pairs if bool(pred)]
     if exclusive and len(chosen) > 1:
         raise InvalidArgumentError(None, None, "More than one condition evaluated as True but exclusive=True.")
     if chosen:
-        return _returned_all(chosen[0]())
+        return _as_results(chosen[0]())
     if default is None:
         raise InvalidArgumentError(None, None, "None of the conditions evaluated as True, and there is no default")
-    return _returned_all(default())
+    return _as_results(default())
 
 
-def _first_of(pairs: list[tuple[Any, Branch]], default: Branch) -> Any:
+def _nested_cond(pairs: list[tuple[Any, Branch]], default: Branch) -> Any:
     if not pairs:
-        return _returned_all(default())
+        return _as_results(default())
     (pred, fn), *rest = pairs
-    return cond(pred, fn, lambda: _first_of(rest, default))
+    return cond(pred, fn, lambda: _nested_cond(rest, default))
 
 
 @exported("switch_case")
@@ -92,13 +96,13 @@ def switch_case(
     default: Branch | None = None,
     name: str | None = "switch_case",
 ) -> Any:
-    """The function of this number, called; another number than there are calls `default`, or the last one."""
+    """Return the result of the function with the number `branch_index`, or else of `default` (or the last function)."""
     pairs: Iterable[tuple[int, Any]] = branch_fns.items() if isinstance(branch_fns, dict) else enumerate(branch_fns)
     table = {k: fn[1] if isinstance(fn, tuple) else fn for k, fn in pairs}
     fallback = default if default is not None else table[max(table)]
     if isinstance(branch_index, Value) and is_traced(branch_index.native):
-        return _first_of([(branch_index == k, fn) for k, fn in table.items()], fallback)
-    return _returned_all(table.get(static(branch_index), fallback)())
+        return _nested_cond([(branch_index == k, fn) for k, fn in table.items()], fallback)
+    return _as_results(table.get(static(branch_index), fallback)())
 
 
 @exported("while_loop")
@@ -113,8 +117,8 @@ def while_loop(
     maximum_iterations: IntLike | None = None,
     name: str | None = None,
 ) -> Any:
-    """`body(*loop_vars)` gives the next ones, as long as `cond(*loop_vars)` is true."""
-    most = static(maximum_iterations)
+    """Replace `loop_vars` by `body(*loop_vars)` as long as `cond(*loop_vars)` is true; return them."""
+    max_steps = static(maximum_iterations)
     values = nest.map_structure(_tensor, loop_vars)
 
     def next_ones(values: PyTree) -> Any:
@@ -126,23 +130,23 @@ def while_loop(
 
     def goes_on(carry: PyTree) -> Any:
         found = native(cond(*wrap(carry[1])))
-        return found if most is None else tc.logical_and(carry[0] < most, found)
+        return found if max_steps is None else tc.logical_and(carry[0] < max_steps, found)
 
     if all(isinstance(leaf, Value) for leaf in nest.flatten(values)):
         found = as_instruction(
             lambda: tc.while_loop(goes_on, lambda c: (c[0] + 1, unwrap(next_ones(wrap(c[1])))), (0, unwrap(values)))
         )
-        if found is not NOT:
+        if found is not NOT_TRACED:
             return wrap(found[1])
     steps = 0
-    while (most is None or steps < most) and bool(cond(*values)):
+    while (max_steps is None or steps < max_steps) and bool(cond(*values)):
         values = next_ones(values)
         steps += 1
     return values
 
 
-def _long(elems: PyTree) -> Any:
-    """Elements as arrays of tape_core, where a loop over them is to be an instruction; else None."""
+def _loop_inputs(elems: PyTree) -> Any:
+    """Return `elems` as tape_core Tensors if a loop over them should be one instruction of the trace; else None."""
     leaves, structure = pytree.flatten(elems)
     given = [native(leaf) for leaf in leaves if not isinstance(leaf, TensorArray | IndexedSlices)]
     if len(given) != len(leaves) or not any(map(is_traced, given)) or any(x.ndim == 0 for x in given):
@@ -154,8 +158,8 @@ def _tensor(value: TensorLike | TensorArray) -> Any:
     return value if isinstance(value, IndexedSlices | TensorArray) else wrap_tensor(native(value))
 
 
-def _parts(elems: PyTree) -> Iterator[Any]:
-    """The structure at each place of the first dimension."""
+def _rows(elems: PyTree) -> Iterator[Any]:
+    """Yield the structure of the tensors at each index of the first dimension."""
     leaves, structure = pytree.flatten(elems)
     columns = [list(_tensor(leaf)) for leaf in leaves]
     if not columns:
@@ -166,7 +170,7 @@ def _parts(elems: PyTree) -> Iterator[Any]:
         yield pytree.unflatten(structure, list(row))
 
 
-def _stacked(results: list[Any]) -> Any:
+def _stack_results(results: list[Any]) -> Any:
     if not results:
         raise ValueError("elems must not be empty")
     return nest.map_structure(lambda *parts: wrap(tc.stack([native(part) for part in parts])), *results)
@@ -184,11 +188,11 @@ def map_fn(
     name: str | None = None,
     fn_output_signature: PyTree = None,
 ) -> Any:
-    """`fn` of each part of `elems` along the first dimension, stacked.
+    """Apply `fn` to each row of `elems` along the first dimension, and stack the results.
 
     Args:
-        elems: a tensor, or a nested structure of them, of one length.
-        fn_output_signature: the dtype of the results, or their structure of dtypes; checked.
+        elems: a tensor, or a nested structure of tensors with the same length.
+        fn_output_signature: the dtype of the results, or their structure of dtypes or TensorSpecs; checked.
 
     Raises:
         TypeError: a result has another dtype.
@@ -197,16 +201,16 @@ def map_fn(
 
     def one(part: PyTree) -> Any:
         result = fn(part)
-        return result if expected is None else nest.map_structure(_as_expected, expected, result)
+        return result if expected is None else nest.map_structure(_check_output, expected, result)
 
-    if (long := _long(elems)) is not None:
-        found = as_instruction(lambda: tc.map(_beneath(one), long))
-        if found is not NOT:
+    if (inputs := _loop_inputs(elems)) is not None:
+        found = as_instruction(lambda: tc.map(_native_function(one), inputs))
+        if found is not NOT_TRACED:
             return wrap(found)
-    return _stacked([one(part) for part in _parts(elems)])
+    return _stack_results([one(part) for part in _rows(elems)])
 
 
-def _as_expected(spec: TensorSpec | DTypeLike, value: TensorLike) -> Any:
+def _check_output(spec: TensorSpec | DTypeLike, value: TensorLike) -> Any:
     wanted = spec.dtype if isinstance(spec, TensorSpec) else dtypes.as_dtype(spec)
     found = value if isinstance(value, Value) else convert_to_tensor(value, dtype=wanted)
     if found.dtype != wanted:
@@ -218,45 +222,43 @@ def _as_expected(spec: TensorSpec | DTypeLike, value: TensorLike) -> Any:
 def vectorized_map(
     fn: Callable[[Any], Any], elems: PyTree, fallback_to_while_loop: bool = True, warn: bool = True
 ) -> Any:
-    """As :func:`map_fn`, all parts at once: `tape_core.vmap`."""
+    """Apply `fn` to all rows of `elems` at once, by `tape_core.vmap`; like :func:`map_fn`."""
 
-    def beneath(part: PyTree) -> Any:
+    def native_fn(part: PyTree) -> Any:
         return nest.map_structure(native, fn(wrap(part)))
 
-    return wrap(tc.vmap(beneath)(nest.map_structure(native, elems)))
+    return wrap(tc.vmap(native_fn)(nest.map_structure(native, elems)))
 
 
 @exported("foldl")
 def foldl(
     fn: Callable[[Any, Any], Any], elems: PyTree, initializer: PyTree = None, name: str | None = None, **options: Any
 ) -> Any:
-    """`fn(result so far, part)` over the parts of `elems`, from the first."""
-    return _folded(fn, elems, initializer)[0]
+    """Reduce the rows of `elems` by `fn(accumulated, row)`, from the first row on."""
+    return _fold(fn, elems, initializer)[0]
 
 
 @exported("foldr")
 def foldr(
     fn: Callable[[Any, Any], Any], elems: PyTree, initializer: PyTree = None, name: str | None = None, **options: Any
 ) -> Any:
-    """`fn(result so far, part)` over the parts of `elems`, from the last."""
-    return _folded(fn, elems, initializer, reverse=True)[0]
+    """Reduce the rows of `elems` by `fn(accumulated, row)`, from the last row on."""
+    return _fold(fn, elems, initializer, reverse=True)[0]
 
 
-def _folded(
-    fn: Callable[[Any, Any], Any], elems: PyTree, initializer: PyTree, reverse: bool = False
-) -> tuple[Any, Any]:
-    """What comes out in the end, and after each part."""
+def _fold(fn: Callable[[Any, Any], Any], elems: PyTree, initializer: PyTree, reverse: bool = False) -> tuple[Any, Any]:
+    """Return the final accumulated value, and those after each row: a list, or stacked if the loop was traced."""
     total = None if initializer is None else nest.map_structure(_tensor, initializer)
-    if total is not None and (long := _long(elems)) is not None:
+    if total is not None and (inputs := _loop_inputs(elems)) is not None:
 
         def step(carry: PyTree, part: PyTree) -> Any:
-            new = _beneath(fn)(carry, part)
+            new = _native_function(fn)(carry, part)
             return new, new
 
-        found = as_instruction(lambda: tc.scan(step, unwrap(total), long, reverse=reverse))
-        if found is not NOT:
+        found = as_instruction(lambda: tc.scan(step, unwrap(total), inputs, reverse=reverse))
+        if found is not NOT_TRACED:
             return wrap(found[0]), wrap(found[1])
-    parts = list(_parts(elems))
+    parts = list(_rows(elems))
     totals = []
     for part in reversed(parts) if reverse else parts:
         total = part if total is None else fn(total, part)
@@ -276,32 +278,34 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The results of :func:`foldl` after each part, stacked."""
-    _, totals = _folded(fn, elems, initializer, reverse)
-    return _stacked(totals) if isinstance(totals, list) else totals
+    """Return the accumulated values of :func:`foldl` after each row, stacked."""
+    _, totals = _fold(fn, elems, initializer, reverse)
+    return _stack_results(totals) if isinstance(totals, list) else totals
 
 
 @exported("py_function")
 def py_function(func: Callable[..., Any], inp: Sequence[TensorLike], Tout: PyTree, name: str | None = None) -> Any:
-    """`func(*inp)` of tensors, its results in the dtypes `Tout`; gradients pass."""
+    """Call `func(*inp)` with tensors, and convert its results to the dtypes `Tout`; gradients flow through it."""
+    # A host callback runs outside of the trace: tapes do not see its operations, and Variables still have their old
+    # values. Where one of the two matters, the function that is traced cannot be compiled.
     if ACTIVE.get() or is_assigned():
-        runs_now("what py_function computes with, and its derivative,")
-        return wrap(_called(func, list(inp), Tout))
-    return wrap(_called_each_time(func, [native(x) for x in inp], Tout))
+        run_uncompiled("what py_function computes with, and its derivative,")
+        return wrap(_call_python(func, list(inp), Tout))
+    return wrap(_call_python_each_time(func, [native(x) for x in inp], Tout))
 
 
 @exported("numpy_function")
 def numpy_function(
     func: Callable[..., Any], inp: Sequence[TensorLike], Tout: PyTree, stateful: bool = True, name: str | None = None
 ) -> Any:
-    """`func(*inp)` of NumPy arrays, its results in the dtypes `Tout`; no gradient passes."""
+    """Call `func(*inp)` with NumPy arrays, and convert its results to the dtypes `Tout`; no gradient flows back."""
     if is_assigned():
-        runs_now("what numpy_function computes with")
-    return wrap(_called_each_time(lambda *inp: func(*[x.numpy() for x in inp]), [native(x) for x in inp], Tout))
+        run_uncompiled("what numpy_function computes with")
+    return wrap(_call_python_each_time(lambda *inp: func(*[x.numpy() for x in inp]), [native(x) for x in inp], Tout))
 
 
-def _called(func: Callable[..., Any], inp: list[Any], Tout: PyTree) -> Any:
-    """What a function of the façade's tensors gives, as tensors of tape_core."""
+def _call_python(func: Callable[..., Any], inp: list[Any], Tout: PyTree) -> Any:
+    """Call a function with façade tensors, and return its results as tape_core Tensors of the dtypes `Tout`."""
     found = func(*[_tensor(x) for x in inp])
     if Tout is None or (isinstance(Tout, list | tuple) and not Tout):
         return None
@@ -312,7 +316,7 @@ def _called(func: Callable[..., Any], inp: list[Any], Tout: PyTree) -> Any:
     return native(found, spec)
 
 
-_called_each_time = runs_as_it_is(_called)
+_call_python_each_time = opaque(_call_python)
 
 
 # -- the rest
@@ -320,36 +324,36 @@ _called_each_time = runs_as_it_is(_called)
 
 @exported("is_symbolic_tensor")
 def is_symbolic_tensor(tensor: object) -> bool:
-    """False: tensors have values."""
+    """Return False: tensors always have values."""
     return False
 
 
 @exported("get_current_name_scope")
 def get_current_name_scope() -> str:
-    """What the names of new Variables begin with."""
+    """Return the prefix of the names of new Variables."""
     return NAME_SCOPE.get().rstrip("/")
 
 
 @exported("timestamp")
 def timestamp(name: str | None = None) -> Any:
-    """Seconds since the epoch, a float64 tensor."""
+    """Return the seconds since the epoch, a float64 tensor."""
     return wrap(_now())
 
 
-@runs_as_it_is
+@opaque
 def _now() -> tc.Tensor:
     return native(time.time(), dtypes.float64)
 
 
 @exported("tuple")
 def tuple_(tensors: Sequence[TensorLike | None], control_inputs: object = None, name: str | None = None) -> list[Any]:
-    """The tensors, as a list."""
+    """Return the tensors as a list; there is nothing to wait for."""
     return [t if t is None else _tensor(t) for t in tensors]
 
 
 @exported("scalar_mul math.scalar_mul")
 def scalar_mul(scalar: TensorLike, x: TensorLike, name: str | None = None) -> Any:
-    """`scalar * x`."""
+    """Return `scalar * x`."""
     from tape_tf.ops.elementwise import FUNCTIONS
 
     return FUNCTIONS["multiply"](x, scalar)

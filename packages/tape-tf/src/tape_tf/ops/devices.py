@@ -25,36 +25,36 @@ def _devices(prefix: str, device_type: str | None) -> list[Any]:
     for device in tc.get_backend().devices():
         kind, _, number = str(device).partition(":")
         kind = {"cpu": "CPU", "cuda": "GPU"}.get(kind, kind.upper())
-        if kind != "META" and device_type in (None, kind):
+        if kind != "META" and device_type in (None, kind):  # PyTorch's meta device has shapes but no values
             found.append(PhysicalDevice(f"{prefix}{kind}:{number or 0}", kind))
     return found
 
 
 @exported("config.list_physical_devices config.experimental.list_physical_devices config.get_visible_devices")
 def list_physical_devices(device_type: str | None = None) -> list[Any]:
-    """The devices of the selected backend, or those of a type, `"CPU"` or `"GPU"`."""
+    """Return the devices of the selected backend, or those of one type, `"CPU"` or `"GPU"`."""
     return _devices("/physical_device:", device_type)
 
 
 @exported("config.list_logical_devices config.experimental.list_logical_devices")
 def list_logical_devices(device_type: str | None = None) -> list[Any]:
-    """As :func:`list_physical_devices`, by the names that `tf.device` takes."""
+    """Return the devices of the selected backend under the names that `tf.device` takes."""
     return _devices("/device:", device_type)
 
 
 @exported("config.experimental.set_memory_growth", differs="does nothing: the array library allocates as it does")
 def set_memory_growth(device: object, enable: bool) -> None:
-    """Nothing: the array library allocates memory as it needs it."""
+    """Do nothing: the array library allocates memory as it needs it."""
 
 
 @exported("device", differs="a device that is not there is an error; TensorFlow takes the CPU instead")
 @contextmanager
 def device(device_name: str | None) -> Iterator[None]:
-    """New tensors are made on a device inside the block: `with tf.device("/GPU:0"): ...`. None changes nothing.
+    """Make new tensors on a device inside the block: `with tf.device("/GPU:0"): ...`. None changes nothing.
 
     Raises:
         RuntimeError: the selected backend has no such device.
-        ValueError: it is no name of a device.
+        ValueError: `device_name` is not the name of a device.
     """
     if device_name is None:
         yield

@@ -1,4 +1,4 @@
-"""Functions of each element."""
+"""Elementwise functions: arithmetic, comparisons, trigonometry, casts, clipping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import as_tensor, matched, native, wrap
+from tape_tf.conversion import as_tensor, match_dtypes, native, wrap
 from tape_tf.functions import binary, op, unary
 from tape_tf.names import export, exported
 from tape_tf.tensor import IndexedSlices, Tensor
@@ -43,9 +43,9 @@ _UNARY = {
     "math.tan tan": tc.tan,
     "math.tanh tanh nn.tanh": tc.tanh,
 }
-"""TensorFlow's names of a function, and tape_core's function; of floating values."""
+"""Functions of one floating or complex tensor: TensorFlow's names -> tape_core's function."""
 
-_UNARY_OF_ALL = {
+_UNARY_ANY_DTYPE = {
     "math.abs abs": tc.abs,
     "math.negative negative": tc.negative,
     "math.sign sign": tc.sign,
@@ -54,7 +54,7 @@ _UNARY_OF_ALL = {
     "math.logical_not logical_not": tc.logical_not,
     "bitwise.invert": tc.bitwise_invert,
 }
-"""Likewise, also of integers."""
+"""Functions of one tensor of any dtype: TensorFlow's names -> tape_core's function."""
 
 _BINARY = {
     "math.add add": (tc.add, "AddV2"),
@@ -82,21 +82,21 @@ _BINARY = {
     "bitwise.left_shift": (tc.bitwise_left_shift, "LeftShift"),
     "bitwise.right_shift": (tc.bitwise_right_shift, "RightShift"),
 }
-"""Likewise, with TensorFlow's name of the operation."""
+"""Functions of two tensors: TensorFlow's names -> tape_core's function and TensorFlow's name of the kernel."""
 
 FUNCTIONS: dict[str, Any] = {}
-"""The façade's functions by their last name, for the operators."""
+"""The published functions by the last part of their first name, such as `"add"`, for the operators."""
 
 for _names, _function in _UNARY.items():
     FUNCTIONS[_names.split()[0].rpartition(".")[2]] = unary(_names, _function)
-for _names, _function in _UNARY_OF_ALL.items():
+for _names, _function in _UNARY_ANY_DTYPE.items():
     FUNCTIONS[_names.split()[0].rpartition(".")[2]] = unary(_names, _function, floating=False)
 for _names, (_pair, _kernel) in _BINARY.items():
     FUNCTIONS[_names.split()[0].rpartition(".")[2]] = binary(_names, _pair, _kernel)
 
 
 def _as_floats(x: tc.Tensor) -> tc.Tensor:
-    """What true division makes of integers: float64, of small ones float32."""
+    """Convert integers as TensorFlow's true division does: 8 or 16 bits to float32, more bits and bool to float64."""
     if x.dtype.inexact:
         return x
     return tc.astype(x, tc.float32 if x.dtype.itemsize <= 2 and x.dtype is not tc.bool else tc.float64)
@@ -104,10 +104,10 @@ def _as_floats(x: tc.Tensor) -> tc.Tensor:
 
 @exported("math.truediv truediv math.divide divide realdiv")
 def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> Any:
-    """`x / y`. Integers become float64."""
+    """Return `x / y`. Integers become floats: float64, or float32 if they have 8 or 16 bits."""
     if as_tensor(x) is None and as_tensor(y) is None:
         x = wrap(native(x))
-    a, b = matched([x, y], "RealDiv", keep_scalars=True)
+    a, b = match_dtypes([x, y], "RealDiv", keep_scalars=True)
     a, b = [_as_floats(v) if isinstance(v, tc.Tensor) else v for v in (a, b)]
     return _divide(wrap(a), wrap(b))
 
@@ -117,77 +117,78 @@ _divide = binary("math._divide", tc.divide, "RealDiv")
 
 @op("math.divide_no_nan", "x y", floating=True, kernel="DivNoNan", keep_scalars=False)
 def divide_no_nan(x: tc.Tensor, y: tc.Tensor) -> Any:
-    """`x / y`, and 0 where `y` is 0."""
+    """Return `x / y`, and 0 where `y` is 0."""
+    # The inner where keeps the division finite in the branch not taken: 0 times its infinite derivative would be NaN.
     zero = y == 0
     return tc.where(zero, tc.zeros_like(x), x / tc.where(zero, tc.ones_like(y), y))
 
 
 @op("math.multiply_no_nan", "x y", kernel="MulNoNan")
 def multiply_no_nan(x: tc.Tensor, y: tc.Tensor) -> Any:
-    """`x * y`, and 0 where `y` is 0, whatever `x` is."""
+    """Return `x * y`, and 0 where `y` is 0, even if `x` is infinite or NaN."""
     return tc.where((y == 0) & ~tc.isfinite(x), tc.zeros_like(x), x) * y
 
 
 @op("math.xlogy", "x y", floating=True, kernel="Xlogy")
 def xlogy(x: tc.Tensor, y: tc.Tensor) -> Any:
-    """`x * log(y)`, and 0 where `x` is 0, the gradient too."""
+    """Return `x * log(y)`, and 0 where `x` is 0; the gradient is 0 there, too."""
     return tc.where(x == 0, tc.zeros_like(x), tc.xlogy(x, y))
 
 
 @op("math.xlog1py", "x y", floating=True, kernel="Xlog1py")
 def xlog1py(x: tc.Tensor, y: tc.Tensor) -> Any:
-    """`x * log(1 + y)`, and 0 where `x` is 0, the gradient too."""
+    """Return `x * log(1 + y)`, and 0 where `x` is 0; the gradient is 0 there, too."""
     return tc.where(x == 0, tc.zeros_like(x), tc.xlog1py(x, y))
 
 
 @op("math.reciprocal_no_nan", "x", floating=True)
 def reciprocal_no_nan(x: tc.Tensor) -> Any:
-    """`1 / x`, and 0 where `x` is 0."""
+    """Return `1 / x`, and 0 where `x` is 0."""
     zero = x == 0
     return tc.where(zero, tc.zeros_like(x), tc.reciprocal(tc.where(zero, tc.ones_like(x), x)))
 
 
 @op("math.xdivy", "x y", floating=True, kernel="Xdivy")
 def xdivy(x: tc.Tensor, y: tc.Tensor) -> Any:
-    """`x / y`, and 0 where `x` is 0."""
+    """Return `x / y`, and 0 where `x` is 0."""
     zero = x == 0
     return tc.where(zero, tc.zeros_like(x), x / tc.where(zero, tc.ones_like(y), y))
 
 
 @op("math.squared_difference", "x y")
 def squared_difference(x: tc.Tensor, y: tc.Tensor) -> Any:
-    """`(x - y)²`; of complex values the squared distance."""
+    """Return `(x - y)²`; for complex values `|x - y|²`."""
     difference = x - y
     return difference * tc.conj(difference) if difference.dtype.kind == "complex floating" else tc.square(difference)
 
 
 @op("math.rsqrt", "x", floating=True)
 def rsqrt(x: tc.Tensor) -> Any:
-    """1 / √x."""
+    """Return `1 / √x`."""
     return tc.reciprocal(tc.sqrt(x))
 
 
 @op("math.real", "input")
 def real(input: tc.Tensor) -> Any:
-    """The real part."""
+    """Return the real part."""
     return tc.real(input) if _is_complex(input) else input
 
 
 @op("math.imag", "input")
 def imag(input: tc.Tensor) -> Any:
-    """The imaginary part."""
+    """Return the imaginary part; zeros for a real tensor."""
     return tc.imag(input) if _is_complex(input) else tc.zeros_like(input)
 
 
 @op("math.conj", "x")
 def conj(x: tc.Tensor) -> Any:
-    """The complex conjugate."""
+    """Return the complex conjugate."""
     return tc.conj(x) if _is_complex(x) else x
 
 
 @op("math.angle", "input")
 def angle(input: tc.Tensor) -> Any:
-    """The argument of a complex number; of a real one 0 or π."""
+    """Return the argument of complex numbers; 0 or π for real ones."""
     if _is_complex(input):
         return tc.atan2(tc.imag(input), tc.real(input))
     return tc.where(input < 0, tc.full_like(input, math.pi), tc.zeros_like(input))
@@ -195,7 +196,7 @@ def angle(input: tc.Tensor) -> Any:
 
 @op("dtypes.complex complex", "real imag", kernel="Complex")
 def complex(real: tc.Tensor, imag: tc.Tensor) -> Any:
-    """The complex numbers of real and imaginary parts: complex64 of float32, complex128 of float64."""
+    """Combine real and imaginary parts: complex64 from float32, complex128 from float64."""
     target = {tc.float32: tc.complex64, tc.float64: tc.complex128}.get(real.dtype)
     if target is None:
         raise TypeError(f"Unsupported data type for complex: {real.dtype}; use float32 or float64")
@@ -208,7 +209,7 @@ def _is_complex(x: tc.Tensor) -> bool:
 
 @exported("cast dtypes.cast")
 def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any:
-    """`x` in another dtype, to zero where integers are made of floats; a tensor that has it is returned itself."""
+    """Convert `x` to another dtype; floats are rounded towards zero. A tensor that has it is returned itself."""
     wanted = dtypes.native_dtype(dtype)
     assert wanted is not None
     if type(x) is Tensor and x.native.dtype is wanted:
@@ -223,7 +224,7 @@ def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any:
 
 @exported("dtypes.saturate_cast saturate_cast")
 def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any:
-    """`value` in another dtype, clipped to its limits first."""
+    """Convert `value` to another dtype, clipped to its limits first."""
     wanted = dtypes.as_dtype(dtype)
     found = native(value)
     own = dtypes.of(found.dtype)
@@ -236,7 +237,7 @@ def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) 
 
 @op("identity", "input")
 def identity(input: tc.Tensor) -> Any:
-    """The same value as another tensor."""
+    """Return a new tensor with the same values."""
     if input.dtype.inexact:
         return tc.positive(input)
     return tc.asarray(input, copy=True)
@@ -244,7 +245,7 @@ def identity(input: tc.Tensor) -> Any:
 
 @op("identity_n", "*input")
 def identity_n(input: list[tc.Tensor]) -> Any:
-    """Each tensor of a list as another one."""
+    """Return a list of new tensors with the same values."""
     return [tc.positive(x) if x.dtype.inexact else x for x in input]
 
 
@@ -257,7 +258,7 @@ def _clip_by_value(t: tc.Tensor, clip_value_min: tc.Tensor, clip_value_max: tc.T
 def clip_by_value(
     t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Any:
-    """`t`, at least `clip_value_min` and at most `clip_value_max`; of IndexedSlices the values."""
+    """Limit the elements of `t`, or the values of IndexedSlices, to [`clip_value_min`, `clip_value_max`]."""
     if isinstance(t, IndexedSlices):
         return IndexedSlices(_clip_by_value(t.values, clip_value_min, clip_value_max), t.indices, t.dense_shape)
     return _clip_by_value(t, clip_value_min, clip_value_max)
@@ -265,7 +266,7 @@ def clip_by_value(
 
 @op("math.add_n add_n", "*inputs", kernel="AddN")
 def add_n(inputs: list[tc.Tensor]) -> Any:
-    """The sum of a list of tensors of one shape.
+    """Return the sum of a list of tensors of one shape.
 
     Raises:
         ValueError: the list is empty, or the shapes differ.
@@ -287,7 +288,7 @@ export("math.accumulate_n", add_n)
 
 @op("math.polyval", "*coeffs; x")
 def polyval(coeffs: list[tc.Tensor], x: tc.Tensor) -> Any:
-    """A polynomial's value, by Horner's rule; `coeffs` from the highest power down."""
+    """Evaluate a polynomial by Horner's rule; `coeffs` start with the highest power."""
     total = tc.zeros_like(x)
     for coefficient in coeffs:
         total = total * x + coefficient

@@ -1,4 +1,7 @@
-"""tf.function: `tape_core.function` under TensorFlow's rules, and as it is written where that cannot be."""
+"""tf.function: `tape_core.function` under TensorFlow's rules.
+
+A function that cannot be compiled, because Python decides by a tensor's value, runs as plain Python in each call.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tape_compile.function import Function as CompiledFunction
 from tape_compile.methods import Bound, Methods, WeakMethod, found_by_name
 from tape_core.base import pytree
 from tape_core.base.contexts import setting
-from tape_core.engine.recording import TRACE
+from tape_core.staging import current
 
 from tape_tf import logger, nest
 from tape_tf.conversion import convert_to_tensor, native, unwrap, wrap
@@ -24,28 +27,30 @@ from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import IndexedSlices, Tensor, Value
-from tape_tf.tracing import as_value, decided_by_value
+from tape_tf.tracing import require_value, without_trace
 from tape_tf.typing import PyTree, TensorLike
 from tape_tf.variable import Variable
 
 INSIDE: ContextVar[bool] = ContextVar("tape_tf.inside_function", default=False)
-"""Whether the code that runs is that of a tf.function."""
+"""True while the code of a tf.function runs."""
 
-_SEVERAL, _RECENT = 5, 10  # so many traces in so many calls are worth a warning
+# TensorFlow's own limits: it warns of 5 traces in the last 10 calls.
+RETRACING_WARNING_TRACES = 5  # traces
+RETRACING_WARNING_CALLS = 10  # calls
 
 
 class _Switch:
-    """What `tf.config.run_functions_eagerly` turns.
+    """The process-wide switch that `tf.config.run_functions_eagerly` sets.
 
     Attributes:
-        eagerly: whether functions run as they are written.
+        eagerly: True to run functions as plain Python.
     """
 
     eagerly = False
 
 
 class _Compiled(CompiledFunction):
-    """A compiled function with TensorFlow's messages."""
+    """A compiled function with TensorFlow's rule, and message, for Variables made inside it."""
 
     def _check_made(self, trace: object) -> None:
         if self._made_variables:
@@ -58,11 +63,11 @@ class _Compiled(CompiledFunction):
 
 
 class Function:
-    """What `tf.function` makes of a Python function.
+    """A Python function with its traces: the result of `tf.function`.
 
     Attributes:
-        python_function: the function.
-        input_signature: the TensorSpecs that its arguments must fit.
+        python_function: the Python function.
+        input_signature: the TensorSpecs that its arguments must be compatible with; None for any arguments.
     """
 
     def __init__(self, python_function: Callable[..., Any], input_signature: Sequence[PyTree] | None = None) -> None:
@@ -70,16 +75,18 @@ class Function:
         self.input_signature = None if input_signature is None else tuple(input_signature)
         update_wrapper(self, python_function)
         self._signature = _signature_of(python_function)
-        self._itself = ref(self)
-        self._compiled = self._new()
+        self._weak_self = ref(self)
+        self._compiled = self._compile()
         self._traces = 0
-        self._calls: deque[bool] = deque(maxlen=_RECENT)  # whether the last ones have traced
+        self._recent_calls: deque[bool] = deque(maxlen=RETRACING_WARNING_CALLS)  # True for each call that traced
 
-    def _new(self) -> _Compiled:
-        itself = self._itself  # which has what is made here, and is there while it is called
+    def _compile(self) -> _Compiled:
+        # A weak reference, since self holds the compiled function: a cycle would keep both until the next collection.
+        # While the function is called, self is alive.
+        weak_self = self._weak_self
 
         def traced(*args: Any, **kwargs: Any) -> Any:
-            return itself()._traced(args, kwargs)  # type: ignore[union-attr]
+            return weak_self()._call_native(args, kwargs)  # type: ignore[union-attr]
 
         traced.__name__ = getattr(self.python_function, "__name__", "function")
         traced.__wrapped__ = self.python_function  # type: ignore[attr-defined]
@@ -88,77 +95,77 @@ class Function:
     # -- calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = self._bound(args, kwargs)
+        args, kwargs = self._bind(args, kwargs)
         if _Switch.eagerly:
-            return nest.map_structure(returned, self.python_function(*args, **kwargs))
-        given = _beneath(args, kwargs)
+            return nest.map_structure(as_result, self.python_function(*args, **kwargs))
+        given = _native_arguments(args, kwargs)
         if given is None:
-            return self._as_it_is(args, kwargs)
-        if TRACE.get() is not None:  # it becomes a part of the function around it
+            return self._call_python(args, kwargs)
+        if current() is not None:  # the function around this one is being traced, and this is inlined into it
             return wrap(self._compiled(*given[0], **given[1]))
         before = self._traces
         found = self._compiled(*given[0], **given[1])
-        self._calls.append(self._traces > before)
+        self._recent_calls.append(self._traces > before)
         if self._traces > before:
-            self._warn_of_traces()
+            self._warn_of_retracing()
         return wrap(found)
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments by their places, defaults among them, so that one trace is for each way to write a call."""
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Return the arguments by position, with defaults, so that `f(1, b=2)` and `f(1, 2)` share a trace."""
         signature = self._signature
         if self.input_signature is not None:
-            return self._checked(args, kwargs), {}
+            return self._fit_signature(args, kwargs), {}
         if signature is None or (not kwargs and len(args) == len(signature.parameters)):
             return args, kwargs
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound.args, bound.kwargs
 
-    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The function on tensors of tape_core, for a trace or where something around records."""
-        if TRACE.get() is not None:
+    def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the Python function with tape_core's values: in a trace, or uncompiled when a tape around needs it."""
+        if current() is not None:
             self._traces += 1
-        found = self._as_it_is(wrap(args), wrap(kwargs))
+        found = self._call_python(wrap(args), wrap(kwargs))
         leaves, structure = pytree.flatten(found)
         for leaf in leaves:
-            if isinstance(leaf, TensorArray) and TRACE.get() is not None:
-                decided_by_value("what is in a TensorArray")
-                leaf._parts = [None if part is None else as_value(part) for part in leaf._parts]
+            if isinstance(leaf, TensorArray) and current() is not None:
+                require_value("what is in a TensorArray")
+                leaf._parts = [None if part is None else without_trace(part) for part in leaf._parts]
         return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
 
-    def _as_it_is(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with setting(INSIDE, True):
-            return nest.map_structure(returned, self.python_function(*args, **kwargs))
+            return nest.map_structure(as_result, self.python_function(*args, **kwargs))
 
-    def _warn_of_traces(self) -> None:
-        if (several := sum(self._calls)) >= _SEVERAL and self.input_signature is None:
+    def _warn_of_retracing(self) -> None:
+        if (traced := sum(self._recent_calls)) >= RETRACING_WARNING_TRACES and self.input_signature is None:
             logger.warning(
                 "%d out of the last %d calls to %s triggered tf.function retracing. Tracing is expensive and the "
                 "excessive number of tracings could be due to (1) creating @tf.function repeatedly in a loop, (2) "
                 "passing tensors with different shapes, (3) passing Python objects instead of tensors.",
-                several, len(self._calls), self.python_function,
+                traced, len(self._recent_calls), self.python_function,
             )  # fmt: skip
-            self._calls.clear()
+            self._recent_calls.clear()
 
-    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments as tensors that fit the signature."""
+    def _fit_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Convert the arguments to tensors, and check them against the input signature."""
         specs = self.input_signature or ()
         if kwargs and self._signature is not None:
             try:
                 args = self._signature.bind(*args, **kwargs).args
             except TypeError as error:
-                raise self._unfit(str(error), args, kwargs) from None
+                raise self._signature_error(str(error), args, kwargs) from None
         if len(args) != len(specs):
             what = "too many positional arguments" if len(args) > len(specs) else "missing a required argument"
-            raise self._unfit(what, args, kwargs)
+            raise self._signature_error(what, args, kwargs)
 
         def check(spec: TensorSpec, value: TensorLike) -> Any:
             try:
                 tensor = value if isinstance(value, Value) else convert_to_tensor(value, dtype=spec.dtype)
             except (TypeError, ValueError) as error:
-                raise self._unfit(str(error), args, kwargs) from None
+                raise self._signature_error(str(error), args, kwargs) from None
             if not spec.is_compatible_with(tensor):
-                raise self._unfit(f"Can not cast {TensorSpec.from_tensor(tensor)} to {spec}", args, kwargs)
+                raise self._signature_error(f"Can not cast {TensorSpec.from_tensor(tensor)} to {spec}", args, kwargs)
             return tensor
 
         return tuple(
@@ -166,7 +173,7 @@ class Function:
             for spec, arg in zip(specs, args, strict=True)
         )
 
-    def _unfit(self, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
+    def _signature_error(self, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
         specs = ", ".join(map(repr, self.input_signature or ()))
         return TypeError(
             f"Binding inputs to tf.function failed due to `{what}`. Received args: {args} and kwargs: {kwargs} for "
@@ -176,7 +183,7 @@ class Function:
     # -- methods
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """A method: each instance has traces of its own, for as long as it lives."""
+        """Bind a method: each instance has traces of its own, for as long as it lives."""
         if instance is None:
             return self
 
@@ -185,7 +192,7 @@ class Function:
             found = Methods.find(
                 instance, self, lambda: Function(WeakMethod.of(method, instance), self.input_signature)
             )
-        except TypeError:  # it has slots alone
+        except TypeError:  # the instance has __slots__ and takes no weak references: it is traced anew in each access
             found = Function(method, self.input_signature)
             found.__dict__.pop("__wrapped__", None)
             return found
@@ -194,14 +201,14 @@ class Function:
     # -- what it tells of itself
 
     def experimental_get_tracing_count(self) -> int:
-        """How often the function was traced."""
+        """Return how often the function was traced."""
         return self._traces
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """The function for arguments of one kind.
+        """Return the function for arguments of given shapes and dtypes.
 
         Args:
-            *args, **kwargs: tensors or TensorSpecs, and Python values as they will be; none where there is an
+            *args, **kwargs: tensors or TensorSpecs, and the Python values of the others; none if there is an
                 `input_signature`.
         """
         if self.input_signature is not None and not args and not kwargs:
@@ -214,7 +221,7 @@ class Function:
         raise AttributeError(f"'Function' object has no attribute {name!r}")
 
     def __reduce__(self) -> Any:
-        """Copies have no traces."""
+        """Pickle the Python function and the signature: a copy has no traces."""
         return found_by_name(self, self.python_function) or (Function, (self.python_function, self.input_signature))
 
     def __repr__(self) -> str:
@@ -222,16 +229,16 @@ class Function:
 
 
 class _Method(Bound, Function):
-    """A method that is a function, of an instance that it keeps alive."""
+    """A tf.function that is bound to an instance, which it keeps alive."""
 
     __slots__ = ("_bound_to",)
 
 
 class ConcreteFunction:
-    """A function for arguments of one kind: `tf.function(...).get_concrete_function(...)`.
+    """A function for arguments of given shapes and dtypes: `tf.function(...).get_concrete_function(...)`.
 
     Attributes:
-        function: the function that it is of.
+        function: the tf.function.
         structured_input_signature: a pair: the specs of positional arguments, and those of keyword arguments.
     """
 
@@ -245,7 +252,7 @@ class ConcreteFunction:
         self.structured_input_signature = nest.map_structure(_spec, (args, kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it with tensors that fit; Python values may be left out."""
+        """Call the function with tensors that fit the signature; Python values may be left out."""
         signature = self.function._signature
         expected, named = self.structured_input_signature
         if signature is not None:
@@ -256,26 +263,26 @@ class ConcreteFunction:
                     given.arguments[name] = spec
             specs_by, given_by = dict(specs.arguments), dict(given.arguments)
             if missing := [name for name in specs_by if name not in given_by]:
-                raise self._unfit(f"missing a required argument: {missing[0]!r}", args, kwargs)
+                raise self._signature_error(f"missing a required argument: {missing[0]!r}", args, kwargs)
             ordered = inspect.BoundArguments(signature, {name: given_by[name] for name in specs_by})
             args, kwargs = ordered.args, ordered.kwargs
         try:
             nest.assert_same_structure((expected, named), (args, kwargs))
         except (TypeError, ValueError) as error:
-            raise self._unfit(str(error), args, kwargs) from None
+            raise self._signature_error(str(error), args, kwargs) from None
         nest.map_structure(lambda s, value: self._check(s, value, args, kwargs), (expected, named), (args, kwargs))
         return self.function(*args, **kwargs)
 
     def _check(self, spec: object, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not isinstance(spec, TensorSpec):
             if spec is not value and spec != value:
-                raise self._unfit(f"{value!r} in place of {spec!r}", args, kwargs)
+                raise self._signature_error(f"{value!r} in place of {spec!r}", args, kwargs)
             return
         tensor = value if isinstance(value, Value) else convert_to_tensor(value, dtype=spec.dtype)
         if not spec.is_compatible_with(tensor):
-            raise self._unfit(f"Can not cast {TensorSpec.from_tensor(tensor)} to {spec}", args, kwargs)
+            raise self._signature_error(f"Can not cast {TensorSpec.from_tensor(tensor)} to {spec}", args, kwargs)
 
-    def _unfit(self, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
+    def _signature_error(self, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
         return TypeError(
             f"Binding inputs to tf.function failed due to `{what}`. Received args: {args} and kwargs: {kwargs} for "
             f"signature: {self.structured_input_signature}."
@@ -302,8 +309,8 @@ def _signature_of(python_function: Callable[..., Any]) -> inspect.Signature | No
         return None
 
 
-def _beneath(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
-    """The arguments with values of tape_core; None for those that no trace can be kept for."""
+def _native_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+    """Convert arguments to tape_core's values; return None if no trace can be kept for them (unhashable ones)."""
     if not kwargs and all([type(arg) is Tensor for arg in args]):
         return [arg.native for arg in args], kwargs
     leaves, structure = pytree.flatten((args, kwargs))
@@ -313,7 +320,7 @@ def _beneath(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] |
         elif isinstance(leaf, np.ndarray | np.generic):
             leaves[k] = native(leaf)
         elif isinstance(leaf, TensorArray):
-            return None  # it holds tensors, and changes
+            return None  # a mutable list of tensors, which a trace could not tell apart by its identity
         elif not isinstance(leaf, tc.Tensor | tc.IndexedSlices):
             try:
                 hash(leaf)
@@ -323,8 +330,8 @@ def _beneath(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] |
     return found
 
 
-def returned(value: Any) -> Any:
-    """Results are tensors: numbers, arrays and Variables too."""
+def as_result(value: Any) -> Any:
+    """Convert a leaf of a function's result as TensorFlow does: numbers, arrays and Variables become tensors."""
     if isinstance(value, Variable):
         return value.value()
     if isinstance(value, bool | int | float | complex | np.ndarray | np.generic):
@@ -346,7 +353,7 @@ def function(
     experimental_compile: object = None,
     experimental_follow_type_hints: object = None,
 ) -> Any:
-    """Decorator: a function of tensors that is traced once for arguments of one kind, and then runs without Python.
+    """Decorator: trace a function once per combination of shapes and dtypes, and then run it without Python.
 
     >>> import tape_tf as tf
     >>> @tf.function
@@ -359,18 +366,18 @@ def function(
     >>> print(double(tf.constant(4.0)))
     tf.Tensor(8.0, shape=(), dtype=float32)
 
-    It is :func:`tape_core.function`: a trace is for the shapes and dtypes of tensors, and for the values of other
-    arguments. Where Python decides by the value of a tensor, as by `if` or `numpy()`, the function runs as it is
-    written, in each call.
+    It is :func:`tape_core.function`: there is one trace for each combination of shapes and dtypes of tensors and values
+    of other arguments. A function in which Python decides by the value of a tensor, as by `if` or `numpy()`, runs as
+    plain Python in each call.
 
     Args:
         func: the function.
-        input_signature: the TensorSpecs that arguments must fit; what is no tensor is converted.
+        input_signature: the TensorSpecs that arguments must be compatible with; they are converted to tensors.
         autograph, jit_compile, reduce_retracing, ...: no effect: there are no graphs, and each shape has its own trace.
 
     Raises:
-        TypeError: in the call: an argument does not fit the signature.
-        ValueError: in the call: a Variable is made each time.
+        TypeError: in the call, if an argument does not fit the signature.
+        ValueError: in the call, if the function makes a Variable each time.
     """
     if func is not None and not callable(func):
         raise TypeError(f"tf.function: {func!r} is not callable")
@@ -381,23 +388,23 @@ def function(
 
 @exported("config.run_functions_eagerly config.experimental_run_functions_eagerly")
 def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Have functions run as they are written, in each call: for debugging."""
+    """Run all tf.functions as plain Python, without traces, to debug them."""
     _Switch.eagerly = bool(run_eagerly)
 
 
 @exported("config.functions_run_eagerly config.experimental_functions_run_eagerly")
 def functions_run_eagerly() -> bool:
-    """Whether functions run as they are written: what :func:`run_functions_eagerly` was given."""
+    """Return the value that :func:`run_functions_eagerly` has set."""
     return _Switch.eagerly
 
 
 @exported("executing_eagerly")
 def executing_eagerly() -> bool:
-    """Whether code runs as it is written: not inside of a `tf.function`."""
+    """Return True outside of a `tf.function`."""
     return not INSIDE.get()
 
 
 @exported("inside_function")
 def inside_function() -> bool:
-    """Whether this is called inside of a `tf.function`."""
+    """Return True inside of a `tf.function`."""
     return INSIDE.get()

@@ -1,4 +1,4 @@
-"""Reading parts: slices, gathers, conditions."""
+"""Reading parts of tensors: slices, gathers, masks, `where`, searches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import check_integers, matched, native, static, wrap
+from tape_tf.conversion import check_integers, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError, in_tensorflow_terms
 from tape_tf.functions import op
 from tape_tf.names import exported
@@ -17,15 +17,16 @@ from tape_tf.typing import DTypeLike, IndexLike, IntLike, TensorLike
 
 
 def getitem(x: Value, key: IndexLike) -> Tensor:
-    """`x[key]`: integers, scalar integer tensors, slices, `...`, `tf.newaxis`, or a boolean mask."""
+    """Return `x[key]`, for integers, scalar integer tensors, slices, `...` and `tf.newaxis`, or a boolean mask."""
     parts = key if isinstance(key, tuple) else (key,)
-    plain = tuple([_part(part) for part in parts])
-    value = x._now()
+    native_parts = tuple([_native_part(part) for part in parts])
+    value = x._read_native()
     try:
-        return wrap_tensor(value[plain if isinstance(key, tuple) else plain[0]])
+        return wrap_tensor(value[native_parts if isinstance(key, tuple) else native_parts[0]])
     except IndexError as error:
         what = str(error)
-        for k, (p, n) in enumerate(zip(plain, value.shape, strict=False)):
+        # TensorFlow names the index and the dimension; only those before a `...` or newaxis are easy to count.
+        for k, (p, n) in enumerate(zip(native_parts, value.shape, strict=False)):
             if p is None or p is Ellipsis:
                 break
             if type(p) is int and not -n <= p < n:
@@ -33,7 +34,12 @@ def getitem(x: Value, key: IndexLike) -> Tensor:
         raise InvalidArgumentError(None, None, f"{what} [Op:StridedSlice]") from error
 
 
-def _part(part: Any) -> Any:
+def _native_part(part: Any) -> Any:
+    """Convert one part of a key to what tape_core's indexing takes.
+
+    Raises:
+        TypeError: TensorFlow does not take it, such as a list of integers.
+    """
     kind = type(part)
     if kind is int or part is None or part is Ellipsis:
         return part
@@ -57,12 +63,11 @@ def _part(part: Any) -> Any:
 
 @op("slice", "input_", static_args="begin size")
 def slice_(input_: tc.Tensor, begin: tuple[int, ...], size: tuple[int, ...]) -> Any:
-    """The part that begins at `begin` and has the shape `size`, of which -1 is all that is left."""
-    starts, lengths = static(begin), static(size)
-    key = tuple(slice(b, None if n == -1 else b + n) for b, n in zip(starts, lengths, strict=True))
+    """Return the part that starts at `begin` and has the shape `size`; -1 stands for all that is left."""
+    key = tuple(slice(b, None if n == -1 else b + n) for b, n in zip(begin, size, strict=True))
     found = input_[key]
-    if any(n not in (-1, got) for n, got in zip(lengths, found.shape, strict=True)):
-        raise ValueError(f"Expected size within {input_.shape} from begin {starts}, but got {lengths}")
+    if any(n not in (-1, got) for n, got in zip(size, found.shape, strict=True)):
+        raise ValueError(f"Expected size within {input_.shape} from begin {begin}, but got {size}")
     return found
 
 
@@ -70,16 +75,16 @@ def slice_(input_: tc.Tensor, begin: tuple[int, ...], size: tuple[int, ...]) -> 
 def strided_slice(
     input_: tc.Tensor, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...] | None = None
 ) -> Any:
-    """The part from `begin` to `end`, in steps."""
-    steps = strides or (1,) * len(static(begin))
-    return input_[tuple(slice(*part) for part in zip(static(begin), static(end), steps, strict=True))]
+    """Return the part from `begin` to `end`, with the given strides."""
+    steps = strides or (1,) * len(begin)
+    return input_[tuple(slice(*part) for part in zip(begin, end, steps, strict=True))]
 
 
-def _in_range(indices: tc.Tensor, length: int, label: str = "indices") -> None:
-    """Raise where an index is not one of `length` places: backends differ in what they do then."""
+def _check_in_range(indices: tc.Tensor, length: int, label: str = "indices") -> None:
+    """Raise an InvalidArgumentError for an index outside of [0, length): backends differ in what they do then."""
     check_integers(indices, label, "GatherV2")
     if not indices.size or indices.backend.level or indices.device != "cpu":
-        return  # inside vmap, or where looking would have to wait for the device
+        return  # inside vmap the values are not known; on a GPU, reading them would wait for the device
     values = indices.backend.numpy(indices.array).ravel()
     if values.min() < 0 or values.max() >= length:
         bad = values[np.flatnonzero((values < 0) | (values >= length))[0]]
@@ -90,11 +95,11 @@ def _in_range(indices: tc.Tensor, length: int, label: str = "indices") -> None:
 def gather(
     params: tc.Tensor, indices: tc.Tensor, validate_indices: object = None, axis: int | None = None, batch_dims: int = 0
 ) -> Any:
-    """The parts of `params` at `indices` along `axis`. Along the first, the gradient is IndexedSlices.
+    """Return the parts of `params` at `indices` along `axis`. Along the first axis, the gradient is IndexedSlices.
 
     Args:
         axis: by default `batch_dims`.
-        batch_dims: so many leading dimensions are those of examples: each has indices of its own.
+        batch_dims: the number of leading batch dimensions: each example has indices of its own.
 
     Raises:
         InvalidArgumentError: an index is out of range.
@@ -103,24 +108,24 @@ def gather(
     axis = batch if axis is None else axis % params.ndim
     if axis < batch:
         raise ValueError(f"batch_dims = {batch} must be less than or equal to axis = {axis}")
-    _in_range(indices, params.shape[axis])
+    _check_in_range(indices, params.shape[axis])
     if not batch:
         if axis == 0:
             return tc.gather(params, indices)
         found = tc.take(params, tc.reshape(indices, (-1,)), axis=axis)
         return tc.reshape(found, (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :]))
-    # The dimensions of examples are indexed along with the places.
-    grid: list[Any] = [_along(params, k, batch + len(indices.shape) - batch) for k in range(batch)]
+    # Advanced indexing: the batch dimensions are indexed by ranges that broadcast with the indices.
+    grid: list[Any] = [_range_along(params, k, indices.ndim) for k in range(batch)]
     moved = tc.moveaxis(params, axis, batch)
     found = moved[(*grid, indices)]
     inner = indices.ndim - batch
-    for k in range(axis - batch):  # what was before the axis comes before the indices
+    for k in range(axis - batch):  # dimensions before the axis come before those of the indices
         found = tc.moveaxis(found, batch + inner + k, batch + k)
     return found
 
 
-def _along(params: tc.Tensor, k: int, ndim: int) -> tc.Tensor:
-    """The places along dimension k, to be broadcast with others."""
+def _range_along(params: tc.Tensor, k: int, ndim: int) -> tc.Tensor:
+    """Return 0, 1, ... along dimension k, of a shape with `ndim` dimensions that broadcasts."""
     n = params.shape[k]
     places = tc.arange(n, backend=params.backend.root, device=params.device)
     return tc.reshape(places, (1,) * k + (n,) + (1,) * (ndim - k - 1))
@@ -130,10 +135,10 @@ def _along(params: tc.Tensor, k: int, ndim: int) -> tc.Tensor:
 def embedding_lookup(
     params: TensorLike, ids: TensorLike, max_norm: TensorLike | None = None, name: str | None = None
 ) -> Any:
-    """The rows of `params` at `ids`; the gradient is IndexedSlices.
+    """Return the rows of `params` at `ids`; the gradient is IndexedSlices.
 
     Args:
-        max_norm: longer rows are scaled to this norm.
+        max_norm: rows with a larger norm are scaled to this one.
     """
     from tape_tf.ops.reductions import clip_by_norm
 
@@ -143,29 +148,29 @@ def embedding_lookup(
     return clip_by_norm(found, max_norm, axes=list(range(len(native(ids).shape), len(found.shape))))
 
 
-def check_places(indices: tc.Tensor, shape: tuple[int, ...]) -> None:
-    """Raise where the last axis of `indices` names a place outside a shape."""
+def check_coordinates(indices: tc.Tensor, shape: tuple[int, ...]) -> None:
+    """Raise an error if coordinates in the last axis of `indices` are outside of a shape."""
     depth = indices.shape[-1]
     if depth > len(shape):
         raise ValueError(f"index innermost dimension length must be <= params rank; saw: {depth} vs. {len(shape)}")
     for k in range(depth):
-        _in_range(indices[..., k], shape[k], f"indices[..., {k}]")
+        _check_in_range(indices[..., k], shape[k], f"indices[..., {k}]")
 
 
 def nd_key(indices: TensorLike) -> tuple[tc.Tensor, ...]:
-    """The key that the last axis of `indices` names."""
+    """Return the key for coordinates in the last axis of `indices`: one index tensor per dimension."""
     places = native(indices)
     return tuple(places[..., k] for k in range(places.shape[-1]))
 
 
 @op("gather_nd", "params; indices", static_args="batch_dims", kernel="GatherNd")
 def gather_nd(params: tc.Tensor, indices: tc.Tensor, batch_dims: int = 0) -> Any:
-    """The parts of `params` at the places that the last axis of `indices` names. Of whole rows, as :func:`gather`."""
+    """Return the parts of `params` at the coordinates in the last axis of `indices`; of whole rows, :func:`gather`."""
     depth = indices.shape[-1]
-    check_places(indices, params.shape[batch_dims:])
+    check_coordinates(indices, params.shape[batch_dims:])
     if not batch_dims and depth == 1:
         return tc.gather(params, indices[..., 0])
-    grid = tuple(_along(params, k, indices.ndim - 1) for k in range(batch_dims))
+    grid = tuple(_range_along(params, k, indices.ndim - 1) for k in range(batch_dims))
     key = (*grid, *nd_key(indices))
     return params[key] if key else tc.broadcast_to(params, (*indices.shape[:-1], *params.shape))
 
@@ -174,9 +179,9 @@ def gather_nd(params: tc.Tensor, indices: tc.Tensor, batch_dims: int = 0) -> Any
 def where(
     condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
 ) -> Any:
-    """`x` where `condition` is true, else `y`; without them, the places where it is true, int64 of shape (n, ndim).
+    """Return `x` where `condition` is true, else `y`; without them, the coordinates of true elements, int64 (n, ndim).
 
-    No NaN comes from the branch not taken, in the gradient either.
+    NaN and infinity in the branch that is not taken reach neither the result nor the gradient.
     """
     mask = native(condition)
     if (x is None) != (y is None):
@@ -189,14 +194,14 @@ def where(
             return wrap(tc.zeros((int(mask), 0), dtype=tc.int64, backend=mask.backend.root, device=mask.device))
         return wrap(tc.astype(tc.stack(list(places), axis=1), tc.int64))
     with in_tensorflow_terms("SelectV2"):
-        return wrap(tc.where(mask, *matched([x, y], "SelectV2")))
+        return wrap(tc.where(mask, *match_dtypes([x, y], "SelectV2")))
 
 
 @exported("boolean_mask")
 def boolean_mask(
     tensor: TensorLike, mask: TensorLike, axis: IntLike | None = None, name: str | None = "boolean_mask"
 ) -> Any:
-    """The elements at which `mask` is true, along its dimensions from `axis` on."""
+    """Return the elements where `mask` is true; it covers the dimensions from `axis` on."""
     values, chosen = native(tensor), native(mask)
     start = 0 if axis is None else static(axis) % values.ndim
     if values.shape[start : start + chosen.ndim] != chosen.shape:
@@ -208,7 +213,7 @@ def boolean_mask(
 def reverse_sequence(
     input: tc.Tensor, seq_lengths: tc.Tensor, seq_axis: int | None = None, batch_axis: int | None = None
 ) -> Any:
-    """Of each example the first `seq_lengths` elements along `seq_axis` in reverse order."""
+    """Reverse the first `seq_lengths` elements of each example along `seq_axis`."""
     seq, batch = (seq_axis or 0) % input.ndim, (batch_axis or 0) % input.ndim
     n = input.shape[seq]
     places = tc.arange(n, dtype=tc.int64, backend=input.backend.root, device=input.device)
@@ -221,9 +226,9 @@ def reverse_sequence(
 
 @op("unravel_index", "indices", static_args="dims")
 def unravel_index(indices: tc.Tensor, dims: tuple[int, ...]) -> Any:
-    """The places in a tensor of shape `dims` of places in it made flat: shape (len(dims), ...)."""
+    """Convert flat indices into a tensor of shape `dims` to coordinates, of shape (len(dims), ...)."""
     found, rest = [], indices
-    for length in reversed(static(dims)):
+    for length in reversed(dims):
         found.append(rest % length)
         rest = rest // length
     return tc.stack(found[::-1])
@@ -236,7 +241,7 @@ def searchsorted(
     side: Literal["left", "right"] = "left",
     out_type: tc.DType = dtypes.int32.native,
 ) -> Any:
-    """Where `values` would have to be inserted to keep each row in order."""
+    """Return the indices at which `values` would be inserted to keep each row sorted."""
     if sorted_sequence.ndim == 1:
         return tc.astype(tc.searchsorted(sorted_sequence, values, side=side), out_type)
     rows = tc.reshape(sorted_sequence, (-1, sorted_sequence.shape[-1]))
@@ -246,14 +251,14 @@ def searchsorted(
 
 
 class Unique(NamedTuple):
-    """What :func:`unique` gives."""
+    """The result of :func:`unique`: the values, and the index of each element's value."""
 
     y: Any
     idx: Any
 
 
 class UniqueWithCounts(NamedTuple):
-    """What :func:`unique_with_counts` gives."""
+    """The result of :func:`unique_with_counts`."""
 
     y: Any
     idx: Any
@@ -262,14 +267,14 @@ class UniqueWithCounts(NamedTuple):
 
 @op("unique", "x")
 def unique(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> Any:
-    """The different elements in the order in which they appear, and for each element which of them it is."""
+    """Return the distinct elements in order of appearance, and for each element the index of its value."""
     y, idx, _ = _unique(x, out_idx)
     return Unique(y, idx)
 
 
 @op("unique_with_counts", "x")
 def unique_with_counts(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> Any:
-    """As :func:`unique`, and how often each appears."""
+    """Return the distinct elements, each element's index among them, and how often each occurs."""
     return UniqueWithCounts(*_unique(x, out_idx))
 
 
@@ -277,7 +282,7 @@ def _unique(x: tc.Tensor, out_idx: DTypeLike) -> tuple[tc.Tensor, ...]:
     if x.ndim != 1:
         raise ValueError("unique expects a 1D vector.")
     found = tc.unique_all(x)
-    # Core has them by value; TensorFlow by first appearance.
+    # The core sorts by value, TensorFlow by first appearance.
     first = [int(tc.argmax(tc.astype(found.inverse_indices == k, tc.int32))) for k in range(found.values.shape[0])]
     place = native(np.asarray(first, dtype=np.int64), like=x)
     order = tc.argsort(place)

@@ -1,4 +1,7 @@
-"""tf.nn: activations, losses, convolutions, pooling, normalisation."""
+"""tf.nn: activations, losses, convolutions, pooling, normalisation.
+
+TensorFlow's filters have the shape (*lengths, in, out) for every data format; those of tape_core follow the layout.
+"""
 
 from __future__ import annotations
 
@@ -32,43 +35,43 @@ for _names, _function in _ACTIVATIONS.items():
 
 @op("nn.leaky_relu", "features", floating=True)
 def leaky_relu(features: tc.Tensor, alpha: float = 0.2) -> Any:
-    """`x` above 0, `alpha * x` elsewhere."""
+    """Return `x` for positive `x`, else `alpha * x`."""
     return tc.leaky_relu(features, alpha)
 
 
 @op("nn.gelu", "features", floating=True)
 def gelu(features: tc.Tensor, approximate: bool = False) -> Any:
-    """`x` times the probability that a normal variable is below `x`."""
+    """Return `x * Φ(x)`, with the normal distribution function Φ, or its approximation by tanh."""
     return tc.gelu(features, approximate=approximate)
 
 
 @op("nn.silu nn.swish", "features", floating=True)
 def silu(features: tc.Tensor, beta: float = 1.0) -> Any:
-    """`x * sigmoid(beta * x)`."""
+    """Return `x * sigmoid(beta * x)`."""
     return tc.silu(features) if beta == 1.0 else features * tc.sigmoid(features * beta)
 
 
 @op("nn.softsign math.softsign", "features", floating=True)
 def softsign(features: tc.Tensor) -> Any:
-    """`x / (1 + |x|)`."""
+    """Return `x / (1 + |x|)`."""
     return features / (1 + tc.abs(features))
 
 
 @op("nn.crelu", "features", static_args="axis")
 def crelu(features: tc.Tensor, axis: int = -1) -> Any:
-    """relu of `x` and of `-x`, side by side."""
+    """Concatenate relu(x) and relu(-x) along `axis`."""
     return tc.concat([tc.relu(features), tc.relu(-features)], axis=axis)
 
 
 @op("nn.softmax math.softmax", "logits", static_args="axis", floating=True)
 def softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
-    """exp(x), divided by its sum along `axis`, by default the last."""
+    """Return exp(x) divided by its sum along `axis`, by default the last."""
     return tc.softmax(logits, axis=-1 if axis is None else axis)
 
 
 @op("nn.log_softmax math.log_softmax", "logits", static_args="axis", floating=True)
 def log_softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
-    """The logarithm of the softmax, without loss of accuracy."""
+    """Return the logarithm of the softmax, without overflow."""
     return tc.log_softmax(logits, axis=-1 if axis is None else axis)
 
 
@@ -84,13 +87,13 @@ def log_softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
     differs="the gradient is right also where labels do not add up to 1",
 )
 def softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, axis: int = -1) -> Any:
-    """The cross-entropy of distributions `labels` and the softmax of `logits`; differentiable in both."""
+    """Return the cross-entropy of the distributions `labels` and the softmax of `logits`; differentiable in both."""
     return -tc.sum(labels * tc.log_softmax(logits, axis=axis), axis=axis)
 
 
 @op("nn.sparse_softmax_cross_entropy_with_logits", "logits; labels", floating=True)
 def sparse_softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> Any:
-    """The cross-entropy of class numbers `labels` and the softmax of `logits`.
+    """Return the cross-entropy of class indices `labels` and the softmax of `logits`.
 
     Raises:
         ValueError: the shape of `labels` is not that of `logits` without the last dimension.
@@ -105,30 +108,30 @@ def sparse_softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tenso
 
 @op("nn.sigmoid_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
 def sigmoid_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> Any:
-    """The cross-entropy of probabilities `labels` and the sigmoid of `logits`, each by itself."""
+    """Return the cross-entropy of the probabilities `labels` and the sigmoid of `logits`, element by element."""
     if labels.shape != logits.shape:
         raise ValueError(
             f"`logits` and `labels` must have the same shape, received ({logits.shape} vs {labels.shape})."
         )
-    return _logistic(logits) - logits * labels
+    return _softplus(logits) - logits * labels
 
 
-def _logistic(x: tc.Tensor) -> tc.Tensor:
-    """log(1 + exp(x)) as the part that may be large plus the part that is small."""
+def _softplus(x: tc.Tensor) -> tc.Tensor:
+    """Return log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which overflows nowhere and is exact for large x."""
     positive = x >= 0
     return tc.where(positive, x, 0.0) + tc.softplus(tc.where(positive, -x, x))
 
 
 @op("nn.weighted_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
 def weighted_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, pos_weight: float | tc.Tensor) -> Any:
-    """As :func:`sigmoid_cross_entropy_with_logits`, with positive labels weighted."""
+    """Return :func:`sigmoid_cross_entropy_with_logits` with the loss of positive labels times `pos_weight`."""
     weight = 1 + (pos_weight - 1) * labels
-    return (1 - labels) * logits + weight * (_logistic(-logits))
+    return (1 - labels) * logits + weight * _softplus(-logits)
 
 
 @op("nn.log_poisson_loss", "targets log_input", floating=True)
 def log_poisson_loss(targets: tc.Tensor, log_input: tc.Tensor, compute_full_loss: bool = False) -> Any:
-    """The negative log likelihood of counts, but for a constant that is added if `compute_full_loss`."""
+    """Return the negative log likelihood of counts, with Stirling's approximation of log(targets!) if asked for."""
     loss = tc.exp(log_input) - log_input * targets
     if compute_full_loss:
         stirling = targets * tc.log(targets) - targets + 0.5 * tc.log(2 * math.pi * targets)
@@ -138,7 +141,7 @@ def log_poisson_loss(targets: tc.Tensor, log_input: tc.Tensor, compute_full_loss
 
 @op("nn.l2_loss", "t", floating=True)
 def l2_loss(t: tc.Tensor) -> Any:
-    """Half the sum of the squares."""
+    """Return half the sum of the squares."""
     return tc.sum(tc.square(t)) / 2
 
 
@@ -146,7 +149,7 @@ def l2_loss(t: tc.Tensor) -> Any:
 def compute_average_loss(
     per_example_loss: tc.Tensor, sample_weight: TensorLike | None = None, global_batch_size: IntLike | None = None
 ) -> Any:
-    """The sum of the losses, weighted, over the number of examples."""
+    """Return the sum of the weighted losses, divided by the number of examples."""
     if sample_weight is not None:
         per_example_loss = per_example_loss * native(sample_weight, like=per_example_loss)
     n = per_example_loss.shape[0] if global_batch_size is None else static(global_batch_size)
@@ -157,7 +160,7 @@ def compute_average_loss(
 
 
 def _layout(data_format: str | None, ndim: int) -> Literal["channels_last", "channels_first"]:
-    """Where the channels are: `"NHWC"` and the like, `"NCHW"` and the like."""
+    """Return the core's name for a data format such as `"NHWC"` or `"NCHW"`."""
     given = data_format or "NHWC"
     if given in ("NWC", "NHWC", "NDHWC"):
         return "channels_last"
@@ -167,7 +170,7 @@ def _layout(data_format: str | None, ndim: int) -> Literal["channels_last", "cha
 
 
 def _spatial(given: Ints, n: int, layout: str, name: str) -> tuple[int, ...]:
-    """One number for each of n axes, from one, n, or one for each dimension of the input."""
+    """Return one number for each of n spatial axes, given one, n, or one for each dimension of the input."""
     if given is None:
         return (1,) * n
     values = (given,) if isinstance(given, int) else tuple(static(given))
@@ -181,7 +184,7 @@ def _spatial(given: Ints, n: int, layout: str, name: str) -> tuple[int, ...]:
 
 
 def _padding(given: Padding, n: int, layout: str) -> Any:
-    """In the core's terms, from `"SAME"`, `"VALID"` or pairs for each dimension."""
+    """Convert `"SAME"`, `"VALID"` or pairs of numbers to the core's padding of n spatial axes."""
     if isinstance(given, str):
         if given.upper() not in ("SAME", "VALID"):
             raise ValueError(f"padding must be 'SAME', 'VALID' or pairs of numbers, got {given!r}")
@@ -192,8 +195,8 @@ def _padding(given: Padding, n: int, layout: str) -> Any:
     return pairs
 
 
-def _kernel_for(filters: tc.Tensor, layout: str) -> tc.Tensor:
-    """TensorFlow's filters have the channels last; those of the core stand as the layout says."""
+def _filters_in_layout(filters: tc.Tensor, layout: str) -> tc.Tensor:
+    """Transpose TensorFlow's filters, which have the channels last, as the core's layout wants them."""
     if layout == "channels_last":
         return filters
     n = filters.ndim - 2
@@ -219,7 +222,7 @@ def _conv(
         )
     return tc.conv(
         x,
-        _kernel_for(w, layout),
+        _filters_in_layout(w, layout),
         stride=_spatial(strides, n, layout, "strides"),
         padding=_padding(padding, n, layout),
         dilation=_spatial(dilations, n, layout, "dilations"),
@@ -240,7 +243,9 @@ def _publish_convolution(n: int) -> None:
     ) -> Any:
         return _conv(input, filters, strides, padding, data_format, dilations)
 
-    conv.__doc__ = f"The convolution of neural networks over {n} axes: `filters` of shape (*lengths, in / groups, out)."
+    conv.__doc__ = (
+        f"Convolve over {n} axes, as neural networks do; `filters` have the shape (*lengths, in / groups, out)."
+    )
 
 
 @op("nn.conv1d", "input filters", static_args="dilations", kernel="Conv2D")
@@ -252,7 +257,7 @@ def conv1d(
     data_format: str | None = None,
     dilations: Ints = None,
 ) -> Any:
-    """The convolution of neural networks over one axis: `filters` of shape (length, in / groups, out)."""
+    """Convolve over one axis, as neural networks do; `filters` have the shape (length, in / groups, out)."""
     return _conv(input, filters, stride, padding, data_format, dilations)
 
 
@@ -269,13 +274,13 @@ def convolution(
     data_format: str | None = None,
     dilations: Ints = None,
 ) -> Any:
-    """The convolution of neural networks, over as many axes as `filters` has."""
+    """Convolve over as many axes as `filters` has, as neural networks do."""
     return _conv(input, filters, strides, padding, data_format, dilations)
 
 
 @op("nn.atrous_conv2d", "value filters", kernel="Conv2D")
 def atrous_conv2d(value: tc.Tensor, filters: tc.Tensor, rate: int, padding: Padding) -> Any:
-    """A convolution with so much from an element of the filters to the next."""
+    """Convolve with `rate` elements from one element of the filters to the next (a dilated convolution)."""
     return _conv(value, filters, 1, padding, "NHWC", rate)
 
 
@@ -288,7 +293,7 @@ def depthwise_conv2d(
     data_format: str | None = None,
     dilations: Ints = None,
 ) -> Any:
-    """A convolution of each channel by itself; `filter` of shape (h, w, in, multiplier)."""
+    """Convolve each channel by itself; `filter` has the shape (h, w, in, multiplier)."""
     h, w, channels, multiplier = filter.shape
     return _conv(input, tc.reshape(filter, (h, w, 1, channels * multiplier)), strides, padding, data_format, dilations)
 
@@ -303,7 +308,7 @@ def separable_conv2d(
     data_format: str | None = None,
     dilations: Ints = None,
 ) -> Any:
-    """A convolution of each channel by itself, then one of the channels at each place."""
+    """Convolve each channel by itself, then mix the channels of each pixel."""
     h, w, channels, multiplier = depthwise_filter.shape
     deep = tc.reshape(depthwise_filter, (h, w, 1, channels * multiplier))
     between = _conv(input, deep, strides, padding, data_format, dilations)
@@ -330,6 +335,7 @@ def _conv_transpose(
     explicit = _padding(padding, n, layout)
     pads, extra = [], []
     for k in range(n):
+        # The length that the transpose has without padding: that of the input whose convolution gives `given`.
         full = (given[k] - 1) * stride[k] + (w.shape[k] - 1) * dilation[k] + 1
         if explicit == "same":
             total = max(full - lengths[k], 0)
@@ -343,7 +349,7 @@ def _conv_transpose(
             )
     return tc.conv_transpose(
         x,
-        _kernel_for(w, layout),
+        _filters_in_layout(w, layout),
         stride=stride,
         padding=pads,
         output_padding=tuple(extra),
@@ -370,7 +376,7 @@ def _publish_transposed(n: int) -> None:
     ) -> Any:
         return _conv_transpose(input, filters, output_shape, strides, padding, data_format, dilations)
 
-    conv_transpose.__doc__ = f"The transpose of a convolution over {n} axes; `filters` of shape (*lengths, out, in)."
+    conv_transpose.__doc__ = f"Transpose a convolution over {n} axes; `filters` have the shape (*lengths, out, in)."
 
 
 for _n in (1, 2, 3):
@@ -407,7 +413,7 @@ def _publish_pools(short: str, function: Callable[..., Any]) -> None:
                 raise ValueError(f"input must have {ndim} dimensions, its shape is {input.shape}")
             return _pool(function, input, ksize, strides, padding, data_format)
 
-        pool.__doc__ = f"The {'greatest element' if short == 'max' else 'mean'} of each window."
+        pool.__doc__ = f"Return the {'greatest element' if short == 'max' else 'mean'} of each window."
 
 
 _publish_pools("max", tc.max_pool)
@@ -425,7 +431,7 @@ def pool(
     dilations: Ints = None,
     name: str | None = None,
 ) -> Any:
-    """The greatest element (`"MAX"`) or the mean (`"AVG"`) of each window."""
+    """Return the greatest element (`"MAX"`) or the mean (`"AVG"`) of each window."""
     if pooling_type not in ("MAX", "AVG"):
         raise ValueError(f"pooling_type must be 'MAX' or 'AVG', got {pooling_type!r}")
     if dilations is not None and set(_spatial(dilations, native(input).ndim - 2, "channels_last", "dilations")) != {1}:
@@ -439,7 +445,7 @@ def pool(
 
 @op("nn.bias_add", "value bias", kernel="BiasAdd")
 def bias_add(value: tc.Tensor, bias: tc.Tensor, data_format: str | None = None) -> Any:
-    """A number added to each channel."""
+    """Add a number to each channel."""
     layout = _layout(data_format, value.ndim - 2)
     if bias.ndim != 1 or bias.shape[0] != _channels(value, layout):
         raise ValueError(f"bias must have shape ({_channels(value, layout)},), one for each channel; got {bias.shape}")
@@ -448,7 +454,7 @@ def bias_add(value: tc.Tensor, bias: tc.Tensor, data_format: str | None = None) 
 
 @op("nn.moments", "x", static_args="axes", floating=True)
 def moments(x: tc.Tensor, axes: int | tuple[int, ...], shift: object = None, keepdims: bool = False) -> Any:
-    """The mean and the variance along `axes`."""
+    """Return the mean and the variance along `axes`."""
     axis = tuple(axes) if isinstance(axes, tuple) else axes
     return tc.mean(x, axis=axis, keepdims=keepdims), tc.var(x, axis=axis, keepdims=keepdims)
 
@@ -457,13 +463,14 @@ def moments(x: tc.Tensor, axes: int | tuple[int, ...], shift: object = None, kee
 def weighted_moments(
     x: tc.Tensor, axes: int | tuple[int, ...], frequency_weights: tc.Tensor, keepdims: bool = False
 ) -> Any:
-    """The mean and the variance along `axes`, of elements that count so often."""
+    """Return the mean and the variance along `axes`, weighted by `frequency_weights`."""
     weights = tc.broadcast_to(frequency_weights, tc.broadcast_shapes(x.shape, frequency_weights.shape))
     total = tc.sum(weights, axis=axes, keepdims=True)
     mean = tc.sum(weights * x, axis=axes, keepdims=True) / total
     variance = tc.sum(weights * tc.square(x - mean), axis=axes, keepdims=True) / total
     if keepdims:
         return mean, variance
+    # A sum over axes of length 1 drops them.
     return tc.sum(mean, axis=axes), tc.sum(variance, axis=axes)
 
 
@@ -476,7 +483,7 @@ def batch_normalization(
     scale: tc.Tensor | None,
     variance_epsilon: float,
 ) -> Any:
-    """`(x - mean) / √(variance + variance_epsilon)`, times `scale`, plus `offset`; each broadcasts, or is None."""
+    """Return `(x - mean) / √(variance + variance_epsilon) * scale + offset`; the last two may be None."""
     factor = tc.reciprocal(tc.sqrt(variance + variance_epsilon))
     if scale is not None:
         factor = factor * scale
@@ -488,7 +495,7 @@ def batch_normalization(
 def local_response_normalization(
     input: tc.Tensor, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
 ) -> Any:
-    """Each element over a power of the sum of squares of its neighbours among the channels."""
+    """Divide each element by a power of the sum of squares in the `depth_radius` channels on either side."""
     padded = tc.pad(tc.square(input), [(0, 0)] * (input.ndim - 1) + [(depth_radius, depth_radius)])
     total = tc.sum(tc.sliding_windows(padded, 2 * depth_radius + 1, axis=-1), axis=-1)
     return input / (bias + alpha * total) ** beta
@@ -498,7 +505,7 @@ def local_response_normalization(
 def dropout(
     x: TensorLike, rate: TensorLike, noise_shape: ShapeLike = None, seed: IntLike | None = None, name: str | None = None
 ) -> Any:
-    """Each element is 0 with probability `rate`, and divided by `1 - rate` otherwise."""
+    """Set each element to 0 with probability `rate`, and divide the others by `1 - rate`."""
     from tape_tf.ops.sampling import generator
 
     value = native(x)
@@ -513,13 +520,13 @@ def dropout(
 
 @op("math.in_top_k nn.in_top_k", "targets; predictions", static_args="k")
 def in_top_k(targets: tc.Tensor, predictions: tc.Tensor, k: int) -> Any:
-    """Whether the score of each target is among the `k` best of its row; never in a row with an infinity or a NaN."""
+    """Return whether each target's score is among the `k` best of its row; False in rows with infinity or NaN."""
     import tape_nn as nn
 
-    return nn.metrics.SparseTopKCategoricalAccuracy(static(k)).values(targets, predictions)
+    return nn.metrics.SparseTopKCategoricalAccuracy(k).values(targets, predictions)
 
 
 @exported("nn.scale_regularization_loss")
 def scale_regularization_loss(regularization_loss: TensorLike) -> Any:
-    """The sum of the losses: there is one replica."""
+    """Return the sum of the losses: there is one replica."""
     return wrap(tc.sum(native(regularization_loss)))

@@ -1,4 +1,7 @@
-"""The operators of tensors and Variables: the functions under other names."""
+"""The operators of tensors and Variables, attached to the class Value here: they are the functions of the chapters.
+
+The classes cannot import the chapters, which import the classes.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from tape_tf.tensor import IndexedSlices, Tensor, Value
 from tape_tf.typing import TensorLike
 
 
-def _logical(name: str, bits: str) -> Callable[[Any, Any], Any]:
-    """`&` and the like: logical of truth values, of integers bit by bit."""
+def _logical_or_bitwise(name: str, bits: str) -> Callable[[Any, Any], Any]:
+    """Return the function of `&` or the like: logical for bools, bit by bit for integers."""
 
     def function(x: Any, y: Any) -> Any:  # one of them is a Value: these are methods of it
         tensor = x if isinstance(x, Value) else y
@@ -23,19 +26,20 @@ def _logical(name: str, bits: str) -> Callable[[Any, Any], Any]:
     return function
 
 
-def _equal(name: str) -> Callable[[Any, Any], Any]:
+def _equality(name: str) -> Callable[[Any, Any], Any]:
     def function(x: Value, y: TensorLike | None) -> Any:
         if y is None:
             return name != "equal"
-        if isinstance(y, list | tuple | Value) and not _broadcast(x, y):
+        # NumPy and TensorFlow: x == None, and values whose shapes do not broadcast, are not equal; that is no error.
+        if isinstance(y, list | tuple | Value) and not _can_broadcast(x, y):
             return constant(name != "equal")
         return FUNCTIONS[name](x, y)
 
     return function
 
 
-def _broadcast(x: Value, y: TensorLike) -> bool:
-    """Whether shapes broadcast: those that do not are not equal."""
+def _can_broadcast(x: Value, y: TensorLike) -> bool:
+    """Return whether the shapes of two values broadcast."""
     one, other = tuple(x.shape), tuple(native(y).shape)
     return all(a in (1, b) or b == 1 for a, b in zip(reversed(one), reversed(other), strict=False))
 
@@ -49,9 +53,9 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "mod": FUNCTIONS["floormod"],
     "pow": FUNCTIONS["pow"],
     "matmul": matmul,
-    "and": _logical("logical_and", "bitwise_and"),
-    "or": _logical("logical_or", "bitwise_or"),
-    "xor": _logical("logical_xor", "bitwise_xor"),
+    "and": _logical_or_bitwise("logical_and", "bitwise_and"),
+    "or": _logical_or_bitwise("logical_or", "bitwise_or"),
+    "xor": _logical_or_bitwise("logical_xor", "bitwise_xor"),
 }
 _COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
@@ -76,7 +80,7 @@ for _name, _function in _BINARY.items():
 for _name, _long in _COMPARISONS.items():
     setattr(Value, f"__{_name}__", FUNCTIONS[_long])
 for _name, _long in {"eq": "equal", "ne": "not_equal"}.items():
-    setattr(Value, f"__{_name}__", _equal(_long))
+    setattr(Value, f"__{_name}__", _equality(_long))
 for _name, _function in {"neg": FUNCTIONS["negative"], "abs": FUNCTIONS["abs"], "pos": lambda x: x}.items():
     setattr(Value, f"__{_name}__", _unary(_function))
 
@@ -89,7 +93,7 @@ setattr(Value, "__invert__", _invert)  # noqa: B010 - for type checkers it has n
 setattr(Tensor, "__getitem__", getitem)  # noqa: B010
 
 
-def _slices_operator(function: Callable[..., Any]) -> Callable[..., Any]:
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
     def operator(self: Value, other: TensorLike) -> Any:
         return function(self, other)
 
@@ -97,6 +101,6 @@ def _slices_operator(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name in ("add", "sub", "mul", "truediv"):
-    # TensorFlow has no arithmetic of IndexedSlices with numbers; here they are the tensor they stand for.
-    setattr(IndexedSlices, f"__{_name}__", _slices_operator(_BINARY[_name]))
-    setattr(IndexedSlices, f"__r{_name}__", _slices_operator(lambda self, other, f=_BINARY[_name]: f(other, self)))
+    # TensorFlow has no arithmetic of IndexedSlices with numbers; here they are converted to dense tensors.
+    setattr(IndexedSlices, f"__{_name}__", _method(_BINARY[_name]))
+    setattr(IndexedSlices, f"__r{_name}__", _method(lambda self, other, f=_BINARY[_name]: f(other, self)))

@@ -1,4 +1,4 @@
-"""tf.image: a few functions of images (..., height, width, channels)."""
+"""tf.image: functions of images of shape (..., height, width, channels)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tape_tf.typing import DTypeLike, IntLike, ShapeLike, TensorLike
 
 @op("image.adjust_contrast", "images", kernel="AdjustContrastv2")
 def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
-    """The distance from the mean of each channel, times a factor.
+    """Multiply the distance of each pixel from its channel's mean by a factor.
 
     Raises:
-        LookupError: a gradient is asked for, as in TensorFlow.
+        LookupError: when the gradient is computed: there is none, as in TensorFlow.
     """
 
     @tc.custom_gradient
@@ -40,31 +40,31 @@ def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
 
 @op("image.adjust_brightness", "image")
 def adjust_brightness(image: tc.Tensor, delta: TensorLike) -> Any:
-    """`delta` added to all."""
+    """Add `delta` to all pixels."""
     return image + native(delta, dtypes.of(image.dtype), like=image)
 
 
 @op("image.flip_left_right", "image")
 def flip_left_right(image: tc.Tensor) -> Any:
-    """Mirrored."""
+    """Mirror images left to right."""
     return tc.flip(image, axis=-2)
 
 
 @op("image.flip_up_down", "image")
 def flip_up_down(image: tc.Tensor) -> Any:
-    """Upside down."""
+    """Mirror images top to bottom."""
     return tc.flip(image, axis=-3)
 
 
 @op("image.transpose", "image")
 def transpose(image: tc.Tensor) -> Any:
-    """Rows as columns."""
+    """Swap rows and columns."""
     return tc.moveaxis(image, -3, -2)
 
 
 @op("image.rot90", "image")
 def rot90(image: tc.Tensor, k: int = 1) -> Any:
-    """Turned to the left, `k` times by a right angle."""
+    """Rotate images `k` times by 90° counter-clockwise."""
     for _ in range(k % 4):
         image = tc.flip(tc.moveaxis(image, -3, -2), axis=-3)
     return image
@@ -72,7 +72,7 @@ def rot90(image: tc.Tensor, k: int = 1) -> Any:
 
 @op("image.total_variation", "images")
 def total_variation(images: tc.Tensor) -> Any:
-    """The sum of the distances of neighbours, of each image."""
+    """Return, for each image, the sum of the absolute differences of neighbouring pixels."""
     down = tc.abs(images[..., 1:, :, :] - images[..., :-1, :, :])
     right = tc.abs(images[..., :, 1:, :] - images[..., :, :-1, :])
     return tc.sum(down, axis=(-3, -2, -1)) + tc.sum(right, axis=(-3, -2, -1))
@@ -80,7 +80,7 @@ def total_variation(images: tc.Tensor) -> Any:
 
 @op("image.image_gradients", "image")
 def image_gradients(image: tc.Tensor) -> Any:
-    """The differences to the pixel below and to the one on the right; zeros at the end."""
+    """Return each pixel's differences to the one below and to the one on the right; zeros at the end."""
     if image.ndim != 4:
         raise ValueError(f"image_gradients expects a 4D tensor (batch, h, w, channels), got shape {image.shape}")
     down = tc.pad(image[:, 1:] - image[:, :-1], [(0, 0), (0, 1), (0, 0), (0, 0)])
@@ -90,7 +90,7 @@ def image_gradients(image: tc.Tensor) -> Any:
 
 @op("image.per_image_standardization", "image")
 def per_image_standardization(image: tc.Tensor) -> Any:
-    """Each image less its mean, over its standard deviation, which counts as at least 1/√(number of elements)."""
+    """Subtract each image's mean and divide by its standard deviation, which counts as at least 1/√(elements)."""
     x = image if image.dtype.inexact else tc.astype(image, tc.float32)
     axes = (-3, -2, -1)
     size = x.shape[-1] * x.shape[-2] * x.shape[-3]
@@ -100,27 +100,28 @@ def per_image_standardization(image: tc.Tensor) -> Any:
 
 @op("image.rgb_to_grayscale", "images")
 def rgb_to_grayscale(images: tc.Tensor) -> Any:
-    """The brightness as eyes see it, one channel."""
+    """Return the luma of RGB images, one channel."""
+    # Weights of red, green and blue of ITU-R BT.601, rounded as in TensorFlow.
     weights = native([0.2989, 0.5870, 0.1140], dtypes.of(images.dtype), like=images)
     return tc.sum(images * weights, axis=-1, keepdims=True)
 
 
 @op("image.grayscale_to_rgb", "images")
 def grayscale_to_rgb(images: tc.Tensor) -> Any:
-    """One channel three times."""
+    """Repeat one channel three times."""
     return tc.concat([images] * 3, axis=-1)
 
 
 @op("image.psnr", "a b", kernel="Psnr")
 def psnr(a: tc.Tensor, b: tc.Tensor, max_val: TensorLike) -> Any:
-    """The peak signal-to-noise ratio in decibels, of each pair of images."""
+    """Return the peak signal-to-noise ratio of each pair of images in decibels."""
     error = tc.mean(tc.square(a - b), axis=(-3, -2, -1))
     return 10 * tc.log10(float(native(max_val)) ** 2 / error)
 
 
 @exported("image.convert_image_dtype")
 def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = False, name: str | None = None) -> Any:
-    """Intensities in another dtype: floating ones from 0 to 1, integers from 0 to their maximum."""
+    """Convert intensities to another dtype: floats go from 0 to 1, integers from 0 to their maximum."""
     from tape_tf.ops.elementwise import saturate_cast
 
     x, target = native(image), dtypes.as_dtype(dtype)
@@ -132,7 +133,7 @@ def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = Fa
     if target.is_floating:
         found = tc.astype(x, target.native)
         return wrap(found / int(source.max) if source.is_integer else found)
-    scaled = x * (int(target.max) + 0.5)
+    scaled = x * (int(target.max) + 0.5)  # the cast cuts off: without the half, only 1.0 would become the maximum
     return saturate_cast(wrap(scaled), target) if saturate else wrap(tc.astype(scaled, target.native))
 
 
@@ -140,7 +141,7 @@ def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = Fa
 def crop_to_bounding_box(
     image: tc.Tensor, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Any:
-    """The part of this size at this place."""
+    """Cut the rectangle of this size and offset out of images."""
     height, width = image.shape[-3:-1]
     if offset_height + target_height > height or offset_width + target_width > width:
         raise ValueError(f"the part does not fit into the image's {height} rows and {width} columns")
@@ -152,7 +153,7 @@ def crop_to_bounding_box(
 def pad_to_bounding_box(
     image: tc.Tensor, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Any:
-    """The image at this place of a black one of this size."""
+    """Pad images with zeros to this size, at this offset."""
     height, width = image.shape[-3:-1]
     after = (target_height - offset_height - height, target_width - offset_width - width)
     if min(after) < 0:
@@ -163,7 +164,7 @@ def pad_to_bounding_box(
 
 @op("image.central_crop", "image")
 def central_crop(image: tc.Tensor, central_fraction: float) -> Any:
-    """The middle, of which each side has this fraction."""
+    """Cut out the central rectangle, whose sides are `central_fraction` of the image's."""
     height, width = image.shape[-3:-1]
     rows, columns = (int((n - n * central_fraction) / 2) for n in (height, width))
     return image[..., rows : height - rows, columns : width - columns, :]
@@ -172,10 +173,10 @@ def central_crop(image: tc.Tensor, central_fraction: float) -> Any:
 # -- other sizes
 
 
-def _weights(before: int, after: int, antialias: bool) -> Any:
-    """What of each old row goes into each new one: linear interpolation between the middles of pixels."""
+def _resize_weights(before: int, after: int, antialias: bool) -> Any:
+    """Return the matrix (after, before) of linear interpolation between the centres of pixels."""
     scale = before / after
-    spread = max(scale, 1.0) if antialias else 1.0
+    spread = max(scale, 1.0) if antialias else 1.0  # antialiasing widens the triangle filter when it shrinks an image
     middles = (np.arange(after) + 0.5) * scale - 0.5
     if not antialias:
         middles = np.clip(middles, 0, before - 1)
@@ -191,13 +192,13 @@ def resize(
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
 ) -> Any:
-    """Images of another height and width: float32 by `"bilinear"` interpolation, or the `"nearest"` pixels.
+    """Resize images: float32 by `"bilinear"` interpolation, or the `"nearest"` pixels.
 
     Raises:
         ValueError: another method.
     """
     height, width = images.shape[-3:-1]
-    rows, columns = static(size)
+    rows, columns = size
     if preserve_aspect_ratio:
         share = min(rows / height, columns / width)
         rows, columns = round(height * share), round(width * share)
@@ -210,14 +211,14 @@ def resize(
     if method != "bilinear":
         raise ValueError(f"image.resize: method must be 'bilinear' or 'nearest', got {method!r}")
     x = tc.astype(images, tc.float32)
-    down, across = (native(_weights(old, n, antialias), like=x) for old, n in ((height, rows), (width, columns)))
+    down, across = (native(_resize_weights(old, n, antialias), like=x) for old, n in ((height, rows), (width, columns)))
     return tc.einsum("oh,...hwc,pw->...opc", down, x, across)
 
 
 # -- at random
 
 
-def _flip(names: str, axis: int, doc: str) -> None:
+def _publish_random_flip(names: str, axis: int, doc: str) -> None:
     @op(names, "image", differs="other random numbers than TensorFlow's")
     def flip(image: tc.Tensor, seed: IntLike | None = None) -> Any:
         if image.ndim == 3:
@@ -230,13 +231,13 @@ def _flip(names: str, axis: int, doc: str) -> None:
     flip.__doc__ = doc
 
 
-_flip("image.random_flip_left_right", -2, "Each image mirrored, or not.")
-_flip("image.random_flip_up_down", -3, "Each image upside down, or not.")
+_publish_random_flip("image.random_flip_left_right", -2, "Mirror each image left to right with probability 1/2.")
+_publish_random_flip("image.random_flip_up_down", -3, "Mirror each image top to bottom with probability 1/2.")
 
 
 @exported("image.random_brightness", "other random numbers than TensorFlow's")
 def random_brightness(image: TensorLike, max_delta: float, seed: IntLike | None = None) -> Any:
-    """A number up to `max_delta` added, or subtracted."""
+    """Add a random number from [-`max_delta`, `max_delta`)."""
     if max_delta < 0:
         raise ValueError("max_delta must be non-negative.")
     return adjust_brightness(image, generator(seed).uniform((), low=-max_delta, high=max_delta).item())
@@ -244,7 +245,7 @@ def random_brightness(image: TensorLike, max_delta: float, seed: IntLike | None 
 
 @exported("image.random_contrast", "other random numbers than TensorFlow's")
 def random_contrast(image: TensorLike, lower: float, upper: float, seed: IntLike | None = None) -> Any:
-    """The contrast times a number between `lower` and `upper`."""
+    """Multiply the contrast by a random number from [`lower`, `upper`)."""
     if not 0 <= lower < upper:
         raise ValueError("upper must be > lower, and lower must be non-negative")
     return adjust_contrast(image, generator(seed).uniform((), low=lower, high=upper).item())
@@ -252,7 +253,7 @@ def random_contrast(image: TensorLike, lower: float, upper: float, seed: IntLike
 
 @exported("image.random_crop", "other random numbers than TensorFlow's")
 def random_crop(value: TensorLike, size: ShapeLike, seed: IntLike | None = None, name: str | None = None) -> Any:
-    """A part of this size, anywhere in the tensor."""
+    """Cut a part of this size out of the tensor, at a random place."""
     x, lengths = native(value), tuple(static(size))
     if len(lengths) != x.ndim or any(n > m for n, m in zip(lengths, x.shape, strict=True)):
         raise ValueError(f"Need value.shape >= size, got {x.shape} and {lengths}")

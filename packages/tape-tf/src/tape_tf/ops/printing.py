@@ -1,4 +1,4 @@
-"""tf.print, with TensorFlow's digits."""
+"""tf.print, with as many digits as TensorFlow prints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from tape_compile.effects import each_time
+from tape_core.staging import host_callback
 
 from tape_tf import nest
 from tape_tf.conversion import native, wrap
@@ -17,30 +17,30 @@ from tape_tf.typing import NumPyArray, PyTree
 
 @exported("print")
 def print_(*inputs: Any, **kwargs: Any) -> None:
-    """Write values to `output_stream`, by default `sys.stderr`: of each dimension the first and the last `summarize`.
+    """Write values to `output_stream`, by default `sys.stderr`; also in compiled functions, in each call.
 
     Args:
-        inputs: tensors, and anything else, also nested.
+        *inputs: tensors, nested structures of them, and anything else.
         output_stream: something with `write`, or `"file://"` and a path, which is appended to.
-        summarize: how many elements; -1 for all. Default 3.
-        sep, end: as those of Python's `print`.
+        summarize: the number of elements shown at either end of each dimension; -1 for all. Default 3.
+        sep, end: like those of Python's `print`.
     """
     stream, summarize = kwargs.pop("output_stream", None), kwargs.pop("summarize", 3)
     sep, end = kwargs.pop("sep", " "), kwargs.pop("end", "\n")
     kwargs.pop("name", None)
     if kwargs:
         raise ValueError(f"Unrecognized keyword arguments for tf.print: {sorted(kwargs)}")
-    _print([_beneath(value) for value in inputs], (stream, summarize, sep, end))
+    _print([_native_leaves(value) for value in inputs], (stream, summarize, sep, end))
 
 
-def _beneath(value: PyTree) -> Any:
+def _native_leaves(value: PyTree) -> Any:
     return nest.map_structure(lambda leaf: native(leaf) if isinstance(leaf, Value) else leaf, value)
 
 
-@each_time
+@host_callback
 def _print(values: PyTree, options: tuple[Any, int, str, str]) -> None:
     stream, summarize, sep, end = options
-    text = sep.join([_shown(value, summarize) for value in wrap(values)]) + end
+    text = sep.join([_format(value, summarize) for value in wrap(values)]) + end
     if isinstance(stream, str):
         with open(stream.removeprefix("file://"), "a") as file:
             file.write(text)
@@ -48,7 +48,7 @@ def _print(values: PyTree, options: tuple[Any, int, str, str]) -> None:
         (stream or sys.stderr).write(text)
 
 
-def _shown(value: PyTree, summarize: int) -> str:
+def _format(value: PyTree, summarize: int) -> str:
     if isinstance(value, Value):
         return _digits(value.numpy(), summarize)
     if isinstance(value, np.ndarray):
@@ -62,21 +62,21 @@ def _shown(value: PyTree, summarize: int) -> str:
 
 
 def _part(value: PyTree, summarize: int) -> str:
-    return repr(value) if isinstance(value, str) else _shown(value, summarize)
+    return repr(value) if isinstance(value, str) else _format(value, summarize)
 
 
 def _digits(values: NumPyArray, summarize: int, indent: int = 1) -> str:
     if not np.ndim(values):
         return _number(values)
-    few = summarize >= 0 and len(values) > 2 * summarize
-    rows = [*values[:summarize], None, *values[len(values) - summarize :]] if few else list(values)
+    shorten = summarize >= 0 and len(values) > 2 * summarize
+    rows = [*values[:summarize], None, *values[len(values) - summarize :]] if shorten else list(values)
     parts = ["..." if row is None else _digits(row, summarize, indent + 1) for row in rows]
     gap = " " if np.ndim(values) == 1 else "\n" * (np.ndim(values) - 1) + " " * indent
     return "[" + gap.join(parts) + "]"
 
 
 def _number(value: Any) -> str:
-    """As TensorFlow writes one: the fewest digits of two choices that give the number back."""
+    """Format a number as TensorFlow does: with 6 digits (15 for float64) if they give the number back, else 9 (17)."""
     if isinstance(value, np.bool_ | bool):
         return str(int(value))
     if isinstance(value, np.floating | float):

@@ -1,4 +1,4 @@
-"""Reductions, cumulative functions, and where extremes are."""
+"""Reductions, cumulative functions, norms, clipping by norms, argmax and top_k."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Axes: TypeAlias = "int | tuple[int, ...] | None"
 def _mean(x: tc.Tensor, *, axis: Axes, keepdims: bool) -> tc.Tensor:
     if x.dtype.inexact:
         return tc.mean(x, axis=axis, keepdims=keepdims)
-    # Of integers an integer, rounded to zero, as TensorFlow has it.
+    # TensorFlow's mean of integers is an integer, rounded towards zero.
     mean = tc.mean(tc.astype(x, tc.float64), axis=axis, keepdims=keepdims)
     return tc.astype(tc.trunc(mean), x.dtype)
 
 
 def _in_own_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Sums of int32 are int32, where the standard has int64."""
+    """Return a reduction that keeps the dtype: the sum of int32 is int32, where the Array API standard has int64."""
 
     def reduced(x: tc.Tensor, *, axis: Axes, keepdims: bool) -> Any:
         return function(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
@@ -35,8 +35,8 @@ def _in_own_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduced
 
 
-def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A variance is real, also of complex values."""
+def _real_variance(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a variance or standard deviation that is real for complex values: the sum of those of both parts."""
 
     def reduced(x: tc.Tensor, *, axis: Axes, keepdims: bool) -> Any:
         if not x.dtype.inexact:
@@ -54,7 +54,7 @@ def _norm(x: tc.Tensor, *, axis: Axes, keepdims: bool) -> tc.Tensor:
     return tc.linalg.vector_norm(x, axis=axis, keepdims=keepdims)
 
 
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
+_REDUCTIONS: dict[str, Callable[..., Any]] = {  # the part of the name after "reduce_" -> the reduction
     "sum": _in_own_dtype(tc.sum),
     "prod": _in_own_dtype(tc.prod),
     "mean": _mean,
@@ -63,8 +63,8 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "any": tc.any,
     "all": tc.all,
     "logsumexp": tc.logsumexp,
-    "std": _spread(tc.std),
-    "variance": _spread(tc.var),
+    "std": _real_variance(tc.std),
+    "variance": _real_variance(tc.var),
     "euclidean_norm": _norm,
 }
 
@@ -74,20 +74,20 @@ def _axes(axis: Axes) -> Any:
 
 
 def _publish(short: str, function: Callable[..., Any]) -> None:
-    deep = short in ("std", "variance", "euclidean_norm")
-    names = f"math.reduce_{short}" + ("" if deep else f" reduce_{short}")
+    only_in_math = short in ("std", "variance", "euclidean_norm")
+    names = f"math.reduce_{short}" + ("" if only_in_math else f" reduce_{short}")
 
     floating = short in ("logsumexp", "euclidean_norm")
 
     @op(names, "input_tensor", static_args="axis", kernel=short.capitalize(), floating=floating)
     def reduce(input_tensor: tc.Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
-        if axis == ():
+        if axis == ():  # a reduction over no axes keeps the shape: one over an axis of length 1 does the same
             if input_tensor.ndim:
                 return function(tc.expand_dims(input_tensor, axis=0), axis=0, keepdims=False)
             axis = None
         return function(input_tensor, axis=_axes(axis), keepdims=bool(keepdims))
 
-    reduce.__doc__ = f"The {short} of the elements along `axis`: an int, several, or None for all."
+    reduce.__doc__ = f"Return the {short} of the elements along `axis`: an int, several, or None for all."
 
 
 for _short, _reduction in _REDUCTIONS.items():
@@ -96,13 +96,13 @@ for _short, _reduction in _REDUCTIONS.items():
 
 @op("math.argmax argmax", "input", static_args="axis", kernel="ArgMax")
 def argmax(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dtypes.int64.native) -> Any:
-    """The places of the largest elements along `axis`, by default 0."""
+    """Return the indices of the largest elements along `axis`, by default 0."""
     return tc.astype(tc.argmax(input, axis=0 if axis is None else axis), output_type)
 
 
 @op("math.argmin argmin", "input", static_args="axis", kernel="ArgMin")
 def argmin(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dtypes.int64.native) -> Any:
-    """The places of the smallest elements along `axis`, by default 0."""
+    """Return the indices of the smallest elements along `axis`, by default 0."""
     return tc.astype(tc.argmin(input, axis=0 if axis is None else axis), output_type)
 
 
@@ -110,13 +110,13 @@ def argmin(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dt
 def count_nonzero(
     input: tc.Tensor, axis: Axes = None, keepdims: bool = False, dtype: tc.DType = dtypes.int64.native
 ) -> Any:
-    """How many elements along `axis` are not 0."""
+    """Return the number of elements along `axis` that are not 0."""
     return tc.astype(tc.count_nonzero(input, axis=_axes(axis), keepdims=bool(keepdims)), dtype)
 
 
 @op("math.zero_fraction nn.zero_fraction", "value")
 def zero_fraction(value: tc.Tensor) -> Any:
-    """The fraction of the elements that are 0."""
+    """Return the fraction of the elements that are 0."""
     return tc.mean(tc.astype(value == 0, tc.float32))
 
 
@@ -133,7 +133,7 @@ def _cumulative(names: str, function: Callable[..., Any], neutral: float) -> Non
         return tc.flip(found, axis=axis) if reverse else found
 
     cumulative.__doc__ = (
-        "The running result along `axis`: without the element itself if `exclusive`, from the end if `reverse`."
+        "Return the running result along `axis`: without the element itself if `exclusive`, from the end if `reverse`."
     )
 
 
@@ -144,7 +144,7 @@ _cumulative("math.cumulative_logsumexp", lambda x, axis: tc.logcumsumexp(x, axis
 
 @op("norm linalg.norm", "tensor", static_args="axis")
 def norm(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None, keepdims: bool = False) -> Any:
-    """A norm of vectors, or with two axes of matrices; of all elements together where `axis` is None.
+    """Return the norm of vectors along `axis`, of matrices along two axes, or of all elements if `axis` is None.
 
     Args:
         ord: `"euclidean"`, `"fro"`, 1, 2, infinity or another positive number.
@@ -163,25 +163,28 @@ def norm(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None, k
 
 @op("linalg.normalize", "tensor", static_args="axis")
 def normalize(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None) -> Any:
-    """The tensor over its norm along `axis`, and that norm."""
+    """Return the tensor divided by its norm along `axis`, and that norm."""
     size = norm(wrap(tensor), ord, axis, keepdims=True).native
     return tensor / size, size
 
 
 @exported("linalg.global_norm")
 def global_norm(t_list: Sequence[TensorLike | None], name: str | None = None) -> Any:
-    """The norm of all tensors together, as one vector; of IndexedSlices that of the values. None counts nothing."""
+    """Return the norm of all tensors together, as of one vector; None is skipped; IndexedSlices count their values."""
     import tape_nn as nn
 
-    return wrap(nn.global_norm([None if t is None else _rows(t) for t in t_list]))
+    return wrap(nn.global_norm([None if t is None else _values_of(t) for t in t_list]))
 
 
-def _rows(t: TensorLike) -> tc.Tensor:
-    """A gradient, or the rows of a sparse one: TensorFlow takes norms of the values, duplicates not merged."""
+def _values_of(t: TensorLike) -> tc.Tensor:
+    """Return a gradient's values: TensorFlow takes the norm of IndexedSlices without merging duplicates."""
     return t.native.values if isinstance(t, IndexedSlices) else native(t)
 
 
-def _scaled(t: TensorLike, clipped: tc.Tensor) -> Any:
+def _with_values(t: TensorLike, clipped: tc.Tensor | None) -> Any:
+    """Return `clipped` as a gradient of the kind of `t`, dense or IndexedSlices."""
+    if clipped is None:
+        return None
     if isinstance(t, IndexedSlices):
         return wrap(tc.IndexedSlices(clipped, t.native.indices, t.native.dense_shape))
     return wrap(clipped)
@@ -189,11 +192,11 @@ def _scaled(t: TensorLike, clipped: tc.Tensor) -> Any:
 
 @exported("clip_by_norm")
 def clip_by_norm(t: TensorLike, clip_norm: TensorLike, axes: Axis = None, name: str | None = None) -> Any:
-    """`t`, scaled to the norm `clip_norm` where its own is larger; along `axes`, by default all."""
-    rows = _rows(t)
+    """Scale `t` to the norm `clip_norm` if its own norm along `axes`, by default all, is larger."""
+    rows = _values_of(t)
     norm = tc.linalg.vector_norm(rows, axis=_axes(static(axes)), keepdims=True)
     limit = native(clip_norm, dtypes.of(rows.dtype), like=rows)
-    return _scaled(t, rows * limit / tc.maximum(norm, limit))
+    return _with_values(t, rows * limit / tc.maximum(norm, limit))
 
 
 @exported("clip_by_global_norm")
@@ -203,33 +206,33 @@ def clip_by_global_norm(
     use_norm: TensorLike | None = None,
     name: str | None = None,
 ) -> Any:
-    """All tensors scaled by one factor, so that their global norm is at most `clip_norm`; and that norm before.
+    """Scale all tensors by one factor, so that their global norm is at most `clip_norm`; return them and their norm.
 
-    Where the norm is not finite all become NaN. None stays None.
+    If the norm is not finite, all become NaN, as in TensorFlow. None stays None.
     """
     import tape_nn as nn
 
     if not isinstance(t_list, list | tuple):
         raise TypeError("`t_list` should be a sequence of tensors. Received " + repr(type(t_list)))
-    rows = [None if t is None else _rows(t) for t in t_list]
+    rows = [None if t is None else _values_of(t) for t in t_list]
     if use_norm is None:
         clipped, norm = nn.clip_by_global_norm(rows, float(native(clip_norm)))
     else:
         norm = native(use_norm)
         factor = float(native(clip_norm)) / tc.maximum(norm, tc.full_like(norm, float(native(clip_norm))))
         clipped = [None if r is None else r * tc.astype(factor, r.dtype) for r in rows]
-    return [None if t is None else _scaled(t, c) for t, c in zip(t_list, clipped, strict=True)], wrap(norm)
+    return [None if t is None else _with_values(t, c) for t, c in zip(t_list, clipped, strict=True)], wrap(norm)
 
 
 @op("math.l2_normalize linalg.l2_normalize nn.l2_normalize", "x", static_args="axis")
 def l2_normalize(x: tc.Tensor, axis: Axes = None, epsilon: float = 1e-12) -> Any:
-    """`x` over its Euclidean norm along `axis`, which counts as at least √epsilon."""
+    """Return `x / max(norm, √epsilon)`, for the Euclidean norm along `axis`."""
     total = tc.sum(tc.square(tc.abs(x)), axis=_axes(axis), keepdims=True)
     return x * tc.astype(tc.reciprocal(tc.sqrt(tc.maximum(total, tc.full_like(total, epsilon)))), x.dtype)
 
 
 class TopKV2(NamedTuple):
-    """What :func:`top_k` gives."""
+    """The result of :func:`top_k`."""
 
     values: Any
     indices: Any
@@ -237,6 +240,6 @@ class TopKV2(NamedTuple):
 
 @op("math.top_k nn.top_k", "input", static_args="k", kernel="TopKV2")
 def top_k(input: tc.Tensor, k: int = 1, sorted: bool = True, index_type: DTypeLike = dtypes.int32) -> Any:
-    """The `k` largest elements of each row, from the largest down, and their places: `(values, indices)`."""
+    """Return the `k` largest elements of each row, in falling order, and their indices: `(values, indices)`."""
     values, indices = tc.top_k(input, k)
     return TopKV2(values, tc.astype(indices, dtypes.native_dtype(index_type)))

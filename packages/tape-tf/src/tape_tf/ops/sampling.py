@@ -1,4 +1,4 @@
-"""tf.random: the numbers are those of tape_core's generators, the same on every backend, and not TensorFlow's."""
+"""tf.random, by tape_core's generators: the numbers are the same on every backend, and other ones than TensorFlow's."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import tape_core as tc
-from tape_compile.tracer.contexts import outside
 from tape_core.random import Generator as NativeGenerator
 from tape_core.random import global_rng
+from tape_core.staging import outside
 
 from tape_tf import dtypes
-from tape_tf.conversion import native, static, where, wrap
+from tape_tf.conversion import backend_and_device, native, static, wrap
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
 from tape_tf.tensor import Value
 from tape_tf.typing import DTypeLike, IntLike, NumPyArray, ShapeLike, TensorLike
 
-_OTHER = "other random numbers than TensorFlow's, of the same distribution"
-_TAIL = 0.5 * math.erfc(2 / math.sqrt(2))  # the probability of more than two standard deviations, on one side
+_DIFFERS = "other random numbers than TensorFlow's, of the same distribution"
+# The probability that a normal variable is more than two standard deviations above its mean, where it is truncated.
+_TAIL = 0.5 * math.erfc(2 / math.sqrt(2))
+_MIN_UNIFORM = 1e-30  # keeps log(uniform) finite; far below the smallest positive number that is drawn
 
 Seed: TypeAlias = "Sequence[IntLike] | Value | tc.Tensor | NumPyArray"
 """The seed of a stateless function: two integers."""
@@ -30,7 +32,7 @@ _global_seed: int | None = None
 
 @exported("random.set_seed")
 def set_seed(seed: int) -> None:
-    """Make what follows the same in every run."""
+    """Seed the global generator and those behind `seed` arguments, so that the numbers are the same in every run."""
     global _global_seed
     _global_seed = int(seed)
     _by_seed.clear()
@@ -38,17 +40,18 @@ def set_seed(seed: int) -> None:
 
 
 def generator(seed: IntLike | None) -> NativeGenerator:
-    """The generator behind a `seed` argument: one of its own for each seed, which goes on from call to call."""
+    """Return the generator of a `seed` argument: one per seed, which goes on from call to call, or the global one."""
     if seed is None:
         return global_rng()
     key: int = static(seed)
     if key not in _by_seed:
-        with outside():  # it goes on from call to call of what is compiled, too
-            _by_seed[key] = tc.default_rng(_mixed(_global_seed or 0, key))
+        with outside():  # made outside of a trace, since it outlives the call that is traced
+            _by_seed[key] = tc.default_rng(_combine_seeds(_global_seed or 0, key))
     return _by_seed[key]
 
 
-def _mixed(*parts: int) -> int:
+def _combine_seeds(*parts: int) -> int:
+    """Return one seed from several integers of 64 bits, by putting them side by side."""
     total = 0
     for part in parts:
         total = (total << 64) + (int(part) & (2**64 - 1))
@@ -56,11 +59,13 @@ def _mixed(*parts: int) -> int:
 
 
 def _normal(rng: NativeGenerator, shape: ShapeLike, mean: TensorLike, stddev: TensorLike, dtype: DTypeLike) -> Any:
-    return _moved(rng.normal(_shape(shape), **_place(), dtype=_floating(dtype)), mean, stddev, dtype)
+    return _scale_and_shift(
+        rng.normal(_shape(shape), **_backend_and_device(), dtype=_floating(dtype)), mean, stddev, dtype
+    )
 
 
-def _moved(values: tc.Tensor, mean: TensorLike, stddev: TensorLike, dtype: DTypeLike) -> Any:
-    """Times the standard deviation plus the mean, which may be tensors with a gradient."""
+def _scale_and_shift(values: tc.Tensor, mean: TensorLike, stddev: TensorLike, dtype: DTypeLike) -> Any:
+    """Return `values * stddev + mean`; both may be tensors, and gradients flow to them."""
     kind = dtypes.as_dtype(dtype)
     if not (isinstance(stddev, int | float) and stddev == 1):
         values = values * native(stddev, kind, like=values)
@@ -70,8 +75,9 @@ def _moved(values: tc.Tensor, mean: TensorLike, stddev: TensorLike, dtype: DType
 
 
 def _truncated(rng: NativeGenerator, shape: ShapeLike, mean: TensorLike, stddev: TensorLike, dtype: DTypeLike) -> Any:
-    fractions = rng.uniform(_shape(shape), low=_TAIL, high=1 - _TAIL, dtype=tc.float64, **_place())
-    return _moved(tc.astype(tc.ndtri(fractions), _floating(dtype)), mean, stddev, dtype)
+    # The quantiles of uniform numbers: unlike rejection, it draws the same count of numbers whatever they are.
+    fractions = rng.uniform(_shape(shape), low=_TAIL, high=1 - _TAIL, dtype=tc.float64, **_backend_and_device())
+    return _scale_and_shift(tc.astype(tc.ndtri(fractions), _floating(dtype)), mean, stddev, dtype)
 
 
 def _uniform(
@@ -81,10 +87,10 @@ def _uniform(
     if kind.is_integer:
         if maxval is None:
             raise ValueError(f"Must specify maxval for integer dtype {kind.name}")
-        found = rng.integers(int(native(minval)), int(native(maxval)), _shape(shape), **_place())
+        found = rng.integers(int(native(minval)), int(native(maxval)), _shape(shape), **_backend_and_device())
         return wrap(tc.astype(found, kind.native))
     high = 1 if maxval is None else maxval
-    values = rng.uniform(_shape(shape), dtype=_floating(dtype), **_place())
+    values = rng.uniform(_shape(shape), dtype=_floating(dtype), **_backend_and_device())
     if isinstance(minval, int | float) and isinstance(high, int | float):
         return wrap(values * (high - minval) + minval if (minval, high) != (0, 1) else values)
     low = native(minval, kind, like=values)
@@ -98,8 +104,8 @@ def _floating(dtype: DTypeLike) -> tc.DType:
     return kind.native
 
 
-def _place() -> dict[str, Any]:
-    backend, device = where()
+def _backend_and_device() -> dict[str, Any]:
+    backend, device = backend_and_device()
     return {"backend": backend, "device": device}
 
 
@@ -107,7 +113,7 @@ def _shape(shape: ShapeLike) -> tuple[int, ...]:
     return tuple(as_shape(static(shape)))
 
 
-@exported("random.normal", _OTHER)
+@exported("random.normal", _DIFFERS)
 def normal(
     shape: ShapeLike,
     mean: TensorLike = 0.0,
@@ -116,11 +122,11 @@ def normal(
     seed: IntLike | None = None,
     name: str | None = None,
 ) -> Any:
-    """Normally distributed values; differentiable in `mean` and `stddev`."""
+    """Draw normally distributed numbers; differentiable in `mean` and `stddev`."""
     return _normal(generator(seed), shape, mean, stddev, dtype)
 
 
-@exported("random.truncated_normal", _OTHER)
+@exported("random.truncated_normal", _DIFFERS)
 def truncated_normal(
     shape: ShapeLike,
     mean: TensorLike = 0.0,
@@ -129,11 +135,11 @@ def truncated_normal(
     seed: IntLike | None = None,
     name: str | None = None,
 ) -> Any:
-    """Normally distributed values, none further than two standard deviations from the mean."""
+    """Draw normally distributed numbers that are at most two standard deviations from the mean."""
     return _truncated(generator(seed), shape, mean, stddev, dtype)
 
 
-@exported("random.uniform", _OTHER)
+@exported("random.uniform", _DIFFERS)
 def uniform(
     shape: ShapeLike,
     minval: TensorLike = 0,
@@ -142,19 +148,19 @@ def uniform(
     seed: IntLike | None = None,
     name: str | None = None,
 ) -> Any:
-    """Values in [minval, maxval), floating or integer; by default in [0, 1)."""
+    """Draw uniform numbers from [minval, maxval), floating or integer; by default from [0, 1)."""
     return _uniform(generator(seed), shape, minval, maxval, dtype)
 
 
-@exported("random.shuffle random.experimental.stateful_shuffle", f"{_OTHER}; a gradient comes back")
+@exported("random.shuffle random.experimental.stateful_shuffle", f"{_DIFFERS}; a gradient comes back")
 def shuffle(value: TensorLike, seed: IntLike | None = None, name: str | None = None) -> Any:
-    """The rows in random order."""
+    """Shuffle the rows; gradients flow back to them."""
     found = native(value)
     order = generator(seed).permutation(found.shape[0], backend=found.backend.root, device=found.device)
     return wrap(tc.take(found, order, axis=0))
 
 
-@exported("random.categorical", _OTHER)
+@exported("random.categorical", _DIFFERS)
 def categorical(
     logits: TensorLike,
     num_samples: IntLike,
@@ -162,7 +168,7 @@ def categorical(
     seed: IntLike | None = None,
     name: str | None = None,
 ) -> Any:
-    """For each row of `logits` class numbers, drawn with probabilities softmax(logits): (rows, num_samples)."""
+    """Draw class indices with the probabilities softmax(logits) of each row: shape (rows, num_samples)."""
     return _categorical(generator(seed), logits, num_samples, dtype)
 
 
@@ -171,22 +177,23 @@ def _categorical(rng: NativeGenerator, logits: TensorLike, num_samples: IntLike,
     if scores.ndim != 2:
         raise ValueError(f"logits should be a matrix, got shape {scores.shape}")
     rows, classes = scores.shape
-    noise = rng.uniform((rows, static(num_samples), classes), dtype=scores.dtype, **_place())
-    gumbel = -tc.log(-tc.log(tc.maximum(noise, tc.full_like(noise, 1e-30))))
+    # The Gumbel-max trick: argmax(logits + Gumbel noise) has the distribution softmax(logits).
+    noise = rng.uniform((rows, static(num_samples), classes), dtype=scores.dtype, **_backend_and_device())
+    gumbel = -tc.log(-tc.log(tc.maximum(noise, tc.full_like(noise, _MIN_UNIFORM))))
     return wrap(tc.astype(tc.argmax(scores[:, None, :] + gumbel, axis=-1), dtypes.as_dtype(dtype).native))
 
 
-# -- of a seed, and nothing else
+# -- stateless functions: the seed alone decides
 
 
 def _stateless(seed: Seed) -> NativeGenerator:
     parts = static(seed)
     if not isinstance(parts, tuple) or len(parts) != 2:
         raise ValueError(f"seed must be two integers, got {seed!r}")
-    return tc.default_rng(_mixed(*parts))
+    return tc.default_rng(_combine_seeds(*parts))
 
 
-@exported("random.stateless_normal", _OTHER)
+@exported("random.stateless_normal", _DIFFERS)
 def stateless_normal(
     shape: ShapeLike,
     seed: Seed,
@@ -196,11 +203,11 @@ def stateless_normal(
     name: str | None = None,
     alg: object = None,
 ) -> Any:
-    """Normally distributed values, the same whenever the two integers of `seed` are."""
+    """Draw normally distributed numbers; the same seed gives the same numbers."""
     return _normal(_stateless(seed), shape, mean, stddev, dtype)
 
 
-@exported("random.stateless_truncated_normal", _OTHER)
+@exported("random.stateless_truncated_normal", _DIFFERS)
 def stateless_truncated_normal(
     shape: ShapeLike,
     seed: Seed,
@@ -210,11 +217,11 @@ def stateless_truncated_normal(
     name: str | None = None,
     alg: object = None,
 ) -> Any:
-    """As :func:`truncated_normal`, the same whenever the two integers of `seed` are."""
+    """Draw like :func:`truncated_normal`; the same seed gives the same numbers."""
     return _truncated(_stateless(seed), shape, mean, stddev, dtype)
 
 
-@exported("random.stateless_uniform", _OTHER)
+@exported("random.stateless_uniform", _DIFFERS)
 def stateless_uniform(
     shape: ShapeLike,
     seed: Seed,
@@ -224,35 +231,35 @@ def stateless_uniform(
     name: str | None = None,
     alg: object = None,
 ) -> Any:
-    """As :func:`uniform`, the same whenever the two integers of `seed` are."""
+    """Draw like :func:`uniform`; the same seed gives the same numbers."""
     return _uniform(_stateless(seed), shape, minval, maxval, dtype)
 
 
-@exported("random.stateless_categorical", _OTHER)
+@exported("random.stateless_categorical", _DIFFERS)
 def stateless_categorical(
     logits: TensorLike, num_samples: IntLike, seed: Seed, dtype: DTypeLike = dtypes.int64, name: str | None = None
 ) -> Any:
-    """As :func:`categorical`, the same whenever the two integers of `seed` are."""
+    """Draw like :func:`categorical`; the same seed gives the same indices."""
     return _categorical(_stateless(seed), logits, num_samples, dtype)
 
 
-@exported("random.split random.experimental.stateless_split", _OTHER)
+@exported("random.split random.experimental.stateless_split", _DIFFERS)
 def split(seed: Seed, num: int = 2, alg: object = None) -> Any:
-    """New seeds made of one, shape (num, 2)."""
-    return wrap(tc.astype(_stateless(seed).integers(-(2**31), 2**31, (num, 2), **_place()), tc.int32))
+    """Derive `num` new seeds from one, shape (num, 2)."""
+    return wrap(tc.astype(_stateless(seed).integers(-(2**31), 2**31, (num, 2), **_backend_and_device()), tc.int32))
 
 
-@exported("random.fold_in random.experimental.stateless_fold_in", _OTHER)
+@exported("random.fold_in random.experimental.stateless_fold_in", _DIFFERS)
 def fold_in(seed: Seed, data: IntLike, alg: object = None) -> Any:
-    """A new seed made of one and a number."""
-    rng = tc.default_rng(_mixed(*static(seed), static(data)))
-    return wrap(tc.astype(rng.integers(-(2**31), 2**31, (2,), **_place()), tc.int32))
+    """Derive a new seed from a seed and a number."""
+    rng = tc.default_rng(_combine_seeds(*static(seed), static(data)))
+    return wrap(tc.astype(rng.integers(-(2**31), 2**31, (2,), **_backend_and_device()), tc.int32))
 
 
 # -- generators
 
 
-@exported("random.Generator random.experimental.Generator", _OTHER)
+@exported("random.Generator random.experimental.Generator", _DIFFERS)
 class Generator:
     """A stream of random tensors.
 
@@ -267,16 +274,16 @@ class Generator:
 
     @classmethod
     def from_seed(cls, seed: IntLike, alg: object = None) -> Generator:
-        """The same numbers for the same seed."""
+        """Make a generator that gives the same numbers for the same seed."""
         return cls(int(static(seed)))
 
     @classmethod
     def from_non_deterministic_state(cls, alg: object = None) -> Generator:
-        """Other numbers in every run."""
+        """Make a generator that gives other numbers in every run."""
         return cls()
 
     def reset_from_seed(self, seed: IntLike) -> None:
-        """Start again, from a seed."""
+        """Start again from a seed."""
         self._native = tc.default_rng(int(static(seed)))
 
     def normal(
@@ -287,7 +294,7 @@ class Generator:
         dtype: DTypeLike = dtypes.float32,
         name: str | None = None,
     ) -> Any:
-        """Normally distributed values."""
+        """Draw normally distributed numbers; differentiable in `mean` and `stddev`."""
         return _normal(self._native, shape, mean, stddev, dtype)
 
     def truncated_normal(
@@ -298,7 +305,7 @@ class Generator:
         dtype: DTypeLike = dtypes.float32,
         name: str | None = None,
     ) -> Any:
-        """Normally distributed values, none further than two standard deviations from the mean."""
+        """Draw normally distributed numbers that are at most two standard deviations from the mean."""
         return _truncated(self._native, shape, mean, stddev, dtype)
 
     def uniform(
@@ -309,30 +316,30 @@ class Generator:
         dtype: DTypeLike = dtypes.float32,
         name: str | None = None,
     ) -> Any:
-        """Values in [minval, maxval)."""
+        """Draw uniform numbers from [minval, maxval), floating or integer."""
         return _uniform(self._native, shape, minval, maxval, dtype)
 
     def make_seeds(self, count: int = 1) -> Any:
-        """Seeds for the stateless functions, shape (2, count)."""
-        return wrap(self._native.integers(-(2**62), 2**62, (2, count), **_place()))
+        """Draw seeds for the stateless functions, shape (2, count)."""
+        return wrap(self._native.integers(-(2**62), 2**62, (2, count), **_backend_and_device()))
 
     def split(self, count: int = 1) -> list[Generator]:
-        """New generators, made of this one."""
+        """Make new generators, seeded by this one."""
         return [Generator(int(self._native.integers(0, 2**62))) for _ in range(count)]
 
 
-_generator: list[Generator] = []
+_global_generator: list[Generator] = []  # at most one
 
 
 @exported("random.get_global_generator random.experimental.get_global_generator")
 def get_global_generator() -> Generator:
-    """The generator that :func:`set_global_generator` set, at first one of its own."""
-    if not _generator:
-        _generator.append(Generator())
-    return _generator[0]
+    """Return the generator that :func:`set_global_generator` has set, or a new one with a random seed."""
+    if not _global_generator:
+        _global_generator.append(Generator())
+    return _global_generator[0]
 
 
 @exported("random.set_global_generator random.experimental.set_global_generator")
 def set_global_generator(generator: Generator) -> None:
-    """Set what :func:`get_global_generator` gives."""
-    _generator[:] = [generator]
+    """Set the generator that :func:`get_global_generator` returns."""
+    _global_generator[:] = [generator]

@@ -1,4 +1,4 @@
-"""New tensors that have other values at some places."""
+"""Scatters: new tensors with other values at given coordinates."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf.functions import op
-from tape_tf.ops.indexing import check_places, nd_key
+from tape_tf.ops.indexing import check_coordinates, nd_key
 
 
 @op("scatter_nd", "indices; updates", static_args="shape", kernel="ScatterNd")
 def scatter_nd(indices: tc.Tensor, updates: tc.Tensor, shape: tuple[int, ...]) -> Any:
-    """Zeros of `shape` with `updates` added at the places that the last axis of `indices` names.
+    """Return zeros of `shape` with `updates` added at the coordinates in the last axis of `indices`.
 
     Raises:
-        InvalidArgumentError: a place is outside, or `updates` has another shape than the places.
+        InvalidArgumentError: a coordinate is out of range, or `updates` has another shape than the indexed parts.
     """
-    from tape_tf.conversion import static
-
-    lengths = tuple(static(shape))
-    check_places(indices, lengths)
-    blank = tc.zeros(lengths, dtype=updates.dtype, backend=updates.backend.root, device=updates.device)
-    return _at(blank, indices, updates, "add")
+    check_coordinates(indices, shape)
+    blank = tc.zeros(shape, dtype=updates.dtype, backend=updates.backend.root, device=updates.device)
+    return _update(blank, indices, updates, "add")
 
 
-def _at(tensor: tc.Tensor, indices: tc.Tensor, updates: tc.Tensor, method: str) -> tc.Tensor:
+def _update(tensor: tc.Tensor, indices: tc.Tensor, updates: tc.Tensor, method: str) -> tc.Tensor:
     expected = (*indices.shape[:-1], *tensor.shape[indices.shape[-1] :])
     if updates.shape != expected:
         raise ValueError(
@@ -39,10 +36,10 @@ def _at(tensor: tc.Tensor, indices: tc.Tensor, updates: tc.Tensor, method: str) 
 def _publish(short: str, method: str) -> None:
     @op(f"tensor_scatter_nd_{short}", "tensor updates; indices", kernel=f"TensorScatter{short.capitalize()}")
     def scatter(tensor: tc.Tensor, indices: tc.Tensor, updates: tc.Tensor) -> Any:
-        check_places(indices, tensor.shape)
-        return _at(tensor, indices, updates, method)
+        check_coordinates(indices, tensor.shape)
+        return _update(tensor, indices, updates, method)
 
-    scatter.__doc__ = f"""`tensor` with `updates` at the places that the last axis of `indices` names: {short}."""
+    scatter.__doc__ = f"""Return `tensor` with `updates` at the coordinates in the last axis of `indices`: {short}."""
 
 
 for _short, _method in {"update": "set", "add": "add", "sub": "subtract", "max": "max", "min": "min"}.items():

@@ -1,4 +1,4 @@
-"""Sums and the like of rows by segment, and counts."""
+"""Reductions of rows by segment, and counts: bincount, confusion_matrix, histograms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tape_core as tc
-from tape_compile.effects import check_of_values
+from tape_core.staging import value_check
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, static, wrap
@@ -23,8 +23,8 @@ _SEGMENTS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _filled(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: complex) -> tc.Tensor:
-    """Segments of no rows have `value`, for what has no neutral element."""
+def _fill_empty(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: complex) -> tc.Tensor:
+    """Set segments without rows to `value`, for max and min, which have no neutral element."""
     if short not in ("max", "min"):
         return found
     ones = tc.ones_like(ids)
@@ -33,14 +33,14 @@ def _filled(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: complex
     return tc.where(shaped, tc.full_like(found, value), found)
 
 
-@check_of_values
+@value_check
 def _check_ids(segment_ids: tc.Tensor, num_segments: int) -> None:
     if segment_ids.size and (largest := int(tc.max(segment_ids))) >= num_segments:
         raise ValueError(f"segment_ids = {largest} is out of range [0, {num_segments})")
 
 
 def _ids(segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
-    """The numbers of segments, with one more for the rows of negative ids, which are dropped."""
+    """Check ids, and move rows with negative ones, which TensorFlow drops, into one more segment at the end."""
     _check_ids(segment_ids, num_segments)
     return tc.where(segment_ids < 0, tc.full_like(segment_ids, num_segments), segment_ids)
 
@@ -53,7 +53,7 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
         if bool(tc.any(segment_ids[1:] < segment_ids[:-1])):
             raise ValueError("segment ids are not increasing")
         n = int(segment_ids[-1]) + 1 if segment_ids.size else 0
-        return _filled(short, function(data, segment_ids, n), segment_ids, n, 0)
+        return _fill_empty(short, function(data, segment_ids, n), segment_ids, n, 0)
 
     @op(
         f"math.unsorted_segment_{short}",
@@ -64,11 +64,11 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
     def unsorted_segments(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> Any:
         ids, n = _ids(segment_ids, num_segments), num_segments + 1
         limits = dtypes.of(data.dtype)
-        found = _filled(short, function(data, ids, n), ids, n, limits.min if short == "max" else limits.max)
+        found = _fill_empty(short, function(data, ids, n), ids, n, limits.min if short == "max" else limits.max)
         return found[:num_segments]
 
     for kind, fn in (("segment", sorted_segments), ("unsorted_segment", unsorted_segments)):
-        fn.__doc__ = f"The {short} of the rows of each segment{', whose ids rise' if kind == 'segment' else ''}."
+        fn.__doc__ = f"Return the {short} of the rows of each segment{', whose ids rise' if kind == 'segment' else ''}."
 
 
 for _short, _function in _SEGMENTS.items():
@@ -77,7 +77,7 @@ for _short, _function in _SEGMENTS.items():
 
 @op("math.unsorted_segment_sqrt_n", "data; segment_ids", static_args="num_segments")
 def unsorted_segment_sqrt_n(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> Any:
-    """The sum of the rows of each segment, over the square root of how many there are."""
+    """Return the sum of the rows of each segment, divided by the square root of their number."""
     ids = _ids(segment_ids, num_segments)
     total = tc.segment_sum(data, ids, num_segments + 1)[:num_segments]
     counts = tc.segment_sum(tc.ones_like(ids), ids, num_segments + 1)[:num_segments]
@@ -94,7 +94,7 @@ def bincount(
     dtype: DTypeLike = dtypes.int32,
     name: str | None = None,
 ) -> Any:
-    """How often each number from 0 on is there, or the sum of the weights at it."""
+    """Count how often each number from 0 on occurs, or add up the weights of each."""
     values = tc.reshape(native(arr), (-1,))
     n = int(tc.max(values)) + 1 if values.size else 0
     n = max(n, static(minlength) or 0)
@@ -104,7 +104,7 @@ def bincount(
         given = tc.ones_like(values, dtype=dtypes.as_dtype(dtype).native)
     else:
         given = tc.reshape(native(weights), (-1,))
-    inside = values < n
+    inside = values < n  # the others go into one more segment, which is cut off
     rows = tc.where(inside, values, tc.full_like(values, n))
     return wrap(tc.segment_sum(given, rows, n + 1)[:n])
 
@@ -118,7 +118,7 @@ def confusion_matrix(
     dtype: DTypeLike = dtypes.int32,
     name: str | None = None,
 ) -> Any:
-    """How often each label (row) was predicted as each class (column)."""
+    """Count how often each label (row) was predicted as each class (column)."""
     truth, guess = native(labels), native(predictions)
     if truth.shape != guess.shape:
         raise ValueError(f"labels and predictions must have one shape, got {truth.shape} and {guess.shape}")
@@ -133,7 +133,7 @@ def confusion_matrix(
 
 @op("math.invert_permutation", "x")
 def invert_permutation(x: tc.Tensor) -> Any:
-    """Where each number stands in a permutation."""
+    """Return the inverse of a permutation."""
     return tc.astype(tc.argsort(x), x.dtype)
 
 
@@ -141,9 +141,8 @@ def invert_permutation(x: tc.Tensor) -> Any:
 def histogram_fixed_width(
     values: tc.Tensor, value_range: Sequence[TensorLike], nbins: int = 100, dtype: tc.DType = dtypes.int32.native
 ) -> Any:
-    """How many values are in each of `nbins` bins of one width; those outside are in the first or the last."""
+    """Count the values in `nbins` bins of equal width; values outside of the range go into the first or the last."""
     low, high = (float(native(end)) for end in value_range)
-    n = static(nbins)
-    places = tc.floor((tc.reshape(values, (-1,)) - low) * (n / (high - low)))
-    ids = tc.astype(tc.clip(places, 0, n - 1), tc.int64)
-    return tc.segment_sum(tc.ones_like(ids, dtype=dtype), ids, n)
+    places = tc.floor((tc.reshape(values, (-1,)) - low) * (nbins / (high - low)))
+    ids = tc.astype(tc.clip(places, 0, nbins - 1), tc.int64)
+    return tc.segment_sum(tc.ones_like(ids, dtype=dtype), ids, nbins)

@@ -1,4 +1,4 @@
-"""Shapes: of tensors, and changed ones."""
+"""Shapes: queries, reshaping, joining and splitting, padding, sorting, diagonals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import constant, matched, native, static, wrap
+from tape_tf.conversion import constant, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.functions import op
 from tape_tf.names import exported
@@ -19,13 +19,13 @@ from tape_tf.typing import Axis, DTypeLike, IntLike, ShapeLike, TensorLike
 
 @exported("shape")
 def shape(input: TensorLike, out_type: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
-    """The shape as a tensor."""
+    """Return the shape as a tensor."""
     return constant(_shape_of(input), dtype=out_type)
 
 
 @exported("size")
 def size(input: TensorLike, out_type: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
-    """The number of elements as a tensor."""
+    """Return the number of elements as a tensor."""
     total = 1
     for length in _shape_of(input):
         total *= length
@@ -34,7 +34,7 @@ def size(input: TensorLike, out_type: DTypeLike = dtypes.int32, name: str | None
 
 @exported("rank")
 def rank(input: TensorLike, name: str | None = None) -> Any:
-    """The number of dimensions as a tensor."""
+    """Return the number of dimensions as a tensor."""
     return constant(len(_shape_of(input)), dtype=dtypes.int32)
 
 
@@ -44,19 +44,19 @@ def _shape_of(input: TensorLike) -> tuple[int, ...]:
 
 @exported("shape_n")
 def shape_n(input: Sequence[TensorLike], out_type: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
-    """The shapes of several tensors."""
+    """Return the shapes of several tensors."""
     return [shape(x, out_type) for x in input]
 
 
 @op("reshape", "tensor", static_args="shape")
 def reshape(tensor: tc.Tensor, shape: int | tuple[int, ...]) -> Any:
-    """The elements in another shape, of which one length may be -1."""
+    """Reshape a tensor; one length may be -1, which is then inferred."""
     return tc.reshape(tensor, shape if isinstance(shape, tuple) else (shape,))
 
 
 @op("squeeze", "input", static_args="axis")
 def squeeze(input: tc.Tensor, axis: int | tuple[int, ...] | None = None) -> Any:
-    """Without the dimensions of length 1, or those of `axis`."""
+    """Remove the dimensions of length 1, all or those in `axis`."""
     if axis is None or axis == ():
         axis = tuple(k for k, length in enumerate(input.shape) if length == 1)
     return tc.squeeze(input, axis=axis)
@@ -64,13 +64,13 @@ def squeeze(input: tc.Tensor, axis: int | tuple[int, ...] | None = None) -> Any:
 
 @op("expand_dims", "input", static_args="axis")
 def expand_dims(input: tc.Tensor, axis: int) -> Any:
-    """With a dimension of length 1 more, at `axis`."""
+    """Insert a dimension of length 1 at `axis`."""
     return tc.expand_dims(input, axis=axis)
 
 
 @op("transpose", "a", static_args="perm")
 def transpose(a: tc.Tensor, perm: tuple[int, ...] | None = None, conjugate: bool = False) -> Any:
-    """The dimensions in another order, by default in the reverse one."""
+    """Permute the dimensions; reverse them by default."""
     if conjugate and a.dtype.kind == "complex floating":
         a = tc.conj(a)
     return tc.permute_dims(
@@ -80,33 +80,33 @@ def transpose(a: tc.Tensor, perm: tuple[int, ...] | None = None, conjugate: bool
 
 @op("linalg.matrix_transpose", "a")
 def matrix_transpose(a: tc.Tensor, conjugate: bool = False) -> Any:
-    """Each matrix transposed."""
+    """Transpose each matrix."""
     found = tc.matrix_transpose(a)
     return tc.conj(found) if conjugate and a.dtype.kind == "complex floating" else found
 
 
 @op("linalg.adjoint", "matrix")
 def adjoint(matrix: tc.Tensor) -> Any:
-    """Each matrix transposed and conjugated."""
+    """Transpose and conjugate each matrix."""
     found = tc.matrix_transpose(matrix)
     return tc.conj(found) if matrix.dtype.kind == "complex floating" else found
 
 
 @op("concat", "*values", static_args="axis", kernel="ConcatV2")
 def concat(values: list[tc.Tensor], axis: int) -> Any:
-    """Tensors one after the other along `axis`."""
+    """Concatenate tensors along `axis`."""
     return tc.concat(values, axis=axis)
 
 
 @op("stack", "*values", static_args="axis", kernel="Pack")
 def stack(values: list[tc.Tensor], axis: int = 0) -> Any:
-    """Tensors of one shape along a new dimension."""
+    """Stack tensors of one shape along a new dimension."""
     return tc.stack(values, axis=axis)
 
 
 @op("unstack", "value", static_args="num axis")
 def unstack(value: tc.Tensor, num: int | None = None, axis: int = 0) -> Any:
-    """The parts along `axis`, a list."""
+    """Return the parts along `axis`, a list."""
     found = list(tc.unstack(value, axis=axis))
     if num is not None and num != len(found):
         raise ValueError(f"num={num}, and there are {len(found)} parts along axis {axis}")
@@ -115,7 +115,7 @@ def unstack(value: tc.Tensor, num: int | None = None, axis: int = 0) -> Any:
 
 @op("split", "value", static_args="num_or_size_splits axis num")
 def split(value: tc.Tensor, num_or_size_splits: int | tuple[int, ...], axis: int = 0, num: int | None = None) -> Any:
-    """Equal parts along `axis`, or parts of given lengths, of which one may be -1."""
+    """Split a tensor along `axis` into equal parts, or parts of given lengths, one of which may be -1."""
     length = value.shape[axis]
     if isinstance(num_or_size_splits, int):
         if length % num_or_size_splits:
@@ -135,13 +135,13 @@ def split(value: tc.Tensor, num_or_size_splits: int | tuple[int, ...], axis: int
 
 @op("tile", "input", static_args="multiples")
 def tile(input: tc.Tensor, multiples: tuple[int, ...]) -> Any:
-    """The tensor repeated along each dimension."""
+    """Repeat the whole tensor along each dimension."""
     return tc.tile(input, multiples)
 
 
 @exported("repeat")
 def repeat(input: TensorLike, repeats: IntLike | Sequence[IntLike], axis: Axis = None, name: str | None = None) -> Any:
-    """Each element along `axis` repeated, all alike or each as often as `repeats` says."""
+    """Repeat each element along `axis`, all as often or each as `repeats` says."""
     times = static(repeats)
     if isinstance(times, tuple):
         times = times[0] if len(times) == 1 else native(repeats)
@@ -150,19 +150,19 @@ def repeat(input: TensorLike, repeats: IntLike | Sequence[IntLike], axis: Axis =
 
 @op("broadcast_to", "input", static_args="shape")
 def broadcast_to(input: tc.Tensor, shape: tuple[int, ...]) -> Any:
-    """The tensor as one of a larger shape."""
+    """Broadcast a tensor to a shape."""
     return tc.broadcast_to(input, shape)
 
 
 @exported("broadcast_dynamic_shape")
 def broadcast_dynamic_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Any:
-    """The shape two shapes broadcast to, a tensor."""
+    """Return the shape that two shapes broadcast to, a tensor."""
     return constant(broadcast_static_shape(static(shape_x), static(shape_y)), dtype=dtypes.int32)
 
 
 @exported("broadcast_static_shape")
 def broadcast_static_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Any:
-    """The shape two shapes broadcast to.
+    """Return the shape that two shapes broadcast to.
 
     Raises:
         ValueError: they do not.
@@ -172,13 +172,13 @@ def broadcast_static_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Any:
 
 @op("reverse", "tensor", static_args="axis")
 def reverse(tensor: tc.Tensor, axis: int | tuple[int, ...]) -> Any:
-    """In reverse order along `axis`."""
+    """Reverse the order along `axis`."""
     return tc.flip(tensor, axis=axis)
 
 
 @op("roll", "input", static_args="shift axis")
 def roll(input: tc.Tensor, shift: int | tuple[int, ...], axis: int | tuple[int, ...]) -> Any:
-    """Shifted along `axis`; what leaves at one end comes in at the other."""
+    """Shift along `axis`; elements that leave at one end come in at the other."""
     return tc.roll(input, shift, axis=axis)
 
 
@@ -186,12 +186,12 @@ def roll(input: tc.Tensor, shift: int | tuple[int, ...], axis: int | tuple[int, 
 def pad(
     tensor: tc.Tensor, paddings: tuple[tuple[int, int], ...], mode: str = "CONSTANT", constant_values: TensorLike = 0
 ) -> Any:
-    """With more elements around: `paddings` has the numbers before and after for each dimension.
+    """Pad a tensor: `paddings` has the number of new elements before and after, for each dimension.
 
     Args:
         mode: `"CONSTANT"`, `"REFLECT"` or `"SYMMETRIC"`.
     """
-    widths = [tuple(pair) for pair in static(paddings)]
+    widths: list[Any] = [tuple(pair) for pair in paddings]
     if len(widths) != tensor.ndim or any(len(pair) != 2 for pair in widths):
         raise ValueError(f"paddings must have shape ({tensor.ndim}, 2), one pair for each dimension; got {widths}")
     kind = mode.upper()
@@ -207,20 +207,20 @@ def pad(
 
 @exported("meshgrid")
 def meshgrid(*args: Any, **kwargs: Any) -> Any:
-    """The coordinates of all points of a grid: `tf.meshgrid(x, y, indexing="xy")`."""
+    """Return the coordinates of all points of a grid: `tf.meshgrid(x, y, indexing="xy")`."""
     indexing = kwargs.pop("indexing", "xy")
     kwargs.pop("name", None)
     if kwargs:
         raise TypeError(f"'{next(iter(kwargs))}' is an invalid keyword argument for this function")
-    return [wrap(x) for x in tc.meshgrid(*matched(list(args), "Meshgrid"), indexing=indexing)]
+    return [wrap(x) for x in tc.meshgrid(*match_dtypes(list(args), "Meshgrid"), indexing=indexing)]
 
 
 @op("ensure_shape", "x")
 def ensure_shape(x: tc.Tensor, shape: ShapeLike) -> Any:
-    """`x`, whose shape must be this one, of which lengths may be None.
+    """Return `x` after checking that its shape is compatible with `shape`, whose lengths may be None.
 
     Raises:
-        InvalidArgumentError: it is another.
+        InvalidArgumentError: it is not.
     """
     if not as_shape(x.shape).is_compatible_with(shape):
         raise InvalidArgumentError(
@@ -231,8 +231,8 @@ def ensure_shape(x: tc.Tensor, shape: ShapeLike) -> Any:
 
 @op("nn.space_to_depth", "input")
 def space_to_depth(input: tc.Tensor, block_size: int, data_format: str = "NHWC") -> Any:
-    """Blocks of space as channels."""
-    _channels_last(data_format)
+    """Move blocks of `block_size` x `block_size` pixels into the channels."""
+    _check_channels_last(data_format)
     b, h, w, c = input.shape
     s = block_size
     parts = tc.reshape(input, (b, h // s, s, w // s, s, c))
@@ -241,28 +241,28 @@ def space_to_depth(input: tc.Tensor, block_size: int, data_format: str = "NHWC")
 
 @op("nn.depth_to_space", "input")
 def depth_to_space(input: tc.Tensor, block_size: int, data_format: str = "NHWC") -> Any:
-    """Channels as blocks of space."""
-    _channels_last(data_format)
+    """Move channels into blocks of `block_size` x `block_size` pixels: the inverse of :func:`space_to_depth`."""
+    _check_channels_last(data_format)
     b, h, w, c = input.shape
     s = block_size
     parts = tc.reshape(input, (b, h, w, s, s, c // (s * s)))
     return tc.reshape(tc.permute_dims(parts, (0, 1, 3, 2, 4, 5)), (b, h * s, w * s, c // (s * s)))
 
 
-def _channels_last(data_format: str) -> None:
+def _check_channels_last(data_format: str) -> None:
     if data_format != "NHWC":
         raise ValueError(f"data_format must be 'NHWC', got {data_format!r}")
 
 
 @op("sort", "values", static_args="axis")
 def sort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING") -> Any:
-    """The elements along `axis` in order."""
+    """Sort the elements along `axis`."""
     return tc.sort(values, axis=axis, descending=_descending(direction))
 
 
 @op("argsort", "values", static_args="axis")
 def argsort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING", stable: bool = False) -> Any:
-    """The places of the elements along `axis` in their order, int32."""
+    """Return the indices that sort the elements along `axis`, int32."""
     return tc.astype(tc.argsort(values, axis=axis, descending=_descending(direction)), tc.int32)
 
 
@@ -274,7 +274,7 @@ def _descending(direction: str) -> bool:
 
 @op("linalg.diag", "diagonal")
 def diag(diagonal: tc.Tensor, k: int = 0) -> Any:
-    """Matrices that have the last dimension on their `k`-th diagonal, and zeros elsewhere."""
+    """Return matrices with the last dimension on their `k`-th diagonal and zeros elsewhere."""
     n = diagonal.shape[-1] + abs(k)
     columns = tc.arange(diagonal.shape[-1], backend=diagonal.backend.root, device=diagonal.device)
     rows = columns + max(-k, 0)
@@ -285,5 +285,5 @@ def diag(diagonal: tc.Tensor, k: int = 0) -> Any:
 
 @op("linalg.diag_part", "input")
 def diag_part(input: tc.Tensor, k: int = 0) -> Any:
-    """The `k`-th diagonals of matrices."""
+    """Return the `k`-th diagonals of matrices."""
     return tc.linalg.diagonal(input, offset=k)

@@ -1,4 +1,4 @@
-"""Special functions, and what is asked of sequences."""
+"""Special functions, division with truncation, and tests for monotony."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _UNARY = {
 for _names, _function in _UNARY.items():
     unary(_names, _function)
 
-binary("truncatediv", lambda x, y: tc.astype(tc.trunc(_divided(x, y)), x.dtype), "TruncateDiv")
-binary("truncatemod", lambda x, y: x - tc.astype(tc.trunc(_divided(x, y)), x.dtype) * y, "TruncateMod")
+# Python and TensorFlow's // round down; these round towards zero, as C does.
+binary("truncatediv", lambda x, y: tc.astype(tc.trunc(_true_divide(x, y)), x.dtype), "TruncateDiv")
+binary("truncatemod", lambda x, y: x - tc.astype(tc.trunc(_true_divide(x, y)), x.dtype) * y, "TruncateMod")
 
 
-def _divided(x: tc.Tensor, y: tc.Tensor | complex) -> Any:
+def _true_divide(x: tc.Tensor, y: tc.Tensor | complex) -> Any:
     if x.dtype.inexact:
         return x / y
     return tc.astype(x, tc.float64) / (tc.astype(y, tc.float64) if isinstance(y, tc.Tensor) else y)
@@ -36,25 +37,25 @@ def _divided(x: tc.Tensor, y: tc.Tensor | complex) -> Any:
 
 @op("math.polygamma", "a x")
 def polygamma(a: tc.Tensor, x: tc.Tensor) -> Any:
-    """The `a`-th derivative of the digamma function."""
+    """Return the `a`-th derivative of the digamma function."""
     return tc.polygamma(tc.astype(a, tc.int64), x)
 
 
 @op("math.lbeta", "x", floating=True)
 def lbeta(x: tc.Tensor) -> Any:
-    """The logarithm of the beta function of the numbers along the last dimension."""
+    """Return the logarithm of the multivariate beta function, along the last dimension."""
     return tc.sum(tc.gammaln(x), axis=-1) - tc.gammaln(tc.sum(x, axis=-1))
 
 
 @op("math.is_non_decreasing", "x")
 def is_non_decreasing(x: tc.Tensor) -> Any:
-    """Whether no element is less than the one before."""
+    """Return whether no element is less than the one before."""
     flat = tc.reshape(x, (-1,))
     return tc.all(flat[1:] >= flat[:-1])
 
 
 @op("math.is_strictly_increasing", "x")
 def is_strictly_increasing(x: tc.Tensor) -> Any:
-    """Whether each element is greater than the one before."""
+    """Return whether each element is greater than the one before."""
     flat = tc.reshape(x, (-1,))
     return tc.all(flat[1:] > flat[:-1])

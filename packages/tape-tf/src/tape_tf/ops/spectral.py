@@ -9,7 +9,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
-from tape_tf.conversion import native, static, where, wrap
+from tape_tf.conversion import backend_and_device, native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.typing import DTypeLike, IntLike, TensorLike
@@ -25,7 +25,9 @@ def _publish_complex(short: str, function: Callable[..., Any]) -> None:
                 raise ValueError(f"Value for attr 'Tcomplex' of {input.dtype} is not complex; use tf.cast")
             return function(input, axes=tuple(range(-n, 0)))
 
-        transform.__doc__ = f"The {'inverse ' * (short[0] == 'i')}Fourier transform over the last {n} dimensions."
+        transform.__doc__ = (
+            f"Return the {'inverse ' * (short[0] == 'i')}Fourier transform over the last {n} dimensions."
+        )
 
 
 _publish_complex("fft", tc.fft.fftn)
@@ -42,7 +44,9 @@ def _publish_real(short: str, function: Callable[..., Any]) -> None:
             )
             return function(input, s=lengths, axes=tuple(range(-n, 0)))
 
-        transform.__doc__ = f"The Fourier transform over the last {n} dimensions, of real values or back to them."
+        transform.__doc__ = (
+            f"Return the Fourier transform over the last {n} dimensions, of real values or back to them."
+        )
 
 
 _publish_real("rfft", tc.fft.rfftn)
@@ -51,13 +55,13 @@ _publish_real("irfft", tc.fft.irfftn)
 
 @op("signal.fftshift", "x", static_args="axes")
 def fftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
-    """The frequency 0 moved to the middle."""
+    """Move the frequency 0 to the middle."""
     return tc.fft.fftshift(x, axes=axes)
 
 
 @op("signal.ifftshift", "x", static_args="axes")
 def ifftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
-    """What :func:`fftshift` did, undone."""
+    """Undo :func:`fftshift`."""
     return tc.fft.ifftshift(x, axes=axes)
 
 
@@ -71,7 +75,7 @@ def frame(
     axis: int = -1,
     name: str | None = None,
 ) -> Any:
-    """Windows of a length, a step apart, along `axis`: two dimensions, the frames and what is in them."""
+    """Cut windows of `frame_length`, `frame_step` apart, along `axis`, which becomes (frames, frame_length)."""
     x, length, step = native(signal), static(frame_length), static(frame_step)
     axis = axis % x.ndim
     if pad_end:
@@ -83,18 +87,18 @@ def frame(
 
 @exported("signal.overlap_and_add")
 def overlap_and_add(signal: TensorLike, frame_step: IntLike, name: str | None = None) -> Any:
-    """Frames added up, a step apart: the transpose of :func:`frame`."""
+    """Add frames up, `frame_step` apart: the transpose of :func:`frame`."""
     x, step = native(signal), static(frame_step)
     frames, length = x.shape[-2:]
     return wrap(tc.add_windows(x, (*x.shape[:-2], (frames - 1) * step + length), axis=-1, stride=step))
 
 
 def _window(n: IntLike, periodic: bool, dtype: DTypeLike, a: float, b: float) -> Any:
-    """`a - b cos`, over a period or from end to end."""
+    """Return the window a - b cos(2πk/period): Hann's and Hamming's, periodic or symmetric."""
     count = static(n)
-    backend, device = where()
+    backend, device = backend_and_device()
     places = tc.arange(count, dtype=tc.float64, backend=backend, device=device)
-    period = count if periodic and count % 2 == 0 else count - 1  # of odd lengths as from end to end, in TensorFlow too
+    period = count if periodic and count % 2 == 0 else count - 1  # TensorFlow makes odd lengths always symmetric
     wave = a - b * tc.cos(places * (2 * math.pi / max(period, 1)))
     return wrap(tc.astype(wave if count > 1 else tc.ones_like(wave), dtypes.as_dtype(dtype).native))
 
@@ -103,7 +107,7 @@ def _window(n: IntLike, periodic: bool, dtype: DTypeLike, a: float, b: float) ->
 def hann_window(
     window_length: IntLike, periodic: bool = True, dtype: DTypeLike = dtypes.float32, name: str | None = None
 ) -> Any:
-    """The Hann window."""
+    """Return the Hann window."""
     return _window(window_length, periodic, dtype, 0.5, 0.5)
 
 
@@ -111,7 +115,7 @@ def hann_window(
 def hamming_window(
     window_length: IntLike, periodic: bool = True, dtype: DTypeLike = dtypes.float32, name: str | None = None
 ) -> Any:
-    """The Hamming window."""
+    """Return the Hamming window."""
     return _window(window_length, periodic, dtype, 0.54, 0.46)
 
 
@@ -125,7 +129,11 @@ def stft(
     pad_end: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The short-time Fourier transform: that of each frame, times a window; of a length that is a power of 2."""
+    """Return the short-time Fourier transform: of each frame times a window, padded to `fft_length`.
+
+    Args:
+        fft_length: by default, the smallest power of 2 that is at least `frame_length`.
+    """
     length = static(frame_length)
     size = static(fft_length)
     if size is None:
@@ -138,17 +146,18 @@ def stft(
 
 @op("signal.dct", "input", static_args="n")
 def dct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The discrete cosine transform of type 2 or 3 along the last dimension; of a length `n`, cut or padded to it."""
-    return _cosine(input, type, static(n), axis, norm)
+    """Return the discrete cosine transform of type 2 or 3 along the last dimension, cut or padded to `n`."""
+    return _cosine_transform(input, type, n, axis, norm)
 
 
 @op("signal.idct", "input", static_args="n")
 def idct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of :func:`dct`; without `norm="ortho"` but for the factor `2 * n`."""
-    return _cosine(input, {2: 3, 3: 2}.get(type, type), static(n), axis, norm)
+    """Return the inverse of :func:`dct`; without `norm="ortho"`, it is the inverse times `2 * n`."""
+    return _cosine_transform(input, {2: 3, 3: 2}.get(type, type), n, axis, norm)
 
 
-def _cosine(x: tc.Tensor, kind: int, n: int | None, axis: int, norm: str | None) -> tc.Tensor:
+def _cosine_transform(x: tc.Tensor, kind: int, n: int | None, axis: int, norm: str | None) -> tc.Tensor:
+    """Return the DCT of type 2 or 3 by a Fourier transform of twice the length."""
     if kind not in (2, 3):
         raise ValueError(f"type must be 2 or 3, got {kind}")
     if axis not in (-1, x.ndim - 1):
@@ -166,7 +175,7 @@ def _cosine(x: tc.Tensor, kind: int, n: int | None, axis: int, norm: str | None)
         found = tc.fft.rfft(x, n=2 * length)[..., :length]
         return (tc.real(found) * cos + tc.imag(found) * sin) * scale * (1.0 if norm else 2.0)
     x = x * scale
-    # The real part of the sum of x exp(i angle).
+    # Type 3 is the real part of the sum of x exp(i angle), by an inverse transform.
     spectrum = tc.astype(x * cos, _complex_of(x)) + 1j * tc.astype(x * sin, _complex_of(x))
     padded = tc.pad(spectrum, [(0, 0)] * (x.ndim - 1) + [(0, length)])
     return tc.real(tc.fft.ifft(padded, n=2 * length)[..., :length]) * (2 * length)

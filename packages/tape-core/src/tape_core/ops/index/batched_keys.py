@@ -1,4 +1,4 @@
-"""Indexing inside vmap: the key of one example as a key of all, the hidden axis first."""
+"""Indexing inside vmap: the key for one example becomes a key for all examples, with the hidden axis first."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from tape_core.typing import Array, BatchInput, IndexKey
 
 
 class StackedKey(NamedTuple):
-    """A key of all examples.
+    """A key for all examples together.
 
     Attributes:
-        key: for an array whose dimension 0 is the hidden axis.
-        ndim: how many dimensions one example has behind the key.
-        order: the dimensions behind `key` in the order that has the hidden axis first; None: it is.
+        key: a key for an array whose dimension 0 is the hidden axis.
+        ndim: the number of dimensions of `x[key]` for one example.
+        order: the permutation that brings the dimensions of the result into the order that one example has, with the
+            hidden axis first; None where they are in that order.
     """
 
     key: tuple[Any, ...]
@@ -28,22 +29,24 @@ class StackedKey(NamedTuple):
 
 
 def stacked_key(key: IndexKey, ndim: int, size: int) -> StackedKey:
-    """The key of all examples for one of an array of `ndim` dimensions."""
-    parts = list(keys.whole_key(key, ndim))
+    """The key for all examples that does what `key` does for one, on arrays of `ndim` dimensions."""
+    parts = list(keys.full_key(key, ndim))
     arrays = [part for part in parts if keys.is_array(part)]
-    kept = sum([_keeps(part) for part in parts])
+    kept = sum([_is_basic(part) for part in parts])
     if not arrays:
         return StackedKey((slice(None), *parts), kept, None)
-    m, before, together = _places(parts, arrays)
+    m, before, together = _analyse_arrays(parts, arrays)
     ndim = m + kept
     if not any([is_batched(part) for part in arrays]):
-        # Index arrays that stand apart have their dimensions in front.
+        # The slice for the hidden axis makes no difference, unless the arrays are separated: their dimensions then go
+        # in front of it.
         order = None if together else (m, *range(m), *range(m + 1, ndim + 1))
-        return StackedKey((slice(None), *map(_unwrapped, parts)), ndim, order)
+        return StackedKey((slice(None), *map(_unwrap, parts)), ndim, order)
     from tape_core.ops.manipulation import reshape
     from tape_core.ops.searching import arange_beside
 
     example = next(part for part in arrays if is_batched(part))
+    # Index the hidden axis by the number of the example, which broadcasts against the index arrays.
     number = reshape(arange_beside(example.value, size), (size, *[1] * m))
     order = None
     if together and before:
@@ -52,13 +55,18 @@ def stacked_key(key: IndexKey, ndim: int, size: int) -> StackedKey:
     return StackedKey((number, *[front(part, m) for part in parts]), ndim, order)
 
 
-def _keeps(part: Any) -> bool:
-    """Whether a part of a key leaves a dimension to the result."""
+def _is_basic(part: object) -> bool:
+    """Whether a part of a key gives a dimension of the result by itself."""
     return part is None or isinstance(part, slice)
 
 
-def _places(parts: list[Any], arrays: list[Any]) -> tuple[int, int, bool]:
-    """How many dimensions index arrays have together, how many are in front of them, whether they are neighbours."""
+def _analyse_arrays(parts: list[Any], arrays: list[Any]) -> tuple[int, int, bool]:
+    """Describe the index arrays of a key.
+
+    Returns:
+        The number of dimensions that they broadcast to, the number of dimensions in front of them in the result, and
+        whether they stand side by side.
+    """
     if any([is_batched(part) and keys.is_mask(part) for part in arrays]):
         raise BatchError(
             "indexing with a mask inside vmap: the shape of the result depends on values, and examples differ; use "
@@ -67,14 +75,14 @@ def _places(parts: list[Any], arrays: list[Any]) -> tuple[int, int, bool]:
     advanced = [k for k, part in enumerate(parts) if keys.is_array(part) or hasattr(part, "__index__")]
     together = advanced[-1] - advanced[0] + 1 == len(advanced)
     m = max([1 if keys.is_mask(part) else part.ndim for part in arrays])
-    return m, sum([_keeps(part) for part in parts[: advanced[0]]]), together
+    return m, sum([_is_basic(part) for part in parts[: advanced[0]]]), together
 
 
-def _unwrapped(part: Any) -> Any:
+def _unwrap(part: IndexKey) -> IndexKey:
     return part.value if type(part) is BatchedArray else part
 
 
-def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+def _inverse_permutation(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([order.index(k) for k in range(len(order))])
 
 
@@ -87,9 +95,9 @@ def batch_getitem(call: Call, x: BatchedArray) -> Any:
         stacked = stacked_key(key, x.ndim, size_of([x]))
         out = call(x.value, key=stacked.key)
         return out if stacked.order is None else permute_dims(out, stacked.order)
-    # From one array each example takes elements of its own.
-    parts = list(keys.whole_key(key, x.ndim))
-    m, before, together = _places(parts, [part for part in parts if keys.is_array(part)])
+    # Only the key is batched: all examples read from one array, each by indices of its own.
+    parts = list(keys.full_key(key, x.ndim))
+    m, before, together = _analyse_arrays(parts, [part for part in parts if keys.is_array(part)])
     out = call(x.value, key=tuple([front(part, m) for part in parts]))
     return moveaxis(out, before, 0) if together and before else out
 
@@ -103,7 +111,7 @@ def batch_scatter(call: Call, values: BatchedArray) -> Any:
     key, shape = call.params["key"], tuple(call.params["shape"])
     size = values.axis.size if values.axis is not None else _size_of_key(key)
     stacked = stacked_key(key, len(shape), size)
-    return call(_placed(spread(values, size), stacked), key=stacked.key, shape=(size, *shape))
+    return call(_arrange_values(spread(values, size), stacked), key=stacked.key, shape=(size, *shape))
 
 
 def batch_update(call: Call, x: BatchInput, values: BatchInput) -> Any:
@@ -113,8 +121,8 @@ def batch_update(call: Call, x: BatchInput, values: BatchInput) -> Any:
     size = size_of((x, values, *parts))
     only = parts[0] if len(parts) == 1 else None
     if type(only) is BatchedArray and is_batched(only) and keys.is_mask(only) and not _has_elements(values):
-        # One number for all that the masks pick, however many that are in each example.
-        return call(spread(x, size), _unwrapped(values), key=only.value)
+        # A number assigned through a batched mask: it needs no key of one shape, as the values broadcast.
+        return call(spread(x, size), _unwrap(values), key=only.value)
     stacked = stacked_key(key, x.ndim, size)
     if type(values) is BatchedArray:
         extra = values.ndim - stacked.ndim
@@ -125,33 +133,34 @@ def batch_update(call: Call, x: BatchInput, values: BatchInput) -> Any:
             from tape_core.ops.manipulation import reshape
 
             fitted = reshape(fitted, (*fitted.shape[: is_batched(values)], *values.shape[extra:]))
-        values = _placed(fitted, stacked, batched=is_batched(values))
+        values = _arrange_values(fitted, stacked, batched=is_batched(values))
     return call(spread(x, size), values, key=stacked.key)
 
 
 def batch_places(call: Call, x: BatchedArray) -> Any:
-    """The numbers of the rows that a key picks, which are the same for all examples if the key is."""
+    """`places(x, key)` for all examples; a result that they share unless the key is batched."""
     key = call.params["key"]
     parts = key if isinstance(key, tuple) else (key,)
     if not any([is_batched(part) for part in parts]):
         example = x.value[0] if is_batched(x) else x.value
-        return BatchedArray(call(example, key=tuple(map(_unwrapped, parts))), x.backend, None)
+        return BatchedArray(call(example, key=tuple(map(_unwrap, parts))), x.backend, None)
+    # The numbers for the whole batch count through the examples; the remainder is the number in an example.
     stacked = stacked_key(key, x.ndim, size_of((x, *parts)))
     numbers = call(spread(x, size_of((x, *parts))), key=stacked.key)
     return numbers % math.prod(x.shape[: keys.leading(key, x.ndim)])
 
 
 def _has_elements(values: Array) -> bool:
-    """Whether an update sets more than one number: one for each example, or for each element that a key picks."""
+    """Whether the values of an update are more than one number: they are batched, or have dimensions."""
     return type(values) is BatchedArray and (is_batched(values) or values.ndim > 0)
 
 
-def _placed(values: Tensor, stacked: StackedKey, *, batched: bool = True) -> Tensor:
-    """Values in the order of dimensions that the key of all examples has."""
+def _arrange_values(values: Tensor, stacked: StackedKey, *, batched: bool = True) -> Tensor:
+    """Permute the dimensions of values to the order in which the stacked key picks them."""
     from tape_core.ops.manipulation import permute_dims, reshape
 
     if not batched:
         if stacked.order is None:
             return values  # they broadcast
         values = reshape(values, (*[1] * (stacked.ndim + 1 - len(values.shape)), *values.shape))
-    return values if stacked.order is None else permute_dims(values, _inverse(stacked.order))
+    return values if stacked.order is None else permute_dims(values, _inverse_permutation(stacked.order))

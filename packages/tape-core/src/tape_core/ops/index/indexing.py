@@ -1,4 +1,4 @@
-"""Indexing: reading parts of an array, and `scatter`, its transpose."""
+"""Indexing: `getitem` and its transpose `scatter`, `setitem`, `take` and `gather`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tape_core.ops.manipulation import sum_to
 from tape_core.typing import Array, ArrayLike, BatchInput, Cotangent, IndexKey, Namespace
 
 
-def key_samples(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Shapes and keys of each kind of indexing."""
+def key_samples(draw: Draw) -> Iterator[tuple[tuple[int, ...], IndexKey]]:
+    """Shapes and keys for each kind of indexing."""
     yield (2, 3), 1
     yield (2, 3), (slice(None, None, 2), -1)
     yield (2, 3), (..., None, slice(1, None))
@@ -46,12 +46,12 @@ def _scatter_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _scatter_kernel(xp: Namespace, values: Array, key: IndexKey, shape: tuple[int, ...]) -> Array:
-    # Through a plain key no two values meet, and truth values could not be added.
-    combine = _later if keys.is_plain(key) else xp.add
+    # Through a plain key no two values meet, so that nothing has to be added, which booleans would refuse.
+    combine = _take_later if keys.is_plain(key) else xp.add
     return keys.update(xp, combine, 0, xp.zeros_beside(values, shape, dtype=values.dtype), values, key)
 
 
-def _later(earlier: Array, later: Array) -> Any:
+def _take_later(earlier: Array, later: Array) -> Array:
     return later
 
 
@@ -63,7 +63,7 @@ def _later(earlier: Array, later: Array) -> Any:
     batch=batch_getitem,
 )
 def getitem(x: ArrayLike, /, key: IndexKey) -> Tensor:
-    """`x[key]`: integers, slices, `...`, None, a boolean mask, integer arrays."""
+    """`x[key]`, for integers, slices, `...`, None, boolean masks and integer arrays, as in NumPy."""
 
 
 @refuses("key")
@@ -74,12 +74,15 @@ def getitem(x: ArrayLike, /, key: IndexKey) -> Tensor:
     batch=batch_scatter,
 )
 def scatter(values: ArrayLike, /, key: IndexKey, shape: tuple[int, ...]) -> Tensor:
-    """Zeros of `shape` with `values` added at `key`; elements named twice add up. The transpose of indexing."""
+    """Zeros of `shape` with `values` added at `key`; values for one element add up. The transpose of `getitem`."""
 
 
 def with_raw_key(x: Tensor, key: IndexKey) -> tuple[Tensor, Any]:
-    """An array and its key with raw index arrays in place of Tensors; inside vmap both as each other's examples."""
-    if type(key) in _PARTS or (type(key) is tuple and _PARTS.issuperset(map(type, key))):
+    """An array and its key with raw index arrays in place of Tensors.
+
+    Inside vmap, an array that is not batched is lifted to the batch of an index that is, and the other way round.
+    """
+    if type(key) in _BASIC_TYPES or (type(key) is tuple and _BASIC_TYPES.issuperset(map(type, key))):
         return x, key
     deepest = max([placed(x), *map(placed, _tensors_in(key))], key=lambda tensor: tensor.backend.height).backend
     if deepest.height and deepest.library is x.backend.library:
@@ -87,15 +90,15 @@ def with_raw_key(x: Tensor, key: IndexKey) -> tuple[Tensor, Any]:
     return x, raw_key(key, x)
 
 
-_PARTS = frozenset({int, slice, type(None), type(...)})  # of keys without arrays
+_BASIC_TYPES = frozenset({int, slice, type(None), type(...)})  # the types of parts of keys without arrays
 
 
 def _tensors_in(key: IndexKey) -> list[Tensor]:
     return [part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, Tensor)]
 
 
-def raw_key(key: IndexKey, tensor: Tensor) -> Any:
-    """A key with raw index arrays in place of Tensors."""
+def raw_key(key: IndexKey, tensor: Tensor) -> IndexKey:
+    """A key with raw arrays of the backend of `tensor` in place of Tensors and lists."""
     if isinstance(key, tuple):
         return tuple([raw_key(part, tensor) for part in key])
     if isinstance(key, Tensor):
@@ -108,10 +111,10 @@ def raw_key(key: IndexKey, tensor: Tensor) -> Any:
             )
         return key._array
     if isinstance(key, list):
-        # As NumPy reads it; the standard has no lists.
+        # NumPy's indexing takes lists for arrays; the standard has none.
         found = tensor.backend.asarray(key)
         xp = tensor.backend.xp
-        return xp.astype(found, xp.int64) if 0 in found.shape else found  # NumPy makes floating numbers of []
+        return xp.astype(found, xp.int64) if 0 in found.shape else found  # an empty list becomes an array of floats
     return key
 
 
@@ -129,13 +132,14 @@ def _set_samples(draw: Draw) -> Iterator[Sample]:
 def _set_kernel(xp: Namespace, x: Array, values: Array, key: IndexKey) -> Array:
     if is_array(values) and values.dtype != x.dtype:
         values = xp.astype(values, x.dtype)
-    return keys.update(xp, _later, None, x, values, key)
+    return keys.update(xp, _take_later, None, x, values, key)
 
 
 def _set_values_transpose(xp: Namespace, g: Cotangent, values_spec: Spec, key: IndexKey) -> Cotangent:
     d = xp.getitem(g, key)
     if has_integer_arrays(key):
-        # Of values for one element the last one stays: each leaves its number, and finds it or another's.
+        # Of several values for one element only the last one is in the result, and gets the cotangent. To find it,
+        # assign to each element the number of the value: a value is the last one where its own number is left.
         n = math.prod(d.shape)
         numbers = xp.reshape(xp.arange_beside(d, n), tuple(d.shape))
         left = xp.setitem(xp.zeros_beside(d, tuple(g.shape), dtype=numbers.dtype), numbers, key)
@@ -153,13 +157,14 @@ def _set_values_transpose(xp: Namespace, g: Cotangent, values_spec: Spec, key: I
     batch=batch_update,
 )
 def setitem(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
-    """A copy of `x` with `values` at `key`: what `x[key] = values` makes of `x`.
+    """A copy of `x` with `values` at `key`, as after `x[key] = values`.
 
-    What is overwritten has no part in gradients, as the branch that `where` does not take: not even a NaN comes of it.
+    No gradient flows to the elements that are overwritten, not even NaN; as with the branch that `where` does not take.
     """
 
 
-# These take keys with Tensors in them, in rules as well: they are unwrapped before the op sees them.
+# What users call, and rules whose sweep is recorded, must also accept keys with Tensors in them. The functions below
+# unwrap such keys, call the op, and take its place in the registry.
 _getitem, _scatter, _setitem = getitem, scatter, setitem
 
 
@@ -174,11 +179,11 @@ def scatter_with_key(values: Tensor, key: IndexKey, shape: tuple[int, ...]) -> T
     return _scatter(values, key, shape)
 
 
-def updated(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, Any]:
-    """The operands of an update of elements.
+def check_update(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, Any]:
+    """Read the operands of an update of elements, and check their dtypes.
 
     Raises:
-        TypeError: the values' kind of dtype is above that of `x`, as complex is above floating.
+        TypeError: the values have a higher kind of dtype than `x`, as complex is higher than floating.
     """
     x, values = read(x, f"{name}: x"), read(values, f"{name}: values")
     if type(x) in SCALARS:
@@ -192,9 +197,9 @@ def updated(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, Any]:
     return x, values
 
 
-def setitem_with_key(x: Tensor, values: Any, key: IndexKey) -> Tensor:
+def setitem_with_key(x: Tensor, values: ArrayLike, key: IndexKey) -> Tensor:
     """`setitem` for a key that may hold Tensors."""
-    x, values = updated("setitem", x, values)
+    x, values = check_update("setitem", x, values)
     x, key = with_raw_key(x, key)
     return _setitem(x, values, key)
 
@@ -228,7 +233,7 @@ def _take_batch(call: Call, x: BatchInput, indices: BatchInput) -> Any:
 @refuses("indices")
 @linear(x=transpose(_take_transpose), indices=NONDIFF, samples=with_complex(_take_samples), batch=_take_batch)
 def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
-    """The elements at `indices` along `axis`, which may be left out in one dimension."""
+    """The elements at `indices` along `axis`, which may be left out for a 1-d array."""
 
 
 def _along_samples(draw: Draw) -> Iterator[Sample]:
@@ -238,6 +243,7 @@ def _along_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def take_along_axis_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, indices: Array, axis: int) -> Cotangent:
+    # Written as plain indexing: `indices` along the axis, and a range along each other one.
     n = len(x_spec.shape)
     grid = [
         indices if k == axis % n else xp.reshape(xp.arange_beside(g, length), (1,) * k + (-1,) + (1,) * (n - k - 1))
@@ -251,7 +257,10 @@ def take_along_axis_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, indices
     x=transpose(take_along_axis_transpose), indices=NONDIFF, samples=with_complex(_along_samples), batch=batching.apart
 )
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """For each line along `axis` the elements at that line of `indices`."""
+    """The elements at `indices` along `axis`, line by line; `indices` has a line of its own for each line of `x`.
+
+    As `numpy.take_along_axis`; `indices` of :func:`argsort` sort, for example.
+    """
 
 
 def _gather_samples(draw: Draw) -> Iterator[Sample]:
@@ -287,8 +296,8 @@ def _gather_batch(call: Call, params: BatchInput, indices: BatchInput) -> Any:
 def gather(params: ArrayLike, indices: ArrayLike, /) -> Tensor:
     """The rows of `params` at `indices`: shape `indices.shape + params.shape[1:]`.
 
-    Its gradient is :class:`~tape_core.IndexedSlices`: only the rows in use. :func:`take` gives the same values
-    and a dense gradient.
+    Its gradient is :class:`~tape_core.IndexedSlices`, which hold only the rows in use. :func:`take` gives the same
+    values and a dense gradient.
     """
 
 
@@ -309,4 +318,4 @@ def _add_rows_samples(draw: Draw) -> Iterator[Sample]:
     samples=_add_rows_samples,
 )
 def add_rows(x: ArrayLike, indices: ArrayLike, rows: ArrayLike, /, *, in_place: bool = False) -> Tensor:
-    """`x` with `rows` added at `indices`, duplicates added up. `in_place` lets a kernel overwrite `x`."""
+    """Add `rows` to those of `x` at `indices`; duplicates add up. `in_place` allows a kernel to overwrite `x`."""

@@ -1,26 +1,32 @@
-"""Keys of indexing in terms of the standard, which reads through integer arrays alone and assigns through none.
+"""Keys of NumPy's indexing, in terms of the Array API standard.
 
-A key picks rows: what lies along the last dimensions, those that it takes whole. `places` numbers them. Where rows are
-picked more than once, `update` combines their values by sorting and log2(n) passes, without a loop over elements.
+The standard reads through integer arrays only if they index every dimension, and assigns through none. So an array is
+seen as a matrix here. Its rows lie along the last dimensions, those that a key takes whole (`x[i]` and `x[i, :]` pick
+rows of `x.shape[1:]`); the dimensions before them number the rows. `places` computes the numbers of the rows that a key
+picks. Then reading is `take` of rows, and `update` writes them. Where a row is picked more than once, `update` combines
+its values by sorting and log2(n) passes, without a loop over elements.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, SupportsIndex, TypeGuard
 
-from tape_core.typing import Array, IndexKey, Namespace
+from tape_core.typing import Array, IndexKey, Namespace, Scalar, Shape
+
+Combine = Callable[[Array, Array], Array]
+"""How an update combines values: a function of the earlier and the later ones."""
 
 WHOLE = slice(None)
 
 
-def is_array(part: Any) -> bool:
-    """Whether a part of a key is an array."""
+def is_array(part: object) -> TypeGuard[Array]:
+    """Whether a part of a key, or an operand, is an array and not a Python scalar."""
     return hasattr(part, "dtype")
 
 
-def is_mask(part: Any) -> bool:
+def is_mask(part: object) -> TypeGuard[Array]:
     """Whether a part of a key is a boolean array."""
     return is_array(part) and "bool" in str(part.dtype)
 
@@ -32,9 +38,9 @@ def has_integer_arrays(key: IndexKey) -> bool:
 
 
 def is_plain(key: IndexKey) -> bool:
-    """Whether every library reads and assigns through the key as it is: no arrays, or a mask alone.
+    """Whether every library reads and assigns through the key directly: it has no arrays, or is a single mask.
 
-    Nor steps backwards: these are in the standard, but not in PyTorch.
+    It has no negative steps either, which are in the standard but not in PyTorch.
     """
     if isinstance(key, tuple) and len(key) == 1:
         key = key[0]
@@ -42,15 +48,15 @@ def is_plain(key: IndexKey) -> bool:
     return is_mask(key) or not any([is_array(part) or _is_backwards(part) for part in parts])
 
 
-def _is_backwards(part: Any) -> bool:
+def _is_backwards(part: object) -> bool:
     return isinstance(part, slice) and part.step is not None and part.step < 0
 
 
-def whole_key(key: IndexKey, ndim: int) -> tuple[Any, ...]:
-    """The parts of a key for all `ndim` dimensions: slices in place of what `...` stands for and of what is missing.
+def full_key(key: IndexKey, ndim: int) -> tuple[Any, ...]:
+    """The parts of a key for all `ndim` dimensions: full slices for `...` and for the dimensions that it leaves out.
 
     Raises:
-        IndexError: there are too many of them, or one is no index.
+        IndexError: there are too many parts, or one is not an index.
     """
     parts = list(key) if isinstance(key, tuple) else [key]
     for part in parts:
@@ -58,24 +64,25 @@ def whole_key(key: IndexKey, ndim: int) -> tuple[Any, ...]:
             raise IndexError(
                 f"an index is an integer, a slice, ..., None or an array of integers or bool; got {part!r}"
             )
-    used = sum([_dimensions(part) for part in parts])
+    used = sum([_used_dimensions(part) for part in parts])
     if used > ndim:
         raise IndexError(f"too many indices: the array has {ndim} dimensions, and {used} are indexed")
     at = next((k for k, part in enumerate(parts) if part is ...), len(parts))
     if any(part is ... for part in parts[at + 1 :]):
         raise IndexError("an index has ... more than once")
-    # One that stands for nothing still parts the integer arrays beside it.
-    filled: list[Any] = [WHOLE] * (ndim - used) or [...] * (at < len(parts))
-    return (*parts[:at], *filled, *parts[at + 1 :])
+    # An ellipsis that stands for no dimension stays: it still separates the integer arrays beside it, on which the
+    # order of the result's dimensions depends.
+    slices: list[Any] = [WHOLE] * (ndim - used) or [...] * (at < len(parts))
+    return (*parts[:at], *slices, *parts[at + 1 :])
 
 
-def _plain_parts(key: IndexKey, shape: tuple[int, ...]) -> tuple[Any, tuple[int, ...] | None]:
-    """A plain key without None, which not every library takes, and the shape of the result if it had any."""
+def _plain_parts(key: IndexKey, shape: Shape) -> tuple[IndexKey, Shape | None]:
+    """A plain key without None, which some libraries refuse, and the shape of the result if the key had a None."""
     if isinstance(key, tuple) and len(key) == 1:
         key = key[0]
     if is_mask(key):
         return key, None
-    whole = [part for part in whole_key(key, len(shape)) if part is not ...]
+    whole = [part for part in full_key(key, len(shape)) if part is not ...]
     parts: list[Any] = []
     lengths: list[int] = []
     axis = 0
@@ -84,7 +91,7 @@ def _plain_parts(key: IndexKey, shape: tuple[int, ...]) -> tuple[Any, tuple[int,
             lengths.append(1)
             continue
         if isinstance(part, slice):
-            # The standard has no slices that reach beyond the ends.
+            # In the standard a slice must not reach beyond the ends of its axis.
             start, stop, step = part.indices(shape[axis])
             lengths.append(len(range(start, stop, step)))
             part = slice(start, None if stop < 0 else stop, step) if lengths[-1] else slice(0, 0)
@@ -93,42 +100,49 @@ def _plain_parts(key: IndexKey, shape: tuple[int, ...]) -> tuple[Any, tuple[int,
     return tuple(parts), tuple(lengths) if len(whole) > axis else None
 
 
-def places(xp: Namespace, beside: Any, key: IndexKey, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """The numbers of the rows that a key picks of an array of `shape`, and how many leading dimensions they number.
+def places(xp: Namespace, like: Array, key: IndexKey, shape: Shape) -> tuple[Array, int]:
+    """The numbers of the rows that a key picks, and the number of leading dimensions that number them.
 
-    What the dimensions of the result are is NumPy's rule: those of integer arrays stand where the first array is, or
-    in front if something stands between the arrays. An integer beside arrays is an array.
+    The array of numbers has the dimensions of `x[key]` without those of the rows, in the order of NumPy's "advanced
+    indexing": the dimensions of integer arrays stand where the first array does, or in front if a slice or None
+    stands between the arrays. An integer counts as an array if there are arrays.
+
+    Args:
+        like: an array on whose backend and device the numbers are made.
+        key: the key.
+        shape: the shape of the array that is indexed.
 
     Raises:
         IndexError: an index is out of bounds.
     """
     lead = leading(key, len(shape))
-    parts = _without_masks(xp, _touching(key, len(shape)), shape)
+    parts = _replace_masks(xp, _leading_parts(key, len(shape)), shape)
     arrays = any([is_array(part) for part in parts])
-    slices: list[Any] = []  # for each dimension of the result but those of arrays, what it adds to the number
+    slices: list[Array] = []  # for each dimension that a slice or None leaves: its contributions to the row number
     first, between, last = None, False, -1
-    picked: Any = 0
+    picked: Array = 0  # the contributions of integers and arrays
     axis = 0
     for k, part in enumerate(parts):
         if part is None:
-            slices.append(xp.arange_beside(beside, 1))
+            slices.append(xp.arange_beside(like, 1))
         if part is None or part is ...:
             continue
         length, stride = shape[axis], math.prod(shape[axis + 1 : lead])
         axis += 1
         if isinstance(part, slice):
             start, stop, step = part.indices(length)
-            slices.append((xp.arange_beside(beside, len(range(start, stop, step))) * step + start) * stride)
+            slices.append((xp.arange_beside(like, len(range(start, stop, step))) * step + start) * stride)
             continue
-        picked = picked + _in_bounds(xp, part, axis - 1, length) * stride
+        picked = picked + _from_start(xp, part, axis - 1, length) * stride
         if arrays:
             between = between or (first is not None and last != k - 1)
             first = len(slices) if first is None else first
             last = k
+    # Reshape the contributions so that they broadcast against each other; `front` dimensions stand before the arrays'.
     front = 0 if between else first or 0
     width = len(picked.shape) if is_array(picked) else 0
     n = len(slices) + width
-    numbers = xp.arange_beside(beside, 1)[0]
+    numbers = xp.arange_beside(like, 1)[0]
     for k, steps in enumerate(slices):
         at = k if k < front else k + width
         numbers = numbers + xp.reshape(steps, (1,) * at + (-1,) + (1,) * (n - at - 1))
@@ -137,25 +151,25 @@ def places(xp: Namespace, beside: Any, key: IndexKey, shape: tuple[int, ...]) ->
     return numbers + picked, lead
 
 
-def _touching(key: IndexKey, ndim: int) -> list[Any]:
-    """The parts of a key, without the last dimensions that it takes whole."""
-    parts = [*whole_key(key, ndim)]
+def _leading_parts(key: IndexKey, ndim: int) -> list[Any]:
+    """The parts of a key, without full slices at the end."""
+    parts = [*full_key(key, ndim)]
     while parts and (parts[-1] is ... or (isinstance(parts[-1], slice) and parts[-1] == WHOLE)):
         parts.pop()
     return parts
 
 
 def leading(key: IndexKey, ndim: int) -> int:
-    """How many dimensions there are before the last ones that a key takes whole."""
-    return sum([_dimensions(part) for part in _touching(key, ndim)])
+    """The number of dimensions before the last ones that a key takes whole."""
+    return sum([_used_dimensions(part) for part in _leading_parts(key, ndim)])
 
 
-def _dimensions(part: Any) -> int:
+def _used_dimensions(part: object) -> int:
     return len(part.shape) if is_mask(part) else int(part is not None and part is not ...)
 
 
-def _without_masks(xp: Namespace, whole: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    """The parts of a key, with the places of what is true for each mask."""
+def _replace_masks(xp: Namespace, whole: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    """The parts of a key, with the integer arrays of `nonzero` in place of each mask."""
     parts: list[Any] = []
     axis = 0
     for part in whole:
@@ -166,12 +180,12 @@ def _without_masks(xp: Namespace, whole: list[Any], shape: tuple[int, ...]) -> l
             parts += xp.nonzero(part)
         else:
             parts.append(part)
-        axis += _dimensions(part)
+        axis += _used_dimensions(part)
     return parts
 
 
-def _in_bounds(xp: Namespace, part: Any, axis: int, length: int) -> Array:
-    """An index, or an array of them, that counts from the start."""
+def _from_start(xp: Namespace, part: SupportsIndex | Array, axis: int, length: int) -> Array:
+    """Replace negative indices, which count from the end, and raise IndexError for those out of bounds."""
     if not is_array(part):
         index = part.__index__()
         if not -length <= index < length:
@@ -188,17 +202,25 @@ def _in_bounds(xp: Namespace, part: Any, axis: int, length: int) -> Array:
 
 
 def as_rows(xp: Namespace, x: Array, lead: int) -> Array:
-    """`x` as a matrix: its first `lead` dimensions along the one side, the others along the other."""
+    """`x` as a matrix: its first `lead` dimensions become the rows, the others the columns."""
     shape = tuple(x.shape)
     return xp.reshape(x, (math.prod(shape[:lead]), math.prod(shape[lead:])))
 
 
-def running(xp: Namespace, combine: Callable[[Any, Any], Any], neutral: Any, rows: Array, numbers: Any) -> Array:
-    """Each row combined with those before it that have the same number. The numbers must be in order."""
+def segmented_scan(xp: Namespace, combine: Combine, neutral: Scalar | None, rows: Array, numbers: Array) -> Array:
+    """Combine each row with those before it that have the same number. The numbers must be in order.
+
+    This is the data-parallel inclusive scan of Hillis and Steele ("Data parallel algorithms", 1986), on segments of
+    equal numbers: in log2(n) passes each row takes in the row at distance 1, 2, 4, ..., which has taken in as many.
+
+    Args:
+        combine: an associative function of the earlier and the later rows.
+        neutral: a number that changes nothing when it is combined with; None where `combine(v, v)` is v.
+    """
     distance = 1
     while distance < numbers.shape[0]:
         same = numbers[distance:] == numbers[:-distance]
-        if _is_nowhere(xp, same):
+        if _is_false_everywhere(xp, same):
             break
         later = rows[distance:, :]
         earlier = xp.where(xp.expand_dims(same, axis=1), rows[:-distance, :], later if neutral is None else neutral)
@@ -207,37 +229,38 @@ def running(xp: Namespace, combine: Callable[[Any, Any], Any], neutral: Any, row
     return rows
 
 
-def _is_nowhere(xp: Namespace, mask: Array) -> bool:
-    """Whether a mask is False everywhere, as far as it is known: inside vmap each example may have its own."""
+def _is_false_everywhere(xp: Namespace, mask: Array) -> bool:
+    """Whether a mask is known to be False everywhere, so that a loop may stop early; False where that is not known."""
     try:
         return not bool(xp.any(mask))
     except Exception:
-        if hasattr(mask, "_slots"):  # a Tensor, of many examples or of a trace: the value is not needed
+        if hasattr(mask, "_slots"):  # a Tensor whose value is not known: it is batched or traced
             return False
-        raise  # what is traced of the rule is taken back
+        raise  # a raw traced array: the tracer catches this, and makes the whole rule one instruction
 
 
-def others(xp: Namespace, values: Array, numbers: Any) -> Array:
-    """For each row of a matrix the product of the others that have the same number: exact where some are 0."""
+def products_of_others(xp: Namespace, values: Array, numbers: Array) -> Array:
+    """For each row of a matrix the product of all other rows that have the same number; no row is divided by."""
     if values.shape[0] == 0:
         return values
     order = xp.argsort(numbers, stable=True)
     numbers, rows = xp.take(numbers, order), xp.take(values, order, axis=0)
-    before = _product_before(xp, rows, numbers)
-    # Their opposites are in order backwards.
-    after = xp.flip(_product_before(xp, xp.flip(rows, axis=0), -xp.flip(numbers, axis=0)), axis=0)
+    before = _products_before(xp, rows, numbers)
+    # A scan wants ascending numbers; reversed, the negative numbers ascend.
+    after = xp.flip(_products_before(xp, xp.flip(rows, axis=0), -xp.flip(numbers, axis=0)), axis=0)
     return xp.take(before * after, xp.argsort(order), axis=0)
 
 
-def _product_before(xp: Namespace, rows: Array, numbers: Any) -> Array:
+def _products_before(xp: Namespace, rows: Array, numbers: Array) -> Array:
+    """For each row the product of those before it that have the same number; an exclusive scan."""
     one = xp.ones_like(rows[:1, :])
-    until = xp.concat([one, running(xp, xp.multiply, 1, rows, numbers)[:-1, :]], axis=0)
+    until = xp.concat([one, segmented_scan(xp, xp.multiply, 1, rows, numbers)[:-1, :]], axis=0)
     same = xp.concat([numbers[:1] != numbers[:1], numbers[1:] == numbers[:-1]], axis=0)
     return xp.where(xp.expand_dims(same, axis=1), until, 1)
 
 
 def read(xp: Namespace, x: Array, key: IndexKey) -> Array:
-    """`x[key]`."""
+    """`x[key]`, the default kernel of `getitem`."""
     if is_plain(key):
         parts, shape = _plain_parts(key, tuple(x.shape))
         return x[parts] if shape is None else xp.reshape(x[parts], shape)
@@ -246,13 +269,11 @@ def read(xp: Namespace, x: Array, key: IndexKey) -> Array:
     return xp.reshape(rows, (*numbers.shape, *x.shape[lead:]))
 
 
-def update(
-    xp: Namespace, combine: Callable[[Any, Any], Any], neutral: Any, x: Array, values: Array, key: IndexKey
-) -> Array:
-    """A copy of `x` with `values` combined into it at a key: `combine(there, values)`.
+def update(xp: Namespace, combine: Combine, neutral: Scalar | None, x: Array, values: Array, key: IndexKey) -> Array:
+    """A copy of `x` in which the elements at a key are `combine(x[key], values)`.
 
-    Values of one place are combined first, in their order. `neutral` is what changes nothing, or None where
-    `combine(v, v)` is v.
+    Several values for one element are combined with each other first, in their order. `combine` and `neutral` are as
+    in `segmented_scan`.
     """
     shape = tuple(x.shape)
     if is_plain(key):
@@ -271,8 +292,8 @@ def update(
     numbers = xp.reshape(numbers, (-1,))
     order = xp.argsort(numbers, stable=True)
     numbers = xp.take(numbers, order)
-    new = running(xp, combine, neutral, xp.take(new, order, axis=0), numbers)
-    # The last row of each number has them all.
+    new = segmented_scan(xp, combine, neutral, xp.take(new, order, axis=0), numbers)
+    # The last row of each number has all values for it. Look it up for each row of x, where there is one.
     wanted = xp.arange_beside(x, rows.shape[0])
     until = xp.searchsorted(numbers, wanted, side="right")
     there = until > xp.searchsorted(numbers, wanted, side="left")
@@ -280,8 +301,8 @@ def update(
     return xp.reshape(xp.where(xp.expand_dims(there, axis=1), combine(rows, new), rows), shape)
 
 
-def _broadcast(xp: Namespace, values: Array, shape: tuple[int, ...], beside: Any) -> Array:
-    """An array or number in a shape, a number in the dtype of `beside`."""
+def _broadcast(xp: Namespace, values: Array, shape: Shape, like: Array) -> Array:
+    """Broadcast an array or a number to a shape; a number takes the dtype of `like`."""
     if not is_array(values):
-        return xp.zeros_beside(beside, shape, dtype=beside.dtype) + values
+        return xp.zeros_beside(like, shape, dtype=like.dtype) + values
     return values if tuple(values.shape) == shape else xp.broadcast_to(values, shape)

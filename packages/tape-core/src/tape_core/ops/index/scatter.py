@@ -1,7 +1,7 @@
-"""Updates of elements: what `x[key] += values` and its like make of `x`, duplicates included. `at` spells them.
+"""Updates of elements, such as `x[key] += values` with all duplicates counted; `at` is their public face.
 
 There is one op for each way to combine: `setitem` in `indexing`, and here `scatter_add`, `scatter_multiply`,
-`scatter_min` and `scatter_max`. The segments of `segments` are made of them.
+`scatter_min` and `scatter_max`. The reductions of `segments` use them too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype
 from tape_core.ops.index import keys
 from tape_core.ops.index.batched_keys import batch_places, batch_update
-from tape_core.ops.index.indexing import getitem_with_key, key_samples, setitem_with_key, updated, with_raw_key
+from tape_core.ops.index.indexing import check_update, getitem_with_key, key_samples, setitem_with_key, with_raw_key
 from tape_core.ops.manipulation import reshape, sum_to
-from tape_core.ops.statistical import nan_without
-from tape_core.typing import Array, ArrayLike, Cotangent, IndexKey, Namespace
+from tape_core.ops.statistical import zero_or_nan
+from tape_core.typing import Array, ArrayLike, Cotangent, IndexKey, Namespace, Scalar, Shape
 
 
 def _samples(name: str, *, ordered: bool = False) -> Samples:
@@ -51,7 +51,7 @@ def _samples(name: str, *, ordered: bool = False) -> Samples:
     return samples
 
 
-def _place_samples(draw: Draw) -> Iterator[Sample]:
+def _places_samples(draw: Draw) -> Iterator[Sample]:
     for shape, key in key_samples(draw):
         yield Sample(draw(*shape), key)
     yield Refused(IndexError, "out of bounds", draw(2, 3), (0, 3))
@@ -61,12 +61,12 @@ def _place_samples(draw: Draw) -> Iterator[Sample]:
 @op(
     x=NONDIFF,
     kernel=lambda xp, x, key: keys.places(xp, x, key, tuple(x.shape))[0],
-    samples=_place_samples,
+    samples=_places_samples,
     batch=batch_places,
     reason="the result is the places of elements",
 )
 def places(x: ArrayLike, /, key: IndexKey) -> Tensor:
-    """The numbers of the rows that `key` picks: what lies along the last dimensions, those that it takes whole."""
+    """The numbers of the rows that `key` picks; see `tape_core.ops.index.keys` for what a row is."""
 
 
 @refuses("key")
@@ -78,7 +78,7 @@ def places(x: ArrayLike, /, key: IndexKey) -> Tensor:
     batch=batch_update,
 )
 def scatter_add(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
-    """A copy of `x` with `values` added at `key`. Values for one element are all added."""
+    """A copy of `x` with `values` added at `key`. Several values for one element are all added."""
 
 
 def _multiply_x(xp: Namespace, g: Cotangent, values: Array, x_spec: Spec, key: IndexKey) -> Cotangent:
@@ -88,10 +88,10 @@ def _multiply_x(xp: Namespace, g: Cotangent, values: Array, x_spec: Spec, key: I
 def _multiply_values(xp: Namespace, g: Cotangent, x: Array, values: Array, key: IndexKey) -> Cotangent:
     d = xp.getitem(g * x, key)
     if keys.has_integer_arrays(key):
-        # Not out / values, since values may be 0.
+        # The product of the other values for the same element; not out / values, since values may be 0.
         shape, wide = tuple(d.shape), len(x.shape) - keys.leading(key, len(x.shape))
         rows = keys.as_rows(xp, xp.broadcast_to(values, shape), len(shape) - wide)
-        d = d * xp.reshape(keys.others(xp, rows, xp.reshape(xp.places(x, key), (-1,))), shape)
+        d = d * xp.reshape(keys.products_of_others(xp, rows, xp.reshape(xp.places(x, key), (-1,))), shape)
     return sum_to(xp, d, tuple(values.shape))
 
 
@@ -104,37 +104,40 @@ def _multiply_values(xp: Namespace, g: Cotangent, x: Array, values: Array, key: 
     batch=batch_update,
 )
 def scatter_multiply(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
-    """A copy of `x` multiplied with `values` at `key`, with all that are for one element.
+    """A copy of `x` multiplied by `values` at `key`. Several values for one element are all multiplied.
 
-    The derivative is exact where factors are 0.
+    The derivative is also right where factors are 0.
     """
 
 
 def _ties(
-    xp: Namespace, g: Cotangent, x: Array, values: Array, out: Array, key: IndexKey, least: float
-) -> tuple[Any, Any, Any, Any]:
-    """An equal share of the cotangent for each value that is the extremum, and which of x and of values are.
+    xp: Namespace, g: Cotangent, x: Array, values: Array, out: Array, key: IndexKey, neutral: float
+) -> tuple[Cotangent, Cotangent, Array, Array]:
+    """Divide the cotangent of an extremum equally among the elements that are equal to it.
 
-    First what the others have: 0, or NaN where the extremum is NaN, which nothing equals.
+    Returns:
+        The cotangent of elements that are not the extremum (see `zero_or_nan`), that of those that are, and masks of
+        these among `x` and among `values`.
     """
     theirs = values == xp.getitem(out, key)
     count = xp.scatter(xp.astype(theirs, g.dtype), key, tuple(out.shape))
-    # The neutral element is no rival: a segment that begins with it may hold it as a value, too.
-    own = xp.logical_and(x == out, xp.logical_or(x != least, count == 0))
+    # An infinity in `x` that is only the neutral element, as in the reductions of segments, shares nothing with values
+    # that are the same infinity.
+    own = xp.logical_and(x == out, xp.logical_or(x != neutral, count == 0))
     count = count + xp.astype(own, g.dtype)
-    return nan_without(xp, g, count), g / count, own, theirs
+    return zero_or_nan(xp, g, count), g / count, own, theirs
 
 
-def _extremum_rules(least: float) -> dict[str, Any]:
-    def of_x(xp: Namespace, g: Cotangent, x: Array, values: Array, out: Array, key: IndexKey) -> Cotangent:
-        rest, share, own, _ = _ties(xp, g, x, values, out, key, least)
+def _extremum_rules(neutral: float) -> dict[str, Any]:
+    def rule_x(xp: Namespace, g: Cotangent, x: Array, values: Array, out: Array, key: IndexKey) -> Cotangent:
+        rest, share, own, _ = _ties(xp, g, x, values, out, key, neutral)
         return xp.where(own, share, rest)
 
-    def of_values(xp: Namespace, g: Cotangent, x: Array, values: Array, out: Array, key: IndexKey) -> Cotangent:
-        rest, share, _, theirs = _ties(xp, g, x, values, out, key, least)
+    def rule_values(xp: Namespace, g: Cotangent, x: Array, values: Array, out: Array, key: IndexKey) -> Cotangent:
+        rest, share, _, theirs = _ties(xp, g, x, values, out, key, neutral)
         return sum_to(xp, xp.where(theirs, xp.getitem(share, key), xp.getitem(rest, key)), tuple(values.shape))
 
-    return {"x": vjp(of_x), "values": vjp(of_values)}
+    return {"x": vjp(rule_x), "values": vjp(rule_values)}
 
 
 @refuses("key")
@@ -145,7 +148,7 @@ def _extremum_rules(least: float) -> dict[str, Any]:
     batch=batch_update,
 )
 def scatter_min(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
-    """A copy of `x` with the minimum of element and `values` at `key`. Those that tie share the gradient equally."""
+    """A copy of `x` with the minimum of element and `values` at `key`. Ties share the gradient equally."""
 
 
 @refuses("key")
@@ -156,16 +159,16 @@ def scatter_min(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     batch=batch_update,
 )
 def scatter_max(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
-    """A copy of `x` with the maximum of element and `values` at `key`. Those that tie share the gradient equally."""
+    """A copy of `x` with the maximum of element and `values` at `key`. Ties share the gradient equally."""
 
 
 def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callable[..., Tensor]:
-    """The op for values of another dtype, and for a key that may hold Tensors."""
+    """Wrap an update op: cast values to the dtype of `x`, and accept a key that holds Tensors."""
     name = update.__name__
 
     @wraps(update)
     def function(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
-        tensor, values = updated(name, x, values)
+        tensor, values = check_update(name, x, values)
         if tensor.dtype.kind == "bool" or (ordered and tensor.dtype.kind == "complex floating"):
             lack = "no order" if ordered else "no arithmetic"
             raise TypeError(f"{name}: x must hold numbers, for {tensor.dtype} has {lack}")
@@ -178,8 +181,8 @@ def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callab
     return function
 
 
-def filled(x: Tensor, shape: tuple[int, ...], value: Any) -> Tensor:
-    """A number as a constant of a shape, on the backend and device and in the dtype of `x`."""
+def constant_beside(x: Tensor, shape: Shape, value: Scalar) -> Tensor:
+    """A constant array of a shape, on the backend and device and in the dtype of `x`."""
     xp, array = x.backend.xp, x._array
     return wrap(xp.zeros_beside(array, shape, dtype=array.dtype) + value, x.backend)
 
@@ -195,34 +198,35 @@ scatter_multiply_with_key = _with_key(scatter_multiply)
 scatter_min_with_key = _with_key(scatter_min, ordered=True)
 scatter_max_with_key = _with_key(scatter_max, ordered=True)
 
-_UNSET: Any = object()
+_UNSET: Any = object()  # no key was given; None is a key
 
 
 class at:
-    """Elements of an array, to make a new array that has others there: `at(x)[key].set(values)`, or `at(x, key)`.
+    """Elements of an array, for updates that return a new array: `at(x)[key].set(values)`, or `at(x, key)`.
 
     >>> import tape_core as tc
     >>> x = tc.asarray([1.0, 2.0, 3.0])
     >>> tc.at(x)[1:].set(0.0).tolist(), tc.at(x, 0).add(5.0).tolist(), x.tolist()
     ([1.0, 0.0, 0.0], [6.0, 2.0, 3.0], [1.0, 2.0, 3.0])
 
-    An array of integers may name an element more than once. Then all values count, as in JAX, where `x[key] += values`
-    counts one of them; for :meth:`set` it is the last one.
+    An array of integers may name an element more than once. Then all values count, as in JAX, while NumPy's
+    `x[key] += values` counts one of them. :meth:`set` takes the last one.
 
     >>> i = tc.asarray([0, 0, 2])
     >>> tc.at(x)[i].add(10.0).tolist(), tc.at(x)[i].max(tc.asarray([5.0, 4.0, 0.0])).tolist()
     ([21.0, 2.0, 13.0], [5.0, 2.0, 3.0])
 
-    All are differentiable in `x` and in the values, which broadcast to the shape of `x[key]`.
+    All methods are differentiable in `x` and in the values, which broadcast to the shape of `x[key]`. The result has
+    the dtype of `x`.
 
     Args:
         x: an array. It is not changed.
-        key: what `x[key]` may have: integers, slices, `...`, None, a boolean mask, integer arrays.
+        key: any key of `x[key]`: integers, slices, `...`, None, boolean masks, integer arrays.
 
     Raises:
-        IndexError: by the methods, where the array has no such elements.
-        ValueError: by the methods, for values that do not broadcast to the shape of the elements.
-        TypeError: by the methods, for values whose kind of dtype is above that of `x`: the result has its dtype.
+        IndexError: raised by the methods, where the array has no such elements.
+        ValueError: raised by the methods, for values that do not broadcast to the shape of the elements.
+        TypeError: raised by the methods, for values of a higher kind of dtype than that of `x`, as complex for real.
     """
 
     __slots__ = ("_key", "_x")
@@ -236,64 +240,64 @@ class at:
             raise ValueError("at: the elements are named already; write at(x, key) or at(x)[key]")
         return at(self._x, key)
 
-    def _named(self) -> tuple[Any, Any]:
+    def _operands(self) -> tuple[Any, Any]:
         if self._key is _UNSET:
             raise ValueError("at: name the elements first: at(x)[key].set(values), or at(x, key).set(values)")
         return self._x, self._key
 
     def get(self) -> Tensor:
         """`x[key]`."""
-        return getitem_with_key(*self._named())
+        return getitem_with_key(*self._operands())
 
     def set(self, values: ArrayLike, /) -> Tensor:
-        """`values` in place of the elements. Of several for one element the last one stays and has the gradient."""
-        x, key = self._named()
+        """Replace the elements by `values`. Of several for one element the last one stays, and gets the gradient."""
+        x, key = self._operands()
         return setitem_with_key(x, values, key)
 
     def add(self, values: ArrayLike, /) -> Tensor:
-        """`values` added to the elements."""
-        x, key = self._named()
+        """Add `values` to the elements."""
+        x, key = self._operands()
         return scatter_add_with_key(x, values, key)
 
     def subtract(self, values: ArrayLike, /) -> Tensor:
-        """`values` subtracted from the elements."""
-        x, key = self._named()
-        x, values = updated("at.subtract", x, values)
+        """Subtract `values` from the elements."""
+        x, key = self._operands()
+        x, values = check_update("at.subtract", x, values)
         if type(values) in SCALARS:
-            values = filled(x, (), values)
+            values = constant_beside(x, (), values)
         values = astype(values, x.dtype)
         if x.dtype.kind == "unsigned integer":
-            # In an array, since NumPy warns of a scalar that wraps around.
+            # As a 1-d array, since NumPy warns when a scalar wraps around.
             opposite = reshape(ew.negative(reshape(values, (-1,))), values.shape)
         else:
             opposite = ew.negative(values)
         return scatter_add_with_key(x, opposite, key)
 
     def multiply(self, values: ArrayLike, /) -> Tensor:
-        """The elements multiplied with `values`. The derivative is exact where factors are 0."""
-        x, key = self._named()
+        """Multiply the elements by `values`. The derivative is also right where factors are 0."""
+        x, key = self._operands()
         return scatter_multiply_with_key(x, values, key)
 
     def divide(self, values: ArrayLike, /) -> Tensor:
-        """The elements divided by `values`: where there are several for one, by their product."""
-        x, key = self._named()
-        x, values = updated("at.divide", x, values)
+        """Divide the elements by `values`; by the product of several values for one element."""
+        x, key = self._operands()
+        x, values = check_update("at.divide", x, values)
         if not x.dtype.inexact:
             raise TypeError(f"at.divide: x must be floating, not {x.dtype}, in which quotients have no room")
         return ew.divide(x, scatter_multiply_with_key(ones_like(x), values, key))
 
     def power(self, values: ArrayLike, /) -> Tensor:
-        """The elements to the power of `values`: where there are several for one, of their product."""
-        x, key = self._named()
+        """Raise the elements to the power of `values`; of the product of several values for one element."""
+        x, key = self._operands()
         x = read_array(x, "at.power: x")
         return ew.pow(x, scatter_multiply_with_key(ones_like(x), values, key))
 
     def min(self, values: ArrayLike, /) -> Tensor:
-        """The minimum of the elements and `values`. Those that tie share the gradient equally."""
-        x, key = self._named()
+        """The minimum of the elements and `values`. Ties share the gradient equally."""
+        x, key = self._operands()
         return scatter_min_with_key(x, values, key)
 
     def max(self, values: ArrayLike, /) -> Tensor:
-        """The maximum of the elements and `values`. Those that tie share the gradient equally."""
-        x, key = self._named()
+        """The maximum of the elements and `values`. Ties share the gradient equally."""
+        x, key = self._operands()
         return scatter_max_with_key(x, values, key)

@@ -1,13 +1,11 @@
-"""Reductions of segments, the rows of an array that have the same number: each updates an array of results."""
+"""Reductions of segments: groups of the rows of an array that have the same number.
+
+Each is an update, with duplicates, of an array that begins with the neutral element of the reduction.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache
-from typing import Any
-
-from tape_compile.tracer.traced_array import TracingError
 
 from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
@@ -16,15 +14,23 @@ from tape_core.ops import elementwise as ew
 from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype, iinfo
 from tape_core.ops.index.indexing import scatter_with_key
-from tape_core.ops.index.scatter import filled, scatter_max_with_key, scatter_min_with_key, scatter_multiply_with_key
+from tape_core.ops.index.scatter import (
+    constant_beside,
+    scatter_max_with_key,
+    scatter_min_with_key,
+    scatter_multiply_with_key,
+)
 from tape_core.ops.manipulation import reshape
 from tape_core.ops.statistical import max as largest
 from tape_core.ops.statistical import min as smallest
+from tape_core.staging import TracingError, value_check
 from tape_core.typing import ArrayLike
 
 
-def _checked(name: str, x: ArrayLike, segment_ids: ArrayLike, num_segments: Any) -> tuple[Tensor, Tensor, Any]:
-    """The operands, and the shape of the result.
+def _check_segments(
+    name: str, x: ArrayLike, segment_ids: ArrayLike, num_segments: int | None
+) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+    """Check the arguments; return the operands and the shape of the result.
 
     Raises:
         TypeError: the ids are not integers.
@@ -41,14 +47,14 @@ def _checked(name: str, x: ArrayLike, segment_ids: ArrayLike, num_segments: Any)
             f"shape {x.shape}"
         )
     if num_segments is None:
-        num_segments = _counted(name, ids)
+        num_segments = _count_segments(name, ids)
     num_segments = int(num_segments)
-    _check()(name, ids, num_segments)
+    _check_ids(name, ids, num_segments)
     return x, ids, (num_segments, *x.shape[ids.ndim :])
 
 
-def _counted(name: str, ids: Tensor) -> int:
-    """How many segments there are by the largest id."""
+def _count_segments(name: str, ids: Tensor) -> int:
+    """The number of segments that the largest id implies."""
     try:
         return int(largest(ids)) + 1 if ids.size else 0
     except (BatchError, TracingError) as error:
@@ -58,14 +64,7 @@ def _counted(name: str, ids: Tensor) -> int:
         ) from error
 
 
-@cache
-def _check() -> Callable[[str, Tensor, int], None]:
-    """The check of ids, which compiled code makes in each call."""
-    from tape_compile.effects import check_of_values
-
-    return check_of_values(_check_ids)
-
-
+@value_check
 def _check_ids(name: str, ids: Tensor, num_segments: int) -> None:
     low, high = (int(smallest(ids)), int(largest(ids))) if ids.size else (0, -1)
     if low < 0 or high >= num_segments:
@@ -73,7 +72,7 @@ def _check_ids(name: str, ids: Tensor, num_segments: int) -> None:
 
 
 def segment_sum(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
-    """The sum of the rows of each segment; that of none is 0.
+    """The sum of the rows of each segment; 0 for a segment without rows.
 
     >>> import tape_core as tc
     >>> x, ids = tc.asarray([1.0, 2.0, 3.0, 4.0]), tc.asarray([0, 2, 0, 2])
@@ -81,26 +80,26 @@ def segment_sum(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | Non
     ([4.0, 0.0, 6.0], [2.0, 0.0, 3.0], [3.0, -inf, 4.0])
 
     Args:
-        x: rows, along the dimensions of `segment_ids`.
+        x: the rows, along the dimensions of `segment_ids`.
         segment_ids: the number of the segment of each row, in any order; an array of integers of the shape of the
-            first dimensions of `x`, mostly of one.
-        num_segments: how many segments there are; by default the largest id and 1. The result has the shape
+            first dimensions of `x`, usually 1-d.
+        num_segments: the number of segments; by default the largest id plus 1. The result has the shape
             `(num_segments, *x.shape[segment_ids.ndim:])`.
 
     Raises:
         ValueError: an id is not in `[0, num_segments)`, or the ids do not fit the shape of `x`.
         TypeError: the ids are not integers.
     """
-    x, ids, shape = _checked("segment_sum", x, segment_ids, num_segments)
+    x, ids, shape = _check_segments("segment_sum", x, segment_ids, num_segments)
     return scatter_with_key(x, ids, shape)
 
 
 def segment_mean(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
-    """The mean of the rows of each segment; that of none is 0. Arguments and errors are those of :func:`segment_sum`.
+    """The mean of the rows of each segment; 0 for a segment without rows. Integers are averaged in the default dtype.
 
-    Integers are averaged in the default dtype.
+    Arguments and errors are those of :func:`segment_sum`.
     """
-    x, ids, shape = _checked("segment_mean", x, segment_ids, num_segments)
+    x, ids, shape = _check_segments("segment_mean", x, segment_ids, num_segments)
     if not x.dtype.inexact:
         x = astype(x, dtypes.get_default_dtype())
     counts = astype(ew.maximum(scatter_with_key(ones_like(ids), ids, shape[:1]), 1), x.dtype)
@@ -108,38 +107,41 @@ def segment_mean(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | No
 
 
 def segment_prod(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
-    """The product of the rows of each segment; that of none is 1. Arguments and errors are those of
-    :func:`segment_sum`.
+    """The product of the rows of each segment; 1 for a segment without rows.
+
+    Arguments and errors are those of :func:`segment_sum`.
 
     >>> import tape_core as tc
     >>> tc.segment_prod(tc.asarray([2.0, 5.0, 3.0]), tc.asarray([1, 0, 1])).tolist()
     [5.0, 6.0]
 
-    The derivative is exact where elements are 0.
+    The derivative is also right where elements are 0.
     """
-    x, ids, shape = _checked("segment_prod", x, segment_ids, num_segments)
-    return scatter_multiply_with_key(filled(x, shape, 1), x, ids)
+    x, ids, shape = _check_segments("segment_prod", x, segment_ids, num_segments)
+    return scatter_multiply_with_key(constant_beside(x, shape, 1), x, ids)
 
 
 def segment_max(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
-    """The maximum of the rows of each segment. Arguments and errors are those of :func:`segment_sum`.
+    """The maximum of the rows of each segment; ties share the gradient equally.
 
-    That of none is -inf, or the smallest integer of the dtype, as in JAX. Rows that tie share the gradient equally.
+    A segment without rows has -inf, or the smallest integer of the dtype, as in JAX. Arguments and errors are those of
+    :func:`segment_sum`.
     """
-    x, ids, shape = _checked("segment_max", x, segment_ids, num_segments)
-    return scatter_max_with_key(filled(x, shape, -math.inf if x.dtype.inexact else _limits(x).min), x, ids)
+    x, ids, shape = _check_segments("segment_max", x, segment_ids, num_segments)
+    return scatter_max_with_key(constant_beside(x, shape, -math.inf if x.dtype.inexact else _limits(x).min), x, ids)
 
 
 def segment_min(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None) -> Tensor:
-    """The minimum of the rows of each segment. Arguments and errors are those of :func:`segment_sum`.
+    """The minimum of the rows of each segment; ties share the gradient equally.
 
-    That of none is inf, or the largest integer of the dtype, as in JAX. Rows that tie share the gradient equally.
+    A segment without rows has inf, or the largest integer of the dtype, as in JAX. Arguments and errors are those of
+    :func:`segment_sum`.
     """
-    x, ids, shape = _checked("segment_min", x, segment_ids, num_segments)
-    return scatter_min_with_key(filled(x, shape, math.inf if x.dtype.inexact else _limits(x).max), x, ids)
+    x, ids, shape = _check_segments("segment_min", x, segment_ids, num_segments)
+    return scatter_min_with_key(constant_beside(x, shape, math.inf if x.dtype.inexact else _limits(x).max), x, ids)
 
 
-def _limits(x: Tensor) -> Any:
+def _limits(x: Tensor) -> dtypes.iinfo:
     if x.dtype.kind == "bool":
         raise TypeError("segment_max and segment_min: x must hold numbers, not bool")
     return iinfo(x.dtype)

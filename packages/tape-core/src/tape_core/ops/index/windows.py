@@ -1,4 +1,4 @@
-"""Windows that slide over an array, and the sum of overlapping windows, which is the transpose."""
+"""Sliding windows over an array, and the sum of overlapping windows, which is the transpose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tape_core.modes.batching import Call
 from tape_core.typing import Array, ArrayLike, Namespace
 
 
-def _seen(shape: tuple[int, ...], axes: tuple[int, ...], window: Ints, stride: Ints, dilation: Ints) -> Windows:
+def _window_geometry(
+    shape: tuple[int, ...], axes: tuple[int, ...], window: Ints, stride: Ints, dilation: Ints
+) -> Windows:
     return windows([shape[a] for a in axes], window, stride, "valid", dilation)
 
 
@@ -24,10 +26,11 @@ def _sliding_kernel(
 ) -> Array:
     ndim = len(x.shape)
     axes = normal_axes(axis, ndim)
-    seen = _seen(x.shape, axes, window, stride, dilation)
-    for a, m, k, s, d in zip(axes, seen.counts, seen.window, seen.stride, seen.dilation, strict=True):
+    geometry = _window_geometry(x.shape, axes, window, stride, dilation)
+    for a, m, k, s, d in zip(axes, geometry.counts, geometry.window, geometry.stride, geometry.dilation, strict=True):
         starts, inside = xp.arange_beside(x, m) * s, xp.arange_beside(x, k) * d
         x = xp.take(x, xp.reshape(starts[:, None] + inside, (m * k,)), axis=a)
+    # Each windowed axis is now (number of the window, place in it); move the places to the end, in the order of `axes`.
     shape: list[int] = []
     outer, inner = [], {}
     for a in range(ndim):
@@ -35,14 +38,14 @@ def _sliding_kernel(
         if a in axes:
             j = axes.index(a)
             inner[j] = len(shape) + 1
-            shape += [seen.counts[j], seen.window[j]]
+            shape += [geometry.counts[j], geometry.window[j]]
         else:
             shape.append(x.shape[a])
     return xp.permute_dims(xp.reshape(x, tuple(shape)), (*outer, *(inner[j] for j in range(len(axes)))))
 
 
 def _add_kernel(
-    xp: Namespace, parts: Any, shape: tuple[int, ...], *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
+    xp: Namespace, parts: Array, shape: tuple[int, ...], *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
 ) -> Array:
     axes = normal_axes(axis, len(shape))
     window = tuple(parts.shape[len(shape) :])
@@ -51,17 +54,18 @@ def _add_kernel(
             f"parts must have the {len(shape)} axes of shape {shape} and one for each of {len(axes)} windows, "
             f"got shape {tuple(parts.shape)}"
         )
-    seen = _seen(shape, axes, window, stride, dilation)
+    geometry = _window_geometry(shape, axes, window, stride, dilation)
     expected = list(shape)
-    for a, m in zip(axes, seen.counts, strict=True):
+    for a, m in zip(axes, geometry.counts, strict=True):
         expected[a] = m
     if tuple(parts.shape) != (*expected, *window):
         raise ValueError(
             f"parts must have shape {(*expected, *window)} for windows {window} over shape {shape}, "
             f"got {tuple(parts.shape)}"
         )
+    # Windows overlap, but the elements at one place of all windows do not: one strided addition for each place.
     out = xp.zeros_beside(parts, shape, dtype=parts.dtype)
-    for place, slices in seen.offsets():
+    for place, slices in geometry.offsets():
         key: list[Any] = [slice(None)] * len(shape)
         for a, part in zip(axes, slices, strict=True):
             key[a] = part
@@ -104,7 +108,7 @@ def _add_samples(draw: Draw) -> Iterator[Sample]:
 def sliding_windows(
     x: ArrayLike, /, window: Ints, *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
 ) -> Tensor:
-    """All windows of a length, as `numpy.lib.stride_tricks.sliding_window_view`: what is in them along new last axes.
+    """All windows of a length, as in `numpy.lib.stride_tricks.sliding_window_view`; elements lie along new last axes.
 
     >>> import tape_core as tc
     >>> tc.sliding_windows(tc.arange(5), 3).tolist()
@@ -116,12 +120,12 @@ def sliding_windows(
 
     Args:
         window: the length along each axis.
-        axis: the axes that windows slide along (all axes by default); the others stay.
-        stride: from a window to the next.
-        dilation: from an element of a window to the next.
+        axis: the axes along which windows slide (all axes by default); the others stay.
+        stride: the distance from a window to the next.
+        dilation: the distance from an element of a window to the next.
 
     Raises:
-        ValueError: a window does not fit, or an argument is not what it must be.
+        ValueError: a window does not fit, or an argument is out of its range.
     """
 
 
@@ -144,7 +148,7 @@ def _add_batch(call: Call, parts: BatchedArray) -> Any:
 def add_windows(
     parts: ArrayLike, /, shape: tuple[int, ...], *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
 ) -> Tensor:
-    """The transpose of :func:`sliding_windows`: what is in windows, added up to an array of `shape`.
+    """The transpose of :func:`sliding_windows`: add the elements of windows up to an array of `shape`.
 
     >>> import tape_core as tc
     >>> tc.add_windows(tc.ones((3, 3)), (5,)).tolist()

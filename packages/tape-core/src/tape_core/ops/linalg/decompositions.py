@@ -7,8 +7,8 @@ formulas of the literature are for its conjugate, hence `conj` at the beginning 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from tape_core.engine.op import op, refuses, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
@@ -21,45 +21,58 @@ from tape_core.ops.linalg.norms_and_inverses import adjoint, on_diagonal, square
 from tape_core.ops.linalg.products import conj
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
+# Vectors of equal eigenvalues, and phases of complex ones, are arbitrary. A function of them has a derivative only if
+# it does not depend on the choice: the cotangent then has no component along a change of phase. A component of up to
+# this share of the cotangent's largest element counts as a rounding error.
+_PHASE_TOLERANCE = 1e-4  # of the largest element of the cotangent
+
+# Matrices of fewer rows are not halved in the rule of `cholesky`: more and smaller calls would cost more than they
+# save.
+_CHOLESKY_HALVES_ROWS = 200  # rows
+
 
 class EighResult(NamedTuple):
-    """What :func:`eigh` gives."""
+    """The result of :func:`eigh`."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class EigResult(NamedTuple):
-    """What :func:`eig` gives."""
+    """The result of :func:`eig`."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class QRResult(NamedTuple):
-    """What :func:`qr` gives."""
+    """The result of :func:`qr`."""
 
     Q: Tensor
     R: Tensor
 
 
 class SVDResult(NamedTuple):
-    """What :func:`svd` gives."""
+    """The result of :func:`svd`."""
 
     U: Tensor
     S: Tensor
     Vh: Tensor
 
 
-def _hermitian(x: Array) -> Any:
-    """The Hermitian part of a matrix of NumPy's: directions that samples stay Hermitian in."""
+def _hermitian(x: Array) -> Array:
+    """The Hermitian part of a NumPy array: samples of Hermitian matrices change along it only."""
     return (x + x.conj().mT) / 2
 
 
-def _over_gaps(xp: Namespace, numerators: Array, gaps: Array, cotangent: Cotangent, values: Array) -> Array:
-    """`numerators / gaps` off the diagonal, where a gap of 0 makes NaN; `values`, or zeros for None, on it.
+def _over_gaps(xp: Namespace, numerators: Array, gaps: Array, cotangent: Cotangent, values: Cotangent | None) -> Array:
+    """The matrix between the vectors in the rules of `eigh`, `eig` and `svd`.
 
-    The diagonal of a complex numerator is what a change of phase does; NaN if that is more than rounding errors.
+    It is `numerators / gaps` off the diagonal, NaN for a gap of 0 (equal eigenvalues, whose vectors have no
+    derivative). On the diagonal it has `values`, the cotangents of the eigenvalues, or zeros for None.
+
+    The diagonal of a complex numerator is the derivative along a change of phase, of which the result must not depend.
+    Where it is more than a rounding error of `cotangent`, the result is NaN.
     """
     shape = tuple(gaps.shape)
     diagonal = xp.arange_beside(gaps, shape[-2])[:, None] == xp.arange_beside(gaps, shape[-1])
@@ -67,7 +80,7 @@ def _over_gaps(xp: Namespace, numerators: Array, gaps: Array, cotangent: Cotange
     quotients = xp.where(diagonal, values, numerators / xp.where(diagonal, 1, gaps))
     if 0 in shape or not xp.isdtype(numerators.dtype, "complex floating"):
         return quotients
-    rounding = 1e-4 * xp.max(xp.abs(cotangent), axis=(-2, -1), keepdims=True)
+    rounding = _PHASE_TOLERANCE * xp.max(xp.abs(cotangent), axis=(-2, -1), keepdims=True)
     return xp.where(on_diagonal(xp, xp.abs(numerators), shape) > rounding, math.nan, quotients)
 
 
@@ -88,29 +101,30 @@ def _cholesky_vjp(xp: Namespace, g: Cotangent, out: Array, upper: bool) -> Cotan
     # Murray, "Differentiation of the Cholesky decomposition", arXiv:1602.07527, section 3.1.
     lower, g = (adjoint(xp, out), g.mT) if upper else (out, conj(xp, g))
     across = adjoint(xp, lower)
-    d = xp.solve_triangular(across, adjoint(xp, _halfway(xp, across, g)))
+    d = xp.solve_triangular(across, adjoint(xp, _solve_half_phi(xp, across, g)))
     return conj(xp, d + adjoint(xp, d))
 
 
-def _halfway(xp: Namespace, upper: Any, g: Cotangent) -> Array:
-    """`upper^-1 P^H`, where 4 P is the lower triangle of `upper @ g`, twice below the diagonal.
+def _solve_half_phi(xp: Namespace, upper: Array, g: Cotangent) -> Array:
+    """`upper^-1 P^H` with P = Phi(upper @ g) / 2; Murray's Phi takes the lower triangle and halves the diagonal.
 
-    By halves, for the result is upper triangular and of `g` only the lower triangle counts.
+    Large matrices are halved, which saves work: the result is upper triangular, and of `g` only the lower triangle
+    counts.
     """
     n = upper.shape[-2]
-    if n < 200:
-        return xp.solve_triangular(upper, adjoint(xp, _quarter(xp, upper, g)))
+    if n < _CHOLESKY_HALVES_ROWS:
+        return xp.solve_triangular(upper, adjoint(xp, _half_phi(xp, upper, g)))
     k = n // 2
-    above = _quarter(xp, upper[..., :k, :], g[..., :k])
+    above = _half_phi(xp, upper[..., :k, :], g[..., :k])
     below = xp.matmul(upper[..., k:, k:], g[..., k:, :k]) * 0.5
-    corner = _halfway(xp, upper[..., k:, k:], g[..., k:, k:])
+    corner = _solve_half_phi(xp, upper[..., k:, k:], g[..., k:, k:])
     right = adjoint(xp, below) - xp.matmul(upper[..., :k, k:], corner)
     top = xp.solve_triangular(upper[..., :k, :k], xp.concat([adjoint(xp, above), right], axis=-1))
     zeros = xp.zeros_beside(below, tuple(below.shape), dtype=below.dtype)
     return xp.concat([top, xp.concat([zeros, corner], axis=-1)], axis=-2)
 
 
-def _quarter(xp: Namespace, upper: Any, g: Cotangent) -> Array:
+def _half_phi(xp: Namespace, upper: Array, g: Cotangent) -> Array:
     product = xp.matmul(upper, g)
     return (xp.tril(product) + xp.tril(product, k=-1)) * 0.25
 
@@ -120,7 +134,7 @@ def _quarter(xp: Namespace, upper: Any, g: Cotangent) -> Array:
 def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     """The lower triangular L with `L @ conj(L.mT) == x` for a Hermitian positive definite x, or its adjoint.
 
-    The gradient is Hermitian: `x` is taken to stay so.
+    The gradient is Hermitian: the rule assumes that `x` changes to other Hermitian matrices only.
     """
 
 
@@ -137,9 +151,9 @@ def _eigh_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "eigh", draw(2, 3))
 
 
-def _eigh_vjp(xp: Namespace, g: Cotangent, out: Array) -> Cotangent:
-    # Giles, "Collected matrix derivative results for forward and reverse mode AD", 2008, section 3.1; with the
-    # anti-Hermitian part of V^H gV only, for the rest is what a change of length does.
+def _eigh_vjp(xp: Namespace, g: Sequence[Cotangent], out: Sequence[Array]) -> Cotangent:
+    # Giles, "Collected matrix derivative results for forward and reverse mode AD", 2008, section 3.1. Only the
+    # anti-Hermitian part of V^H gV counts; the rest belongs to changes of the vectors' lengths, which stay 1.
     (w, v), (gw, gv) = out, g
     if gv is None:
         return xp.matmul(conj(xp, v) * gw[..., None, :], v.mT)
@@ -161,9 +175,9 @@ def _eigh_vjp(xp: Namespace, g: Cotangent, out: Array) -> Cotangent:
 def eigh(x: ArrayLike, /) -> EighResult:
     """The eigenvalues of a Hermitian matrix, in ascending order, and its eigenvectors, as columns.
 
-    The gradient is Hermitian. Where eigenvalues are equal their eigenvectors have no derivative: the gradient of what
-    is computed from eigenvectors is NaN there, that of the eigenvalues is exact. For a complex matrix it is NaN, too,
-    if the phase of an eigenvector, which is arbitrary, has an influence.
+    The gradient is Hermitian. Where eigenvalues are equal, their eigenvectors have no derivative: the gradient of a
+    function of eigenvectors is NaN there, that of a function of eigenvalues is right. For a complex matrix it is NaN as
+    well if the function depends on the phase of an eigenvector, which is arbitrary.
     """
 
 
@@ -194,9 +208,9 @@ def _eig_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "eig", draw(2, 3))
 
 
-def _eig_vjp(xp: Namespace, g: Cotangent, out: Array) -> Cotangent:
+def _eig_vjp(xp: Namespace, g: Sequence[Cotangent], out: Sequence[Array]) -> Cotangent:
     # Boeddeker et al., "On the computation of complex-valued gradients with application to statistically optimum
-    # beamforming", arXiv:1701.00392, section 4.23, for eigenvectors of length 1.
+    # beamforming", arXiv:1701.00392, section 4.23; the vectors have length 1.
     (w, v), (gw, gv) = out, g
     vh = adjoint(xp, v)
     if gv is None:
@@ -219,10 +233,10 @@ def _eig_vjp(xp: Namespace, g: Cotangent, out: Array) -> Cotangent:
     batch=batching.stacks(2),
 )
 def eig(x: ArrayLike, /) -> EigResult:
-    """The eigenvalues of a square matrix and its eigenvectors, as columns of length 1: complex, in no order.
+    """The eigenvalues of a square matrix and its eigenvectors, as columns of length 1: complex, in arbitrary order.
 
-    Where eigenvalues are equal there is no derivative. The gradient is NaN if the phase of an eigenvector, which is
-    arbitrary, has an influence.
+    Where eigenvalues are equal there is no derivative. The gradient is NaN if the function depends on the phase of an
+    eigenvector, which is arbitrary.
     """
 
 
@@ -234,7 +248,7 @@ def eig(x: ArrayLike, /) -> EigResult:
     batch=batching.stacks(2),
 )
 def eigvals(x: ArrayLike, /) -> Tensor:
-    """The eigenvalues of a square matrix: complex, in no order."""
+    """The eigenvalues of a square matrix: complex, in arbitrary order."""
 
 
 # -- QR
@@ -247,25 +261,25 @@ def _qr_samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(draw.complex(*shape)).observe(lambda xp, q, r: (xp.abs(q), xp.abs(r)))
 
 
-def _qr_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, mode: str) -> Cotangent:
+def _qr_vjp(xp: Namespace, g: Sequence[Cotangent], x: Array, out: Sequence[Array], mode: str) -> Cotangent:
     # Roberts and Roberts, "QR and LQ decomposition matrix backpropagation algorithms for square, wide, and deep
     # matrices", arXiv:2009.10071, equations 10 and 16.
     (q, r), (gq, gr) = out, g
     m, n = x.shape[-2:]
     if mode == "complete" and m > n:
-        _refuse(xp, "qr", "Q", gq[..., n:], "mode='reduced'")
+        _refuse_completed_basis(xp, "qr", "Q", gq[..., n:], "mode='reduced'")
         q, r, gq, gr = q[..., :n], r[..., :n, :], gq[..., :n], gr[..., :n, :]
     gq, gr = conj(xp, gq), conj(xp, gr)
     if m < n:
-        # x = [first | rest], R = [first R | Q^H rest]
+        # A wide matrix is a square one and what Q^H makes of the rest: x = [first | rest], R = [first R | Q^H rest].
         rest, g_rest = x[..., m:], gr[..., m:]
         gq = gq + xp.matmul(rest, adjoint(xp, g_rest))
-        first = _qr_square(xp, q, r[..., :m], gq, gr[..., :m])
+        first = _qr_vjp_tall(xp, q, r[..., :m], gq, gr[..., :m])
         return conj(xp, xp.concat([first, xp.matmul(q, g_rest)], axis=-1))
-    return conj(xp, _qr_square(xp, q, r, gq, gr))
+    return conj(xp, _qr_vjp_tall(xp, q, r, gq, gr))
 
 
-def _qr_square(xp: Namespace, q: Array, r: Array, gq: Cotangent, gr: Cotangent) -> Array:
+def _qr_vjp_tall(xp: Namespace, q: Array, r: Array, gq: Cotangent, gr: Cotangent) -> Cotangent:
     product = xp.matmul(r, adjoint(xp, gr)) - xp.matmul(adjoint(xp, gq), q)
     strict = xp.tril(product, k=-1)
     symmetric = strict + adjoint(xp, strict) + on_diagonal(xp, xp.real(product), product.shape)
@@ -278,15 +292,16 @@ def _qr_square(xp: Namespace, q: Array, r: Array, gq: Cotangent, gr: Cotangent) 
 def qr(x: ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     """An orthonormal Q and an upper triangular R with `Q @ R == x`.
 
-    The derivative exists where the first columns of `x`, as many as it has rows or columns, are independent. The
-    columns of Q that `mode="complete"` adds have none.
+    The derivative exists where the first min(m, n) columns of `x` are linearly independent. The columns of Q that
+    `mode="complete"` adds have no derivative.
 
     Raises:
-        ValueError: in the backward pass, for a gradient of a function of those columns.
+        ValueError: in the backward pass, if the differentiated function depends on those columns.
     """
 
 
-def _refuse(xp: Namespace, name: str, result: str, g: Cotangent, instead: str) -> None:
+def _refuse_completed_basis(xp: Namespace, name: str, result: str, g: Cotangent, instead: str) -> None:
+    """Raise ValueError if the cotangent of columns that only complete a basis is not 0."""
     if not holds(xp.all(g == 0)):
         raise ValueError(
             f"{name}: a gradient flows into the columns of {result} that complete the basis; they have no derivative, "
@@ -298,7 +313,7 @@ def _refuse(xp: Namespace, name: str, result: str, g: Cotangent, instead: str) -
 
 
 def _svd_samples(draw: Draw) -> Iterator[Sample]:
-    def squares(xp: Namespace, u: Array, s: Array, vh: Array) -> Any:
+    def squares(xp: Namespace, u: Array, s: Array, vh: Array) -> tuple[Array, ...]:
         return xp.abs(u) ** 2, s, xp.abs(vh) ** 2, u[..., :, :1] * vh[..., :1, :]
 
     for shape in ((3, 3), (4, 2), (2, 4), (2, 3, 2)):
@@ -308,19 +323,20 @@ def _svd_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(3, 2)).observe(lambda xp, u, s, vh: (s, vh * vh))
 
 
-def _svd_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, full_matrices: bool) -> Cotangent:
-    # Wan and Zhang, "Automatic differentiation for complex valued SVD", arXiv:1909.02659, with the quotients apart:
+def _svd_vjp(xp: Namespace, g: Sequence[Cotangent], x: Array, out: Sequence[Array], full_matrices: bool) -> Cotangent:
+    # Wan and Zhang, "Automatic differentiation for complex valued SVD", arXiv:1909.02659, in partial fractions:
     # (a s_j + s_i b) / (s_j^2 - s_i^2) = (a + b) / 2 / (s_j - s_i) + (a - b) / 2 / (s_j + s_i).
+    # So singular values that are close or equal matter only where a + b is not 0.
     (u, s, vh), (gu, gs, gvh) = out, g
     m, n = x.shape[-2:]
     k = min(m, n)
     if full_matrices and m != n:
         u, vh = u[..., :k], vh[..., :k, :]
         if gu is not None:
-            _refuse(xp, "svd", "U", gu[..., k:], "full_matrices=False")
+            _refuse_completed_basis(xp, "svd", "U", gu[..., k:], "full_matrices=False")
             gu = gu[..., :k]
         if gvh is not None:
-            _refuse(xp, "svd", "Vh", gvh[..., k:, :], "full_matrices=False")
+            _refuse_completed_basis(xp, "svd", "Vh", gvh[..., k:, :], "full_matrices=False")
             gvh = gvh[..., :k, :]
     if gu is None and gvh is None:
         return xp.matmul(conj(xp, u) * gs[..., None, :], conj(xp, vh))
@@ -351,13 +367,13 @@ def _svd_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, full_matrices: b
 def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
     """Orthonormal U and Vh and descending singular values S with `(U * S) @ Vh == x`, where `full_matrices` is False.
 
-    Where singular values are equal, or 0, their vectors have no derivative: the gradient of what is computed from
-    vectors is NaN or infinite there, that of the singular values is exact. The vectors that `full_matrices=True` adds
-    have no derivative anywhere. For a complex matrix the gradient is NaN if the common phase of a pair of vectors,
-    which is arbitrary, has an influence.
+    Where singular values are equal, or 0, their vectors have no derivative: the gradient of a function of vectors is
+    NaN or infinite there, that of a function of singular values is right. The vectors that `full_matrices=True` adds
+    have no derivative anywhere. For a complex matrix the gradient is NaN if the function depends on the common phase of
+    a pair of vectors, which is arbitrary.
 
     Raises:
-        ValueError: in the backward pass, for a gradient of a function of the vectors that were added.
+        ValueError: in the backward pass, if the differentiated function depends on the vectors that were added.
     """
 
 

@@ -1,4 +1,4 @@
-"""Distances between vectors: of each to each of two stacks."""
+"""Distances between all pairs of vectors of two stacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.modes import batching
 from tape_core.ops.manipulation import sum_to
-from tape_core.ops.statistical import nan_without
+from tape_core.ops.statistical import zero_or_nan
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
@@ -29,18 +29,18 @@ def _check(xp: Namespace, x1: Array, x2: Array, p: Array) -> None:
         raise ValueError(f"p must be a number from 0 to infinity, got {p!r}")
 
 
-def _differences(xp: Namespace, x1: Array, x2: Array) -> Array:
-    """Of each row of the one to each of the other: `(..., n, m, d)`."""
+def _all_differences(xp: Namespace, x1: Array, x2: Array) -> Array:
+    """The differences of each row of `x1` and each row of `x2`, of shape `(..., n, m, d)`."""
     return xp.expand_dims(x1, axis=-2) - xp.expand_dims(x2, axis=-3)
 
 
 def _cdist_kernel(xp: Namespace, x1: Array, x2: Array, *, p: float = 2.0) -> Array:
     _check(xp, x1, x2, p)
     if p == 0:
-        # Not the difference: that of two infinities is NaN.
+        # Compare rather than subtract: the difference of two infinities is NaN.
         differs = xp.expand_dims(x1, axis=-2) != xp.expand_dims(x2, axis=-3)
         return xp.sum(xp.astype(differs, xp.result_type(x1, x2)), axis=-1)
-    difference = _differences(xp, x1, x2)
+    difference = _all_differences(xp, x1, x2)
     if p == 2:
         return xp.sqrt(xp.sum(difference * difference, axis=-1))
     size = xp.abs(difference)
@@ -49,17 +49,17 @@ def _cdist_kernel(xp: Namespace, x1: Array, x2: Array, *, p: float = 2.0) -> Arr
     top = xp.max(size, axis=-1, keepdims=True)
     if p == math.inf:
         return xp.squeeze(top, axis=-1)
-    # Powers of what is at most 1 do not overflow, and the largest does not vanish.
+    # Divided by the largest, the powers do not overflow, and not all of them underflow.
     top = xp.where((top == 0) | (top == math.inf), 1, top)
     return xp.squeeze(top, axis=-1) * xp.sum((size / top) ** p, axis=-1) ** (1 / p)
 
 
 def _cdist_common(xp: Namespace, g: Cotangent, x1: Array, x2: Array, out: Array, p: float) -> Cotangent:
-    """The cotangent of the differences. At a difference of 0 it is 0: the smallest of the subgradients."""
+    """The cotangent of the differences. At a difference of 0 it is 0, the smallest of the subgradients."""
     d = x1.shape[-1]
     if p == 0 or d == 0:
         return xp.zeros_beside(g, (*g.shape, d), dtype=g.dtype)
-    difference = _differences(xp, x1, x2)
+    difference = _all_differences(xp, x1, x2)
     g, out = xp.expand_dims(g, axis=-1), xp.expand_dims(out, axis=-1)
     if p == 2:
         return g * (difference / xp.where(out == 0, 1, out))
@@ -70,8 +70,9 @@ def _cdist_common(xp: Namespace, g: Cotangent, x1: Array, x2: Array, out: Array,
     if p == math.inf:
         hit = size == out
         ties = xp.sum(xp.astype(hit, g.dtype), axis=-1, keepdims=True)
-        return xp.where(hit, sign * (g / ties), nan_without(xp, g, ties))
-    # The sign makes it 0 where the difference is; a power of 0, or its derivative, might be infinite.
+        return xp.where(hit, sign * (g / ties), zero_or_nan(xp, g, ties))
+    # The factor `sign` is 0 where the difference is. The power is taken of 1 there, since that of 0, or its derivative,
+    # may be infinite.
     share = xp.where(size == 0, 1, size / xp.where(out == 0, 1, out))
     return g * sign * share ** (p - 1)
 
@@ -109,7 +110,7 @@ def _cdist_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.stacks(2, 2),
 )
 def cdist(x1: ArrayLike, x2: ArrayLike, /, *, p: float = 2.0) -> Tensor:
-    """The distance of each row of `x1` to each row of `x2`: `sum(abs(row1 - row2) ** p) ** (1 / p)`.
+    """The distances between each row of `x1` and each row of `x2`: `sum(abs(row1 - row2) ** p) ** (1 / p)`.
 
     >>> import tape_core as tc
     >>> x1, x2 = tc.asarray([[0.0, 0.0], [3.0, 0.0]]), tc.asarray([[3.0, 4.0], [0.0, 0.0], [3.0, 1.0]])
@@ -120,16 +121,17 @@ def cdist(x1: ArrayLike, x2: ArrayLike, /, *, p: float = 2.0) -> Tensor:
     >>> tc.cdist(x1, x2, p=tc.inf).tolist()
     [[4.0, 0.0, 3.0], [4.0, 3.0, 1.0]]
 
-    Where a derivative is not there, the gradient is the smallest: 0 where two rows are the same, and where two of their
-    elements are. At `p=inf` elements that are equally far apart share it. At `p=0` it is 0.
+    Where there is no derivative, the gradient is the smallest subgradient: 0 where two rows are equal, and for elements
+    that are equal. At `p=inf` elements that are equally far apart share the gradient. At `p=0` it is 0.
 
     Source: the Minkowski distances of SciPy, `scipy.spatial.distance.cdist`, and `torch.cdist`.
 
     Args:
-        x1, x2: `(..., n, d)` and `(..., m, d)`, for a result of `(..., n, m)`. What stands before broadcasts.
+        x1, x2: arrays of shape (..., n, d) and (..., m, d), for a result of shape (..., n, m). Leading dimensions
+            broadcast.
         p: from 0 to infinity. 0 counts the elements that differ, infinity takes the largest difference.
 
     Raises:
-        TypeError: an array is of no real floating dtype.
-        ValueError: shapes do not go together, or `p` is out of range.
+        TypeError: an array is not of a real floating dtype.
+        ValueError: shapes do not fit, or `p` is out of range.
     """

@@ -1,4 +1,8 @@
-"""Sums of products in Einstein's notation: parsed once for each expression and shapes, computed pair by pair."""
+"""Sums of products in Einstein's notation.
+
+An expression is parsed and planned once for each combination of shapes (`parse`, `plan`). The plan multiplies operands
+pair by pair, by `matmul` where it can.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,15 @@ from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 Shapes = tuple[tuple[int, ...], ...]
-Step = Callable[[Any, list[Any]], None]
+
+Step = Callable[[Namespace, list[Array]], None]
+"""A step of a plan: it changes the list of operands that are still to be multiplied."""
+
+PLANS_CACHED = 1024  # expressions with the shapes of their operands
 
 
 class Parsed(NamedTuple):
-    """An expression for operands of certain shapes: a letter for each dimension, those of `...` included."""
+    """An expression for operands of certain shapes, with a letter for each dimension, those of `...` included."""
 
     operands: tuple[str, ...]
     output: str
@@ -29,12 +37,12 @@ class Parsed(NamedTuple):
 # -- reading an expression
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=PLANS_CACHED)
 def parse(expression: str, shapes: Shapes) -> Parsed:
-    """Letters in place of ellipses and of what is implied.
+    """Parse an expression: put letters in place of ellipses, and add the result if it is implied.
 
     Raises:
-        ValueError: the expression means nothing, or does not fit the shapes.
+        ValueError: the expression is malformed, or does not fit the shapes.
     """
     text = expression.replace(" ", "")
     left, arrow, output = text.partition("->")
@@ -91,53 +99,54 @@ def _sizes(expression: str, terms: Sequence[str], shapes: Shapes) -> dict[str, i
                 sizes[c] = length
             elif length not in (1, sizes[c]):
                 raise ValueError(
-                    f"{expression!r}: {_spelled(c, expression)} has length {length} in operand {k} of shape {shape}, "
+                    f"{expression!r}: {_describe(c, expression)} has length {length} in operand {k} of shape {shape}, "
                     f"and {sizes[c]} in an operand before it"
                 )
     return sizes
 
 
-def _spelled(c: str, expression: str) -> str:
+def _describe(c: str, expression: str) -> str:
     return repr(c) if c in expression else "a dimension of '...'"
 
 
 # -- computing it
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=PLANS_CACHED)
 def plan(expression: str, shapes: Shapes) -> tuple[Step, ...]:
-    """What to do with a list of the operands; at the end the result is all that is in it."""
+    """The steps that turn a list of the operands into a list of the result alone."""
     parsed = parse(expression, shapes)
     steps: list[Step] = []
     terms = []
     for k, (term, shape) in enumerate(zip(parsed.operands, shapes, strict=True)):
-        # A length of 1 that is repeated elsewhere is of no importance here.
+        # A dimension of length 1 that broadcasts against others can be dropped from this operand.
         kept = "".join(c for c, n in zip(term, shape, strict=True) if n == parsed.sizes[c])
         if kept != term:
-            steps.append(_reshaping(k, tuple(parsed.sizes[c] for c in kept)))
+            steps.append(_reshape_step(k, tuple(parsed.sizes[c] for c in kept)))
         for c in kept:
             while kept.count(c) > 1:
                 first, second = kept.index(c), kept.rindex(c)
-                steps.append(_diagonal(k, first, second))
+                steps.append(_diagonal_step(k, first, second))
                 kept = kept[:first] + kept[first + 1 : second] + kept[second + 1 :] + c
         terms.append(kept)
     for path in _path(terms, parsed):
-        # The operands of a step come off the list, and its result goes to the end.
+        # opt_einsum's convention: the operands of a step leave the list, and its result goes to the end. Its steps may
+        # have more than two operands; take them two by two.
         chosen = sorted(path, reverse=True)
         while len(chosen) > 1:
             j, i = chosen[0], chosen[1]
             others = "".join(term for k, term in enumerate(terms) if k not in (i, j)) + parsed.output
             a, b = terms[i], terms[j]
-            steps.append(_product(i, j, a, b, others, parsed.sizes))
+            steps.append(_product_step(i, j, a, b, others, parsed.sizes))
             del terms[j], terms[i]
-            terms.append(_result(a, b, others))
+            terms.append(_product_term(a, b, others))
             chosen = sorted([len(terms) - 1, *chosen[2:]], reverse=True)
     (term,) = terms
     if summed := tuple(k for k, c in enumerate(term) if c not in parsed.output):
-        steps.append(_sum(0, summed))
+        steps.append(_sum_step(0, summed))
         term = "".join(c for c in term if c in parsed.output)
     if term != parsed.output:
-        steps.append(_permuting(0, tuple(term.index(c) for c in parsed.output)))
+        steps.append(_permute_step(0, tuple(term.index(c) for c in parsed.output)))
     return tuple(steps)
 
 
@@ -151,16 +160,21 @@ def _path(terms: Sequence[str], parsed: Parsed) -> list[tuple[int, ...]]:
     return [tuple(step) for step in path]
 
 
-def _result(a: str, b: str, others: str) -> str:
-    """The subscripts of a product: what both operands have, what the first has, what the second has."""
+def _product_term(a: str, b: str, others: str) -> str:
+    """The subscripts of a product that are still needed: first those of both operands, then those of one."""
     both = [c for c in a if c in b and c in others]
     return "".join(
         [*both, *(c for c in a if c in others and c not in b), *(c for c in b if c in others and c not in a)]
     )
 
 
-def _product(i: int, j: int, a: str, b: str, others: str, sizes: dict[str, int]) -> Step:
-    """The product of operands i and j, i < j, summed over the subscripts that `others` have not."""
+def _product_step(i: int, j: int, a: str, b: str, others: str, sizes: dict[str, int]) -> Step:
+    """The product of operands i and j, i < j, summed over the subscripts that are not in `others`.
+
+    A subscript of the operands a and b is one of four kinds, by which dimensions are grouped for a stack of matrix
+    products: in both and in the result (batch), in both and summed (inner), in one and in the result (free), or in one
+    and summed (alone), which is summed first.
+    """
     alone_a = tuple(k for k, c in enumerate(a) if c not in b and c not in others)
     alone_b = tuple(k for k, c in enumerate(b) if c not in a and c not in others)
     a = "".join(c for c in a if c in b or c in others)
@@ -176,6 +190,7 @@ def _product(i: int, j: int, a: str, b: str, others: str, sizes: dict[str, int])
         return math.prod(sizes[c] for c in letters)
 
     batch = tuple(sizes[c] for c in both)
+    # Without inner subscripts there is nothing to sum, and a stack of dot products is faster as an elementwise product.
     if not inner or (both and not free_a and not free_b):
         shape_a = (*batch, *(sizes[c] for c in free_a), *(1 for _ in free_b), *(sizes[c] for c in inner))
         order_b = tuple(b.index(c) for c in (*both, *free_b, *inner))
@@ -186,13 +201,13 @@ def _product(i: int, j: int, a: str, b: str, others: str, sizes: dict[str, int])
         shape_a, shape_b = (*batch, length(free_a), length(inner)), (*batch, length(inner), length(free_b))
         inside, by_matrices = (), True
 
-    def step(xp: Namespace, values: list[Any]) -> None:
+    def step(xp: Namespace, values: list[Array]) -> None:
         y, x = values.pop(j), values.pop(i)
         if alone_a:
             x = xp.sum(x, axis=alone_a)
         if alone_b:
             y = xp.sum(y, axis=alone_b)
-        x, y = _laid_out(xp, x, order_a, shape_a), _laid_out(xp, y, order_b, shape_b)
+        x, y = _lay_out(xp, x, order_a, shape_a), _lay_out(xp, y, order_b, shape_b)
         z = xp.matmul(x, y) if by_matrices else x * y
         if inside:
             z = xp.sum(z, axis=inside)
@@ -201,7 +216,7 @@ def _product(i: int, j: int, a: str, b: str, others: str, sizes: dict[str, int])
     return step
 
 
-def _laid_out(xp: Namespace, x: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+def _lay_out(xp: Namespace, x: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     if type(x) in SCALARS:
         return x
     if order != tuple(range(len(order))):
@@ -209,31 +224,31 @@ def _laid_out(xp: Namespace, x: Array, order: tuple[int, ...], shape: tuple[int,
     return x if tuple(x.shape) == shape else xp.reshape(x, shape)
 
 
-def _reshaping(k: int, shape: tuple[int, ...]) -> Step:
-    def step(xp: Namespace, values: list[Any]) -> None:
+def _reshape_step(k: int, shape: tuple[int, ...]) -> Step:
+    def step(xp: Namespace, values: list[Array]) -> None:
         values[k] = xp.reshape(values[k], shape)
 
     return step
 
 
-def _permuting(k: int, order: tuple[int, ...]) -> Step:
-    def step(xp: Namespace, values: list[Any]) -> None:
+def _permute_step(k: int, order: tuple[int, ...]) -> Step:
+    def step(xp: Namespace, values: list[Array]) -> None:
         values[k] = xp.permute_dims(values[k], order)
 
     return step
 
 
-def _sum(k: int, axis: tuple[int, ...]) -> Step:
-    def step(xp: Namespace, values: list[Any]) -> None:
+def _sum_step(k: int, axis: tuple[int, ...]) -> Step:
+    def step(xp: Namespace, values: list[Array]) -> None:
         values[k] = xp.sum(values[k], axis=axis)
 
     return step
 
 
-def _diagonal(k: int, first: int, second: int) -> Step:
-    """Two dimensions of one length as one, the last."""
+def _diagonal_step(k: int, first: int, second: int) -> Step:
+    """Replace two dimensions of operand k by their diagonal, which comes last."""
 
-    def step(xp: Namespace, values: list[Any]) -> None:
+    def step(xp: Namespace, values: list[Array]) -> None:
         x = values[k]
         order = [axis for axis in range(len(x.shape)) if axis not in (first, second)]
         values[k] = xp.diagonal(xp.permute_dims(x, (*order, first, second)))
@@ -244,7 +259,7 @@ def _diagonal(k: int, first: int, second: int) -> Step:
 # -- the op
 
 
-def _einsum_kernel(xp: Namespace, arrays: Sequence[Any], expression: str) -> Array:
+def _einsum_kernel(xp: Namespace, arrays: Sequence[Array], expression: str) -> Array:
     if not isinstance(expression, str):
         raise TypeError(f"the expression must be a string, got {expression!r}")
     values = list(arrays)
@@ -257,11 +272,11 @@ def _einsum_kernel(xp: Namespace, arrays: Sequence[Any], expression: str) -> Arr
 def _einsum_vjp(
     xp: Namespace,
     g: Cotangent,
-    arrays: Any,
+    arrays: Sequence[Array],
     arrays_spec: Sequence[Spec],
     arrays_watched: Sequence[bool],
     expression: str,
-) -> list[Any]:
+) -> list[Cotangent | None]:
     parsed = parse(expression, tuple([tuple(spec.shape) for spec in arrays_spec]))
     return [
         _cotangent(xp, g, k, arrays, tuple(arrays_spec[k].shape), parsed) if watched else None
@@ -269,8 +284,14 @@ def _einsum_vjp(
     ]
 
 
-def _cotangent(xp: Namespace, g: Cotangent, k: int, arrays: Any, shape: tuple[int, ...], parsed: Parsed) -> Cotangent:
-    """The sum of products of the cotangent and the other operands, spread over what operand k alone has."""
+def _cotangent(
+    xp: Namespace, g: Cotangent, k: int, arrays: Sequence[Array], shape: tuple[int, ...], parsed: Parsed
+) -> Cotangent:
+    """The cotangent of operand k: an einsum of `g` and the other operands, since the product is linear in each.
+
+    Subscripts that only operand k has were summed, so the result is repeated along them. Of a subscript that it has
+    twice only the diagonal counts.
+    """
     term, sizes = parsed.operands[k], parsed.sizes
     others = [other for j, other in enumerate(parsed.operands) if j != k]
     known = "".join([parsed.output, *others])
@@ -283,15 +304,14 @@ def _cotangent(xp: Namespace, g: Cotangent, k: int, arrays: Any, shape: tuple[in
     spread = tuple(shape[k] if k in firsts else 1 for k in range(len(term)))
     d = d if tuple(d.shape) == spread else xp.broadcast_to(d, spread)
     for k, c in enumerate(term):
-        if k not in firsts and shape[k] != 1:
-            # Only the diagonal was looked at.
+        if k not in firsts and shape[k] != 1:  # the subscript again: zeros off the diagonal
             numbers, n = xp.arange_beside(d, shape[k]), len(term)
-            first = xp.reshape(numbers, _line(term.index(c), shape[k], n))
-            d = xp.where(xp.reshape(numbers, _line(k, shape[k], n)) == first, d, 0)
+            first = xp.reshape(numbers, _axis_shape(term.index(c), shape[k], n))
+            d = xp.where(xp.reshape(numbers, _axis_shape(k, shape[k], n)) == first, d, 0)
     return d
 
 
-def _line(axis: int, length: int, ndim: int) -> tuple[int, ...]:
+def _axis_shape(axis: int, length: int, ndim: int) -> tuple[int, ...]:
     return tuple(length if k == axis else 1 for k in range(ndim))
 
 
@@ -342,7 +362,7 @@ def _einsum_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "the expression must be a string", [draw(2)], 3)
 
 
-if TYPE_CHECKING:  # for users `einsum` has the types of the function below
+if TYPE_CHECKING:  # a type checker should see only the function below, with the signature for users
 
     def _einsum(arrays: Sequence[ArrayLike], /, expression: str) -> Tensor: ...
 
@@ -358,13 +378,13 @@ else:
 @overload
 def einsum(expression: str, /, *operands: ArrayLike) -> Tensor: ...
 @overload
-def einsum(operand: ArrayLike, subscripts: Sequence[Any], /, *others: Any) -> Tensor: ...
-def einsum(expression: Any, /, *operands: Any) -> Tensor:
+def einsum(operand: ArrayLike, subscripts: Sequence[object], /, *others: object) -> Tensor: ...
+def einsum(expression: str | ArrayLike, /, *operands: ArrayLike | Sequence[object]) -> Tensor:
     """Sums of products, in Einstein's notation: `einsum("ij,jk->ik", a, b)` is the product of two matrices.
 
-    What NumPy's function takes, this takes: subscripts that are repeated in one operand (diagonals) or are in none but
-    one (sums), `...` for dimensions that broadcast, results that are implied, lengths of 1 that repeat, and the form
-    `einsum(a, [0, 1], b, [1, 2], [0, 2])`. Three operands or more are multiplied in the order that opt_einsum finds.
+    It takes all that NumPy's function takes: subscripts that are repeated in one operand (diagonals) or are in one
+    operand only (sums), `...` for dimensions that broadcast, implied results, lengths of 1 that broadcast, and the form
+    `einsum(a, [0, 1], b, [1, 2], [0, 2])`. Three or more operands are multiplied in the order that opt_einsum finds.
 
     >>> import tape_core as tc
     >>> a, b = tc.asarray([[1.0, 2.0], [3.0, 4.0]]), tc.asarray([1.0, 10.0])
@@ -372,20 +392,21 @@ def einsum(expression: Any, /, *operands: Any) -> Tensor:
     ([21.0, 43.0], 5.0)
 
     Args:
-        expression: a term of letters for each operand, separated by commas; after `->` the term of the result. Without
-            it the result has the letters that occur once, in the order of the alphabet, after the dimensions of `...`.
-        operands: as many arrays; a Python scalar has the empty term.
+        expression: a term of letters for each operand, separated by commas, and after `->` the term of the result. If
+            that is missing, the result has the dimensions of `...` and the letters that occur once, in alphabetical
+            order.
+        operands: an array for each term; a Python scalar has the empty term.
 
     Raises:
-        ValueError: the expression means nothing, or does not fit the shapes; the message names the operand.
+        ValueError: the expression is malformed, or does not fit the shapes; the message names the operand.
     """
     if not isinstance(expression, str):
         expression, operands = _from_lists((expression, *operands))
     return _einsum(list(operands), expression)
 
 
-def _from_lists(arguments: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """The expression and the operands of `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
+def _from_lists(arguments: tuple[Any, ...]) -> tuple[str, tuple[ArrayLike, ...]]:
+    """Turn the arguments of `einsum(a, [0, 1], b, [1, 2], [0, 2])` into an expression and its operands."""
     pairs = len(arguments) // 2
     lists = [*arguments[1 : 2 * pairs : 2], *arguments[2 * pairs :]]
     terms = []
@@ -405,4 +426,4 @@ def _from_lists(arguments: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     return expression, arguments[: 2 * pairs : 2]
 
 
-_NUMBERED = ascii_uppercase + ascii_lowercase  # in the order that sorts an implied result by number
+_NUMBERED = ascii_uppercase + ascii_lowercase  # the letters of subscripts 0, 1, ...; ascending, to sort implied results

@@ -1,8 +1,8 @@
-"""Beyond the standard: triangular systems, and factors that serve several right-hand sides."""
+"""Triangular systems and LU factors, beyond the standard: `solve_triangular`, `cho_solve`, `lu_factor`, `lu_solve`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from tape_core.engine.cotangents import broadcast_shape
@@ -18,15 +18,15 @@ from tape_core.ops.linalg.norms_and_inverses import on_diagonal
 from tape_core.ops.manipulation import sum_to
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
-_SMALL = 32  # systems of so few unknowns are left to the library's solver
+_LIBRARY_SOLVES_UNKNOWNS = 32  # unknowns; systems of no more are not halved further, but left to the library's `solve`
 
 
 def check_system(xp: Namespace, name: str, a: Array, b: Array) -> None:
-    """Refuse what is no system of linear equations.
+    """Check the dtypes and shapes of a system of linear equations `a @ x == b`.
 
     Raises:
         TypeError: an array is not of floating-point numbers.
-        ValueError: `a` is no stack of square matrices, or `b` has another number of rows.
+        ValueError: `a` is not a stack of square matrices, or `b` has another number of rows.
     """
     for label, x in ((name, a), ("b", b)):
         if not xp.isdtype(x.dtype, ("real floating", "complex floating")):
@@ -57,25 +57,25 @@ def _triangular_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _triangle(xp: Namespace, a: Array, lower: bool, unit_diagonal: bool) -> Array:
-    """The triangle that counts, zeros elsewhere."""
+    """The triangle of each matrix that counts, and zeros elsewhere."""
     k = 1 if unit_diagonal else 0
     a = xp.tril(a, k=-k) if lower else xp.triu(a, k=k)
     return a + on_diagonal(xp, xp.ones_like(a), tuple(a.shape)) if unit_diagonal else a
 
 
-def _by_halves(xp: Namespace, a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:
-    """The solution for matrices, nearly all of it matrix products."""
+def _solve_triangular_by_halves(xp: Namespace, a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:
+    """Solve a triangular system with matrices on the right, by halving: nearly all work is in matrix products."""
     n = a.shape[-1]
-    if n <= _SMALL:
+    if n <= _LIBRARY_SOLVES_UNKNOWNS:
         a = _triangle(xp, a, lower, unit_diagonal)
-        # Where there are many columns, they are cheaper to multiply by the inverse of so small a block.
+        # For many columns, a product with the inverse of so small a block is cheaper.
         return xp.solve(a, b) if b.shape[-1] <= n else xp.matmul(xp.inv(a), b)
     first, second = slice(None, n // 2), slice(n // 2, None)
     if not lower:
         first, second = second, first
-    x = _by_halves(xp, a[..., first, first], b[..., first, :], lower, unit_diagonal)
+    x = _solve_triangular_by_halves(xp, a[..., first, first], b[..., first, :], lower, unit_diagonal)
     rest = b[..., second, :] - xp.matmul(a[..., second, first], x)
-    y = _by_halves(xp, a[..., second, second], rest, lower, unit_diagonal)
+    y = _solve_triangular_by_halves(xp, a[..., second, second], rest, lower, unit_diagonal)
     return xp.concat([x, y] if lower else [y, x], axis=-2)
 
 
@@ -83,11 +83,12 @@ def _solve_triangular_kernel(
     xp: Namespace, a: Array, b: Array, *, lower: bool = False, unit_diagonal: bool = False
 ) -> Array:
     check_system(xp, "a", a, b)
-    if not unit_diagonal and is_known_to_hold(xp.any(xp.diagonal(a) == 0)):  # else `solve` says so, and `inv`
+    # Where the values are not known, as in vmap, `solve` or `inv` raises for the block that is singular.
+    if not unit_diagonal and is_known_to_hold(xp.any(xp.diagonal(a) == 0)):
         raise ValueError("a is singular: its diagonal has a 0")
     if len(b.shape) == 1:
-        return _by_halves(xp, a, b[:, None], lower, unit_diagonal)[..., 0]
-    return _by_halves(xp, a, b, lower, unit_diagonal)
+        return _solve_triangular_by_halves(xp, a, b[:, None], lower, unit_diagonal)[..., 0]
+    return _solve_triangular_by_halves(xp, a, b, lower, unit_diagonal)
 
 
 def _solve_triangular_common(
@@ -119,9 +120,9 @@ def _solve_b(xp: Namespace, common: Array, b_spec: Spec) -> Array:
     samples=_triangular_samples,
 )
 def solve_triangular(a: ArrayLike, b: ArrayLike, /, *, lower: bool = False, unit_diagonal: bool = False) -> Tensor:
-    """The x with `a @ x == b` for triangular matrices `a`, of which the other triangle is not looked at.
+    """Solve `a @ x == b` for x, with triangular matrices `a`, whose other triangle is ignored.
 
-    For the transposed system pass `a.mT` and the other `lower`.
+    For the transposed system pass `a.mT` and the opposite `lower`.
 
     >>> import tape_core as tc
     >>> a = tc.asarray([[2.0, 9.0], [3.0, 4.0]])
@@ -132,7 +133,7 @@ def solve_triangular(a: ArrayLike, b: ArrayLike, /, *, lower: bool = False, unit
         a: square matrices, shape (..., n, n).
         b: a vector, shape (n,), or matrices, shape (..., n, k), whose leading dimensions broadcast with those of `a`.
         lower: whether the lower triangle counts; by default the upper one does.
-        unit_diagonal: the diagonal counts as ones and is not looked at, either.
+        unit_diagonal: whether the diagonal is taken to be ones; its values are then ignored.
 
     Raises:
         ValueError: shapes do not fit, or the diagonal has a 0.
@@ -141,7 +142,7 @@ def solve_triangular(a: ArrayLike, b: ArrayLike, /, *, lower: bool = False, unit
 
 
 def cho_solve(factor: ArrayLike, b: ArrayLike, /, *, upper: bool = False) -> Tensor:
-    """The x with `a @ x == b`, where `factor` is :func:`cholesky` of `a`, with the same `upper`.
+    """Solve `a @ x == b` for x, where `factor` is :func:`cholesky` of `a`, with the same `upper`.
 
     >>> import tape_core as tc
     >>> factor = tc.linalg.cholesky(tc.asarray([[4.0, 2.0], [2.0, 2.0]]))
@@ -149,12 +150,12 @@ def cho_solve(factor: ArrayLike, b: ArrayLike, /, *, upper: bool = False) -> Ten
     Tensor([ 1. -1.], shape=(2,), dtype=float32, backend=numpy)
 
     Args:
-        factor: triangular matrices, shape (..., n, n); the other triangle is not looked at.
+        factor: triangular matrices, shape (..., n, n); the other triangle is ignored.
         b: a vector, shape (n,), or matrices, shape (..., n, k), whose leading dimensions broadcast.
-        upper: whether `factor` is the upper triangular one.
+        upper: whether `factor` is upper triangular.
 
     Raises:
-        ValueError, TypeError: as :func:`solve_triangular`.
+        ValueError, TypeError: as for :func:`solve_triangular`.
     """
     factor, b = read_array(factor, "cho_solve: factor"), read_array(b, "cho_solve: b")
     if factor.ndim < 2:
@@ -170,14 +171,14 @@ def cho_solve(factor: ArrayLike, b: ArrayLike, /, *, upper: bool = False) -> Ten
 
 
 class LUResult(NamedTuple):
-    """What :func:`lu_factor` gives."""
+    """The result of :func:`lu_factor`."""
 
     LU: Tensor
     permutation: Tensor
 
 
-def rows(xp: Namespace, x: Array, permutation: Any) -> Array:
-    """The rows of matrices in another order: `x[..., permutation, :]`, stacks broadcast."""
+def permute_rows(xp: Namespace, x: Array, permutation: Array) -> Array:
+    """Permute the rows of matrices: `x[..., permutation, :]`, over stacks that broadcast."""
     if len(permutation.shape) == 1:
         return xp.take(x, permutation, axis=-2)
     shape = (*broadcast_shape(tuple(x.shape[:-2]), tuple(permutation.shape[:-1])), *x.shape[-2:])
@@ -186,7 +187,7 @@ def rows(xp: Namespace, x: Array, permutation: Any) -> Array:
 
 
 def _lu_samples(draw: Draw) -> Iterator[Sample]:
-    def factors(xp: Namespace, lu: Array, permutation: Any) -> Array:
+    def factors(xp: Namespace, lu: Array, permutation: Array) -> Array:
         return lu
 
     for shape in ((3, 3), (2, 2, 2), (1, 1), (4, 2), (2, 4), (2, 3, 2), (0, 0), (0, 3), (3, 0), (0, 2, 2)):
@@ -209,57 +210,56 @@ def _lu_kernel(xp: Namespace, x: Array) -> Any:
 
 
 def _lu_by_halves(xp: Namespace, x: Array) -> Any:
-    # Toledo, "Locality of reference in LU decomposition with partial pivoting", 1997: the left half of the columns,
-    # then what they leave of the right half.
+    # Toledo, "Locality of reference in LU decomposition with partial pivoting", 1997: factor the left half of the
+    # columns, then what remains of the right half.
     m, n = x.shape[-2:]
     if min(m, n) == 1:
-        return _lu_of_line(xp, x)
+        return _lu_of_vector(xp, x)
     k = min(m, n) // 2
     left, permutation = _lu_by_halves(xp, x[..., :k])
-    right = rows(xp, x[..., k:], permutation)
-    above = _by_halves(xp, left[..., :k, :], right[..., :k, :], True, True)
+    right = permute_rows(xp, x[..., k:], permutation)
+    above = _solve_triangular_by_halves(xp, left[..., :k, :], right[..., :k, :], True, True)
     below = left[..., k:, :]
     rest, order = _lu_by_halves(xp, right[..., k:, :] - xp.matmul(below, above))
-    below = rows(xp, below, order)
+    below = permute_rows(xp, below, order)
     lu = xp.concat([xp.concat([left[..., :k, :], above], axis=-1), xp.concat([below, rest], axis=-1)], axis=-2)
-    moved = rows(xp, permutation[..., k:, None], order)[..., 0]
+    moved = permute_rows(xp, permutation[..., k:, None], order)[..., 0]
     return lu, xp.concat([permutation[..., :k], moved], axis=-1)
 
 
-def _lu_of_line(xp: Namespace, x: Array) -> Any:
-    """The factors of one row, or of one column: its largest element comes first and divides the others."""
+def _lu_of_vector(xp: Namespace, x: Array) -> Any:
+    """The factors of a single row or column: in a column, the largest element comes first and divides the others."""
     m = x.shape[-2]
     numbers = xp.arange_beside(x, m)
     if m == 1:
         return x, xp.broadcast_to(numbers, (*x.shape[:-2], 1))
     size = x[..., 0]
-    if xp.isdtype(x.dtype, "complex floating"):  # in LAPACK's way, which needs no root
+    if xp.isdtype(x.dtype, "complex floating"):  # LAPACK's measure of size (CABS1), which needs no root
         size = xp.abs(xp.real(size)) + xp.abs(xp.imag(size))
     pivot = xp.argmax(xp.abs(size), axis=-1, keepdims=True)
     permutation = xp.where(numbers == 0, pivot, xp.where(numbers == pivot, 0, numbers))
-    x = rows(xp, x, permutation)
+    x = permute_rows(xp, x, permutation)
     top = x[..., :1, :]
     return xp.concat([top, x[..., 1:, :] / xp.where(top == 0, 1, top)], axis=-2), permutation
 
 
-def _lu_vjp(xp: Namespace, g: Cotangent, out: Array) -> Cotangent:
-    # From dL = L tril(L^-1 dA U^-1, -1) and dU = triu(L^-1 dA U^-1) U; what is below or right of the square part
-    # depends on it by L2 = A2 U^-1 and U2 = L^-1 A2.
-    (lu, permutation), (g, _) = out, g
+def _lu_vjp(xp: Namespace, g: Sequence[Cotangent], out: Sequence[Array]) -> Cotangent:
+    # With the rows of A permuted: A = L U gives dL = L tril(L^-1 dA U^-1, -1) and dU = triu(L^-1 dA U^-1) U. What lies
+    # below or right of the square part is L2 = A2 U^-1 or U2 = L^-1 A2, and adds to the cotangents of U or of L.
+    (lu, permutation), (g_lu, _) = out, g
     m, n = lu.shape[-2:]
     k = min(m, n)
     square = lu[..., :k, :k]
     options: Any = {"lower": False}, {"lower": True, "unit_diagonal": True}
     across = square.mT
-    g_lower, g_upper = xp.tril(g[..., :k, :k], k=-1), xp.triu(g[..., :k, :k])
+    g_lower, g_upper = xp.tril(g_lu[..., :k, :k], k=-1), xp.triu(g_lu[..., :k, :k])
     beside = None
     if m > k:
         l2 = lu[..., k:, :]
-        # L2 = A2 U^-1
-        beside = xp.solve_triangular(square, g[..., k:, :].mT, **options[0]).mT
+        beside = xp.solve_triangular(square, g_lu[..., k:, :].mT, **options[0]).mT
         g_upper = g_upper - xp.triu(xp.matmul(l2.mT, beside))
     if n > k:
-        beside = xp.solve_triangular(across, g[..., k:], lower=False, unit_diagonal=True)
+        beside = xp.solve_triangular(across, g_lu[..., k:], lower=False, unit_diagonal=True)
         g_lower = g_lower - xp.tril(xp.matmul(beside, lu[..., k:].mT), k=-1)
     unit = _triangle(xp, square, True, True)
     upper = xp.triu(square)
@@ -268,13 +268,13 @@ def _lu_vjp(xp: Namespace, g: Cotangent, out: Array) -> Cotangent:
     d = xp.solve_triangular(square, d.mT).mT
     if beside is not None:
         d = xp.concat([d, beside], axis=-2 if m > k else -1)
-    return rows(xp, d, xp.argsort(permutation, axis=-1))
+    return permute_rows(xp, d, xp.argsort(permutation, axis=-1))
 
 
 @refuses("x")
 @op(x=vjp(_lu_vjp), kernel=_lu_kernel, samples=_lu_samples, result=LUResult, batch=batching.stacks(2))
 def lu_factor(x: ArrayLike, /) -> LUResult:
-    """The factors of `x[permutation] == L @ U`, with partial pivoting: for :func:`lu_solve`.
+    """The LU factors of each matrix, with partial pivoting: `x[permutation] == L @ U`. :func:`lu_solve` takes them.
 
     L is unit lower triangular, of shape (..., m, k) with k the smaller of m and n, and U upper triangular, (..., k, n).
 
@@ -284,14 +284,15 @@ def lu_factor(x: ArrayLike, /) -> LUResult:
     ([[2.0, 4.0], [0.5, 2.0]], [1, 0])
 
     Args:
-        x: matrices, shape (..., m, n). Singular ones have factors, too, but no gradient.
+        x: matrices, shape (..., m, n). Singular ones have factors, but no gradient.
 
     Returns:
-        A named tuple: `LU`, shape (..., m, n), is U in its upper triangle and L below it; `permutation`, integers of
-        shape (..., m), are the rows of `x` in their new order. (LAPACK's pivots are the swaps that lead there.)
+        A named tuple: `LU`, shape (..., m, n), has U in its upper triangle and L below it; `permutation`, integers of
+        shape (..., m), has the numbers of the rows of `x` in their new order. (LAPACK's pivots are the swaps that lead
+        there.)
 
     Raises:
-        ValueError: `x` has less than two dimensions.
+        ValueError: `x` has fewer than two dimensions.
         TypeError: `x` is not of floating-point numbers.
     """
 
@@ -306,33 +307,41 @@ def _lu_solve_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "b must have 2 rows", *lu_factor(draw(2, 2)), draw(3))
 
 
-def _lu_solve_kernel(xp: Namespace, lu: Array, permutation: Any, b: Array, *, transposed: bool = False) -> Array:
+def _lu_solve_kernel(xp: Namespace, lu: Array, permutation: Array, b: Array, *, transposed: bool = False) -> Array:
     check_system(xp, "LU", lu, b)
     if len(b.shape) == 1:
         return _lu_solve_kernel(xp, lu, permutation, b[:, None], transposed=transposed)[..., 0]
     if transposed:
         x = xp.solve_triangular(lu.mT, b, lower=True)
         x = xp.solve_triangular(lu.mT, x, unit_diagonal=True)
-        return rows(xp, x, xp.argsort(permutation, axis=-1))
-    x = xp.solve_triangular(lu, rows(xp, b, permutation), lower=True, unit_diagonal=True)
+        return permute_rows(xp, x, xp.argsort(permutation, axis=-1))
+    x = xp.solve_triangular(lu, permute_rows(xp, b, permutation), lower=True, unit_diagonal=True)
     return xp.solve_triangular(lu, x)
 
 
 def _lu_solve_lu(
-    xp: Namespace, g: Cotangent, common: Array, lu: Array, permutation: Any, b_spec: Spec, out: Array, transposed: bool
+    xp: Namespace,
+    g: Cotangent,
+    common: Array,
+    lu: Array,
+    permutation: Array,
+    b_spec: Spec,
+    out: Array,
+    transposed: bool,
 ) -> Cotangent:
     x = out[..., None] if len(b_spec.shape) == 1 else out
     upper, unit = xp.triu(lu), _triangle(xp, lu, True, True)
     g = g[..., None] if len(b_spec.shape) == 1 else g
+    # The cotangent of the matrix of a system M x = y is -d_y x^T, with d_y the cotangent of y. Apply it to L and to U.
     if transposed:  # U^T y = b, L^T z = y, x[permutation] = z
-        z = rows(xp, x, permutation)
+        z = permute_rows(xp, x, permutation)
         y = xp.matmul(unit.mT, z)
-        d_y = xp.solve_triangular(lu, rows(xp, g, permutation), lower=True, unit_diagonal=True)
+        d_y = xp.solve_triangular(lu, permute_rows(xp, g, permutation), lower=True, unit_diagonal=True)
         d = xp.tril(xp.matmul(z, d_y.mT), k=-1) + xp.triu(xp.matmul(y, common.mT))
     else:  # L y = b[permutation], U x = y
         y = xp.matmul(upper, x)
         d_y = xp.solve_triangular(lu.mT, g, lower=True)
-        d = xp.triu(xp.matmul(d_y, x.mT)) + xp.tril(xp.matmul(rows(xp, common, permutation), y.mT), k=-1)
+        d = xp.triu(xp.matmul(d_y, x.mT)) + xp.tril(xp.matmul(permute_rows(xp, common, permutation), y.mT), k=-1)
     return sum_to(xp, -d, tuple(lu.shape))
 
 
@@ -348,16 +357,16 @@ def _lu_solve_lu(
     samples=_lu_solve_samples,
 )
 def lu_solve(lu: ArrayLike, permutation: ArrayLike, b: ArrayLike, /, *, transposed: bool = False) -> Tensor:
-    """The x with `a @ x == b`, or `a.mT @ x == b`, by what :func:`lu_factor` gives for `a`: an op for rules."""
+    """Solve `a @ x == b`, or `a.mT @ x == b`, with the results of :func:`lu_factor` of `a`: the op, for rules."""
 
 
 _lu_solve = lu_solve
 
 
-def lu_solve(  # type: ignore[no-redef] # the op, as users know it
+def lu_solve(  # type: ignore[no-redef] # hides the op; this is SciPy's signature
     factors: tuple[ArrayLike, ArrayLike], b: ArrayLike, /, *, trans: Literal[0, 1, 2] = 0
 ) -> Tensor:
-    """The x with `a @ x == b`, where `factors` is :func:`lu_factor` of `a`.
+    """Solve `a @ x == b` for x, where `factors` is :func:`lu_factor` of `a`.
 
     >>> import tape_core as tc
     >>> factors = tc.linalg.lu_factor(tc.asarray([[1.0, 4.0], [2.0, 4.0]]))
@@ -367,7 +376,7 @@ def lu_solve(  # type: ignore[no-redef] # the op, as users know it
     Args:
         factors: `(LU, permutation)`, of square matrices, shapes (..., n, n) and (..., n).
         b: a vector, shape (n,), or matrices, shape (..., n, k), whose leading dimensions broadcast.
-        trans: 1 solves `a.mT @ x == b`, 2 `conj(a.mT) @ x == b`.
+        trans: 1 to solve `a.mT @ x == b`, 2 to solve `conj(a.mT) @ x == b`.
 
     Raises:
         ValueError: shapes do not fit, `a` is singular, or `trans` is none of 0, 1 and 2.

@@ -1,10 +1,9 @@
-"""Functions of matrices and products of several, beyond the standard."""
+"""The matrix exponential, `kron`, `multi_dot` and `transpose`, beyond the standard."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tape_core.base.mistakes import sequence
 from tape_core.engine.op import op, refuses, vjp
@@ -20,13 +19,13 @@ from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 # -- the exponential
 
 # Higham, "The scaling and squaring method for the matrix exponential revisited", SIAM J. Matrix Anal. Appl. 26, 2005,
-# table 2.3: up to these 1-norms the Padé approximant of that degree is exact to double precision.
+# table 2.3: pairs of the degree of a Padé approximant and the 1-norm up to which it is accurate to double precision.
 _DEGREES = ((3, 1.495585217958292e-2), (5, 2.539398330063230e-1), (7, 9.504178996162932e-1), (9, 2.097847961257068))
-_LARGEST, _LIMIT = 13, 5.371920351148152
+_MAX_DEGREE, _MAX_NORM = 13, 5.371920351148152
 
 
 def _coefficients(degree: int) -> list[float]:
-    """Of the numerator of the diagonal Padé approximant of exp, so scaled that the last is 1."""
+    """The coefficients of the numerator of the diagonal Padé approximant of exp, scaled so that the last is 1."""
     f = math.factorial
     return [f(2 * degree - k) * f(degree) // (f(degree - k) * f(k)) // f(degree) for k in range(degree + 1)]
 
@@ -55,11 +54,12 @@ def _expm_kernel(xp: Namespace, x: Array) -> Array:
     norm = xp.max(xp.sum(xp.abs(x), axis=-2, keepdims=True), axis=-1, keepdims=True)
     finite = xp.isfinite(norm)
     x, norm = xp.where(finite, x, 0), xp.where(finite, norm, 0)
+    # One degree for the whole stack, and for each matrix its own number of squarings.
     top = float(xp.max(norm))
-    degree = next((degree for degree, limit in _DEGREES if top <= limit), _LARGEST)
+    degree = next((degree for degree, limit in _DEGREES if top <= limit), _MAX_DEGREE)
     squarings = xp.zeros_like(norm)
-    if top > _LIMIT:
-        squarings = xp.ceil(xp.log2(xp.maximum(norm, xp.full_like(norm, _LIMIT)) / _LIMIT))
+    if top > _MAX_NORM:
+        squarings = xp.ceil(xp.log2(xp.maximum(norm, xp.full_like(norm, _MAX_NORM)) / _MAX_NORM))
         x = x / 2**squarings
     result = _pade(xp, x, degree)
     for k in range(int(xp.max(squarings))):
@@ -68,11 +68,11 @@ def _expm_kernel(xp: Namespace, x: Array) -> Array:
 
 
 def _pade(xp: Namespace, x: Array, degree: int) -> Array:
-    """The quotient (V - U)^-1 (V + U) of the even and odd parts of the approximant."""
+    """The Padé approximant (V - U)^-1 (V + U), with U the odd and V the even powers of its numerator."""
     c = _coefficients(degree)
     one = on_diagonal(xp, xp.ones_like(x), tuple(x.shape))
     x2 = xp.matmul(x, x)
-    if degree < _LARGEST:
+    if degree < _MAX_DEGREE:
         power, even, odd = one, c[0] * one, c[1] * one
         for k in range(2, degree, 2):
             power = x2 if k == 2 else xp.matmul(power, x2)
@@ -94,10 +94,10 @@ def _pade(xp: Namespace, x: Array, degree: int) -> Array:
     batch=batching.stacks(2),
 )
 def expm(x: ArrayLike, /) -> Tensor:
-    """The exponential of each matrix, the sum of `x**k / k!` in powers of matrices.
+    """The exponential of each matrix: the sum of `x**k / k!` over powers of matrices.
 
-    By scaling and squaring with Padé approximants: Higham, "The scaling and squaring method for the matrix exponential
-    revisited", 2005. What is not finite gives NaN.
+    It is computed by scaling and squaring with Padé approximants: Higham, "The scaling and squaring method for the
+    matrix exponential revisited", 2005. A matrix that is not finite gives NaN.
 
     >>> import tape_core as tc
     >>> tc.linalg.expm(tc.asarray([[0.0, 1.0], [0.0, 0.0]]))
@@ -113,28 +113,29 @@ def expm(x: ArrayLike, /) -> Tensor:
     """
 
 
-def _block(xp: Namespace, x: Array, direction: Any) -> Array:
+def _block_triangular(xp: Namespace, x: Array, direction: Array) -> Array:
     """[[x, direction], [0, x]]"""
     zeros = xp.zeros_like(x)
     return xp.concat([xp.concat([x, direction], axis=-1), xp.concat([zeros, x], axis=-1)], axis=-2)
 
 
-def _expm_derivative_kernel(xp: Namespace, x: Array, direction: Any) -> Array:
-    # Higham, "Functions of Matrices", 2008, equation 3.16: it is a corner of the exponential of a matrix of blocks. The
-    # direction is scaled, so that a large one costs no squarings, and no digits.
+def _expm_derivative_kernel(xp: Namespace, x: Array, direction: Array) -> Array:
+    # Higham, "Functions of Matrices", 2008, equation 3.16: it is the upper right block of the exponential of a block
+    # matrix. The direction is scaled, so that a large one costs no squarings, and no digits.
     _check_square(xp, x)
     if 0 in x.shape:
         return xp.asarray(direction, copy=True)
     n = x.shape[-1]
     norm = xp.max(xp.sum(xp.abs(direction), axis=-2, keepdims=True), axis=-1, keepdims=True)
     scale = xp.where(xp.logical_and(norm > 0, xp.isfinite(norm)), norm, 1)
-    return xp.expm(_block(xp, x, direction / scale))[..., :n, n:] * scale
+    return xp.expm(_block_triangular(xp, x, direction / scale))[..., :n, n:] * scale
 
 
-def _expm_derivative_common(xp: Namespace, g: Cotangent, x: Array, direction: Any) -> Cotangent:
+def _expm_derivative_common(xp: Namespace, g: Cotangent, x: Array, direction: Array) -> Cotangent:
+    # The derivative of the same block formula; `_expm_derivative_x` adds the two blocks in which x stands.
     zeros = xp.zeros_like(g)
     corner = xp.concat([xp.concat([zeros, g], axis=-1), xp.concat([zeros, zeros], axis=-1)], axis=-2)
-    return xp.expm_derivative(_block(xp, x, direction).mT, corner)
+    return xp.expm_derivative(_block_triangular(xp, x, direction).mT, corner)
 
 
 def _expm_derivative_x(xp: Namespace, g: Cotangent, common: Array) -> Cotangent:
@@ -158,14 +159,14 @@ def _expm_derivative_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.apart,
 )
 def expm_derivative(x: ArrayLike, direction: ArrayLike, /) -> Tensor:
-    """The derivative of :func:`expm` at each `x` along `direction`; that at `x.mT` is its transpose."""
+    """The derivative of :func:`expm` at each `x` along `direction`; its transpose is the derivative at `x.mT`."""
 
 
 # -- products
 
 
 def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
-    """The dimensions in another order, by default reversed: NumPy's name for :func:`permute_dims`.
+    """Permute the dimensions, by default to the reverse order: NumPy's name for :func:`permute_dims`.
 
     >>> import tape_core as tc
     >>> tc.transpose(tc.zeros((2, 3, 4))).shape, tc.transpose(tc.zeros((2, 3, 4)), (1, 0, 2)).shape
@@ -180,17 +181,17 @@ def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def kron(a: ArrayLike, b: ArrayLike, /) -> Tensor:
-    """The Kronecker product: `b` times each element of `a`, side by side. Dimensions are as in NumPy's function.
+    """The Kronecker product: `b` times each element of `a`, side by side; for any number of dimensions, as in NumPy.
 
     >>> import tape_core as tc
     >>> tc.kron(tc.asarray([1.0, 10.0]), tc.asarray([1.0, 2.0]))
     Tensor([ 1.  2. 10. 20.], shape=(4,), dtype=float32, backend=numpy)
 
     Args:
-        a, b: arrays; the one of fewer dimensions is given more of length 1 in front.
+        a, b: arrays; the one with fewer dimensions gets more of length 1 in front.
 
     Returns:
-        Of shape `a.shape[k] * b.shape[k]` along each dimension.
+        An array of length `a.shape[k] * b.shape[k]` along dimension k.
     """
     a, b = read(a, "kron: a"), read(b, "kron: b")
     shapes = [x.shape if isinstance(x, Tensor) else () for x in (a, b)]
@@ -204,7 +205,7 @@ def kron(a: ArrayLike, b: ArrayLike, /) -> Tensor:
 
 
 def multi_dot(arrays: Sequence[ArrayLike], /) -> Tensor:
-    """The product of two matrices or more, in the order that takes the fewest multiplications.
+    """The product of two or more matrices, in the order that takes the fewest multiplications.
 
     >>> import tape_core as tc
     >>> a, b, c = tc.ones((2, 50)), tc.ones((50, 50)), tc.ones(50)
@@ -215,7 +216,7 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Tensor:
         arrays: matrices, in stacks that broadcast; the first and the last may be vectors.
 
     Raises:
-        ValueError: there are less than two, one has no fitting shape, or is a vector between others.
+        ValueError: there are fewer than two, shapes do not fit, or a vector is neither the first nor the last.
     """
     tensors = [
         read(a, f"multi_dot: arrays[{k}]") for k, a in enumerate(sequence("multi_dot", "arrays", "arrays", arrays))
@@ -239,7 +240,7 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Tensor:
         tensors[0] = tensors[0][None, :]
     if vectors[1]:
         tensors[last] = tensors[last][:, None]
-    product = _in_order(tensors, _best_splits([*rows, columns[-1]]), 0, last)
+    product = _multiply_chain(tensors, _best_splits([*rows, columns[-1]]), 0, last)
     if vectors[1]:
         product = product[..., 0]
     if vectors[0]:
@@ -248,7 +249,11 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Tensor:
 
 
 def _best_splits(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Where to split the chain of matrices i to j, whose sides are `lengths`: Cormen et al., section 14.2."""
+    """For each chain of matrices from i to j, the number of the matrix after which to split it.
+
+    Matrix k has the shape (lengths[k], lengths[k + 1]). Dynamic programming: Cormen et al., "Introduction to
+    Algorithms", fourth edition, section 14.2.
+    """
     n = len(lengths) - 1
     costs = {(i, i): 0 for i in range(n)}
     splits = {}
@@ -261,8 +266,8 @@ def _best_splits(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
     return splits
 
 
-def _in_order(tensors: Sequence[Tensor], splits: dict[tuple[int, int], int], i: int, j: int) -> Tensor:
+def _multiply_chain(tensors: Sequence[Tensor], splits: dict[tuple[int, int], int], i: int, j: int) -> Tensor:
     if i == j:
         return tensors[i]
     k = splits[i, j]
-    return matmul(_in_order(tensors, splits, i, k), _in_order(tensors, splits, k + 1, j))
+    return matmul(_multiply_chain(tensors, splits, i, k), _multiply_chain(tensors, splits, k + 1, j))

@@ -1,14 +1,14 @@
-"""Inverses, determinants, norms and the like: the first half of the `linalg` extension of the Array API standard.
+"""Inverses, determinants, diagonals, norms and the cross product, of the standard's `linalg` extension.
 
-(Matrix products, which are in the main namespace as well, are in `linalg`.)
+Its matrix products are in `products`, its decompositions in `decompositions`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tape_core.base.mistakes import integer
 from tape_core.engine.op import NONDIFF, linear, op, refuses, transpose, vjp
@@ -22,11 +22,14 @@ from tape_core.ops.elementwise import abs as absolute
 from tape_core.ops.elementwise import multiply, pow
 from tape_core.ops.linalg.products import conj, matmul
 from tape_core.ops.manipulation import squeeze, sum_to
-from tape_core.ops.statistical import expand, nan_without
 from tape_core.ops.statistical import max as maximum
 from tape_core.ops.statistical import min as minimum
+from tape_core.ops.statistical import restore_axes, zero_or_nan
 from tape_core.ops.statistical import sum as total
 from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, DTypeLike, Namespace, Residuals
+
+if TYPE_CHECKING:
+    from tape_core.sparsity.index_sets import IndexSets
 
 
 def adjoint(xp: Namespace, x: Array) -> Array:
@@ -35,13 +38,13 @@ def adjoint(xp: Namespace, x: Array) -> Array:
 
 
 def on_diagonal(xp: Namespace, values: Array, shape: tuple[int, ...], offset: int = 0) -> Array:
-    """`values`, which broadcast to `shape`, on a diagonal of each matrix; zeros elsewhere."""
+    """Matrices of `shape` with zeros except on a diagonal, where they have `values` broadcast to `shape`."""
     rows, columns = xp.arange_beside(values, shape[-2]), xp.arange_beside(values, shape[-1])
     return xp.where(columns[None, :] - rows[:, None] == offset, values, 0)
 
 
 def square_samples(*, rectangular: bool = False) -> Samples:
-    """Samples of a function of matrices, real and complex, in stacks."""
+    """Samples of a function of square matrices, alone and in stacks; `rectangular` adds others."""
 
     def samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(draw(3, 3))
@@ -66,7 +69,7 @@ def square_samples(*, rectangular: bool = False) -> Samples:
     batch=batching.stacks(2),
 )
 def inv(x: ArrayLike, /) -> Tensor:
-    """The inverse of each matrix. To multiply by it, :func:`solve` is faster and more accurate."""
+    """The inverse of each matrix. :func:`solve` is faster and more accurate than a product with the inverse."""
 
 
 def _pinv_samples(draw: Draw) -> Iterator[Sample]:
@@ -78,17 +81,17 @@ def _pinv_samples(draw: Draw) -> Iterator[Sample]:
 
 def _pinv_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array) -> Cotangent:
     # Golub and Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
-    # separate", 1973, equation 4.12: exact as long as the rank stays the same.
+    # separate", 1973, equation 4.12. It holds as long as the rank stays the same.
     gt, outh = g.mT, adjoint(xp, out)
-    left = xp.matmul(xp.matmul(gt, out), outh)  # times (1 - x out) on the left
+    left = xp.matmul(xp.matmul(gt, out), outh)  # then multiply by (1 - x out) from the left
     left = left - xp.matmul(x, xp.matmul(out, left))
-    right = xp.matmul(outh, xp.matmul(out, gt))  # times (1 - out x) on the right
+    right = xp.matmul(outh, xp.matmul(out, gt))  # then multiply by (1 - out x) from the right
     right = right - xp.matmul(xp.matmul(right, out), x)
     return conj(xp, left + right) - xp.matmul(xp.matmul(out.mT, g), out.mT)
 
 
 def _pinv_batch(call: Call, x: BatchedArray) -> Any:
-    if getattr(call.params["rtol"], "shape", ()):
+    if getattr(call.params["rtol"], "shape", ()):  # a tolerance for each matrix of a stack
         return batching.one_by_one(call, x)
     return batching.stacks(2)(call, x)
 
@@ -98,7 +101,7 @@ def _pinv_batch(call: Call, x: BatchedArray) -> Any:
 def pinv(x: ArrayLike, /, *, rtol: float | None = None) -> Tensor:
     """The Moore-Penrose inverse of each matrix; singular values up to `rtol` times the largest count as 0.
 
-    The gradient is exact as long as the rank stays the same; where it changes there is no derivative.
+    The gradient is right as long as the rank stays the same; where the rank changes there is no derivative.
     """
 
 
@@ -110,6 +113,7 @@ def _solve_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _solve_common(xp: Namespace, g: Cotangent, x1: Array, x2_spec: Spec, kept: Residuals) -> Cotangent:
+    # Both rules need the solution of the transposed system; factors from the forward pass save a factorization.
     g = g[..., None] if len(x2_spec.shape) == 1 else g
     return xp.lu_solve(*kept, g, transposed=True) if kept else xp.solve(x1.mT, g)
 
@@ -131,8 +135,8 @@ def _solve_batch(call: Call, x1: BatchInput, x2: BatchInput) -> Any:
     return squeeze(out, -1)
 
 
-def _solve_sparsity(x1: Array, x2: Array) -> Any:
-    """Of each element all of `x1`, and a column of `x2`."""
+def _solve_sparsity(x1: IndexSets, x2: IndexSets) -> IndexSets:
+    """Each element of the result depends on all of `x1` and on a column of `x2`."""
     whole = x1.united((-2, -1))
     if x2.ndim == 1:
         return whole.reshape(*x1.shape[:-2], 1) | x2.united(-1)
@@ -144,14 +148,14 @@ def _solve_sparsity(x1: Array, x2: Array) -> Any:
     x1=vjp(_solve_x1),
     x2=vjp(_solve_x2),
     common=_solve_common,
-    keeping=lambda xp, x1, x2: (xp.solve(x1, x2), ()),  # a backend may keep what `lu_factor` gives
+    keeping=lambda xp, x1, x2: (xp.solve(x1, x2), ()),  # a backend's own kernel may leave the result of `lu_factor`
     extension="linalg",
     samples=_solve_samples,
     batch=_solve_batch,
     sparsity=_solve_sparsity,
 )
 def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The x with `x1 @ x == x2`: `x2` is a vector, or a stack of matrices that broadcasts against `x1`."""
+    """Solve `x1 @ x == x2` for x: `x2` is a vector, or a stack of matrices that broadcasts against `x1`."""
 
 
 # -- determinants
@@ -164,11 +168,12 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     batch=batching.stacks(2),
 )
 def det(x: ArrayLike, /) -> Tensor:
-    """The determinant of each matrix. The gradient is exact for singular matrices, too."""
+    """The determinant of each matrix. The gradient is also right for singular matrices."""
 
 
 def _cofactors_kernel(xp: Namespace, x: Array) -> Array:
-    # By singular values, without a division: also where x is singular.
+    # With x = U diag(s) V^H, the cofactors are det(U) det(V^H) conj(U diag(products of the other s) V^H). Nothing is
+    # divided by s, so x may be singular.
     u, s, vh = xp.svd(x, full_matrices=False)
     n = x.shape[-1]
     s = xp.broadcast_to(s[..., None, :], (*s.shape, n))
@@ -184,21 +189,23 @@ def _cofactors_kernel(xp: Namespace, x: Array) -> Array:
     batch=batching.stacks(2),
 )
 def cofactors(x: ArrayLike, /) -> Tensor:
-    """The matrix of cofactors, the derivative of :func:`det`; itself differentiable for singular matrices, too."""
+    """The matrix of cofactors: the derivative of :func:`det`. It is differentiable for singular matrices as well."""
 
 
-def _curvature_kernel(xp: Namespace, x: Array, direction: Any) -> Array:
-    # Of a diagonal matrix the elements are products of all but two of those on the diagonal, and singular vectors
-    # bring any matrix there. The products are made without dividing by 0.
+def _curvature_kernel(xp: Namespace, x: Array, direction: Array) -> Array:
+    # Singular vectors reduce x to a diagonal matrix diag(s). There, with P[i, j] the product of all s but s[i] and s[j]
+    # for i != j, and H the direction, the derivative of cofactor (i, i) is sum(P[i, j] H[j, j]) over j, and that of
+    # cofactor (i, j) is -P[i, j] H[j, i].
     u, s, vh = xp.svd(x, full_matrices=False)
     shape = (*s.shape, s.shape[-1])
     zero = s == 0
     factors = xp.where(zero, 1, s)
     lines = xp.broadcast_to(factors[..., None, :], shape)
     others = xp.prod(lines - on_diagonal(xp, lines - 1, shape), axis=-1)
+    # P, from the product of the nonzero s: it is 0 where an s other than these two is 0.
     zeros = xp.astype(zero, s.dtype)
-    left = xp.sum(zeros, axis=-1, keepdims=True)[..., None] - zeros[..., :, None] - zeros[..., None, :]
-    pairs = xp.where(left == 0, others[..., :, None] / lines, 0)
+    zeros_left = xp.sum(zeros, axis=-1, keepdims=True)[..., None] - zeros[..., :, None] - zeros[..., None, :]
+    pairs = xp.where(zeros_left == 0, others[..., :, None] / lines, 0)
     pairs = xp.astype(pairs - on_diagonal(xp, pairs, shape), x.dtype)
     sign = (xp.det(u) * xp.det(vh))[..., None, None]
     turned = sign * xp.matmul(xp.matmul(adjoint(xp, u), direction), adjoint(xp, vh))
@@ -207,26 +214,32 @@ def _curvature_kernel(xp: Namespace, x: Array, direction: Any) -> Array:
     return xp.matmul(xp.matmul(conj(xp, u), inner), conj(xp, vh))
 
 
-def _curvature_x(xp: Namespace, g: Cotangent, x: Array, direction: Any) -> Cotangent:
-    # The derivative along g at 0 of the curvature at x + t g. That is a polynomial in t of degree n - 2, which n - 1 of
-    # its values have exactly: no inverse, so that x may be singular, and derivatives of any order follow.
+def _curvature_x(xp: Namespace, g: Cotangent, x: Array, direction: Array) -> Cotangent:
+    # The derivative with respect to t, at 0, of the curvature at x + t g. That is a polynomial in t of degree n - 2, so
+    # that n - 1 of its values determine it. No inverse is needed, x may be singular, and as the values are this op's
+    # own, derivatives of any order follow.
     n = x.shape[-1]
     if n < 3 or 0 in x.shape:
         return xp.zeros_like(x)
     size, step = (xp.max(xp.abs(v), axis=(-2, -1), keepdims=True) for v in (x, g))
-    # So far that no value is much above others: a power of 2, of which there is no derivative.
+    # Choose the range of t so that t g is about as large as x, and cancellation is least. It is a power of 2, so that
+    # it causes no rounding, and `floor` has no derivative.
     reach = xp.where(size == 0, 1, size / n) / xp.where(step == 0, 1, step)
     reach = 2.0 ** xp.floor(xp.log2(reach))
     along = reach * g
     found = 0.0
-    for point, weight in _slope_at_zero(n - 1):
+    for point, weight in _derivative_at_zero(n - 1):
         found = found + weight * xp.curvature_of_det(x + point * along, direction)
     return sum_to(xp, found / reach, x.shape)
 
 
 @lru_cache
-def _slope_at_zero(n: int) -> list[tuple[float, float]]:
-    """Points and weights of the derivative at 0 of a polynomial of degree n - 1: by its Chebyshev expansion."""
+def _derivative_at_zero(n: int) -> list[tuple[float, float]]:
+    """Points and weights that give the derivative at 0 of any polynomial of degree n - 1.
+
+    They come from its expansion in Chebyshev polynomials T_m, interpolated at the Chebyshev points: the derivative of
+    T_m at 0 is m * (-1)**((m - 1) / 2) for odd m, and 0 for even m.
+    """
     angles = [math.pi * (k + 0.5) / n for k in range(n)]
     slopes = [(m, m * (-1) ** (m // 2)) for m in range(1, n, 2)]
     return [(math.cos(a), 2 / n * sum(slope * math.cos(m * a) for m, slope in slopes)) for a in angles]
@@ -246,24 +259,24 @@ def _curvature_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.stacks(2, 2),
 )
 def curvature_of_det(x: ArrayLike, direction: ArrayLike, /) -> Tensor:
-    """The second derivative of :func:`det` along a direction; itself differentiable for singular matrices, too."""
+    """The derivative of :func:`cofactors` along a direction. It is differentiable for singular matrices as well."""
 
 
 class SlogdetResult(NamedTuple):
-    """What :func:`slogdet` gives."""
+    """The result of :func:`slogdet`."""
 
     sign: Tensor
     logabsdet: Tensor
 
 
-def _slogdet_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array) -> Cotangent:
+def _slogdet_vjp(xp: Namespace, g: Sequence[Cotangent], x: Array, out: Sequence[Array]) -> Cotangent:
     g_sign, g_log = g
     if xp.isdtype(x.dtype, "complex floating"):
         # d sign = i sign Im(d log det)
         g_log = g_log + 1j * xp.imag(g_sign * out[0])
     if holds(xp.all(out[0] != 0)):
         inverse = xp.inv(x).mT
-    else:  # infinite where x is singular, as cofactors / 0
+    else:  # where x is singular, the derivative is cofactors / 0, which is infinite; the inverse does not exist
         singular = (out[0] == 0)[..., None, None]
         inverse = xp.inv(xp.where(singular, on_diagonal(xp, xp.ones_like(x), x.shape), x)).mT
         inverse = xp.where(singular, xp.cofactors(x) * math.inf, inverse)
@@ -272,7 +285,7 @@ def _slogdet_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array) -> Cotangent
 
 @op(x=vjp(_slogdet_vjp), extension="linalg", samples=square_samples(), result=SlogdetResult, batch=batching.stacks(2))
 def slogdet(x: ArrayLike, /) -> SlogdetResult:
-    """The sign of the determinant and the logarithm of its absolute value, where the determinant would overflow."""
+    """The sign of the determinant and the logarithm of its absolute value; they do not overflow as :func:`det` may."""
 
 
 # -- diagonals
@@ -297,7 +310,7 @@ def _diagonal_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, offset: int) 
     batch=batching.stacks(2),
 )
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
-    """The diagonal of each matrix, or the one `offset` to the right of it."""
+    """The diagonal of each matrix, or the one that is `offset` columns to the right of it."""
 
 
 @linear(
@@ -326,22 +339,22 @@ def _norm_samples(draw: Draw) -> Iterator[Sample]:
 
 def _norm_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, keepdims: bool, ord: float) -> Cotangent:
     shape = tuple(x.shape)
-    g, out = expand(xp, g, shape, axis, keepdims), expand(xp, out, shape, axis, keepdims)
+    g, out = restore_axes(xp, g, shape, axis, keepdims), restore_axes(xp, out, shape, axis, keepdims)
     size = xp.abs(x)
     if ord == 0:
         return xp.zeros_like(x)
-    # conj(x) / |x|, and 0 at 0: the smallest of the subgradients there.
+    # conj(x) / |x|, and 0 at 0, which is the smallest of the subgradients there.
     phase = conj(xp, x) / xp.where(size == 0, 1, size)
     if ord in (math.inf, -math.inf):
         hit = size == out
         ties = xp.sum(xp.astype(hit, g.dtype), axis=axis, keepdims=True)
-        return xp.where(hit, phase * (g / ties), nan_without(xp, g, ties))
+        return xp.where(hit, phase * (g / ties), zero_or_nan(xp, g, ties))
     if ord == 1:
         return g * phase
     share = size / xp.where(out == 0, 1, out)
     if ord < 1:
-        # At 0 the derivative is infinite on both sides: 0, as of the others. With a negative ord one 0 makes the norm
-        # 0, whatever the others are.
+        # At 0 the derivative is infinite; the rule gives 0 there, as for other ord. With a negative ord a single 0
+        # makes the norm 0, and the derivative for all other elements is 0.
         share = xp.where((size == 0) | (out == 0), 1, share)
         phase = xp.where(out == 0, 0, phase)
     return g * phase * (share if ord == 2 else share ** (ord - 1))
@@ -356,10 +369,12 @@ MatrixOrd = Literal["fro", "nuc", 1, -1, 2, -2] | float
 
 
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fro") -> Tensor:
-    """A norm of each matrix: Frobenius, nuclear, or the operator norm of the `ord`-norm, negative for its minimum.
+    """A norm of each matrix: Frobenius, nuclear, or the operator norm of the vector norm `ord`.
+
+    With a negative `ord`, the maximum in the operator norm is a minimum.
 
     Raises:
-        ValueError: `ord` is none of "fro", "nuc", 1, -1, 2, -2, inf, -inf, or x has no two dimensions.
+        ValueError: `ord` is none of "fro", "nuc", 1, -1, 2, -2, inf, -inf, or `x` has less than two dimensions.
     """
     x = read_array(x, "matrix_norm: x")
     if x.ndim < 2:
@@ -382,7 +397,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
 
 
 def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
-    """The product of `n` of each matrix; for a negative `n`, of its inverse.
+    """Each matrix to the power of `n`; for a negative `n`, its inverse to the power of `-n`.
 
     Raises:
         ValueError: the matrices are not square.
@@ -393,11 +408,11 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     if n == 0:
         xp = x.backend.xp
         one = wrap(on_diagonal(xp, xp.ones_like(x._array), x.shape), x.backend)
-        return multiply(pow(x, 0), one)  # the derivative is 0, not missing
+        return multiply(pow(x, 0), one)  # it depends on x, so that the gradient is 0 and not None
     if n < 0:
         x, n = inv(x), -n
     power: Tensor | None = None
-    while n:
+    while n:  # binary powers: x, x^2, x^4, ...
         if n & 1:
             power = x if power is None else matmul(power, x)
         n >>= 1
@@ -416,7 +431,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     batch=batching.stacks(2),
 )
 def matrix_rank(x: ArrayLike, /, *, rtol: float | None = None) -> Tensor:
-    """How many singular values of each matrix are more than `rtol` times the largest."""
+    """The number of singular values of each matrix that are larger than `rtol` times the largest."""
 
 
 # -- the cross product
@@ -428,7 +443,8 @@ def _cross_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "cross", draw(2), draw(2))
 
 
-def _cross_rule(sign: int) -> Any:
+def _cross_rule(sign: int) -> Callable[..., Cotangent]:
+    # d(a x b) = da x b + a x db, and g . (da x b) = da . (b x g): a cross product again, of either sign.
     def rule(xp: Namespace, g: Cotangent, other: Array, spec: Spec, axis: int) -> Cotangent:
         g, other = xp.moveaxis(g, axis, -1), xp.moveaxis(other, axis, -1)
         others = [length for k, length in enumerate(spec.shape) if k != axis % len(spec.shape)]
@@ -449,4 +465,4 @@ _cross_x1, _cross_x2 = _cross_rule(1), _cross_rule(-1)
     multilinear=True,
 )
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The cross product of vectors of three elements along `axis`, over arrays that broadcast."""
+    """The cross product of vectors of three elements along `axis`; arrays broadcast."""

@@ -1,10 +1,10 @@
-"""Matrix products and their kin."""
+"""Matrix products: `matmul`, `vecdot`, `outer`, `tensordot`; and `matrix_transpose`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core.engine.op import linear, op, transpose, vjp, with_numbers_as_tensors
 from tape_core.engine.rules import Spec
@@ -14,7 +14,10 @@ from tape_core.modes import batching
 from tape_core.modes.batching import Call
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.manipulation import expand_dims, permute_dims, reshape, squeeze, sum_to
-from tape_core.typing import Array, ArrayLike, BatchInput, Cotangent, Namespace
+from tape_core.typing import Array, ArrayLike, BatchInput, Cotangent, Namespace, Shape
+
+if TYPE_CHECKING:
+    from tape_core.sparsity.index_sets import IndexSets
 
 
 def _matmul_samples(draw: Draw) -> Iterator[Sample]:
@@ -42,7 +45,7 @@ def _matmul_x1(xp: Namespace, g: Cotangent, x2: Array, x1_spec: Spec) -> Cotange
     if len(x1_spec.shape) == 1:
         return sum_to(xp, xp.matmul(x2, g[..., None])[..., 0], x1_spec.shape)
     if n2 == 2:
-        # One product with all rows: NumPy's of a stack by a transposed matrix take half as long again.
+        # One product of all rows: NumPy needs half as much time again for a stack times a transposed matrix.
         rows = xp.reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
         return xp.reshape(xp.matmul(rows, x2.mT), x1_spec.shape)
     return sum_to(xp, xp.matmul(g, x2.mT), x1_spec.shape)
@@ -57,7 +60,7 @@ def _matmul_x2(xp: Namespace, g: Cotangent, x1: Array, x2_spec: Spec) -> Cotange
     if n2 == 1:
         g = g[..., None]
     if n1 > 2 and n2 <= 2:
-        # One product over all rows, in place of a stack of products that would be summed.
+        # One product over all rows, in place of a stack of products and their sum.
         x1 = xp.reshape(x1, (math.prod(x1.shape[:-1]), x1.shape[-1]))
         g = xp.reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
     d = xp.matmul(x1.mT, g)
@@ -69,12 +72,12 @@ def _matmul_batch(call: Call, x1: BatchInput, x2: BatchInput) -> Any:
     if not n1 or not n2:
         raise ValueError("matmul needs arrays of at least 1 dimension")
     if n1 == 2 and n2 <= 2 and not batching.is_batched(x2):
-        # One product with all rows, in place of a stack of products.
+        # One product of the rows of all examples, in place of a stack of products.
         size, rows, inner = x1.value.shape
         out = call(reshape(x1.value, (size * rows, inner)), x2.value)
         return reshape(out, (size, rows, *out.shape[1:]))
     if n1 == 2 and n2 <= 2 and not batching.is_batched(x1):
-        # Likewise, of the transposes.
+        # The same with the columns of x2: x1 @ x2 is the transpose of x2.mT @ x1.mT.
         size = x2.axis.size
         columns = x2.value if n2 == 1 else matrix_transpose(x2.value)
         inner = columns.shape[-1]
@@ -83,22 +86,22 @@ def _matmul_batch(call: Call, x1: BatchInput, x2: BatchInput) -> Any:
     leading = max(n1, n2, 2) - 2
     a = batching.front(x1 if n1 > 1 else _as_row(x1), leading + 2)
     b = batching.front(x2 if n2 > 1 else _as_column(x2), leading + 2)
-    # A stack of products of columns with rows is faster element by element.
+    # A stack of outer products, columns times rows, is faster as an elementwise product.
     out = multiply(a, b) if b.shape[-2] == 1 == a.shape[-1] else call(a, b)
     out = squeeze(out, -2) if n1 == 1 else out
     return squeeze(out, -1) if n2 == 1 else out
 
 
-def _as_row(x: Array) -> Any:
+def _as_row(x: Array) -> Array:
     return x[None, :]
 
 
-def _as_column(x: Array) -> Any:
+def _as_column(x: Array) -> Array:
     return x[:, None]
 
 
-def _matmul_sparsity(x1: Array, x2: Array) -> Any:
-    """Of each element a row of `x1` and a column of `x2`."""
+def _matmul_sparsity(x1: IndexSets, x2: IndexSets) -> IndexSets:
+    """Each element of the result depends on a row of `x1` and a column of `x2`."""
     rows, columns = x1.united(-1), x2.united(-2 if x2.ndim > 1 else -1)
     if x2.ndim == 1:
         rows = rows.reshape(*x1.shape[:-1])
@@ -119,7 +122,8 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The matrix product `x1 @ x2`, over stacks of matrices that broadcast; 1-d arrays are vectors."""
 
 
-def _matmul_advice(x1: tuple[int, ...], x2: tuple[int, ...]) -> Exception | None:
+def _matmul_advice(x1: Shape, x2: Shape) -> Exception | None:
+    """An error to raise when the kernel has failed with these shapes, where the library's own says less."""
     if x1 and x2:
         return None
     which = "x1 and x2 are numbers" if x1 == x2 else f"{'x2' if x1 else 'x1'} is a number"
@@ -140,7 +144,7 @@ def _transpose_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.stacks(2),
 )
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
-    """Each matrix transposed."""
+    """Transpose each matrix."""
 
 
 def _vecdot_samples(draw: Draw) -> Iterator[Sample]:
@@ -156,7 +160,7 @@ def _vecdot_vjp(xp: Namespace, g: Cotangent, other: Array, spec: Spec, axis: int
 
 
 def conj(xp: Namespace, x: Array) -> Array:
-    """The conjugate; a real array is its own."""
+    """The complex conjugate; unlike `xp.conj`, it takes real arrays as well."""
     return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
 
 
@@ -168,7 +172,7 @@ def conj(xp: Namespace, x: Array) -> Array:
     multilinear=True,
 )
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The dot products `sum(conj(x1) * x2)` along `axis`, over arrays that broadcast."""
+    """The dot products `sum(conj(x1) * x2)` along `axis`; arrays broadcast."""
 
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -185,7 +189,10 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
-    """The sum of products over pairs of axes: the last and first `axes`, or those two sequences name.
+    """The sum of products over pairs of axes.
+
+    `axes` is a number n, for the last n axes of `x1` and the first n of `x2`, or a pair of sequences that name the axes
+    of each.
 
     Raises:
         ValueError: the contracted axes differ in length.

@@ -1,4 +1,4 @@
-"""Products with sparse matrices, given by the plain arrays of their compressed rows."""
+"""Products with sparse matrices in compressed sparse row form (CSR), given by plain arrays."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ def _csr_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "dense must have a dimension", draw(6), indices, indptr, draw())
 
 
-def _rows(xp: Namespace, indptr: Array) -> Array:
-    """The row of each element."""
+def _row_numbers(xp: Namespace, indptr: Array) -> Array:
+    """The number of the row of each element."""
     return xp.repeat(xp.arange_beside(indptr, indptr.shape[0] - 1), indptr[1:] - indptr[:-1])
 
 
-def _sums(xp: Namespace, products: Array, indptr: Array) -> Array:
-    """The sums of consecutive rows, in steps of doubled length: each row takes in one of its own that far ahead.
+def _sum_rows(xp: Namespace, products: Array, indptr: Array) -> Array:
+    """The sums of the products that belong to each row of the matrix.
 
-    (Differences of cumulative sums would lose digits, and carry what is not finite from row to row.)
+    In log2(n) passes, each product takes in the one that is 1, 2, 4, ... places ahead, if it belongs to the same row;
+    in the end the first product of a row has the sum. (Differences of cumulative sums would lose digits, and would
+    carry infinities and NaN from row to row.)
     """
-    owners, counts = _rows(xp, indptr), indptr[1:] - indptr[:-1]
+    owners, counts = _row_numbers(xp, indptr), indptr[1:] - indptr[:-1]
     n, shape = products.shape[-2], tuple(products.shape)
     longest = int(xp.max(counts)) if n else 0
     step = 1
@@ -60,13 +62,13 @@ def _csr_kernel(xp: Namespace, data: Array, indices: Array, indptr: Array, dense
         return _csr_kernel(xp, data, indices, indptr, dense[:, None])[:, 0]
     check_csr(xp, data, indices, indptr, dense.shape[-2])
     products = data[:, None] * xp.take(dense, indices, axis=-2)
-    return _sums(xp, products, indptr)
+    return _sum_rows(xp, products, indptr)
 
 
 def _csr_data(xp: Namespace, g: Cotangent, data: Array, indices: Array, indptr: Array, dense: Array) -> Cotangent:
     if len(dense.shape) == 1:
         g, dense = g[:, None], dense[:, None]
-    products = xp.take(g, _rows(xp, indptr), axis=-2) * xp.take(dense, indices, axis=-2)
+    products = xp.take(g, _row_numbers(xp, indptr), axis=-2) * xp.take(dense, indices, axis=-2)
     axes = tuple(k for k in range(len(products.shape)) if k != len(products.shape) - 2)
     return xp.sum(products, axis=axes)
 
@@ -86,10 +88,11 @@ def _csr_data(xp: Namespace, g: Cotangent, data: Array, indices: Array, indptr: 
     multilinear=True,
 )
 def csr_matmul(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, dense: ArrayLike, /) -> Tensor:
-    """A sparse matrix, given by its compressed rows, times a dense one; the arrays are those of SciPy's `csr_array`.
+    """The product of a sparse matrix, given by its compressed rows, and a dense one.
 
-    Row i has the elements `data[indptr[i]:indptr[i + 1]]`, in the columns `indices[indptr[i]:indptr[i + 1]]`; what is
-    in one place twice adds up. The gradient of `data` has only these elements: no dense matrix is made.
+    The arrays are those of SciPy's `csr_array`: row i has the elements `data[indptr[i]:indptr[i + 1]]`, in the columns
+    `indices[indptr[i]:indptr[i + 1]]`; elements at one place add up. The gradient of `data` has only these elements: no
+    dense matrix is made.
 
     >>> import tape_core as tc
     >>> data, indices = tc.Variable([1.0, 2.0, 3.0]), tc.asarray([0, 2, 1])
@@ -102,14 +105,14 @@ def csr_matmul(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, dense: Ar
     Args:
         data: the elements, shape (nnz,).
         indices: their columns, integers of shape (nnz,), in any order within a row.
-        indptr: where each row begins, and the end: integers of shape (m + 1,).
+        indptr: the index in `data` at which each row begins, and the end: integers of shape (m + 1,).
         dense: a vector, shape (n,), or matrices, shape (..., n, k).
 
     Returns:
-        Shape (m,) or (..., m, k).
+        An array of shape (m,) or (..., m, k).
 
     Raises:
-        ValueError, TypeError, IndexError: the arrays describe no matrix of n columns.
+        ValueError, TypeError, IndexError: the arrays do not describe a matrix of n columns.
     """
 
 
@@ -118,11 +121,11 @@ def _csr_transposed_kernel(
 ) -> Array:
     if len(dense.shape) == 1:
         return _csr_transposed_kernel(xp, data, indices, indptr, dense[:, None], columns)[:, 0]
-    # As the rows of the transpose, in their order.
+    # Sort the elements by column: that is the CSR form of the transpose.
     order = xp.argsort(indices)
     starts = xp.searchsorted(xp.take(indices, order), xp.arange_beside(indices, columns + 1))
-    sources = xp.take(_rows(xp, indptr), order)
-    return _sums(xp, xp.take(data, order)[:, None] * xp.take(dense, sources, axis=-2), starts)
+    sources = xp.take(_row_numbers(xp, indptr), order)
+    return _sum_rows(xp, xp.take(data, order)[:, None] * xp.take(dense, sources, axis=-2), starts)
 
 
 def _csr_transposed_samples(draw: Draw) -> Iterator[Sample]:
@@ -143,4 +146,4 @@ def _csr_transposed_samples(draw: Draw) -> Iterator[Sample]:
 def csr_transposed_matmul(
     data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, dense: ArrayLike, /, columns: int
 ) -> Tensor:
-    """As :func:`csr_matmul`, by the transpose of the sparse matrix, which has so many columns."""
+    """The product of the transpose of a sparse matrix with `columns` columns, given as in :func:`csr_matmul`."""

@@ -1,4 +1,4 @@
-"""`tf.keras.layers`: those of tape_nn, and what is made of functions of tape_core alone."""
+"""`tf.keras.layers`: layers, most of them those of tape_nn, the others written with functions of tape_core."""
 
 from tape_tf.keras.layers.attention import MultiHeadAttention
 from tape_tf.keras.layers.base import Layer

@@ -1,4 +1,4 @@
-"""Attention."""
+"""Attention layers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 
 import tape_core as tc
 import tape_nn as nn
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
-from tape_tf.keras.layers.base import Shape
-from tape_tf.keras.layers.native import Native
+from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.typing import ConstraintLike, InitializerLike, PartialShape, RegularizerLike, TensorLike
 
 
-class MultiHeadAttention(Native):
+class MultiHeadAttention(NativeLayer):
     """Attention with several heads: see :class:`tape_nn.MultiHeadAttention`.
 
     >>> import tape_tf as tf
@@ -26,8 +27,8 @@ class MultiHeadAttention(Native):
     Args:
         num_heads, key_dim, value_dim, dropout, use_bias: as for :class:`tape_nn.MultiHeadAttention`.
         kernel_initializer, bias_initializer: see `tf.keras.initializers`.
-        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of all kernels, of all biases.
-        seed: of what is dropped.
+        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: for all kernels, for all biases.
+        seed: the seed of the dropout of attention weights.
     """
 
     __tf_differs__ = "weights are named as those of tape_nn; no output_shape, attention_axes or masks of layers"
@@ -40,17 +41,17 @@ class MultiHeadAttention(Native):
         dropout: float = 0.0,
         use_bias: bool = True,
         *,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        of = nn.MultiHeadAttention(
+        native_layer = nn.MultiHeadAttention(
             num_heads,
             key_dim,
             value_dim,
@@ -67,29 +68,34 @@ class MultiHeadAttention(Native):
             "bias_constraint": bias_constraint,
         }
         extras = {f"{part}_{name}": v for part in ("query", "key", "value", "output") for name, v in given.items()}
-        super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
+        super().__init__(native_layer, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
-    def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
-        """Make the weights for queries, values and keys of these shapes."""
+    def build(
+        self, query_shape: PartialShape, value_shape: PartialShape | None = None, key_shape: PartialShape | None = None
+    ) -> None:
+        """Make the weights, for queries, values and keys of these shapes."""
         super().build(*[shape for shape in (query_shape, value_shape, key_shape) if shape is not None])
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        of = self.native
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        # The projections, with all heads; then the attention weights, one for each query and each position of a key.
+        native_layer = self.native
         query, *others = shapes
-        projected = [(*shape[:-1], of.num_heads, max(of.key_dim, of.value_dim)) for shape in shapes]
-        return [*projected, *[(*query[:-1], of.num_heads, *other[1:-1]) for other in others]]
+        projected = [
+            (*shape[:-1], native_layer.num_heads, max(native_layer.key_dim, native_layer.value_dim)) for shape in shapes
+        ]
+        return [*projected, *[(*query[:-1], native_layer.num_heads, *other[1:-1]) for other in others]]
 
     def call(  # type: ignore[override]
         self,
-        query: Any,
-        value: Any,
-        key: Any = None,
-        attention_mask: Any = None,
+        query: TensorLike,
+        value: TensorLike,
+        key: TensorLike | None = None,
+        attention_mask: TensorLike | None = None,
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
         training: bool = False,
     ) -> Any:
-        """Shape (examples, queries, features of query); with `return_attention_scores` the weights, too."""
+        """Return shape (examples, queries, features of query); with `return_attention_scores` the weights, too."""
         mask = None
         if attention_mask is not None:
             mask = native(attention_mask)

@@ -1,15 +1,16 @@
-"""Layer: what every layer and model is."""
+"""Layer, the base class of layers and models."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import tape_core as tc
 from tape_core.base.contexts import setting
+from tape_core.typing import Shape
 from tape_nn.layers.base import BUILDING
 
 from tape_tf import dtypes
@@ -20,38 +21,36 @@ from tape_tf.keras.conversion import autocast
 from tape_tf.keras.layers.holding import Holder
 from tape_tf.keras.layers.signature import dtype_name, signature_of
 from tape_tf.keras.naming import auto_name
-from tape_tf.keras.structures import is_array, tensors
-from tape_tf.keras.structures import shapes as shapes_of
-from tape_tf.keras.symbolic import Node, is_symbolic, symbolic_call
+from tape_tf.keras.structures import is_array, shapes_of, tensor_leaves
+from tape_tf.keras.symbolic import Node, contains_symbolic, symbolic_call
 from tape_tf.shapes import TensorShape
 from tape_tf.tensor import Tensor
+from tape_tf.typing import ConstraintLike, DTypeLike, InitializerLike, PartialShape, PyTree, RegularizerLike
 from tape_tf.variable import NAME_SCOPE, Variable
 
 
-def together(*shapes: Shape) -> Iterable[Shape]:
-    """The shape that values of these shapes broadcast to, where they do."""
+def try_broadcast(*shapes: Shape) -> Iterable[Shape]:
+    """Return a list of the shape that these shapes broadcast to; empty if they do not, which the call will report."""
     try:
         return [tc.broadcast_shapes(*shapes)]
     except ValueError:
         return []
 
 
-class _Call(NamedTuple):
-    """What a layer's call hands down to the layers in it."""
+class _CallContext(NamedTuple):
+    """The settings that the call of a layer passes on to the layers called inside."""
 
     training: bool | None
 
 
-Shape: TypeAlias = tuple[int, ...]
-
-_CALL: ContextVar[_Call | None] = ContextVar("tape_tf.keras.call", default=None)
+_CALL: ContextVar[_CallContext | None] = ContextVar("tape_tf.keras.call", default=None)
 
 
 class Layer(Holder):
-    """Base class of layers: weights, and what is computed with them.
+    """Base class of layers: weights, and a computation with them.
 
-    A new one makes its weights in `build`, which is called before the first call, or in `__init__`, and computes in
-    `call`. Variables, layers and modules held as attributes are found, also in lists and dicts.
+    A new layer makes its weights in `build`, which is called before the first call, or in `__init__`, and computes in
+    `call`. Variables, layers and modules held as attributes are found, also inside lists and dicts.
 
     >>> import tape_tf as tf
     >>> class Linear(tf.keras.layers.Layer):
@@ -69,15 +68,15 @@ class Layer(Holder):
     [('line/w:0', TensorShape([2, 2]))]
 
     Args:
-        activity_regularizer: a penalty on outputs, which :attr:`losses` has.
-        trainable: whether its weights are among the trainable ones.
-        dtype: of weights and of what is computed; by default Keras' float type. Floating inputs are cast to it.
-        autocast: whether they are.
-        name: by default after the class.
+        activity_regularizer: a penalty on outputs, which becomes one of :attr:`losses`.
+        trainable: include the weights in the trainable ones.
+        dtype: the dtype of weights and of the computation, Keras' float type by default.
+        autocast: cast floating inputs to `dtype`.
+        name: by default the class's name in snake case, numbered.
         kwargs: `input_shape`, for the first layer of a Sequential.
 
     Raises:
-        ValueError: an argument is not known.
+        ValueError: an argument is unknown.
     """
 
     __tf_differs__ = "weights are tf.Variables, named as layer/weight:0; no masks, no dtype policies"
@@ -88,19 +87,19 @@ class Layer(Holder):
     _output_shape: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # Here and not in __init__, which a layer may forget to call.
+        # In __new__, since a subclass may set attributes before it calls __init__, or may not call it at all.
         self: Any = super().__new__(cls)
         self._name = None
         self._dtype = floatx()
         self._autocast = True
         self._trainable = True
-        self._thawed = []
-        self._own = []
+        self._frozen_variables = []
+        self._added_weights = []
         self._regularized = []
         self._losses = []
         self._nodes = []
-        self._arguments = (args, kwargs)
-        self._given_shape = None
+        self._init_arguments = (args, kwargs)  # for get_config
+        self._declared_shape = None
         self._output_shape = None
         self.built = False
         self.activity_regularizer = None
@@ -109,9 +108,9 @@ class Layer(Holder):
     def __init__(
         self,
         *,
-        activity_regularizer: Any = None,
+        activity_regularizer: RegularizerLike = None,
         trainable: bool = True,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         autocast: bool = True,
         name: str | None = None,
         **kwargs: Any,
@@ -125,53 +124,53 @@ class Layer(Holder):
         if name is not None and "/" in name:
             raise ValueError(f"{kind}: name must not have a '/'; got {name!r}")
         self._name = name or auto_name(kind)
-        self._given_shape = None if shape is None else (None, *shape)
+        self._declared_shape = None if shape is None else (None, *shape)
         self._dtype = dtype_name(kind, dtype)
         self._autocast = autocast
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.trainable = trainable
 
-    # -- what a layer says
+    # -- methods that a layer defines
 
-    def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape. The first call does it."""
+    def build(self, input_shape: PartialShape) -> None:
+        """Make the weights, for inputs of this shape. The first call does it."""
         self.built = True
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """What the layer computes."""
+        """Compute the layer's outputs. Every layer overrides this."""
         raise NotImplementedError(f"Layer {type(self).__name__} does not have a `call()` method implemented.")
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        """What a call makes of inputs of these shapes, where that can be more than they are: the shapes of it.
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        """Return the shapes of values in a call that may be larger than its inputs, such as a padded input.
 
-        They are looked at before the call where the layer is from a file: see :mod:`tape_tf.keras.limits`.
+        They are checked before the call when the layer comes from a file: see :mod:`tape_tf.keras.limits`.
         """
         return ()
 
     def add_weight(
         self,
-        shape: Any = (),
-        initializer: Any = None,
-        dtype: Any = None,
+        shape: Sequence[int] | int = (),
+        initializer: InitializerLike | None = None,
+        dtype: DTypeLike = None,
         trainable: bool = True,
-        regularizer: Any = None,
-        constraint: Any = None,
+        regularizer: RegularizerLike = None,
+        constraint: ConstraintLike = None,
         name: str | None = None,
         **ignored: Any,
     ) -> Variable:
-        """Make a weight.
+        """Make a weight of this layer.
 
         Args:
-            shape: a tuple; a number stands for one axis.
+            shape: a tuple; an int stands for one axis.
             initializer: see `tf.keras.initializers`; by default "glorot_uniform", "zeros" for integers.
             dtype: by default the layer's.
-            trainable: whether training changes it.
-            regularizer: a penalty, which :attr:`losses` has.
-            constraint: a function of the weight that gives its value after each update.
-            name: shown in its name.
+            trainable: whether training changes the weight.
+            regularizer: a penalty, which becomes one of :attr:`losses`.
+            constraint: a function of the weight that returns its value after each update.
+            name: the last part of the weight's name.
 
         Raises:
-            ValueError: the shape has a length that is not known.
+            ValueError: a length of the shape is None.
         """
         if unknown := ignored.keys() - {"autocast", "aggregation", "synchronization", "overwrite_with_gradient"}:
             raise TypeError(f"add_weight has no argument {', '.join(sorted(unknown))}")
@@ -184,11 +183,14 @@ class Layer(Holder):
         value = initializers.get(initializer)(tuple(map(int, lengths)), dtype=dtype)
         with setting(NAME_SCOPE, self._scope()):
             variable = Variable(value, trainable=trainable, name=name or "variable")
-        self._add(variable, regularizer, constraint)
+        self._register_weight(variable, regularizer, constraint)
         return variable
 
-    def _add(self, variable: Variable, regularizer: Any = None, constraint: Any = None) -> None:
-        self._own.append(variable)
+    def _register_weight(
+        self, variable: Variable, regularizer: RegularizerLike = None, constraint: ConstraintLike = None
+    ) -> None:
+        """Register a Variable as a weight of this layer."""
+        self._added_weights.append(variable)
         variable.constraint = constraints.get(constraint)
         if (penalty := regularizers.get(regularizer)) is not None:
             self._regularized.append((variable, penalty))
@@ -196,58 +198,65 @@ class Layer(Holder):
             self._freeze([variable])
 
     def _scope(self) -> str:
-        """What the names of its weights begin with."""
+        """Return the prefix of the weights' names."""
         scope = NAME_SCOPE.get()
-        return (
-            scope if scope.endswith(f"{self.name}/") else f"{scope}{self.name}/"
-        )  # it has the name while it is called
+        # While the layer is called, the scope ends with its name already.
+        return scope if scope.endswith(f"{self.name}/") else f"{scope}{self.name}/"
 
-    def add_loss(self, loss: Any) -> None:
-        """Add to :attr:`losses`, until the next call: for penalties computed in `call`."""
+    def add_loss(self, loss: PyTree) -> None:
+        """Add to :attr:`losses`, until the next call. For penalties computed in `call`."""
         self._losses.extend(loss if isinstance(loss, list | tuple) else [loss])
 
     # -- the call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Build, where that has not been done, and call.
+        """Build the layer if necessary, and call it.
 
         Args:
-            training: whether this is training, for layers that do something else then, such as Dropout. By default
-                what the call of the layer around it was told, else False.
+            training: whether this is a training step, for layers such as Dropout. By default the value of the layer
+                that calls this one, else False.
         """
-        if is_symbolic((args, kwargs)):
+        if contains_symbolic((args, kwargs)):
             return symbolic_call(self, args, kwargs)
         kind: Any = type(self)
         info = signature_of(kind)
         outer = _CALL.get()
-        args = tuple([self._input(value, k == 0) for k, value in enumerate(args)])
-        kwargs = {key: self._input(value, False) for key, value in kwargs.items()}
-        training = args[info.training] if info.training is not None and len(args) > info.training else None
+        args = tuple([self._convert_argument(value, k == 0) for k, value in enumerate(args)])
+        kwargs = {key: self._convert_argument(value, False) for key, value in kwargs.items()}
+        # The sources of `training`, in Keras' order: an argument, the calling layer, the default of `call`.
+        position = info.training_position
+        training = None
+        if position is not None and len(args) > position:
+            training = args[position]
         if training is None:
             training = kwargs.get("training")
         if training is None and outer is not None:
             training = outer.training
         if training is None:
-            training = info.default
-        if info.training is None:
-            if not info.takes_any:
+            training = info.training_default
+        if position is None:  # `call` has no such parameter
+            if not info.takes_kwargs:
                 kwargs.pop("training", None)
-        elif len(args) <= info.training and training is not None:
+        elif len(args) <= position and training is not None:
             kwargs["training"] = training
-        if outer is None:
+        if outer is None:  # the outermost call of a step forgets the penalties of the step before
             for layer in self._flatten_layers():
                 layer._losses.clear()
+        # Set and reset by hand: a context manager costs more than many a layer's kernel.
         call, scope = _CALL.get(), NAME_SCOPE.get()
         try:
-            _CALL.set(_Call(None if training is None else bool(training)))
+            _CALL.set(_CallContext(None if training is None else bool(training)))
             NAME_SCOPE.set(f"{scope}{self.name}/")
             if limits.active():
-                for shape in self._makes(*[tuple(value.shape) for value in tensors((args, kwargs))]):
-                    limits.check(shape)
+                inputs = [tuple(value.shape) for value in tensor_leaves((args, kwargs))]
+                for shape in self._intermediate_shapes(*inputs):
+                    limits.check_size(shape)
+            # While a thread builds, `built` may already be True: the others wait in _build_once.
             if self._building or not self.built:
                 self._build_once(args, kwargs)
             outputs = self.call(*args, **kwargs)
         except Exception as error:
+            # A note, not another exception: the type of an error is part of the interface.
             error.add_note(f"in the call of layer {self.name!r} ({type(self).__name__})")
             raise
         finally:
@@ -256,13 +265,14 @@ class Layer(Holder):
         if self._output_shape is None:
             self._output_shape = shapes_of(outputs)
         if self.activity_regularizer is not None:
-            for output in tensors(outputs):
+            for output in tensor_leaves(outputs):
                 penalty = self.activity_regularizer(output)
+                # The penalty of an example, as in Keras: the sum over a batch is divided by its size.
                 self.add_loss(penalty / max(output.shape[0], 1) if output.shape else penalty)
         return outputs
 
-    def _input(self, value: Any, first: bool) -> Any:
-        """An argument of a call: arrays as tensors, floating ones in the layer's dtype."""
+    def _convert_argument(self, value: PyTree, first: bool) -> Any:
+        """Convert an argument of a call: arrays to tensors, floating ones to the layer's dtype."""
         if isinstance(value, Variable):
             return value
         if isinstance(value, Tensor):
@@ -271,35 +281,39 @@ class Layer(Holder):
                 return wrap(autocast(value, self._dtype))
             return value
         if isinstance(value, dict):
-            return {key: self._input(part, first) for key, part in value.items()}
+            return {key: self._convert_argument(part, first) for key, part in value.items()}
         if isinstance(value, list | tuple) and (not first or any(map(is_array, value))):
-            parts = [self._input(part, first) for part in value]
+            parts = [self._convert_argument(part, first) for part in value]
             return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
         if is_array(value) or (
             first and value is not None and not isinstance(value, str | bool) and not callable(value)
+            # The first argument is data, so a number becomes a tensor too; other numbers may be options.
         ):
             return wrap(autocast(value, self._dtype) if self._autocast else native(value))
         return value
 
     def _build_once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Make the weights; threads that call the layer meanwhile wait, and get the same ones."""
+        """Make the weights once; threads that call the layer meanwhile wait, and use the same weights."""
         with BUILDING.held():
             if self.built:
                 return
-            self._building = True  # `build` may say that it is built before all is there
+            self._building = True  # `build` may set `built` before all weights are made
             try:
-                self._build_for(args, kwargs)
+                self._build_from_call(args, kwargs)
             finally:
                 self._building = False
 
-    def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _build_from_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Call `build` with the shapes of a call's arguments: one shape, or by names such as `value_shape`."""
         kind: Any = type(self)
         shapes = {
             f"{name}_shape": shapes_of(value)
             for name, value in [*zip(signature_of(kind).names, args, strict=False), *kwargs.items()]
-            if tensors(value)
+            if tensor_leaves(value)
         }
         wanted = inspect.signature(self.build).parameters
+        # A `build` with several parameters gets a shape for each argument of that name, as in Keras; one with a
+        # single parameter gets the shape of the first argument.
         if len(wanted) > 1:
             self.build(**{name: shape for name, shape in shapes.items() if name in wanted})
         else:
@@ -308,35 +322,36 @@ class Layer(Holder):
         if not self._trainable:
             self._freeze(self.variables)
 
-    # -- what is known of it
+    # -- properties
 
     @property
     def dtype(self) -> str:
-        """Of the weights."""
+        """The name of the weights' dtype."""
         return self._dtype
 
     compute_dtype = variable_dtype = dtype
 
     @property
     def name(self) -> str:
-        """The name given, or one after the class."""
+        """The name of the layer: the one given, or one made from the class's name."""
         if self._name is None:
             self._name = auto_name(type(self).__name__)
         return self._name
 
     @property
     def input(self) -> Any:
-        """The symbolic input of its last symbolic call."""
+        """The symbolic input of the layer's last symbolic call."""
         return self._node("input").inputs
 
     @property
     def output(self) -> Any:
-        """The symbolic output of its last symbolic call."""
+        """The symbolic output of the layer's last symbolic call."""
         return self._node("output").outputs
 
     def _node(self, what: str) -> Node:
+        """Return the last symbolic call; raise an AttributeError if there was none."""
         if not self._nodes:
-            raise AttributeError(f"no {what}")  # for __getattr__, which says more
+            raise AttributeError(f"no {what}")  # __getattr__ is called then, and has the message
         node: Node = self._nodes[-1]
         return node
 
@@ -348,17 +363,17 @@ class Layer(Holder):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """The shape that comes out for an input of this shape."""
+        """Return the shape of the output for an input of this shape, or inputs of these shapes."""
         from tape_tf.keras.symbolic import Input
 
         inputs = [Input(batch_shape=tuple(shape), dtype=self._dtype) for shape in args]
         return tuple(self(*inputs, **kwargs).shape)
 
     def count_params(self) -> int:
-        """How many numbers the weights are.
+        """Return the number of elements of all weights.
 
         Raises:
-            ValueError: they have not been made yet.
+            ValueError: the weights have not been made yet.
         """
         if not self.built:
             raise ValueError(
@@ -368,14 +383,14 @@ class Layer(Holder):
         return sum(variable.native.size for variable in self.variables)
 
     def get_weights(self) -> list[np.ndarray[Any, Any]]:
-        """The values of all weights, as arrays."""
+        """Return the values of all weights, as NumPy arrays."""
         return [np.asarray(variable.numpy()) for variable in self.variables]
 
     def set_weights(self, weights: Sequence[Any]) -> None:
         """Set all weights, in the order of :meth:`get_weights`.
 
         Raises:
-            ValueError: there are not as many, or a shape is not the weight's. Nothing is changed.
+            ValueError: the number of arrays, or a shape, does not fit the weights. Then nothing is changed.
         """
         variables = self.variables
         if len(weights) != len(variables):
@@ -394,8 +409,9 @@ class Layer(Holder):
             variable.assign(value)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments it was made with, by name."""
-        args, kwargs = self._arguments
+        """The arguments that the layer was made with, by name."""
+        args, kwargs = self._init_arguments
+        # Bind the arguments that __new__ saw to the signature of __init__: no layer has to list its arguments again.
         try:
             bound = inspect.signature(type(self).__init__).bind(self, *args, **kwargs)
         except TypeError:
@@ -411,7 +427,7 @@ class Layer(Holder):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """A layer made with these arguments."""
+        """Make a layer with these arguments."""
         return cls(**config)
 
     def __repr__(self) -> str:

@@ -1,61 +1,72 @@
-"""Dense, Embedding, and layers without weights."""
+"""Dense, Embedding, Lambda and layers without weights."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tape_core as tc
 import tape_nn as nn
 from tape_core.base.mistakes import real
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
-from tape_tf.keras.layers.base import Layer, Shape, together
-from tape_tf.keras.layers.native import Native, without
+from tape_tf.keras.layers.base import Layer, try_broadcast
+from tape_tf.keras.layers.native import NativeLayer, refuse_options
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, leaves
 from tape_tf.keras.symbolic import Input
+from tape_tf.typing import (
+    ActivationLike,
+    ConstraintLike,
+    DTypeLike,
+    InitializerLike,
+    PartialShape,
+    RegularizerLike,
+    TensorLike,
+)
 
 
 class InputLayer(Layer):
-    """Says the shape of a Sequential's inputs.
+    """The first layer of a Sequential that knows the shape of its inputs.
 
     Args:
-        shape: of an example, without the axis of examples.
+        shape: the shape of an example, without the axis of examples.
         batch_size, dtype, batch_shape, name: as for `tf.keras.Input`.
     """
 
     def __init__(
         self,
-        shape: Any = None,
+        shape: PartialShape | int | None = None,
         batch_size: int | None = None,
-        dtype: Any = None,
-        batch_shape: Any = None,
+        dtype: DTypeLike = None,
+        batch_shape: PartialShape | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name or auto_name("input_layer"))
         shape = kwargs.pop("input_shape", shape)
-        without("InputLayer", kwargs)
+        refuse_options("InputLayer", kwargs)
         self._symbol = Input(shape, batch_size, dtype, batch_shape=batch_shape, name=self.name)
         self._output_shape = self._symbol.shape
         self.built = True
 
     @property
     def batch_shape(self) -> tuple[int | None, ...]:
-        """The shape of a batch."""
+        """The shape of a batch; None for an unknown length."""
         return tuple(self._symbol.shape)
 
-    def call(self, inputs: Any) -> Any:
-        """The input itself."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Return the input."""
         return inputs
 
 
-class Dense(Native):
+class Dense(NativeLayer):
     """A fully connected layer, `activation(inputs @ kernel + bias)`: see :class:`tape_nn.Dense`.
 
     >>> import tape_tf as tf
@@ -66,31 +77,31 @@ class Dense(Native):
     ['hidden/kernel:0', 'hidden/bias:0']
 
     Args:
-        units: how many numbers come out.
+        units: the number of outputs for each example.
         activation: a name of `tf.keras.activations`, a function of a tensor, or None.
-        use_bias: whether to add a bias.
+        use_bias: add a bias.
         kernel_initializer, bias_initializer: see `tf.keras.initializers`.
         kernel_regularizer, bias_regularizer, activity_regularizer: see `tf.keras.regularizers`.
         kernel_constraint, bias_constraint: see `tf.keras.constraints`.
-        kwargs: as for :class:`Layer`.
+        kwargs: the arguments of :class:`Layer`.
     """
 
     def __init__(
         self,
         units: int,
-        activation: Any = None,
+        activation: ActivationLike = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         self.activation = activations.get(activation)
-        of = nn.Dense(
+        native_layer = nn.Dense(
             units,
             activations.for_tape_nn(activation),
             use_bias,
@@ -103,13 +114,13 @@ class Dense(Native):
             "kernel_constraint": kernel_constraint,
             "bias_constraint": bias_constraint,
         }
-        super().__init__(of, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
+        super().__init__(native_layer, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
     def build(self, *shapes: Any) -> None:
-        """Make the weights for inputs of this shape.
+        """Make the weights, for inputs of this shape.
 
         Raises:
-            ValueError: it has no axis of examples.
+            ValueError: the shape has no axis of examples.
         """
         if len(shapes[0]) < 2:
             raise ValueError(
@@ -118,21 +129,21 @@ class Dense(Native):
             )
         super().build(*shapes)
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape[:-1], self.native.units) for shape in shapes]
 
 
-class Embedding(Native):
-    """Rows of a table, by integers, with a sparse gradient: see :class:`tape_nn.Embedding`.
+class Embedding(NativeLayer):
+    """Rows of a table, picked by integers, with a sparse gradient: see :class:`tape_nn.Embedding`.
 
     Args:
-        input_dim: how many rows there are.
+        input_dim: the number of rows.
         output_dim: the length of a row.
         embeddings_initializer, embeddings_regularizer, embeddings_constraint: as for :class:`Dense`.
-        weights: the table's first value, alone or in a list.
+        weights: the initial table, alone or in a list.
 
     Raises:
-        ValueError: `mask_zero` is asked for, which there is not.
+        ValueError: `mask_zero` is set, which is not supported.
     """
 
     __tf_differs__ = "no mask_zero"
@@ -141,59 +152,63 @@ class Embedding(Native):
         self,
         input_dim: int,
         output_dim: int,
-        embeddings_initializer: Any = "uniform",
-        embeddings_regularizer: Any = None,
-        embeddings_constraint: Any = None,
+        embeddings_initializer: InitializerLike = "uniform",
+        embeddings_regularizer: RegularizerLike = None,
+        embeddings_constraint: ConstraintLike = None,
         mask_zero: bool = False,
-        weights: Any = None,
+        weights: TensorLike | None = None,
         **kwargs: Any,
     ) -> None:
         if mask_zero:
             raise ValueError(
                 "Embedding: there are no masks; make one with tf.not_equal(ids, 0), and use it where it matters"
             )
+        # An argument of Keras 2 that has no effect in Keras 3 either.
         kwargs.pop("input_length", None)
         if weights is not None:
             table = weights[0] if isinstance(weights, list | tuple) and len(weights) == 1 else weights
             embeddings_initializer = initializers.Constant(table)
-        of = nn.Embedding(input_dim, output_dim, initializers.for_tape_nn(embeddings_initializer))
+        native_layer = nn.Embedding(input_dim, output_dim, initializers.for_tape_nn(embeddings_initializer))
         extras = {"embeddings_regularizer": embeddings_regularizer, "embeddings_constraint": embeddings_constraint}
-        super().__init__(of, kwargs, extras)
+        super().__init__(native_layer, kwargs, extras)
 
     def build(self, *shapes: Any) -> None:
-        """Make the table."""
+        """Make the table; it does not depend on the shape of inputs."""
         super().build(())
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape, self.native.output_dim) for shape in shapes]
 
-    def call(self, inputs: Any) -> Any:
-        """The rows."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Return the row for each integer."""
         ids = native(inputs)
         if not ids.dtype.kind.endswith("integer"):
+            # Keras casts: a model may get its integers as the float array of a dataset.
             ids = tc.astype(ids, tc.int32)
         return wrap(self.native(ids))
 
 
-class Dropout(Native):
-    """In training each element is 0 with probability `rate`, else divided by `1 - rate`.
+class Dropout(NativeLayer):
+    """In training set each element to 0 with probability `rate`, and divide the others by `1 - rate`.
 
     See :class:`tape_nn.Dropout`.
     """
 
-    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, rate: float, noise_shape: Sequence[int] | None = None, seed: int | None = None, **kwargs: Any
+    ) -> None:
         if not 0 <= real("Dropout", "rate", rate) <= 1:
             raise ValueError(f"Invalid value received for argument `rate`. Expected a number from 0 to 1; got {rate!r}")
         rng = None if seed is None else tc.default_rng(seed)
         super().__init__(nn.Dropout(rate, None if noise_shape is None else tuple(noise_shape), rng), kwargs)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
-        """The input, or in training what is left of it."""
+    def call(self, inputs: TensorLike, training: bool = False) -> Any:
+        """Return the input; in training with elements dropped."""
         return wrap(self.native(native(inputs), training=bool(training)))
 
 
-class Flatten(Native):
-    """Each example as one row."""
+class Flatten(NativeLayer):
+    """Flatten each example to a vector."""
 
     __tf_differs__ = "no channels_first"
 
@@ -202,28 +217,29 @@ class Flatten(Native):
             raise ValueError("Flatten: data_format='channels_first' is not taken; move the axis with Permute before")
         super().__init__(nn.Flatten(), kwargs)
 
-    def call(self, inputs: Any) -> Any:
-        """Shape (examples, features)."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Return shape (examples, features)."""
         value = native(inputs)
         return wrap(self.native(tc.expand_dims(value, axis=-1) if value.ndim == 1 else value))
 
 
 class Reshape(Layer):
-    """Each example in another shape.
+    """Change the shape of each example; one length may be -1.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.Reshape((2, -1))(tf.zeros((5, 6))).shape
     TensorShape([5, 2, 3])
     """
 
-    def __init__(self, target_shape: Any, **kwargs: Any) -> None:
+    def __init__(self, target_shape: Iterable[int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.target_shape = tuple(target_shape)
 
-    def call(self, inputs: Any) -> Any:
-        """Shape (examples, *target_shape)."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Return shape (examples, *target_shape)."""
         value = native(inputs)
         size, known = math.prod(value.shape[1:]), math.prod(n for n in self.target_shape if n != -1)
+        # max: a length of 0 beside -1 must not divide.
         shape = [size // max(known, 1) if n == -1 else n for n in self.target_shape]
         if math.prod(shape) != size:
             raise ValueError(
@@ -234,51 +250,53 @@ class Reshape(Layer):
 
 
 class Permute(Layer):
-    """The axes of each example in another order: `dims` counts them from 1."""
+    """Permute the axes of each example; `dims` counts them from 1."""
 
-    def __init__(self, dims: Any, **kwargs: Any) -> None:
+    def __init__(self, dims: Iterable[int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dims = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             raise ValueError(f"Invalid permutation argument `dims` for Permute Layer: {dims}. It counts axes from 1")
 
-    def call(self, inputs: Any) -> Any:
-        """The input with its axes in this order."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Return the input with its axes permuted."""
         return wrap(tc.permute_dims(native(inputs), (0, *self.dims)))
 
 
 class RepeatVector(Layer):
-    """Shape (examples, features) becomes (examples, n, features)."""
+    """Repeat each example: shape (examples, features) becomes (examples, n, features)."""
 
     def __init__(self, n: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.n = int(n)
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(self.n, *shape) for shape in shapes]
 
-    def call(self, inputs: Any) -> Any:
-        """Each example `n` times."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Return each example `n` times."""
         return wrap(tc.repeat(tc.expand_dims(native(inputs), axis=1), self.n, axis=1))
 
 
 class Identity(Layer):
-    """The input itself."""
+    """Return the input unchanged."""
 
-    def call(self, inputs: Any) -> Any:
-        """The input."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Return the input."""
         return inputs
 
 
 class Lambda(Layer):
-    """A function of tensors as a layer.
+    """A layer that calls a function of tensors.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.Lambda(lambda x: x ** 2)(tf.constant([3.0])).numpy()
     array([9.], dtype=float32)
 
     Args:
-        function: is called with the input, and with `arguments`. Variables it reads are not the layer's.
+        function: is called with the input and with `arguments`. Variables that it reads are not weights of the layer.
+        output_shape: no effect: the shape of the output is inferred.
+        mask: must be None.
         arguments: further arguments, by name.
     """
 
@@ -287,9 +305,9 @@ class Lambda(Layer):
     def __init__(
         self,
         function: Callable[..., Any],
-        output_shape: Any = None,
-        mask: Any = None,
-        arguments: Any = None,
+        output_shape: PartialShape | None = None,
+        mask: None = None,
+        arguments: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -298,46 +316,46 @@ class Lambda(Layer):
         self.function = function
         self.arguments = dict(arguments or {})
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return together(*shapes, *[np.shape(value) for value in leaves(self.arguments) if is_array(value)])
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        return try_broadcast(*shapes, *[np.shape(value) for value in leaves(self.arguments) if is_array(value)])
 
-    def call(self, inputs: Any) -> Any:
-        """What the function makes of it."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Call the function."""
         return self.function(inputs, **self.arguments)
 
 
 class Operation(Layer):
-    """A function of several tensors: what operators on symbolic inputs are."""
+    """The layer that an operator between symbolic tensors becomes; it calls a function of several tensors."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         super().__init__(name=name)
         self.function = function
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         if self.function is operator.matmul and len(shapes) == 2 and min(map(len, shapes)) > 0:
             x, y = shapes
-            return [(*batch, *x[-2:-1], *y[len(y) - 1 :]) for batch in together(x[:-2], y[:-2])]
-        return together(*shapes)
+            return [(*batch, *x[-2:-1], *y[len(y) - 1 :]) for batch in try_broadcast(x[:-2], y[:-2])]
+        return try_broadcast(*shapes)
 
     def call(self, *inputs: Any) -> Any:
-        """What the function makes of them."""
+        """Call the function."""
         return self.function(*inputs)
 
 
 class Activation(Layer):
-    """An activation, by name or as a function."""
+    """A layer that applies an activation, given by name or as a function."""
 
-    def __init__(self, activation: Any, **kwargs: Any) -> None:
+    def __init__(self, activation: ActivationLike, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
 
-    def call(self, inputs: Any) -> Any:
-        """What it makes of the input."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Apply the activation."""
         return self.activation(inputs)
 
 
 class ReLU(Layer):
-    """See :func:`tf.keras.activations.relu`."""
+    """The activation :func:`tf.keras.activations.relu` as a layer."""
 
     def __init__(
         self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **kwargs: Any
@@ -345,13 +363,13 @@ class ReLU(Layer):
         super().__init__(**kwargs)
         self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
 
-    def call(self, inputs: Any) -> Any:
-        """The input where it is positive."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Apply the activation."""
         return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
 
 
 class LeakyReLU(Layer):
-    """The input, and where it is negative `negative_slope` times it."""
+    """Multiply negative elements by `negative_slope`."""
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
         negative_slope = kwargs.pop("alpha", negative_slope)
@@ -360,20 +378,20 @@ class LeakyReLU(Layer):
             raise ValueError(f"LeakyReLU: negative_slope must be at least 0; got {negative_slope}")
         self.negative_slope = float(negative_slope)
 
-    def call(self, inputs: Any) -> Any:
-        """The input, less steep where it is negative."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Apply the activation."""
         return activations.leaky_relu(inputs, self.negative_slope)
 
 
 class PReLU(Layer):
-    """:class:`LeakyReLU` with a slope that is learned, for each feature; along `shared_axes` there is one."""
+    """A :class:`LeakyReLU` whose slope is learned, one for each feature; features along `shared_axes` share one."""
 
     def __init__(
         self,
-        alpha_initializer: Any = "Zeros",
-        alpha_regularizer: Any = None,
-        alpha_constraint: Any = None,
-        shared_axes: Any = None,
+        alpha_initializer: InitializerLike = "Zeros",
+        alpha_regularizer: RegularizerLike = None,
+        alpha_constraint: ConstraintLike = None,
+        shared_axes: int | Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -383,55 +401,55 @@ class PReLU(Layer):
             [] if shared_axes is None else [shared_axes] if isinstance(shared_axes, int) else [*shared_axes]
         )
 
-    def build(self, input_shape: Any) -> None:
-        """Make the slopes."""
+    def build(self, input_shape: PartialShape) -> None:
+        """Make the slopes, for inputs of this shape."""
         shape = [1 if axis in self.shared_axes else n for axis, n in enumerate(input_shape)][1:]
-        extras = {"regularizer": self.alpha_regularizer, "constraint": self.alpha_constraint}
+        extras: dict[str, Any] = {"regularizer": self.alpha_regularizer, "constraint": self.alpha_constraint}
         self.alpha = self.add_weight(tuple(shape), self.alpha_initializer, name="alpha", **extras)
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
-        """The input, less steep where it is negative."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Apply the activation."""
         value = native(inputs)
         return wrap(tc.relu(value) - native(self.alpha) * tc.relu(-value))
 
 
 class ELU(Layer):
-    """See :func:`tf.keras.activations.elu`."""
+    """The activation :func:`tf.keras.activations.elu` as a layer."""
 
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.alpha = float(alpha)
 
-    def call(self, inputs: Any) -> Any:
-        """The input, bent where it is negative."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Apply the activation."""
         return activations.elu(inputs, self.alpha)
 
 
 class Softmax(Layer):
-    """Probabilities along `axis`."""
+    """The activation :func:`tf.keras.activations.softmax` as a layer."""
 
     def __init__(self, axis: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
 
-    def call(self, inputs: Any) -> Any:
-        """Positive numbers with the sum 1."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Apply the activation."""
         return activations.softmax(inputs, self.axis)
 
 
 class Rescaling(Layer):
-    """`inputs * scale + offset`."""
+    """Compute `inputs * scale + offset`."""
 
-    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
+    def __init__(self, scale: npt.ArrayLike, offset: npt.ArrayLike = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return together(*shapes, np.shape(self.scale), np.shape(self.offset))
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        return try_broadcast(*shapes, np.shape(self.scale), np.shape(self.offset))
 
-    def call(self, inputs: Any) -> Any:
-        """The input on another scale, in the layer's dtype."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Rescale the input; the result has the layer's dtype."""
         value = native(inputs)
         dtype = getattr(tc, self.dtype)
         value = value if value.dtype is dtype else tc.astype(value, dtype)
@@ -441,7 +459,7 @@ class Rescaling(Layer):
 
 
 class GaussianNoise(Layer):
-    """In training normal noise is added."""
+    """In training add normally distributed noise with mean 0 and standard deviation `stddev`."""
 
     def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -450,8 +468,8 @@ class GaussianNoise(Layer):
         self.stddev = float(stddev)
         self._rng = None if seed is None else tc.default_rng(seed)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
-        """The input, with noise in training."""
+    def call(self, inputs: TensorLike, training: bool = False) -> Any:
+        """Return the input; in training with noise."""
         if not training or not self.stddev:
             return inputs
         value = native(inputs)
@@ -461,13 +479,13 @@ class GaussianNoise(Layer):
 
 
 class ActivityRegularization(Layer):
-    """Passes its input on, with a penalty on it."""
+    """Return the input unchanged, and add a penalty on it to :attr:`losses`."""
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
         from tape_tf.keras.regularizers import L1L2
 
         super().__init__(activity_regularizer=L1L2(l1, l2), **kwargs)
 
-    def call(self, inputs: Any) -> Any:
-        """The input."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Return the input."""
         return inputs

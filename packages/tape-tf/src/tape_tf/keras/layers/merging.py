@@ -1,41 +1,45 @@
-"""Layers of several inputs."""
+"""Layers that merge several inputs to one output."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any, ClassVar
 
 import tape_core as tc
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
-from tape_tf.keras.layers.base import Layer, Shape, together
+from tape_tf.keras.backend import SQUARED_NORM_FLOOR
+from tape_tf.keras.layers.base import Layer, try_broadcast
+from tape_tf.typing import TensorLike
 
 
-class _Merge(Layer):
-    """A layer that is called with a list of tensors."""
+class _MergeLayer(Layer):
+    """Base class of layers that are called with a list of tensors."""
 
-    _two: ClassVar[Any]
-    _fewest = 2
-    _most = 10**6
+    _binary_op: ClassVar[Any]  # a static function of two tensors, with which the list is folded
+    _min_inputs = 2
+    _max_inputs = sys.maxsize
 
-    def call(self, inputs: Any) -> Any:
-        """One tensor."""
-        if not isinstance(inputs, list | tuple) or not self._fewest <= len(inputs) <= self._most:
-            many = "two" if self._most == 2 else f"{self._fewest} or more"
+    def call(self, inputs: Sequence[TensorLike]) -> Any:
+        """Merge the tensors of a list to one."""
+        if not isinstance(inputs, list | tuple) or not self._min_inputs <= len(inputs) <= self._max_inputs:
+            many = "two" if self._max_inputs == 2 else f"{self._min_inputs} or more"
             raise ValueError(
                 f"A `{type(self).__name__}` layer should be called on a list of {many} inputs; got {inputs!r}"
             )
-        return wrap(self._merged([native(x) for x in inputs]))
+        return wrap(self._merge([native(x) for x in inputs]))
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return together(*shapes)
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        return try_broadcast(*shapes)
 
-    def _merged(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
-        return reduce(type(self)._two, parts)
+    def _merge(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
+        return reduce(type(self)._binary_op, parts)
 
 
-class Add(_Merge):
+class Add(_MergeLayer):
     """The sum of a list of tensors.
 
     >>> import tape_tf as tf
@@ -43,104 +47,111 @@ class Add(_Merge):
     array([3.], dtype=float32)
     """
 
-    _two = staticmethod(tc.add)
+    _binary_op = staticmethod(tc.add)
 
 
-class Subtract(_Merge):
-    """The first of two tensors less the second."""
+class Subtract(_MergeLayer):
+    """The first of two tensors minus the second."""
 
-    _two, _most = staticmethod(tc.subtract), 2
+    _binary_op, _max_inputs = staticmethod(tc.subtract), 2
 
 
-class Multiply(_Merge):
+class Multiply(_MergeLayer):
     """The product of a list of tensors."""
 
-    _two = staticmethod(tc.multiply)
+    _binary_op = staticmethod(tc.multiply)
 
 
-class Maximum(_Merge):
-    """The greatest of a list of tensors, element by element."""
+class Maximum(_MergeLayer):
+    """The elementwise maximum of a list of tensors."""
 
-    _two = staticmethod(tc.maximum)
-
-
-class Minimum(_Merge):
-    """The least of a list of tensors, element by element."""
-
-    _two = staticmethod(tc.minimum)
+    _binary_op = staticmethod(tc.maximum)
 
 
-class Average(_Merge):
+class Minimum(_MergeLayer):
+    """The elementwise minimum of a list of tensors."""
+
+    _binary_op = staticmethod(tc.minimum)
+
+
+class Average(_MergeLayer):
     """The mean of a list of tensors."""
 
-    def _merged(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
+    def _merge(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
         return reduce(tc.add, parts) / len(parts)
 
 
-class Concatenate(_Merge):
-    """A list of tensors one after the other along `axis`."""
+class Concatenate(_MergeLayer):
+    """Join a list of tensors along `axis`."""
 
-    _fewest = 1
+    _min_inputs = 1
 
     def __init__(self, axis: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
 
-    def _merged(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
+    def _merge(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
         return tc.concat(list(parts), axis=self.axis)
 
 
-class Dot(_Merge):
-    """The products of two tensors, summed over an axis of each; example by example.
+class Dot(_MergeLayer):
+    """The product of two tensors, summed over one axis of each, for each example.
 
     Args:
-        axes: the axis, or one for each of the two.
-        normalize: whether to scale them to length 1 along it before.
+        axes: the axis to sum over, or one for each of the two tensors.
+        normalize: scale vectors along that axis to length 1 first, which gives cosines.
     """
 
-    _most = 2
+    _max_inputs = 2
 
-    def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
+    def __init__(self, axes: int | tuple[int, int], normalize: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axes, self.normalize = axes, normalize
 
-    def _summed(self, n: int, m: int) -> tuple[int, int]:
-        """The axis of each of two tensors of so many axes."""
+    def _contracted_axes(self, n: int, m: int) -> tuple[int, int]:
+        """Return the summed axes of two tensors with `n` and `m` axes."""
         a, b = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes
         return a % n, b % m
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         x, y = shapes
-        a, b = self._summed(len(x), len(y))
+        a, b = self._contracted_axes(len(x), len(y))
         return [(*x[:a], *x[a + 1 :], *y[1:b], *y[b + 1 :])]
 
-    def _merged(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
+    def _merge(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
         x, y = parts
-        a, b = self._summed(x.ndim, y.ndim)
+        a, b = self._contracted_axes(x.ndim, y.ndim)
         if self.normalize:
-            x, y = (v / tc.sqrt(tc.maximum(tc.sum(v * v, axis=k, keepdims=True), 1e-12)) for v, k in ((x, a), (y, b)))
+            x, y = (
+                v / tc.sqrt(tc.maximum(tc.sum(v * v, axis=k, keepdims=True), SQUARED_NORM_FLOOR))
+                for v, k in ((x, a), (y, b))
+            )
+        # In the einsum "a" is the axis of examples, "z" the summed axis, and each other axis has a letter of its own.
         letters = iter("bcdefghijklmnopqrstuvw")
         first = "".join("a" if k == 0 else "z" if k == a else next(letters) for k in range(x.ndim))
         second = "".join("a" if k == 0 else "z" if k == b else next(letters) for k in range(y.ndim))
         out = "a" + (first + second).replace("a", "").replace("z", "")
         found: tc.Tensor = tc.einsum(f"{first},{second}->{out}", x, y)
+        # Keras keeps an axis of features: the product of vectors has shape (examples, 1).
         return tc.expand_dims(found, axis=-1) if found.ndim == 1 else found
 
 
-def _function(kind: type[_Merge]) -> Callable[..., Any]:
-    def merge(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+def _functional_form(kind: type[_MergeLayer]) -> Callable[..., Any]:
+    """Make the functional form of a layer: `add([x, y])` for `Add()([x, y])`."""
+
+    def merge(inputs: Sequence[TensorLike], *args: Any, **kwargs: Any) -> Any:
         return kind(*args, **kwargs)(inputs)
 
     merge.__name__ = merge.__qualname__ = kind.__name__.lower()
-    merge.__doc__ = f"A :class:`{kind.__name__}` layer, called."
+    merge.__doc__ = f"Make a :class:`{kind.__name__}` layer, and call it."
     return merge
 
 
 add, subtract, multiply, maximum, minimum, average, concatenate = map(
-    _function, (Add, Subtract, Multiply, Maximum, Minimum, Average, Concatenate)
+    _functional_form, (Add, Subtract, Multiply, Maximum, Minimum, Average, Concatenate)
 )
 
 
-def dot(inputs: Any, axes: int = -1, **kwargs: Any) -> Any:
-    """A :class:`Dot` layer, called."""
+def dot(inputs: Sequence[TensorLike], axes: int = -1, **kwargs: Any) -> Any:
+    """Make a :class:`Dot` layer, and call it."""
     return Dot(axes, **kwargs)(inputs)

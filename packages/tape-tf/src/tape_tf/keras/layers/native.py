@@ -1,65 +1,75 @@
-"""Layers of tape_nn under Keras' names."""
+"""Base class of layers that are layers of tape_nn under Keras' names."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import tape_nn as nn
+
 from tape_tf import dtypes
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.layers.base import Layer
+from tape_tf.typing import TensorLike
 from tape_tf.variable import Variable
 
 
-class Native(Layer):
-    """A layer of tape_nn.
+class NativeLayer(Layer):
+    """A layer that delegates to one of tape_nn, `native`.
 
-    `native` is that layer, and its Variables are this layer's attributes once they are made.
+    The Variables of the native layer are the weights of this layer and, once they are made, its attributes.
     """
 
     native: Any
 
-    def __init__(self, of: Any, options: dict[str, Any], penalties: dict[str, Any] | None = None) -> None:
-        """Of a layer of tape_nn.
+    def __init__(
+        self, native_layer: nn.Module, options: dict[str, Any], weight_options: dict[str, Any] | None = None
+    ) -> None:
+        """Wrap a layer of tape_nn.
 
         Args:
-            options: what every layer takes.
-            penalties: `kernel_regularizer` and the like.
+            of: the native layer.
+            options: arguments of :class:`Layer`.
+            penalties: regularizers and constraints by the names of weights, such as `kernel_regularizer`.
         """
         super().__init__(**options)
-        self.native = of
-        self._extras = penalties or {}
+        self.native = native_layer
+        self._weight_options = weight_options or {}
         self._bind()
 
     def _bind(self) -> None:
-        """Make the Variables of tape_nn's layer this layer's weights, where there are any."""
+        """Adopt the Variables of the native layer, if it has made them."""
         for name, variable in self.native.named_variables():
             own: Variable = wrap(variable)
             variable.name = f"{self._scope()}{name}"
-            self._add(own, self._extras.get(f"{name}_regularizer"), self._extras.get(f"{name}_constraint"))
+            self._register_weight(
+                own, self._weight_options.get(f"{name}_regularizer"), self._weight_options.get(f"{name}_constraint")
+            )
+            # Past our own __setattr__, which refuses to replace a weight.
             object.__setattr__(self, name, own)
 
     def build(self, *shapes: Any) -> None:
-        """Make the weights for inputs of this shape."""
+        """Make the weights, for inputs of this shape."""
         if not self.built and not getattr(self.native, "built", True):
             self.native.build(*map(tuple, shapes), dtype=dtypes.native_dtype(self._dtype))
             self._bind()
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
-        """What tape_nn's layer computes."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Call the native layer."""
         return wrap(self.native(native(inputs)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if isinstance(vars(self).get(name), Variable):
             raise AttributeError(f"{self.name}.{name} is a weight of the layer; set its value with {name}.assign(...)")
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
-        # Only what is not found otherwise: a weight that is not made yet, or an argument such as `units`.
+        # Called only for names that are not found otherwise: a weight that is not made yet, or an argument of the
+        # native layer, such as `units`.
         if name.startswith("_") or name == "native" or not hasattr(self.native, name):
             return super().__getattr__(name)
         found = getattr(self.native, name)
-        if found is None and not self.built and f"{name}_regularizer" in self._extras:
+        if found is None and not self.built and f"{name}_regularizer" in self._weight_options:
             raise AttributeError(
                 f"You must build the layer before accessing `{name}`: call {self.name!r} once with an input, or "
                 "build(input_shape)"
@@ -67,11 +77,11 @@ class Native(Layer):
         return wrap(found)
 
 
-def without(layer: str, options: dict[str, Any], **defaults: Any) -> None:
-    """Refuse options that a layer of Keras has and this one does not, unless they are what they would be anyway.
+def refuse_options(layer: str, options: dict[str, Any], **defaults: Any) -> None:
+    """Refuse options of a Keras layer that the layer here does not support, unless they have Keras' default.
 
     Raises:
-        ValueError: one is something else.
+        ValueError: an option is unknown, or has another value.
     """
     for name, value in options.items():
         if name not in defaults or value != defaults[name]:

@@ -1,26 +1,32 @@
-"""Normalisation."""
+"""Batch, layer and other normalizations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
 import tape_nn as nn
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
+from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.conversion import cast
-from tape_tf.keras.layers.base import Layer, Shape, together
-from tape_tf.keras.layers.native import Native
+from tape_tf.keras.layers.base import Layer, try_broadcast
+from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.typing import ConstraintLike, InitializerLike, RegularizerLike, TensorLike
+
+if TYPE_CHECKING:
+    from tape_tf.data import Dataset
 
 
-class BatchNormalization(Native):
-    """Each channel less its mean, divided by its standard deviation: see :class:`tape_nn.BatchNorm`.
+class BatchNormalization(NativeLayer):
+    """Subtract each channel's mean, and divide by its standard deviation: see :class:`tape_nn.BatchNorm`.
 
-    In training they are those of the batch, which the moving ones follow; otherwise, and where `trainable` is False,
-    the moving ones.
+    In training the statistics are those of the batch, and moving averages follow them. Otherwise, and if `trainable` is
+    False, they are the moving averages.
 
     >>> import tape_tf as tf
     >>> layer = tf.keras.layers.BatchNormalization(momentum=0.5)
@@ -29,7 +35,7 @@ class BatchNormalization(Native):
     (array([1.], dtype=float32), 2, 2)
 
     Args:
-        axis: of the channels: the last, or 1.
+        axis: the axis of the channels: the last, or 1.
         momentum, epsilon, center, scale: as for :class:`tape_nn.BatchNorm`.
         beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer: see
             `tf.keras.initializers`.
@@ -38,23 +44,23 @@ class BatchNormalization(Native):
 
     def __init__(
         self,
-        axis: Any = -1,
+        axis: int | list[int] | tuple[int, ...] = -1,
         momentum: float = 0.99,
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        moving_mean_initializer: Any = "zeros",
-        moving_variance_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        moving_mean_initializer: InitializerLike = "zeros",
+        moving_variance_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike = None,
+        gamma_regularizer: RegularizerLike = None,
+        beta_constraint: ConstraintLike = None,
+        gamma_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         self.axis = int(axis[0]) if isinstance(axis, list | tuple) and len(axis) == 1 else axis
-        of = nn.BatchNorm(
+        native_layer = nn.BatchNorm(
             momentum,
             epsilon,
             center,
@@ -71,42 +77,42 @@ class BatchNormalization(Native):
             "beta_constraint": beta_constraint,
             "gamma_constraint": gamma_constraint,
         }
-        kwargs.pop("synchronized", None)
-        super().__init__(of, kwargs, extras)
+        kwargs.pop("synchronized", None)  # there is one process, so no statistics to synchronize
+        super().__init__(native_layer, kwargs, extras)
 
     def build(self, *shapes: Any) -> None:
-        """Make the weights for inputs of this shape."""
+        """Make the weights, for inputs of this shape."""
         rank = len(shapes[0])
         if self.axis not in (-1, 1, rank - 1):
             raise ValueError(f"BatchNormalization: axis must be the last or 1; got {self.axis} for shape {shapes[0]}")
         super().build(*shapes)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
-        """What is left after normalisation."""
+    def call(self, inputs: TensorLike, training: bool = False) -> Any:
+        """Normalize the input."""
         return wrap(self.native(native(inputs), training=bool(training) and self.trainable))
 
 
-class LayerNormalization(Native):
-    """Each example less its mean, divided by its standard deviation, over `axis`: see :class:`tape_nn.LayerNorm`.
+class LayerNormalization(NativeLayer):
+    """Normalize each example over `axis` to mean 0 and variance 1: see :class:`tape_nn.LayerNorm`.
 
     Args:
-        axis: over which axes; a number or a list.
+        axis: the axes to normalize over; a number or a list.
         epsilon, center, scale: as for :class:`tape_nn.LayerNorm`.
         beta_initializer and the others: as for :class:`BatchNormalization`.
     """
 
     def __init__(
         self,
-        axis: Any = -1,
+        axis: int | list[int] | tuple[int, ...] = -1,
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike = None,
+        gamma_regularizer: RegularizerLike = None,
+        beta_constraint: ConstraintLike = None,
+        gamma_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         axes = tuple(axis) if isinstance(axis, list | tuple) else axis
@@ -120,29 +126,32 @@ class LayerNormalization(Native):
         super().__init__(nn.LayerNorm(axes, epsilon, center, scale, beta, gamma), kwargs, extras)
 
 
-class RMSNormalization(Native):
-    """Each example divided by the root of its mean square over `axis`: see :class:`tape_nn.RMSNorm`."""
+class RMSNormalization(NativeLayer):
+    """Divide each example by the root of its mean square over `axis`: see :class:`tape_nn.RMSNorm`."""
 
     def __init__(self, axis: int = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(nn.RMSNorm(axis, epsilon), kwargs)
 
 
 class UnitNormalization(Layer):
-    """Each example divided by its Euclidean norm over `axis`; what is zero stays zero."""
+    """Divide each example by its Euclidean norm over `axis`; vectors of zeros stay zero."""
 
-    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: int | list[int] | tuple[int, ...] = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = tuple(axis) if isinstance(axis, list | tuple) else axis
 
-    def call(self, inputs: Any) -> Any:
-        """Of length 1."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Scale the input to norm 1."""
         value = native(inputs)
         square = tc.sum(value * value, axis=self.axis, keepdims=True)
-        return wrap(value / tc.sqrt(tc.maximum(square, 1e-12)))
+        return wrap(value / tc.sqrt(tc.maximum(square, SQUARED_NORM_FLOOR)))
+
+
+_MIN_DEVIATION = 1e-7  # the least standard deviation of a feature to divide by, as in Keras
 
 
 class Normalization(Layer):
-    """Features less their mean, divided by their standard deviation: those of data given to `adapt`, or given here.
+    """Subtract each feature's mean, and divide by its standard deviation, both taken from data by `adapt`, or given.
 
     >>> import tape_tf as tf
     >>> layer = tf.keras.layers.Normalization(axis=-1)
@@ -151,13 +160,18 @@ class Normalization(Layer):
     array([[1., 1.]], dtype=float32)
 
     Args:
-        axis: whose elements each have a mean and a variance of their own; None for one of all.
-        mean, variance: numbers, or arrays with the lengths of `axis`; then there is nothing to adapt.
-        invert: whether to do the opposite.
+        axis: the axis or axes along which each element has its own mean and variance; None for one of all elements.
+        mean, variance: numbers, or arrays with the lengths of `axis`; then `adapt` is not needed.
+        invert: apply the inverse.
     """
 
     def __init__(
-        self, axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False, **kwargs: Any
+        self,
+        axis: int | list[int] | tuple[int, ...] | None = -1,
+        mean: TensorLike | None = None,
+        variance: TensorLike | None = None,
+        invert: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if (mean is None) != (variance is None):
@@ -169,11 +183,16 @@ class Normalization(Layer):
         if mean is not None:
             self.mean, self.variance = (np.asarray(v, dtype=np.float64) for v in (mean, variance))
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
-        return together(*shapes, np.shape(self.mean), np.shape(self.variance))
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        return try_broadcast(*shapes, np.shape(self.mean), np.shape(self.variance))
 
-    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
-        """Take mean and variance of data: an array, or a `tf.data.Dataset` of batches."""
+    def adapt(self, data: TensorLike | Dataset, batch_size: int | None = None, steps: int | None = None) -> None:
+        """Compute mean and variance of data: an array, or a `tf.data.Dataset` of batches.
+
+        Args:
+            batch_size: no effect.
+            steps: the number of batches to read; all by default.
+        """
         from tape_tf.data import Dataset
 
         if isinstance(data, Dataset):
@@ -185,18 +204,19 @@ class Normalization(Layer):
             values = np.concatenate(batches)
         else:
             values = np.asarray(cast(data).numpy())
+        # The statistics are taken over all other axes, and keep axes of length 1 there; [0] drops that of examples.
         kept = {a % values.ndim for a in self.axis}
         over = tuple([a for a in range(values.ndim) if a not in kept])
-        values = values.astype(np.float64)
+        values = values.astype(np.float64)  # sums of many float32 lose digits
         self.mean, self.variance = (f(values, axis=over, keepdims=True)[0] for f in (np.mean, np.var))
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
-        """The input, normalised."""
+    def call(self, inputs: TensorLike) -> Any:
+        """Normalize the input."""
         if self.mean is None:
             raise ValueError(f"Layer {self.name!r} has no mean and variance yet: call adapt(data) before")
         value = cast(inputs, self.dtype)
         where: dict[str, Any] = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
         mean = tc.asarray(self.mean, **where)
-        deviation = tc.asarray(np.maximum(np.sqrt(self.variance), 1e-7), **where)
+        deviation = tc.asarray(np.maximum(np.sqrt(self.variance), _MIN_DEVIATION), **where)
         return wrap(mean + value * deviation if self.invert else (value - mean) / deviation)

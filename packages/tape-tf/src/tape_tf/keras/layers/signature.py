@@ -1,38 +1,50 @@
-"""What a layer's `call` takes, and the dtype it computes in."""
+"""The signature of a layer's `call`, and the dtype that a layer computes in."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tape_tf import dtypes
 from tape_tf.keras.backend import floatx
+from tape_tf.typing import DTypeLike
+
+if TYPE_CHECKING:
+    from tape_tf.keras.layers.base import Layer
 
 
-class Signature(NamedTuple):
+class CallSignature(NamedTuple):
+    """The parameters of a layer's `call`, after self."""
+
     names: tuple[str, ...]
-    training: int | None  # which argument it is
-    default: Any
-    takes_any: bool
+    training_position: int | None  # of the parameter `training`; None if there is none
+    training_default: Any
+    takes_kwargs: bool  # **kwargs
+
+
+_KEYWORD_ONLY = sys.maxsize
+"""The position of a keyword-only `training`: after all positional arguments."""
 
 
 @cache
-def signature_of(kind: Any) -> Signature:
-    """What `call` takes."""
+def signature_of(kind: type[Layer]) -> CallSignature:
+    """Return the signature of `call` of a class of layers. Cached: inspecting it takes longer than many a call."""
     parameters = list(inspect.signature(kind.call).parameters.values())[1:]
     names = tuple([p.name for p in parameters])
-    takes_any = any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters])
+    takes_kwargs = any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters])
     if "training" not in names:
-        return Signature(names, None, None, takes_any)
+        return CallSignature(names, None, None, takes_kwargs)
     k = names.index("training")
-    # One that must be given is False where nobody says otherwise.
+    # A `training` without default is False where neither the user nor a calling layer says otherwise.
     default = False if parameters[k].default is inspect.Parameter.empty else parameters[k].default
     keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
-    return Signature(names, 10**6 if keyword else k, default, takes_any)
+    return CallSignature(names, _KEYWORD_ONLY if keyword else k, default, takes_kwargs)
 
 
-def dtype_name(kind: str, dtype: Any) -> str:
+def dtype_name(kind: str, dtype: DTypeLike) -> str:
+    """Return the name of a layer's dtype, by default Keras' float type; raise a ValueError for a dtype policy."""
     if dtype is None:
         return floatx()
     if isinstance(dtype, str) and dtype.startswith("mixed_"):

@@ -5,55 +5,63 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from tape_core.typing import Shape
+
 from tape_tf.keras import activations
-from tape_tf.keras.backend import layout
-from tape_tf.keras.layers.base import Layer, Shape
-from tape_tf.keras.layers.convolution import _padding, _tuple
+from tape_tf.keras.backend import resolve_data_format
+from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.convolution import core_padding, per_axis
 from tape_tf.names import published
+from tape_tf.tensor import Value
+from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PartialShape, PerAxis, RegularizerLike
 
 
 class _Transposed(Layer):
-    """What they share; :class:`Conv2DTranspose` describes it."""
+    """The base class of transposed convolutions; see :class:`Conv2DTranspose` for the arguments."""
 
     rank: ClassVar[int]
 
     def __init__(
         self,
-        filters: Any,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: Any = "valid",
-        output_padding: Any = None,
+        filters: object,
+        kernel_size: PerAxis,
+        strides: PerAxis = 1,
+        padding: str = "valid",
+        output_padding: PerAxis | None = None,
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: PerAxis = 1,
+        activation: ActivationLike = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(filters, bool) or not isinstance(filters, int) or filters < 1:
             raise ValueError(f"{type(self).__name__}: filters must be a positive integer, got {filters!r}")
         self.filters, self.use_bias = filters, use_bias
-        self.kernel_size, self.strides = _tuple(kernel_size, self.rank), _tuple(strides, self.rank)
-        self.dilation_rate = _tuple(dilation_rate, self.rank)
-        self.output_padding = None if output_padding is None else _tuple(output_padding, self.rank)
-        self.padding, self.data_format = _padding(padding), layout(data_format)
+        self.kernel_size, self.strides = per_axis(kernel_size, self.rank), per_axis(strides, self.rank)
+        self.dilation_rate = per_axis(dilation_rate, self.rank)
+        self.output_padding = None if output_padding is None else per_axis(output_padding, self.rank)
+        self.padding, self.data_format = core_padding(padding), resolve_data_format(data_format)
         self.activation = activations.get(activation)
-        self._kernel = {
+        self._kernel: dict[str, Any] = {
             "initializer": kernel_initializer,
             "regularizer": kernel_regularizer,
             "constraint": kernel_constraint,
         }
-        self._bias = {"initializer": bias_initializer, "regularizer": bias_regularizer, "constraint": bias_constraint}
+        self._bias: dict[str, Any] = {
+            "initializer": bias_initializer,
+            "regularizer": bias_regularizer,
+            "constraint": bias_constraint,
+        }
 
-    def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape."""
+    def build(self, input_shape: PartialShape) -> None:
+        """Make the weights, for inputs of this shape."""
         if len(input_shape) != self.rank + 2:
             raise ValueError(
                 f"Input of layer {self.name!r} is incompatible with it: expected {self.rank + 2} axes, found shape "
@@ -64,7 +72,8 @@ class _Transposed(Layer):
         self.bias = self.add_weight((self.filters,), name="bias", **self._bias) if self.use_bias else None
         self.built = True
 
-    def _makes(self, *shapes: Shape) -> Iterable[Shape]:
+    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
+        # The output, before it is cut to its length, and the products of each input element with the kernel.
         shape, last = shapes[0], self.data_format == "channels_last"
         space = shape[1:-1] if last else shape[2:]
         reach = [
@@ -76,13 +85,14 @@ class _Transposed(Layer):
         lengths = [max(self._length(n, axis), reach[axis]) for axis, n in enumerate(space[: self.rank])]
         return [(shape[0], *lengths, self.filters), (*space, *self.kernel_size, self.filters)]
 
-    def call(self, inputs: Any) -> Any:
-        """The transpose of the convolution, plus the bias, through the activation."""
+    def call(self, inputs: Value) -> Any:
+        """Apply the transposed convolution, the bias and the activation."""
         last = self.data_format == "channels_last"
         shape = list(inputs.shape)
         spatial = shape[1:-1] if last else shape[2:]
         lengths = [self._length(n, axis) for axis, n in enumerate(spatial)]
         output = [shape[0], *lengths, self.filters] if last else [shape[0], self.filters, *lengths]
+        # TensorFlow's letters for the order of axes: batch, depth, height, width, channels.
         code = {1: "NWC NCW", 2: "NHWC NCHW", 3: "NDHWC NCDHW"}[self.rank].split()[not last]
         out = published()[f"nn.conv{self.rank}d_transpose"](
             inputs,
@@ -98,9 +108,11 @@ class _Transposed(Layer):
         return self.activation(out)
 
     def _length(self, n: int, axis: int) -> int:
-        """The length of the output along an axis, as in Keras."""
+        """Return the length of the output along an axis, by Keras' rules."""
         kernel = (self.kernel_size[axis] - 1) * self.dilation_rate[axis] + 1
         stride = self.strides[axis]
+        # The convolution maps `stride` different lengths to n, so the length of its transpose is a choice. Keras takes
+        # these, unless `output_padding` is given.
         if self.output_padding is None:
             return n * stride + (max(kernel - stride, 0) if self.padding == "valid" else 0)
         cut = 2 * (kernel // 2) if self.padding == "same" else 0
@@ -108,28 +120,29 @@ class _Transposed(Layer):
 
 
 class Conv1DTranspose(_Transposed):
-    """The transpose of :class:`Conv1D`, of inputs (examples, steps, channels); else as :class:`Conv2DTranspose`."""
+    """The transpose of :class:`Conv1D`, for inputs (examples, steps, channels); see :class:`Conv2DTranspose`."""
 
     rank = 1
 
 
 class Conv2DTranspose(_Transposed):
-    """The transpose of :class:`Conv2D`: it enlarges images, by its strides.
+    """The transpose of :class:`Conv2D`: with strides it enlarges images.
 
     >>> import tape_tf as tf
     >>> tf.keras.layers.Conv2DTranspose(8, 5, strides=2, padding="same")(tf.ones((2, 7, 7, 3))).shape
     TensorShape([2, 14, 14, 8])
 
     Args:
-        filters: the number of channels of the output.
+        filters: the number of output channels.
         kernel_size, strides, dilation_rate: a number, or one for each axis.
-        padding: "valid", which gives `n * stride + max(kernel - stride, 0)` for a length n, or "same", `n * stride`.
-        output_padding: what is added to the lengths at their ends, in place of these.
+        padding: "valid" turns a length n into `n * stride + max(kernel - stride, 0)`, "same" into `n * stride`.
+        output_padding: the length to add, at the end, to `(n - 1) * stride + kernel`; with "same" minus `kernel`
+            rounded down to an even number.
         data_format: "channels_last" or "channels_first".
-        activation: a function or the name of one.
-        use_bias: whether to add a bias.
+        activation: a function or its name.
+        use_bias: add a bias.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
-            see :class:`Dense`.
+            as for :class:`Dense`.
 
     The kernel has the shape (*kernel_size, filters, channels).
     """
@@ -138,7 +151,7 @@ class Conv2DTranspose(_Transposed):
 
 
 class Conv3DTranspose(_Transposed):
-    """The transpose of :class:`Conv3D`; else as :class:`Conv2DTranspose`."""
+    """The transpose of :class:`Conv3D`; see :class:`Conv2DTranspose`."""
 
     rank = 3
 

@@ -1,4 +1,4 @@
-"""`tf.keras.optimizers`: those of tape_nn, for the façade's Variables.
+"""`tf.keras.optimizers`: the optimizers of tape_nn, applied to the façade's Variables.
 
 >>> import tape_tf as tf
 >>> w = tf.Variable([1.0, 2.0])
@@ -14,21 +14,26 @@ array([0.5, 1. ], dtype=float32)
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import tape_core as tc
 import tape_nn as nn
-from tape_compile.tracer.contexts import outside
 from tape_core.base.mistakes import real
+from tape_core.staging import outside
 
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name, by_name
 from tape_tf.keras.optimizers import schedules
 from tape_tf.names import absent
-from tape_tf.tracing import decided_by_value, is_assigned, runs_now
+from tape_tf.tensor import Value
+from tape_tf.tracing import is_assigned, require_value, run_uncompiled
+from tape_tf.typing import IntLike, OptimizerLike
 from tape_tf.variable import Variable
+
+if TYPE_CHECKING:
+    from tape_nn.types import Gradient
 
 __all__ = [
     "SGD",
@@ -46,28 +51,31 @@ __all__ = [
     "schedules",
 ]
 
+LearningRate: TypeAlias = "float | Value | schedules.LearningRateSchedule | Callable[[], float]"
+"""A learning rate as users give it: a number, a schedule, or a function without arguments."""
+
 
 class Optimizer:
-    """What all optimizers share; see :class:`tape_nn.Optimizer`, which new ones are made from.
+    """Base class of optimizers; see :class:`tape_nn.Optimizer`, from which new optimizers derive.
 
     Args:
         learning_rate: a number, a schedule of `tf.keras.optimizers.schedules`, or a function without arguments.
         weight_decay, clipnorm, clipvalue, global_clipnorm: as for :class:`tape_nn.Optimizer`.
-        use_ema: whether to average the variables; `finalize_variable_values` then sets them to the averages.
-        ema_momentum: the part of an average that stays at each update.
-        ema_overwrite_frequency: the variables are set to their averages after so many updates.
+        use_ema: average the variables; `finalize_variable_values` then sets them to the averages.
+        ema_momentum: the share of an average that remains at each update.
+        ema_overwrite_frequency: set the variables to their averages after every so many updates.
         loss_scale_factor: `scale_loss` multiplies by it, and gradients are divided by it.
-        name: what it is called.
+        name: the optimizer's name; by default the class's name in snake case, numbered.
 
     Raises:
-        TypeError: an argument is none of the optimizer's.
+        TypeError: an argument is unknown.
         ValueError: a number is out of range.
     """
 
     __tf_differs__ = "new optimizers derive from tape_nn.Optimizer; iterations is a tensor"
 
-    _of: ClassVar[type[nn.Optimizer]]
-    _rate: Variable
+    _native_class: ClassVar[type[nn.Optimizer]]
+    _rate_variable: Variable
     _schedule: Any
 
     def __init__(
@@ -83,7 +91,7 @@ class Optimizer:
         **options: Any,
     ) -> None:
         kind = type(self)
-        if not hasattr(kind, "_of"):
+        if not hasattr(kind, "_native_class"):
             raise TypeError(
                 "tf.keras.optimizers.Optimizer is no optimizer by itself; for a new one derive from tape_nn.Optimizer, "
                 "and use it with tensor.native and variable.native"
@@ -97,25 +105,26 @@ class Optimizer:
             raise ValueError(
                 f"{kind.__name__}: use learning_rate, and a schedule for its decay, instead of lr and decay"
             )
+        # The native class has the arguments' names and defaults. Its learning rate is replaced by the setter.
         try:
-            given = inspect.signature(kind._of.__init__).bind(None, *args, **options)
+            given = inspect.signature(kind._native_class.__init__).bind(None, *args, **options)
         except TypeError as error:
             raise TypeError(f"{kind.__name__}: {error}") from None
         given.apply_defaults()
         rate = given.arguments["learning_rate"]
         given.arguments["learning_rate"] = 0.0
-        self.native = kind._of(*given.args[1:], **given.kwargs)
+        self.native = kind._native_class(*given.args[1:], **given.kwargs)
         self.name = name or auto_name(kind.__name__)
         self.learning_rate = rate
         self.loss_scale_factor = None if loss_scale_factor is None else float(loss_scale_factor)
         self.use_ema, self.ema_momentum = use_ema, ema_momentum
         self.ema_overwrite_frequency = ema_overwrite_frequency
         self._average: nn.ExponentialMovingAverage | None = None
-        self._known: list[Variable] = []
+        self._trained_variables: list[Variable] = []
         self.built = False
 
     def __getattr__(self, name: str) -> Any:
-        """The options it was made with, such as `beta_1`."""
+        """Return an option that the optimizer was made with, such as `beta_1`."""
         if name.startswith("_") or name == "native":
             raise AttributeError(name)
         if name == "minimize":
@@ -128,26 +137,33 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> Any:
-        """How far an update goes: a Variable, or with a schedule its value for the next update.
+        """The learning rate: a Variable, or with a schedule its value for the next update.
 
-        It can be set to a number, or to a schedule where there was one.
+        It can be set to a number or to a schedule.
         """
-        return self._rate if self._schedule is None else wrap(_number(self.native, "learning_rate", floatx()))
+        return (
+            self._rate_variable
+            if self._schedule is None
+            else wrap(_read_number(self.native, "learning_rate", floatx()))
+        )
 
     @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
-        decided_by_value("a learning rate that is set")
+    def learning_rate(self, value: LearningRate) -> None:
+        require_value("a learning rate that is set")
+        # `native` excludes façade values: of those and numbers, a Variable of the rate is made.
         schedule = value if callable(value) and not hasattr(value, "native") else None
         if isinstance(value, schedules.LearningRateSchedule):
             schedule = value
         if schedule is None:
             number = real(type(self).__name__, "learning_rate", value)
-            self.native.learning_rate = number  # checks it
+            self.native.learning_rate = number  # tape_nn checks the range
+            # Keep the Variable while there is one: compiled steps and users refer to it.
             if getattr(self, "_schedule", self) is None:
-                self._rate.assign(number)
+                self._rate_variable.assign(number)
             else:
-                self._rate = Variable(number, trainable=False, name="learning_rate", dtype=floatx())
-            rate = self._rate.native
+                self._rate_variable = Variable(number, trainable=False, name="learning_rate", dtype=floatx())
+            # tape_nn asks a function for the rate at each update, so that assigning the Variable takes effect.
+            rate = self._rate_variable.native
             self.native.learning_rate = lambda step: float(rate.backend.numpy(rate.array))
         elif isinstance(schedule, schedules.LearningRateSchedule):
             self.native.learning_rate = lambda step: float(schedule(step))
@@ -159,50 +175,50 @@ class Optimizer:
 
     @property
     def iterations(self) -> Any:
-        """How many updates were applied: an int64 tensor."""
-        return wrap(_number(self.native, "iterations", "int64"))
+        """The number of updates applied, an int64 tensor."""
+        return wrap(_read_number(self.native, "iterations", "int64"))
 
     @iterations.setter
-    def iterations(self, value: Any) -> None:
-        decided_by_value("a number of updates that is set")
+    def iterations(self, value: IntLike) -> None:
+        require_value("a number of updates that is set")
         self.native.iterations = int(value)
 
     @property
     def variables(self) -> list[Any]:
-        """What is remembered: the number of updates, the learning rate, and for each variable what there is."""
-        rate = [] if self._schedule is not None else [self._rate]
-        names = {str(k): variable.native for k, variable in enumerate(self._known)}
+        """The optimizer's state: the number of updates, the learning rate, and the slots of each variable."""
+        rate = [] if self._schedule is not None else [self._rate_variable]
+        names = {str(k): variable.native for k, variable in enumerate(self._trained_variables)}
         state = self.native.state_dict(names)
         slots = [wrap(value) for key, value in state.items() if "/" in key and not key.endswith("/started")]
         return [self.iterations, *rate, *slots]
 
     def build(self, variables: Iterable[Variable]) -> None:
-        """Say what is to be updated; the first :meth:`apply_gradients` does it, too.
+        """Make the state for these variables; the first :meth:`apply_gradients` does it, too.
 
         Raises:
-            TypeError: one is no Variable.
+            TypeError: an element is no Variable.
         """
-        self._known = list(variables)
-        for variable in self._known:
+        self._trained_variables = list(variables)
+        for variable in self._trained_variables:
             if not isinstance(variable, Variable):
                 raise TypeError(f"{type(self).__name__}.build takes tf.Variables; got {type(variable).__name__!r}")
-        with outside():  # what is remembered is there before any call of what is compiled
-            self.native.build([variable.native for variable in self._known])
+        with outside():  # while a function is traced, the state is made outside the trace, before any compiled call
+            self.native.build([variable.native for variable in self._trained_variables])
             if self.use_ema:
-                named = {str(k): variable.native for k, variable in enumerate(self._known)}
+                named = {str(k): variable.native for k, variable in enumerate(self._trained_variables)}
                 self._average = nn.ExponentialMovingAverage(named, self.ema_momentum)
         self.built = True
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Any:
-        """Update variables once; returns the number of updates.
+        """Apply one update; returns the number of updates.
 
         Args:
-            grads_and_vars: (gradient, variable) pairs. Where a gradient is None the variable is skipped with a warning.
+            grads_and_vars: (gradient, variable) pairs. If a gradient is None the variable is skipped with a warning.
 
         Raises:
             ValueError: no variable has a gradient, there are no pairs, a variable was not there when the optimizer was
-                built, or a gradient's shape is not its variable's.
-            TypeError: for what is not a pair or not a Variable. Nothing is changed.
+                built, or a gradient's shape is not its variable's. Then nothing is changed.
+            TypeError: an element is no pair, or its second part is no Variable. Then nothing is changed.
         """
         pairs = list(grads_and_vars)
         if not pairs:
@@ -217,20 +233,21 @@ class Optimizer:
         return self._apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None) -> Any:
-        """Update variables once, by gradients in their order.
+        """Apply one update, with gradients in the order of the variables.
 
         Args:
-            trainable_variables: by default those the optimizer was built with.
+            trainable_variables: by default the variables that the optimizer was built with.
 
         Raises:
-            ValueError: they are not as many as the gradients; or as for :meth:`apply_gradients`.
+            ValueError: the numbers of gradients and variables differ; or the cases of :meth:`apply_gradients`.
         """
-        variables = self._known if trainable_variables is None else list(trainable_variables)
+        variables = self._trained_variables if trainable_variables is None else list(trainable_variables)
         if len(grads) != len(variables):
             raise ValueError(f"apply: {len(grads)} gradients for {len(variables)} variables")
         return self._apply(list(grads), variables) if grads else self.iterations
 
     def _apply(self, gradients: list[Any], variables: list[Any]) -> Any:
+        """Apply one update: scale gradients back, update, project by constraints, average."""
         for gradient, variable in zip(gradients, variables, strict=True):
             if not isinstance(variable, Variable):
                 raise TypeError(
@@ -240,7 +257,7 @@ class Optimizer:
                 )
         if not self.built:
             self.build(variables)
-        known = {id(variable) for variable in self._known}
+        known = {id(variable) for variable in self._trained_variables}
         for variable in variables:
             if id(variable) not in known:
                 raise ValueError(
@@ -248,11 +265,12 @@ class Optimizer:
                     "originally built with. When working with a new set of variables, you should recreate a new "
                     "optimizer instance."
                 )
-        if self._schedule is None and is_assigned(self._rate.native):
-            runs_now("a learning rate that is assigned")
+        # A learning rate assigned by the function being traced is known to the trace only, not to tape_nn's schedule.
+        if self._schedule is None and is_assigned(self._rate_variable.native):
+            run_uncompiled("a learning rate that is assigned")
         natives = [unwrap(gradient) for gradient in gradients]
         if self.loss_scale_factor is not None:
-            natives = [_divided(gradient, self.loss_scale_factor) for gradient in natives]
+            natives = [_unscale(gradient, self.loss_scale_factor) for gradient in natives]
         self.native.apply_gradients(zip(natives, (variable.native for variable in variables), strict=True))
         for gradient, variable in zip(gradients, variables, strict=True):
             if gradient is not None and variable.constraint is not None:
@@ -260,45 +278,50 @@ class Optimizer:
         if self._average is not None:
             self._average.update()
             if every := self.ema_overwrite_frequency:
-                decided_by_value("whether averages are due")
+                require_value("whether averages are due")
             if every and self.native.iterations % every == 0:
-                self.finalize_variable_values(self._known)
+                self.finalize_variable_values(self._trained_variables)
         return self.iterations
 
-    def scale_loss(self, loss: Any) -> Any:
-        """The loss times `loss_scale_factor`."""
+    def scale_loss(self, loss: Value) -> Any:
+        """Return the loss times `loss_scale_factor`."""
         return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor
 
     def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
-        """With `use_ema` set the variables to their averages."""
+        """Set the variables to their averages, if `use_ema` is set."""
         if self._average is not None:
             averages = self._average.state_dict()
-            named = {id(variable): str(k) for k, variable in enumerate(self._known)}
+            named = {id(variable): str(k) for k, variable in enumerate(self._trained_variables)}
             for variable in var_list:
                 if (name := named.get(id(variable))) in averages:
                     variable.assign(wrap(averages[name]))
 
-    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """Leave variables out of weight decay: those in `var_list`, and those whose name holds one of `var_names`."""
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[Variable] | None = None, var_names: Iterable[str] | None = None
+    ) -> None:
+        """Exclude variables from weight decay: those in `var_list`, and those with one of `var_names` in the name."""
         chosen = [variable.native for variable in var_list or []]
-        chosen += [v.native for v in self._known if any(part in v.name for part in var_names or [])]
+        chosen += [v.native for v in self._trained_variables if any(part in v.name for part in var_names or [])]
         self.native.exclude_from_weight_decay(chosen)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments it was made with."""
-        names = [n for n in inspect.signature(type(self)._of.__init__).parameters if n not in ("self", "options")]
+        """The arguments that the optimizer was made with."""
+        names = [
+            n for n in inspect.signature(type(self)._native_class.__init__).parameters if n not in ("self", "options")
+        ]
         common = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
-        rate = float(self._rate) if self._schedule is None else self._schedule
+        rate = float(self._rate_variable) if self._schedule is None else self._schedule
         config = {name: getattr(self.native, name) for name in (*names, *common) if name != "learning_rate"}
         return {"name": self.name, "learning_rate": rate, **config}
 
 
-def _number(of: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
-    """A Python number that an optimizer has, as it is in each call of what is compiled."""
-    return native(getattr(of, name), dtype)
+def _read_number(optimizer: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
+    """Return a number that an optimizer counts in Python as a Tensor; in compiled code it is read anew in each call."""
+    return native(getattr(optimizer, name), dtype)
 
 
-def _divided(gradient: Any, factor: float) -> Any:
+def _unscale(gradient: Gradient, factor: float) -> Any:
+    """Divide a gradient, dense or sparse or None, by the loss scale."""
     if gradient is None:
         return None
     if isinstance(gradient, tc.IndexedSlices):
@@ -309,61 +332,61 @@ def _divided(gradient: Any, factor: float) -> Any:
 class SGD(Optimizer):
     """Stochastic gradient descent: see :class:`tape_nn.SGD`."""
 
-    _of = nn.SGD
+    _native_class = nn.SGD
 
 
 class RMSprop(Optimizer):
     """RMSprop: see :class:`tape_nn.RMSprop`."""
 
-    _of = nn.RMSprop
+    _native_class = nn.RMSprop
 
 
 class Adagrad(Optimizer):
     """Adagrad: see :class:`tape_nn.Adagrad`."""
 
-    _of = nn.Adagrad
+    _native_class = nn.Adagrad
 
 
 class Adadelta(Optimizer):
     """Adadelta: see :class:`tape_nn.Adadelta`."""
 
-    _of = nn.Adadelta
+    _native_class = nn.Adadelta
 
 
 class Adam(Optimizer):
     """Adam: see :class:`tape_nn.Adam`."""
 
-    _of = nn.Adam
+    _native_class = nn.Adam
 
 
 class AdamW(Optimizer):
     """Adam with decoupled weight decay: see :class:`tape_nn.AdamW`."""
 
-    _of = nn.AdamW
+    _native_class = nn.AdamW
 
 
 class Adamax(Optimizer):
     """Adamax: see :class:`tape_nn.Adamax`."""
 
-    _of = nn.Adamax
+    _native_class = nn.Adamax
 
 
 class Nadam(Optimizer):
     """Nadam: see :class:`tape_nn.Nadam`."""
 
-    _of = nn.Nadam
+    _native_class = nn.Nadam
 
 
 class Ftrl(Optimizer):
     """FTRL-Proximal: see :class:`tape_nn.Ftrl`."""
 
-    _of = nn.Ftrl
+    _native_class = nn.Ftrl
 
 
 class Lion(Optimizer):
     """Lion: see :class:`tape_nn.Lion`."""
 
-    _of = nn.Lion
+    _native_class = nn.Lion
 
 
 _BY_NAME: dict[str, type[Optimizer]] = {
@@ -373,11 +396,11 @@ _BY_NAME: dict[str, type[Optimizer]] = {
 }
 
 
-def get(identifier: Any) -> Optimizer:
-    """The optimizer of this name, with its defaults; an Optimizer is passed through, a class is called.
+def get(identifier: OptimizerLike) -> Optimizer:
+    """Return the optimizer of a name, with its defaults; an Optimizer is returned unchanged, a class is called.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: no optimizer has this name.
     """
     if isinstance(identifier, Optimizer):
         return identifier

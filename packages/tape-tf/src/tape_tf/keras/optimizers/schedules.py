@@ -1,4 +1,4 @@
-"""`tf.keras.optimizers.schedules`: learning rates that change with the number of updates."""
+"""`tf.keras.optimizers.schedules`: learning rates that depend on the number of updates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tape_nn as nn
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.keras.backend import floatx
 from tape_tf.names import absent
+from tape_tf.typing import IntLike
 
 __all__ = [
     "CosineDecay",
@@ -22,7 +23,7 @@ __all__ = [
 
 
 class LearningRateSchedule:
-    """Base class of schedules: `__call__(step)` gives the learning rate.
+    """Base class of schedules: `__call__(step)` returns the learning rate.
 
     >>> import tape_tf as tf
     >>> class Halves(tf.keras.optimizers.schedules.LearningRateSchedule):
@@ -32,63 +33,65 @@ class LearningRateSchedule:
     1.0
     """
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: IntLike) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(self, step)")
 
 
 class _Native(LearningRateSchedule):
-    """A schedule of tape_nn, whose arguments are Keras'."""
+    """A schedule that delegates to one of tape_nn, `native`, with the same arguments."""
 
-    _of: ClassVar[Any]
+    _native_class: ClassVar[Any]
 
     def __init__(self, *args: Any, name: str | None = None, **arguments: Any) -> None:
-        self.native = self._of(*args, **arguments)
+        self.native = self._native_class(*args, **arguments)
         self.name = name or type(self).__name__
 
     def __getattr__(self, name: str) -> Any:
-        if name == "native":
+        if name == "native":  # asked for while an instance is copied, before it is set
             raise AttributeError(name)
         return getattr(self.native, name)
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: IntLike) -> Any:
         return convert_to_tensor(self.native(int(step)), dtype=floatx())
 
 
 class ExponentialDecay(_Native):
     """`initial_learning_rate * decay_rate ** (step / decay_steps)`: see :class:`tape_nn.schedules.ExponentialDecay`."""
 
-    _of = nn.schedules.ExponentialDecay
+    _native_class = nn.schedules.ExponentialDecay
 
 
 class CosineDecay(_Native):
-    """Half a cosine, after a warm-up on request: see :class:`tape_nn.schedules.CosineDecay`."""
+    """Half a period of a cosine, optionally after a warmup: see :class:`tape_nn.schedules.CosineDecay`."""
 
-    _of = nn.schedules.CosineDecay
+    _native_class = nn.schedules.CosineDecay
 
 
 class CosineDecayRestarts(_Native):
-    """Cosines that start again: see :class:`tape_nn.schedules.CosineDecayRestarts`."""
+    """Cosine decay with warm restarts: see :class:`tape_nn.schedules.CosineDecayRestarts`."""
 
-    _of = nn.schedules.CosineDecayRestarts
+    _native_class = nn.schedules.CosineDecayRestarts
 
 
 class InverseTimeDecay(_Native):
-    """`initial_learning_rate / (1 + decay_rate * step / decay_steps)`: see
-    :class:`tape_nn.schedules.InverseTimeDecay`."""
+    """`initial_learning_rate / (1 + decay_rate * step / decay_steps)`.
 
-    _of = nn.schedules.InverseTimeDecay
+    See :class:`tape_nn.schedules.InverseTimeDecay`.
+    """
+
+    _native_class = nn.schedules.InverseTimeDecay
 
 
 class PiecewiseConstantDecay(_Native):
-    """One value up to each boundary: see :class:`tape_nn.schedules.PiecewiseConstantDecay`."""
+    """A constant value up to each boundary: see :class:`tape_nn.schedules.PiecewiseConstantDecay`."""
 
-    _of = nn.schedules.PiecewiseConstantDecay
+    _native_class = nn.schedules.PiecewiseConstantDecay
 
 
 class PolynomialDecay(_Native):
-    """From one value to another along a power: see :class:`tape_nn.schedules.PolynomialDecay`."""
+    """A polynomial from one value to another: see :class:`tape_nn.schedules.PolynomialDecay`."""
 
-    _of = nn.schedules.PolynomialDecay
+    _native_class = nn.schedules.PolynomialDecay
 
 
 __getattr__ = absent("keras.optimizers.schedules")

@@ -1,0 +1,80 @@
+"""The contract of compilers, and the one that is always there.
+
+A compiler is a plugin of the entry-point group `tape.compilers`, see `docs/write-a-compiler.md`. It gets the `Program`
+that was traced, and the function that runs it line by line, and returns a function that does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tape_compile.program import Program
+
+Run = Callable[[list[Any]], tuple[Any, ...]]
+"""A compiled program: a function of a list of arrays, which it empties, that returns a tuple of arrays.
+
+The arrays are the inputs of the program in order, the tuple its outputs. It empties the list so that an array which
+nobody else holds is freed, or written to, at its last use.
+"""
+
+EFFECTS = "effects"
+"""Calls that must happen in each run, in order: random draws, host callbacks, opaque calls."""
+NUMBERS = "numbers"
+"""Inputs and outputs that are Python numbers, such as the count of an optimizer."""
+BRANCHES = "branches"
+"""Branches and loops that decide by values in each run."""
+
+
+class Compiler:
+    """The base class of compilers.
+
+    Attributes:
+        supports: what programs may have besides calls of kernels, out of `EFFECTS`, `NUMBERS` and `BRANCHES`. A program
+            with anything else is an error that says so.
+        fuses: whether it fuses kernels and plans memory itself. Tape's own passes for that are left out then.
+
+    >>> class Counting(Compiler):
+    ...     def compile(self, program, run, examples):
+    ...         print(len(program.instructions), "instructions")
+    ...         return run
+    >>> Counting().fuses
+    True
+    """
+
+    supports: frozenset[str] = frozenset()
+    fuses: bool = True
+
+    def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
+        """Return a function that does what `program` says.
+
+        Args:
+            program: the instructions, after the passes.
+            run: the program as Python code, line by line: what to fall back on, or to trace once more.
+            examples: arrays of the shapes, dtypes and devices that the inputs will have.
+
+        Raises:
+            ValueError: the program cannot be compiled; the message says what in it, and what to do.
+            RuntimeError: something that the compiler needs is missing.
+        """
+        raise NotImplementedError
+
+    def offer(self, program: Program, run: Run, examples: Sequence[Any]) -> Run | None:
+        """Return a faster function for a user who names no compiler, or None.
+
+        Only the compilers that a backend names in `Backend.compilers` are asked. The function must have the bits of
+        `run`.
+        """
+        return None
+
+
+class Python(Compiler):
+    """The compiler that leaves the program as it is: Python code that calls one kernel after the other."""
+
+    supports = frozenset({EFFECTS, NUMBERS, BRANCHES})
+    fuses = False
+
+    def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
+        """Return `run`."""
+        return run

@@ -1,0 +1,130 @@
+"""Finding and loading compilers, the plugins of the entry-point group `tape.compilers`.
+
+A compiler makes a faster function of the program that `tape_core.function` has traced. Core knows of compilers no more
+than their names and descriptions: programs, and what a compiler does with them, are the business of tape-compile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tape_core._version import __version__
+from tape_core.backends.errors import CompilerError, CompilerLoadError, CompilerNotFoundError, listing
+from tape_core.backends.plugins import Installed, Plugins, upgrade
+
+if TYPE_CHECKING:
+    from tape_core.backends.hookspecs import CompilerInfo
+
+GROUP = "tape.compilers"
+PACKAGES = {"python": "tape-compile", "torch": "tape-torch", "cudagraph": "tape-torch"}
+"""The packages of the Tape project that bring compilers, for install hints: nothing is imported by these names."""
+
+
+def _not_found(name: str, installed: Iterable[str]) -> CompilerNotFoundError:
+    names = list(installed)
+    lines = [f"no compiler named {name!r} is installed"]
+    if name in PACKAGES:
+        lines.append(f"To install it: pip install {PACKAGES[name]}")
+    elif close := get_close_matches(name, [*names, *PACKAGES], n=1):
+        lines.append(f"Did you mean {close[0]!r}?")
+    lines.append(f"Installed compilers: {listing(names)}")
+    return CompilerNotFoundError("\n  ".join(lines))
+
+
+def _check_info(plugin: Installed, info: Any, refuse: Callable[..., NoReturn]) -> None:
+    from tape_core.backends.hookspecs import CONTRACT_VERSION, CompilerInfo
+
+    if not isinstance(info, CompilerInfo):
+        refuse(f"tape_compiler_info() returned {info!r}, not a CompilerInfo")
+    if info.contract != CONTRACT_VERSION:
+        refuse(
+            f"it is written to version {info.contract!r} of the contract, and tape-core {__version__} speaks version "
+            f"{CONTRACT_VERSION}",
+            upgrade(plugin),
+        )
+    if info.name != plugin.name:
+        refuse(f"it calls itself {info.name!r}, but its entry point is named {plugin.name!r}")
+    backends: Any = info.backends
+    if isinstance(backends, str) or not all(isinstance(name, str) for name in backends):
+        refuse(f"backends must be a tuple of names of backends, not {backends!r}")
+
+
+def _found() -> Plugins[CompilerInfo]:
+    return Plugins(
+        kind="compiler",
+        group=GROUP,
+        disable="TAPE_DISABLE_COMPILERS",
+        hooks=("tape_compiler_info", "tape_load_compiler"),
+        check=_check_info,
+        error=CompilerError,
+        load_error=CompilerLoadError,
+        not_found=_not_found,
+    )
+
+
+_plugins = _found()
+_loaded: dict[str, Any] = {}
+
+
+def _reset() -> None:
+    """Forget everything found and loaded. For tests."""
+    global _plugins
+    _plugins = _found()
+    _loaded.clear()
+
+
+def installed() -> Mapping[str, Installed]:
+    """The installed compilers by name, disabled ones included; nothing is imported."""
+    return _plugins.installed()
+
+
+def info(name: str) -> CompilerInfo:
+    """A compiler's description. Imports its light module, not what it compiles with.
+
+    Raises:
+        CompilerNotFoundError: no installed package provides it.
+        CompilerLoadError: its plugin is broken.
+        CompilerError: it is disabled.
+    """
+    return _plugins.info(name)
+
+
+def load(name: str) -> Any:
+    """The compiler of this name, a `tape_compile.Compiler`; the first time, what it compiles with is imported.
+
+    Raises:
+        CompilerNotFoundError: no installed package provides it.
+        CompilerLoadError: its plugin is broken, or what it needs is missing.
+        CompilerError: it is disabled.
+    """
+    if name in _loaded:
+        return _loaded[name]
+    with _plugins.lock.now:
+        if name not in _loaded:
+            about, plugin = info(name), _plugins.find(name)
+            with _plugins.step(plugin, "tape_load_compiler(name)", missing=about.install):
+                compiler = _plugins.hooks(name).tape_load_compiler(name=name)
+            if not callable(getattr(compiler, "compile", None)):
+                raise _plugins.load_error(plugin, f"tape_load_compiler() returned {compiler!r}, which has no compile()")
+            _loaded[name] = compiler
+        return _loaded[name]
+
+
+def default() -> str | None:
+    """The compiler that `TAPE_COMPILER` selects for functions that name none, or None.
+
+    Raises:
+        CompilerNotFoundError: it is not installed.
+    """
+    name = os.environ.get("TAPE_COMPILER", "").strip()
+    if not name:
+        return None
+    try:
+        _plugins.find(name)
+    except CompilerError as error:
+        error.args = (f"{error}\n  It was asked for by TAPE_COMPILER={name}",)
+        raise
+    return name

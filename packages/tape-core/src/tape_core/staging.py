@@ -1,0 +1,397 @@
+"""Staging: what code tells the compiler that may be tracing it, without knowing any compiler.
+
+`tape_core.function` runs a Python function once, and keeps a program of the kernels that it called. While it does so,
+:func:`current` is a :class:`Stage`, and otherwise None. Code that does more than call ops says so by one of the verbs
+here, which cost one look at a context variable where nothing is traced:
+
+| verb | for code that | in a compiled function |
+|---|---|---|
+| :func:`opaque` | changes state of its own, or leaves Tape | one instruction calls it in each run |
+| :func:`stateful` | updates Variables and host numbers | its ops are traced; if it decides by a value, it is opaque |
+| :func:`host_callback` | returns nothing: printing, logging | is called in each run, in order |
+| :func:`value_check` | raises for some values | is called in each run, inside vmap with all examples |
+| :func:`guard` | depends on a mode | a trace is of use only while the mode is the same |
+| :class:`host_number` | counts or keeps a Python number | the number is read and assigned in each run |
+| :func:`host_function` | computes a number on the host, with `math` | one instruction, with a weak result |
+| :func:`outside` | must see real values | a context in which nothing is traced |
+
+Random draws, branches and loops are methods of the :class:`Stage`, for :mod:`tape_core.random` and
+:mod:`tape_core.transforms.loops`. This module imports no other of Tape but the contexts of `base`, so everything may
+import it; nothing but a compiler implements :class:`Stage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from tape_core.base.contexts import contextmanager
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.engine.tensor import Tensor
+    from tape_core.engine.variable import Variable
+    from tape_core.random import Generator
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+Tensors = list[Any]
+
+
+class TracingError(TypeError):
+    """A traced function depends on a value in Python, or a Tensor of a trace is used after the trace has ended."""
+
+
+class TracedValue:
+    """The base class of arrays and numbers that a trace knows by name: later runs have other values there.
+
+    Attributes:
+        value: the value in the run that is traced.
+        made_in: the trace that made it.
+    """
+
+    __slots__ = ()
+    value: Any
+    made_in: Any
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the value is the same in every run, so that Python may decide by it."""
+        raise NotImplementedError
+
+
+class Stage(Protocol):
+    """A trace that is running, as the rest of Tape sees it. A compiler's tracer implements it."""
+
+    parent: Any
+    failed: TracingError | None
+
+    def is_inside(self, other: Any) -> bool:
+        """Whether this is the trace of a branch or a loop body inside another trace."""
+
+    def outside(self) -> AbstractContextManager[None]:
+        """Enter a context in which nothing is traced, and Variables have their real values."""
+
+    def tracing(self, backend: Backend) -> Backend:
+        """Return the backend whose arrays are those of `backend`, traced."""
+
+    def require_value(self, what: str) -> None:
+        """Raise a TracingError, or stop compiling where the user allows that: Python needs the value of `what`."""
+
+    # -- state
+
+    def read(self, holder: Variable | HostNumber) -> Any:
+        """Return what a Variable or a host number holds at this point of the program."""
+
+    def write(self, holder: Variable | HostNumber, value: Any) -> None:
+        """Let a Variable or a host number hold a value from here on."""
+
+    def is_assigned(self, *variables: Variable) -> bool:
+        """Whether the program has assigned to one of these Variables; without arguments, to any."""
+
+    def commit(self) -> None:
+        """Let the real Variables have the values that the program has assigned so far."""
+
+    def guard(self, get: Callable[[], Any], value: Any) -> None:
+        """Restrict the trace to calls in which `get()` returns this value."""
+
+    # -- calls that are not ops
+
+    def opaque(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Add an instruction that calls a Python function; see :func:`opaque`."""
+
+    def stateful(
+        self,
+        method: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        holders: Callable[[Any], Iterable[Any]],
+    ) -> Any:
+        """Trace a method that updates Variables and host numbers; see :func:`stateful`."""
+
+    def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Add an instruction that calls a Python function for its effect; see :func:`host_callback`."""
+
+    def number(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Add an instruction that computes a Python number; see :func:`host_function`."""
+
+    def is_traced(self, value: TracedValue) -> bool:
+        """Whether a value is an input or computed in each run, rather than a constant."""
+
+    def symbol(self, tensor: Tensor) -> str | None:
+        """Return the name of a Tensor that differs between runs, for its text; None for a constant."""
+
+    # -- random numbers
+
+    def draw(self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: Any, device: Any) -> Tensor:
+        """Add an instruction that draws from a generator in each run: `make` turns its bits into values."""
+
+    def seed(self, generator: Generator, seed: int | None) -> None:
+        """Add an instruction that seeds a generator in each run."""
+
+    def random_state(self) -> Any:
+        """Add an instruction that reads the state of the global generator; return a token of that state."""
+
+    def set_random_state(self, state: Any) -> None:
+        """Add an instruction that sets the global generator to a state, or to the state of a token."""
+
+    def note_step_state(self, states: dict[int, Any], step: Tensor) -> None:
+        """Add an instruction that keeps the state of the global generator under the number of a loop's step."""
+
+    def replay_step_state(self, states: dict[int, Any], step: Tensor) -> AbstractContextManager[None]:
+        """Enter a context in which the global generator continues from the state kept for a step."""
+
+    # -- control flow; each returns None where the branch or loop must be traced through instead
+
+    def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
+        """Add a branch on flat lists of Tensors."""
+
+    def while_loop(self, test: Any, step: Any, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
+        """Add a loop that runs while a test holds."""
+
+    def scan(
+        self, step: Any, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+    ) -> tuple[Any, Any, Any] | None:
+        """Add a loop over the elements of arrays."""
+
+
+STAGE: ContextVar[Stage | None] = ContextVar("tape_core.stage", default=None)
+"""The trace that is running in this context. A compiler sets it; everybody else calls :func:`current`."""
+
+current = STAGE.get
+"""Return the running trace, or None; a C function, since every read of a Variable calls it."""
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Enter a context in which nothing is traced, and Variables have their real values.
+
+    Where no trace is running, the context changes nothing.
+    """
+    stage = current()
+    if stage is None:
+        yield
+        return
+    with stage.outside():
+        yield
+
+
+def value_of(array: Any) -> Any:
+    """Return the value of a traced array or number in the run that is traced; anything else is returned as it is."""
+    return array.value if isinstance(array, TracedValue) else array
+
+
+# -- decorators
+
+
+def opaque(function: Call) -> Call:
+    """Make a function one instruction of compiled programs, which calls it in each run.
+
+    In a compiled function the Tensors and Variables among the arguments are all that it may compute with, Variables all
+    that it may assign to, and it must return Tensors or None, in any nested structure. Other arguments keep the values
+    that they had when the function was traced. Outside of traces the function is called as usual.
+
+    State that can be kept in Variables and host numbers is better off with :func:`stateful`: it is rolled back when a
+    later part of the run fails.
+
+    >>> import tape_core as tc
+    >>> seen = []
+    >>> @opaque
+    ... def note(x):
+    ...     seen.append(x.item())
+    ...     return x
+    >>> f = tc.function(lambda x: note(x) * 2.0)
+    >>> [f(tc.asarray(value)).item() for value in (1.0, 2.0)], seen
+    ([2.0, 4.0], [1.0, 2.0])
+    """
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        stage = current()
+        return function(*args, **kwargs) if stage is None else stage.opaque(function, args, kwargs)
+
+    return run  # type: ignore[return-value]
+
+
+def stateful(holders: Callable[[Any], Iterable[Any]]) -> Callable[[Call], Call]:
+    """Return a decorator for methods that update the state of an object, kept in Variables and host numbers.
+
+    In a compiled function the method's ops are traced. If it does something that cannot be traced, such as deciding by
+    a value, what was traced of it is taken back, and it becomes one instruction, as with :func:`opaque`.
+
+    Args:
+        holders: a function of the object that returns the Variables and :class:`HostNumber` objects which it has
+            besides those among the arguments.
+    """
+
+    def decorate(method: Call) -> Call:
+        @wraps(method)
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            stage = current()
+            if stage is None:
+                return method(self, *args, **kwargs)
+            return stage.stateful(method, (self, *args), kwargs, holders)
+
+        return run  # type: ignore[return-value]
+
+    return decorate
+
+
+def host_callback(function: Call) -> Call:
+    """Make a function that returns nothing an effect of compiled programs: it is called in each run, in order.
+
+    Its arguments are as with :func:`opaque`, without Variables. It may be called in branches and loops.
+    """
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        stage = current()
+        if stage is None:
+            function(*args, **kwargs)
+        else:
+            stage.host_callback(function, args, kwargs)
+
+    return run  # type: ignore[return-value]
+
+
+def value_check(function: Call) -> Call:
+    """Make a function that only raises, for some values of its positional arguments, a check of compiled programs.
+
+    It is a :func:`host_callback`. Inside vmap it is given the values of all examples, with their axis in front.
+    """
+    run = host_callback(function)
+
+    @wraps(function)
+    def check(*args: Any) -> None:
+        run(*[_of_all_examples(arg) for arg in args])
+
+    return check  # type: ignore[return-value]
+
+
+def _of_all_examples(value: Any) -> Any:
+    # A backend that batches has `of_all_examples`, which returns None for what all examples share. vmaps may be nested.
+    while (unbatch := getattr(getattr(value, "backend", None), "of_all_examples", None)) is not None:
+        batch = unbatch(value)
+        if batch is None:
+            break
+        value = batch
+    return value
+
+
+def guard(get: Callable[[], Any]) -> Any:
+    """Return `get()`, such as a mode; a trace is then reused only by calls in which `get()` returns the same.
+
+    >>> import tape_core as tc
+    >>> mode = {"training": True}
+    >>> get = lambda: mode["training"]
+    >>> f = tc.function(lambda x: x * 2.0 if guard(get) else x)
+    >>> found = [f(tc.asarray(1.0)).item()]
+    >>> mode["training"] = False
+    >>> [*found, f(tc.asarray(1.0)).item()], f.traces
+    ([2.0, 1.0], 2)
+    """
+    value, stage = get(), current()
+    if stage is not None:
+        stage.guard(get, value)
+    return value
+
+
+# -- Python numbers that compiled functions read and assign
+
+
+class HostNumber:
+    """A Python number that compiled functions read and assign in each run, as they do Variables.
+
+    Attributes:
+        kept: the number, outside of traces.
+        name: its name in exported files.
+    """
+
+    __slots__ = ("__weakref__", "_slots", "kept", "name")
+    _raw: Any  # the slot `kept`, by the name that it has in a Variable
+    backend = None
+    shape = ()
+    _held_as = "_raw"
+
+    def __init__(self, value: float, name: str) -> None:
+        self.kept = value
+        self.name = name
+        self._slots: dict[int, int] = {}
+
+    @property
+    def _holder(self) -> HostNumber:
+        """The object whose attribute `_held_as` has the value; see `tape_core.base.commit`."""
+        return self
+
+    @property
+    def _array(self) -> Any:
+        stage = current()
+        return self.kept if stage is None else stage.read(self)
+
+    @_array.setter
+    def _array(self, value: Any) -> None:
+        stage = current()
+        if stage is None:
+            self.kept = value
+        else:
+            stage.write(self, value)
+
+
+HostNumber._raw = HostNumber.__dict__["kept"]
+
+
+class host_number:
+    """An attribute that is a Python number, read and assigned by compiled functions in each run.
+
+    In arithmetic with arrays it is weak, as Python's numbers are.
+
+    >>> class Counter:
+    ...     count = host_number()
+    ...     def __init__(self):
+    ...         self.count = 0
+    >>> counter = Counter()
+    >>> counter.count += 1
+    >>> counter.count
+    1
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+        self.place = f"_{name}_held"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else vars(instance)[self.place]._array
+
+    def __set__(self, instance: object, value: float) -> None:
+        holder = vars(instance).get(self.place)
+        if holder is None:
+            vars(instance)[self.place] = HostNumber(value, self.name.lstrip("_"))
+        else:
+            holder._array = value
+
+    def of(self, instance: object) -> HostNumber:
+        """Return the :class:`HostNumber` of an instance, for the `holders` of :func:`stateful`."""
+        holder: HostNumber = vars(instance)[self.place]
+        return holder
+
+
+def host_function(function: Call) -> Call:
+    """Make a function of numbers and arrays that returns a Python number one instruction of compiled programs.
+
+    Arguments that are neither keep the values that they had when the function was traced.
+
+    >>> import math
+    >>> host_function(math.sqrt)(4.0)
+    2.0
+    """
+
+    @wraps(function)
+    def run(*args: Any) -> Any:
+        stage = current()
+        if stage is None or not any([isinstance(arg, TracedValue) for arg in args]):
+            return function(*args)
+        return stage.number(getattr(function, "__name__", "number"), function, args)
+
+    return run  # type: ignore[return-value]

@@ -1,0 +1,116 @@
+"""What tests of all packages need: numbers, results as comparable values, comparisons, derivatives, other interpreters.
+
+Tests import from here as `from support import ...`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tape_core as tc
+
+# -- numbers
+
+
+def values(*shape: int, seed: int = 0, dtype: str | None = None, backend: str | None = None) -> tc.Tensor:
+    """Draw normal numbers: the same on every backend."""
+    return tc.asarray(tc.default_rng(seed).normal(shape, dtype=dtype), backend=backend)
+
+
+# -- results
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Return what is in nested tuples, lists and dictionaries, None included, in order."""
+    if isinstance(tree, dict):
+        tree = tuple(tree.values())
+    return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple | list) else [tree]
+
+
+def bits(value: Any) -> Any:
+    """Return something that is equal for two results exactly if dtype, shape and every bit are."""
+    if isinstance(value, tc.IndexedSlices):
+        return "slices", bits(value.values), bits(value.indices), value.dense_shape
+    if value is None:
+        return None
+    array = value.numpy()
+    return str(value.dtype), value.shape, array.tobytes()
+
+
+def same(found: Any, expected: Any, *, any_nan: bool = False) -> bool:
+    """Tell whether two trees of results have the same bits; with `any_nan`, whatever the bits of NaNs are.
+
+    Which one of several NaNs a sum is, is nobody's choice.
+    """
+    one, other = leaves(found), leaves(expected)
+    if any_nan:
+        one, other = [_with_one_nan(x) for x in one], [_with_one_nan(x) for x in other]
+    return [bits(x) for x in one] == [bits(x) for x in other]
+
+
+def _with_one_nan(x: tc.Tensor) -> tc.Tensor:
+    array = x.numpy()
+    return tc.asarray(np.where(np.isnan(array), np.asarray(np.nan, array.dtype), array), backend="numpy")
+
+
+# -- comparisons
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Fail unless two trees of results have the same dtypes, shapes and bits."""
+    for f, e in zip(leaves(found), leaves(expected), strict=True):
+        assert bits(f) == bits(e), f"{f}, not {e}"
+
+
+def assert_close(found: Any, expected: Any, rtol: float = 1e-5) -> None:
+    """Fail unless a Tensor is a number, list or array, up to rounding."""
+    np.testing.assert_allclose(found.numpy(), expected, rtol=rtol)
+
+
+# -- derivatives
+
+
+def gradients(f: Callable[..., Any], *xs: Any, **options: Any) -> list[Any]:
+    """Differentiate `f(*xs)` by each of its arguments with a tape; `options` go to `tape.gradient`."""
+    with tc.GradientTape() as tape:
+        tape.watch(xs)
+        y = f(*xs)
+    return list(tape.gradient(y, xs, **options))
+
+
+def gradient(f: Callable[[Any], Any], x: Any, **options: Any) -> Any:
+    """Differentiate `f(x)` with a tape."""
+    return gradients(f, x, **options)[0]
+
+
+# -- compiled functions
+
+
+def code(compiled: Any) -> str:
+    """Return the text of a compiled function's traces, without comments."""
+    return "\n".join([line.partition("#")[0] for line in compiled.text().splitlines() if line.strip()[:1] != "#"])
+
+
+# -- other interpreters
+
+
+def run_python(*arguments: str, environment: Mapping[str, str] | None = None, timeout: float | None = None) -> str:
+    """Run Python with arguments in a process of its own, which must succeed, and return what it prints.
+
+    `environment` is added to this process's.
+    """
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,131 @@
+"""What is generated of the documentation is that of today's source, and its pages cover what they promise to."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tape_core.extend import registry
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+GENERATE = DOCS / "generate"
+
+TERMS = (
+    "primal tangent cotangent VJP JVP transpose residual record slot plan sweep tape recorder watch leaf kernel rule "
+    "op backend namespace sample pytree trace tracer instruction program pass CSE DCE lowering inlining fusion "
+    "in-place schedule effect guard donation opaque fallback lifting eager weak"
+)
+PHRASES = [
+    "constant folding",
+    "host callback",
+    "host number",
+    "cache key",
+    "axis of the vmap",
+    "batch rule",
+    "partial derivative",
+    "forward mode",
+    "raw array",
+]
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="calls are those of CPython")
+@pytest.mark.skipif(
+    bool(getattr(sys.flags, "thread_inherit_context", False)), reason="tapes ask for their thread there"
+)
+def test_generated_files_are_up_to_date() -> None:
+    command = [sys.executable, "-X", "utf8", str(GENERATE), "--check"]
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=ROOT)
+    assert result.returncode == 0, f"run `python docs/generate`:\n{result.stdout}{result.stderr}"
+
+
+def test_the_page_of_rules_has_every_op_of_tape() -> None:
+    page = text(DOCS / "rules.md")
+    rules = page.partition("## The functions")[0]
+    ops = [op for op in registry.values() if op.function.__module__.startswith("tape_core.ops.")]
+    assert len(ops) > 200
+    for op in ops:
+        assert re.search(rf"^{op.name}\(|`{op.name}`", rules, re.MULTILINE), op.name
+
+
+def test_the_page_of_rules_shows_the_functions_that_it_names() -> None:
+    rules, _, functions = text(DOCS / "rules.md").partition("## The functions")
+    named = set(re.findall(r"  \w+: (_\w+)$", rules, re.MULTILINE))
+    assert len(named) > 50
+    assert [name for name in sorted(named) if f"def {name}(" not in functions] == []
+
+
+def test_the_house_has_every_file_of_tape_core() -> None:
+    page = text(DOCS / "house.md")
+    source = ROOT / "packages" / "tape-core" / "src" / "tape_core"
+    for path in source.rglob("*.py"):
+        if path.name == "__init__.py":
+            folder = path.parent.relative_to(source).as_posix()
+            assert folder == "." or f"### `{folder}/`" in page, folder
+        else:
+            assert f"| `{path.name}` |" in page or path.name == "_version.py", path
+
+
+@pytest.mark.parametrize("term", [*TERMS.split(), *PHRASES])
+def test_the_glossary_has(term: str) -> None:
+    defined = " ".join(re.findall(r"^\*\*(.+?)\.?\*\*", text(DOCS / "glossary.md"), re.MULTILINE))
+    whole = text(DOCS / "glossary.md")
+    emphasised = " ".join(re.findall(r"\*(\w[\w ]+)\*", whole))
+    assert re.search(rf"\b{re.escape(term)}\b", f"{defined} {emphasised}", re.IGNORECASE), f"{term!r} has no entry"
+
+
+def links(page: Path) -> list[str]:
+    return re.findall(r"\]\(([\w./-]*\.md)?(#[\w-]+)?\)", text(page))
+
+
+def anchor(heading: str) -> str:
+    """GitHub's name of a heading, which MyST shares."""
+    heading = re.sub(r"[^\w\- ]", "", heading.strip().lower().replace("`", ""))
+    return heading.replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, fragment in links(page):
+        file = DOCS / target if target else page
+        assert file.exists(), f"{page.name}: {target}"
+        if fragment:
+            headings = re.findall(r"^#+ (.+)$", text(file), re.MULTILINE)
+            assert fragment[1:] in map(anchor, headings), f"{page.name}: {target}{fragment}"
+
+
+ELSEWHERE = {"index", "benchmarks-results"}  # the latter is a part of another page
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    index = text(DOCS / "index.md")
+    listed = {
+        line.strip() for block in re.findall(r"```\{toctree\}(.*?)```", index, re.DOTALL) for line in block.splitlines()
+    }
+    assert [page.stem for page in sorted(DOCS.glob("*.md")) if page.stem not in listed | ELSEWHERE] == []
+
+
+PROMISES = re.compile(
+    r"still to come|not there yet|\bplanned\b|\bcoming soon\b|will be (?:added|supported)|not yet implemented",
+    re.IGNORECASE,
+)
+PROSE = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted(ROOT.glob("packages/*/README.md")),
+    *sorted(ROOT.glob("packages/*/src/**/*.py")),
+]
+
+
+def test_nothing_is_promised() -> None:
+    """A page says what there is. A promise grows wrong on the day on which it is kept."""
+    found = [f"{path.relative_to(ROOT)}: {match[0]}" for path in PROSE for match in PROMISES.finditer(text(path))]
+    assert found == []
