@@ -23,8 +23,8 @@ from tape_core.backends import selection
 from tape_core.debugging import journal
 from tape_core.debugging.journal import NotedKernel
 from tape_core.engine import recording
+from tape_core.engine.levels import OPEN
 from tape_core.engine.op import BOUND
-from tape_core.modes.batched import OPEN
 from tape_fuzz.injection import let_go_of_locks
 
 FINALIZING = (weakref.finalize.__call__.__code__,)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
+from tape_core.engine.levels import OPEN
 from tape_core.engine.tensor import wrap
-from tape_core.modes.batched import OPEN
 from tape_core.staging import TracedValue, current, value_of
 
 NOT_TRACED = object()

@@ -15,10 +15,10 @@ from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
 from tape_core.base import pytree
 from tape_core.base.contexts import contextmanager
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import Op, Plans, registry, vjp
 from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tensor import Tensor, wrap
-from tape_core.modes.batched import BatchedArray
 from tape_core.ops.manipulation import stack
 from tape_core.staging import TracingError
 from tape_core.typing import Array, Cotangent, Namespace

@@ -16,7 +16,8 @@ from tape_core.engine import call_paths as hotpath
 from tape_core.engine.recording import ACTIVE
 from tape_core.staging import STAGE
 
-from tape_compile.tracer.traced_array import current_trace, tracing_backend
+from tape_compile.tracer.traced_array import current_trace
+from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.turns import TRACING
 
 if TYPE_CHECKING:
