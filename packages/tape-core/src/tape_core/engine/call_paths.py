@@ -470,8 +470,8 @@ def finish(
         else:
             tape._before_op(op, backend, out, at)
         slots[key] = base = len(tape._records)
-        record = plan.record_all if tape._forward else plan.record
-        on_op(record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
+        make_record = plan.make_whole_record if tape._forward else plan.make_record
+        on_op(make_record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
         # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
         for k, part in enumerate(parts):
             part[key] = len(tape._records)

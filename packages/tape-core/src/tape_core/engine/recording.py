@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from itertools import count
 from operator import attrgetter
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.base.contexts import Leaving
 from tape_core.base.user_code import is_ours
@@ -171,15 +170,6 @@ class RecordingError(RuntimeError, ValueError):
     """A tape was entered, left or stopped in the wrong order. (A ValueError too, as TensorFlow raises.)"""
 
 
-def not_copied(recorder: Any) -> TypeError:
-    """The error of what cannot be copied or pickled."""
-    name = type(recorder).__name__
-    return TypeError(
-        f"{name}: it cannot be copied or pickled: what it knows belongs to the Tensors of this process. Make a new "
-        f"{name}, or pickle the gradients"
-    )
-
-
 def activate(tape: Recorder) -> None:
     """Let `tape` record.
 
@@ -229,12 +219,19 @@ class InBlock(Recorder):
     def _stopped(self) -> None:
         """What else is to be done when the block is left."""
 
-    def _leave(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled, which `copy` asks here, too: values know a recorder by its key.
+
+        Raises:
+            TypeError: always.
+        """
+        name = type(self).__name__
+        raise TypeError(
+            f"{name}: it cannot be copied or pickled: what it knows belongs to the Tensors of this process. Make a new "
+            f"{name}, or pickle the gradients"
+        )
+
+    def _leave(self, *_: object) -> None:
         """Record no longer.
 
         Raises:
@@ -253,9 +250,7 @@ class InBlock(Recorder):
 
     if TYPE_CHECKING:
 
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
 
     else:
         __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))

@@ -130,20 +130,6 @@ class GradientTape(recording.InBlock):
         except AttributeError:  # it was not made
             pass
 
-    def __reduce__(self) -> Any:
-        """Refuse to be copied or pickled: the values that it knows know it by its key.
-
-        Raises:
-            TypeError: always.
-        """
-        raise recording.not_copied(self)
-
-    def __copy__(self) -> Any:
-        raise recording.not_copied(self)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        raise recording.not_copied(self)
-
     def _begin(self) -> None:
         self._key = new_key()
         self._records: Records = []

@@ -129,20 +129,6 @@ class ForwardAccumulator(recording.InBlock):
         recording.activate(self)
         return self
 
-    def __reduce__(self) -> Any:
-        """Refuse to be copied or pickled: the values that it knows know it by its key.
-
-        Raises:
-            TypeError: always.
-        """
-        raise recording.not_copied(self)
-
-    def __copy__(self) -> Any:
-        raise recording.not_copied(self)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        raise recording.not_copied(self)
-
     def jvp(self, primals: Any, unconnected_gradients: str = "none") -> Any:
         """The tangent of each of `primals`: what was given to the accumulator, or computed from it inside the context.
 
