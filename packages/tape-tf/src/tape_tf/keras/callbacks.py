@@ -331,6 +331,7 @@ class ReduceLROnPlateau(_NativeCallback):
         self._cooldown_left = 0
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        # As in Keras the rate of an epoch is logged, and so part of the history.
         rate = float(self.model.optimizer.learning_rate)
         if logs is not None:
             logs["learning_rate"] = rate

@@ -183,6 +183,7 @@ def _restore_compile(model: Model, arguments: object, state: bytes | None, varia
     values, _ = read_tensors(state, f"the member {_OPTIMIZER!r}")
     model.compile(**arguments)
     model.optimizer.native.load_state_dict(values, variables)
+    # The façade keeps the rate in a Variable of its own, which the native state does not know.
     if "learning_rate" in values:
         model.optimizer.learning_rate = model.optimizer.native.learning_rate
 
@@ -204,6 +205,7 @@ def _read_members(stream: BinaryIO) -> dict[str, bytes]:
                 continue
             if member.filename in found:
                 raise ValueError(f"the member {member.filename!r} is there twice")
+            # A compressed member could expand to any size when it is read.
             if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
                 raise ValueError(f"the member {member.filename!r} is compressed")
             found[member.filename] = archive.read(member)

@@ -144,6 +144,7 @@ def restore(config: Json) -> Any:
     if config is None or isinstance(config, bool | int | float | str):
         return config
     kind = _entry(config, "class_name", str)
+    # Class names with two underscores stand for values that JSON does not know.
     if kind == "__tuple__":
         return tuple([restore(part) for part in _entry(config, "items", list)])
     if kind == "__dict__":
@@ -163,6 +164,7 @@ def restore(config: Json) -> Any:
     name = _entry(config, "registered_name", str) if space is None else kind
     found = _check_constructible(_look_up(name, space), name)
     inner = _entry(config, "config", dict)
+    # A functional model and a Sequential are described by their layers, not by arguments.
     if found is Model:
         return _restore_functional(inner)
     if issubclass(found, Sequential) and "layers" in inner and "input" in inner:
@@ -242,7 +244,7 @@ def _restore_layers(config: list[Json]) -> list[Layer]:
 
 
 def _restore_sequential(kind: type[Sequential], config: dict[str, Any]) -> Any:
-    """Make a Sequential from its description, which is as `serialization` writes it."""
+    """Make a Sequential from the description of its layers."""
     first = [] if _entry(config, "input", dict, type(None)) is None else [_restore_input(config["input"])]
     layers = _restore_layers(_entry(config, "layers", list))
     return kind([*first, *layers], trainable=_entry(config, "trainable", bool), name=_entry(config, "name", str))
@@ -283,7 +285,7 @@ def _restore_functional(config: dict[str, Any]) -> Any:
             items = _entry(part, "items", list, dict)
             yield from numbers(list(items.values()) if isinstance(items, dict) else items)
 
-    symbols = [_restore_input(make_input) for make_input in _entry(config, "symbols", list)]
+    symbols = [_restore_input(entry) for entry in _entry(config, "symbols", list)]
     known.update(zip(numbers(_entry(config, "inputs", list, dict)), symbols, strict=True))
     layers = _restore_layers(_entry(config, "layers", list))
     for call in _entry(config, "calls", list):
@@ -293,6 +295,7 @@ def _restore_functional(config: dict[str, Any]) -> Any:
         args, kwargs = fill_in(_entry(call, "args", dict)), fill_in(_entry(call, "kwargs", dict))
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
             raise ValueError("a layer's arguments are neither a tuple nor a dictionary")
+        # Calling a layer computes, on probes: check first what it is called on.
         _check_call(layers[place], args, kwargs)
         outputs = layers[place](*args, **kwargs)
         known.update(zip(numbers(_entry(call, "outputs", list, dict)), leaves(outputs), strict=True))
@@ -315,6 +318,7 @@ def _check_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if isinstance(layer, Operation):
         numbers = (KerasTensor, Value, np.ndarray, bool, int, float)
         indexing = layer.function is OPERATORS["getitem"]
+        # The key of an index may be a slice, a tuple or an int.
         operands = args[:1] if indexing else args
         if kwargs or len(args) > 2 or not all(isinstance(operand, numbers) for operand in operands):
             raise ValueError(f"the operator {layer.name!r} is called on something else than tensors and numbers")

@@ -188,6 +188,7 @@ def Input(
 
 def contains_symbolic(structure: PyTree) -> bool:
     """True if there is a KerasTensor in a structure."""
+    # Lists, not generators, inside any(): this runs in every call of a layer, and short lists are faster.
     if isinstance(structure, list | tuple):
         return any([contains_symbolic(part) for part in structure])
     if isinstance(structure, dict):
@@ -212,6 +213,7 @@ def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         for value in found[-1]:
             limits.check_size(getattr(value, "shape", ()))
     made = []
+    # `versions`: one output, as each of the calls gave it.
     for versions in zip(*found, strict=True):
         columns = zip(*[version.shape for version in versions], strict=True)
         lengths = [column[0] if len(set(column)) == 1 else None for column in columns]
@@ -233,6 +235,7 @@ def topological_order(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> 
     """
     known = {id(tensor) for tensor in inputs}
     done: dict[int, Node] = {}
+    # A call is pushed twice: to visit what it depends on, and then, `ready`, to be added after that.
     waiting = [(tensor.node, False) for tensor in reversed(outputs) if id(tensor) not in known]
     while waiting:
         node, ready = waiting.pop()
@@ -256,6 +259,8 @@ def layers_by_depth(inputs: list[KerasTensor], sources: list[Any], nodes: list[N
     Args:
         sources: an InputLayer for each input.
     """
+    # The depth of a call is the length of the longest path from it to an output. In reverse order all calls that use a
+    # call come before it, so one pass suffices. Inputs, which no call makes, have a depth by their own identity.
     depth: dict[int, int] = {}
     for node in reversed(nodes):
         own = depth.setdefault(id(node), 0)

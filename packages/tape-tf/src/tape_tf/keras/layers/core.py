@@ -12,10 +12,11 @@ import numpy.typing as npt
 import tape_core as tc
 import tape_nn as nn
 from tape_core.base.mistakes import real
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
-from tape_tf.keras.layers.base import Layer, Shape, try_broadcast
+from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer, refuse_options
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, leaves
@@ -162,6 +163,7 @@ class Embedding(NativeLayer):
             raise ValueError(
                 "Embedding: there are no masks; make one with tf.not_equal(ids, 0), and use it where it matters"
             )
+        # An argument of Keras 2 that has no effect in Keras 3 either.
         kwargs.pop("input_length", None)
         if weights is not None:
             table = weights[0] if isinstance(weights, list | tuple) and len(weights) == 1 else weights
@@ -181,6 +183,7 @@ class Embedding(NativeLayer):
         """Return the row for each integer."""
         ids = native(inputs)
         if not ids.dtype.kind.endswith("integer"):
+            # Keras casts: a model may get its integers as the float array of a dataset.
             ids = tc.astype(ids, tc.int32)
         return wrap(self.native(ids))
 
@@ -236,6 +239,7 @@ class Reshape(Layer):
         """Return shape (examples, *target_shape)."""
         value = native(inputs)
         size, known = math.prod(value.shape[1:]), math.prod(n for n in self.target_shape if n != -1)
+        # max: a length of 0 beside -1 must not divide.
         shape = [size // max(known, 1) if n == -1 else n for n in self.target_shape]
         if math.prod(shape) != size:
             raise ValueError(

@@ -162,6 +162,7 @@ class Optimizer:
                 self._rate_variable.assign(number)
             else:
                 self._rate_variable = Variable(number, trainable=False, name="learning_rate", dtype=floatx())
+            # tape_nn asks a function for the rate at each update, so that assigning the Variable takes effect.
             rate = self._rate_variable.native
             self.native.learning_rate = lambda step: float(rate.backend.numpy(rate.array))
         elif isinstance(schedule, schedules.LearningRateSchedule):
