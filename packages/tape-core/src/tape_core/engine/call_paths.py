@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import default_beside
 from tape_core.base.mistakes import no_sequence
 from tape_core.engine.cuts import ended
 from tape_core.engine.plan import Part
-from tape_core.engine.recording import ACTIVE
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import setting
 from tape_core.base.generated import generated
 from tape_core.engine import record
 from tape_core.engine.cotangents import accumulate_each, cast, checked, nowhere_nan, project, unpoisoned
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.record import SPECS, Lift, slot_at
-from tape_core.engine.recording import ACTIVE
 from tape_core.engine.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, spec_of
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.typing import Record

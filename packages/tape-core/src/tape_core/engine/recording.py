@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tape_core.base.ambient import ACTIVE, OBSERVERS
 from tape_core.base.contexts import Leaving
 from tape_core.base.user_code import is_ours
 from tape_core.typing import Raw, Record, Records, Slot
@@ -108,17 +108,6 @@ def met(backend: Backend, dtype: DType) -> int:
     """What a tape meets in a value of this dtype: COMPLEX, NARROW, or 0 for all that the fast backward pass handles."""
     return COMPLEX if dtype.kind == "complex floating" else NARROW if dtype in backend.narrow else 0
 
-
-ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", default=())
-"""The tapes that record in this context, in the order they were entered."""
-
-
-OBSERVERS: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.observers", default=())
-"""The recorders that are told of effects, assignments and random numbers, in functions that will run once more.
-
-They are apart from `ACTIVE`, since a function with a derivative of its own, or a trace, hides what is active from ops,
-and its effects happen all the same.
-"""
 
 _keys = count()
 LIVE: set[int] = set()

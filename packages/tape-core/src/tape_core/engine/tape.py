@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base import pytree
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager
 from tape_core.base.mistakes import flag
 from tape_core.base.user_code import warn_user
@@ -14,7 +15,7 @@ from tape_core.engine.arguments import check_tensors, check_unconnected, cotange
 from tape_core.engine.backward import gradients
 from tape_core.engine.cuts import differentiated
 from tape_core.engine.indexed_slices import IndexedSlices, dense
-from tape_core.engine.recording import ACTIVE, LIVE, met, new_key
+from tape_core.engine.recording import LIVE, met, new_key
 from tape_core.engine.tensor import Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
 from tape_core.typing import Raw, Record, Records, Slot
