@@ -64,6 +64,7 @@ def test_on_the_cpu_and_on_request_the_code_runs_as_it_is() -> None:
 def test_effects_and_decisions_are_never_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "pays", lambda program, examples: True)
     x = tc.ones((8, 8), backend="torch", device="cpu")
+    monkeypatch.setattr(x.backend, "compilers", ("cudagraph",))  # as where there is a CUDA device
     for function, later in (
         (chain, True),
         (lambda x: tc.dropout(chain(x), 0.5), False),
@@ -100,12 +101,12 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         is_current_stream_capturing=lambda: False,
     )
 
-    def recorded(run: Any, inputs: list[Any]) -> tuple[Any, Any]:
+    def record_graph(run: Any, inputs: list[Any]) -> tuple[Any, Any]:
         graph = _Recorded(run, inputs)
         return graph, graph.outputs
 
     monkeypatch.setattr(graphs, "cuda", cuda)
-    monkeypatch.setattr(graphs, "_recorded", recorded)
+    monkeypatch.setattr(graphs, "_record_graph", record_graph)
     return log
 
 

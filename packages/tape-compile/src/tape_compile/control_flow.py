@@ -11,8 +11,9 @@ from contextlib import nullcontext
 from typing import Any
 
 from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine.recording import check_assignable
 from tape_core.engine.tensor import Tensor, wrap
-from tape_core.engine.variable import Variable, check_assignable
+from tape_core.engine.variable import Variable
 from tape_core.modes.batched import BatchedArray, lifted, placed
 from tape_core.modes.batching import spread
 from tape_core.ops.creation import asarray

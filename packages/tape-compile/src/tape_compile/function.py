@@ -143,7 +143,7 @@ class Function:
             if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN.get() and current() is None:
                 tape = active[0]
                 # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
-                if isinstance(tape, GradientTape) and type(tape._records) is list and not is_at_work():
+                if isinstance(tape, GradientTape) and tape._journal is None and not is_at_work():
                     return self._in_tapes(tape, args, kwargs)
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)

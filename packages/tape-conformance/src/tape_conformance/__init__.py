@@ -1,8 +1,10 @@
-"""Whether a backend of Tape does what Tape relies on: one suite for every backend, a third party's included.
+"""The conformance suite: checks that a backend does everything Tape relies on, a third party's backend included.
 
     pytest --pyargs tape_conformance --tape-backend=NAME
 
-or, without pytest, :func:`check_backend`.
+or, without pytest, :func:`check_backend`. Most checks are generated from the samples that each op carries: its value
+against a NumPy or SciPy reference, its derivatives against finite differences, vmap against a loop, compiled calls
+against eager ones, and so on.
 """
 
 from tape_conformance.report import Report, Result

@@ -1,85 +1,97 @@
-"""Derivatives of a case by the tape, by forward mode and by finite differences."""
+"""Derivatives of a case: by the tape, by forward mode and by finite differences.
+
+All are derivatives of one real number, the loss of a case: the inner product of its results with fixed weights. So a
+gradient is a VJP whose cotangents are the weights.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tape_core as tc
+from numpy.typing import NDArray
 from tape_core.engine.indexed_slices import dense
 
-from tape_conformance.samples import NOTHING, Case, Replaced, here
-
-STEP = 1e-6
-"""Of central differences in float64: their error is about 1e-10 of the value, and as much of the third derivative."""
+from tape_conformance.samples import AS_SAMPLED, Case, Directions, Replaced, Weights, on_backend
+from tape_conformance.tolerances import FINITE_DIFFERENCE_STEP
 
 
-def loss(case: Case, weights: list[Any], at: Replaced = NOTHING) -> float:
-    """The real function of the leaves whose derivatives are compared."""
-    seen = case.observed(case.call(at))
-    return sum(inner(w, out.numpy()) for out, w in zip(seen, weights, strict=True) if w is not None)
+def loss(case: Case, weights: Weights, at: Replaced = AS_SAMPLED) -> float:
+    """Return the real number whose derivatives are compared, for the case's inputs with those of `at` replaced."""
+    observed = case.observed(case.call(at))
+    return sum(inner_product(w, out.numpy()) for out, w in zip(observed, weights, strict=True) if w is not None)
 
 
 def gradients(
-    case: Case, weights: list[Any], at: Replaced = NOTHING, run: Callable[[Replaced], Sequence[Any]] | None = None
-) -> dict[int, Any]:
-    """The gradient of the loss for each leaf, the leaves being as they are or as `at` says.
+    case: Case,
+    weights: Weights,
+    at: Replaced = AS_SAMPLED,
+    run: Callable[[Replaced], Sequence[tc.Tensor]] | None = None,
+) -> dict[int, tc.Tensor]:
+    """Return the gradient of the loss for each leaf, at the case's inputs with those of `at` replaced.
 
-    `run` may compute what the loss is made of instead.
+    `run` may compute the observed results in place of the op.
     """
     values = {leaf.k: at.get(leaf.k, leaf.value) for leaf in case.leaves}
     with tc.GradientTape() as tape:
         tape.watch(list(values.values()))
-        seen = case.observed(case.call({**at, **values})) if run is None else tuple(run({**at, **values}))
-    return _back(tape, seen, weights, values)
+        observed = case.observed(case.call({**at, **values})) if run is None else tuple(run({**at, **values}))
+    return _gradient_of_loss(tape, observed, weights, values)
 
 
-def cotangents(case: Case, weights: list[Any], outs: tuple[Any, ...]) -> list[Any]:
-    """The gradient of the loss for each result of the op, None where it has none."""
+def cotangents(case: Case, weights: Weights, outs: tuple[tc.Tensor, ...]) -> list[tc.Tensor | None]:
+    """Return the gradient of the loss for each result of the op; None for results of integer dtype."""
     flowing = {k: o for k, o in enumerate(outs) if o.dtype.inexact}
     with tc.GradientTape() as tape:
         tape.watch(list(flowing.values()))
-        seen = case.observed(outs)
-    found = _back(tape, seen, weights, flowing)
+        observed = case.observed(outs)
+    found = _gradient_of_loss(tape, observed, weights, flowing)
     return [found.get(k) for k in range(len(outs))]
 
 
-def curvature(case: Case, weights: list[Any], directions: Mapping[int, Any]) -> dict[int, Any]:
-    """The gradient, for each leaf, of the gradient's inner product with directions."""
+def hessian_vector_products(case: Case, weights: Weights, directions: Directions) -> dict[int, tc.Tensor]:
+    """Return, for each leaf, the gradient of the inner product of the loss's gradient with `directions`."""
     values = {leaf.k: leaf.value for leaf in case.leaves}
     with tc.GradientTape() as tape:
         tape.watch(list(values.values()))
         slopes = gradients(case, weights, values)
-    along = [here(directions[k]) for k in slopes]
+    along = [on_backend(directions[k]) for k in slopes]
     found = tape.gradient(
         list(slopes.values()), list(values.values()), output_gradients=along, unconnected_gradients="zero"
     )
     return dict(zip(values, map(dense, found), strict=True))
 
 
-def _back(tape: Any, seen: tuple[Any, ...], weights: list[Any], sources: Mapping[int, Any]) -> dict[int, Any]:
-    pairs = [(out, here(w)) for out, w in zip(seen, weights, strict=True) if w is not None]
+def _gradient_of_loss(
+    tape: tc.GradientTape, observed: tuple[tc.Tensor, ...], weights: Weights, sources: Replaced
+) -> dict[int, tc.Tensor]:
+    pairs = [(out, on_backend(w)) for out, w in zip(observed, weights, strict=True) if w is not None]
     targets, seeds = [out for out, _ in pairs], [tc.astype(w, out.dtype) for out, w in pairs]
     given = list(sources.values())
     found = tape.gradient(targets, given, output_gradients=seeds, unconnected_gradients="zero")
     return dict(zip(sources, map(dense, found), strict=True))
 
 
-def directional(f: Callable[[Replaced], float], case: Case, directions: Mapping[int, Any]) -> float:
-    """The derivative of a real function of the leaves along directions, by central differences."""
-    above, below = (f(case.moved(directions, step)) for step in (STEP, -STEP))
-    return (above - below) / (2 * STEP)
+def finite_difference(f: Callable[[Replaced], float], case: Case, directions: Directions) -> float:
+    """Return the derivative of a real function of the leaves along `directions`, by central differences."""
+    h = FINITE_DIFFERENCE_STEP
+    above, below = (f(case.perturbed(directions, step)) for step in (h, -h))
+    return (above - below) / (2 * h)
 
 
-def inner(a: Any, b: Any) -> float:
-    """The real inner product of NumPy arrays: the gradient of a real f of a complex x is df/dRe + i df/dIm."""
+def inner_product(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """Return the real inner product of NumPy arrays, complex ones taken as pairs of real numbers.
+
+    So the gradient of a real f of a complex x is df/dRe(x) + i df/dIm(x).
+    """
     return float(np.sum(np.real(np.conj(a) * b)))
 
 
-def pushed(case: Case, directions: Mapping[int, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The op's results and their tangents."""
+def jvp(case: Case, directions: Directions) -> tuple[tuple[tc.Tensor, ...], tuple[tc.Tensor | None, ...]]:
+    """Return the op's results, and their tangents in forward mode."""
     leaves = {k: case.values[k] for k in directions}
-    with tc.ForwardAccumulator(list(leaves.values()), [here(direction) for direction in directions.values()]) as acc:
+    with tc.ForwardAccumulator(list(leaves.values()), [on_backend(d) for d in directions.values()]) as acc:
         outs = case.call()
     return outs, tuple(acc.jvp(list(outs)))

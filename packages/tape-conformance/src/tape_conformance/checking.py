@@ -1,23 +1,23 @@
-"""What a check is, and how one fails."""
+"""Checks, groups of checks, and the assertions by which they fail."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from tape_core.backends import Backend
 from tape_core.backends.selection import Selection
 
 
 class Skipped(Exception):
-    """Raised by a check that has nothing to look at, with the reason."""
+    """Raised by a check that does not apply, with the reason."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a backend must do. The id stays what it is from release to release."""
+    """One thing that a backend must do. Ids do not change from release to release: `expectations.toml` names them."""
 
     id: str
     function: Callable[[], None]
@@ -25,11 +25,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Target:
-    """The backend that is checked.
+    """The backend under test.
 
     Attributes:
-        spec: how it was asked for: a name, perhaps with a device, or a Backend.
-        selection: what that means.
+        spec: a name, perhaps with a device, or a Backend: as the caller gave it.
+        selection: the backend and the device that `spec` selects.
     """
 
     spec: str | Backend
@@ -37,22 +37,22 @@ class Target:
 
     @property
     def backend(self) -> Backend:
-        """The backend itself."""
+        """The backend."""
         return self.selection.backend
 
     @property
     def device(self) -> str:
-        """Where the checks make their arrays."""
+        """The device on which the checks make their arrays."""
         return self.selection.device or self.backend.default_device
 
     @property
     def plugin(self) -> str | None:
-        """The name under which it is installed, if it is."""
+        """The name of the backend's plugin; None if a Backend object was given."""
         return self.spec.partition(":")[0] if isinstance(self.spec, str) else None
 
 
 class Group:
-    """Checks that are functions of the target: `@group("creation/zeros")`."""
+    """Checks that are functions of the target, registered by the decorator `@group("creation/zeros")`."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -66,7 +66,7 @@ class Group:
         return add
 
     def checks(self, target: Target) -> Iterator[Check]:
-        """The group's checks of one target."""
+        """Yield the group's checks of one target."""
         for name, function in self._functions.items():
             yield Check(name, lambda function=function: function(target))  # type: ignore[misc]
 
@@ -77,13 +77,24 @@ def expect(condition: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def expect_equal(found: Any, expected: Any, what: str) -> None:
+def expect_equal(found: object, expected: object, what: str) -> None:
     """Fail unless two plain values are equal."""
-    expect(found == expected, f"{what} is {found!r}, expected {expected!r}")
+    if found != expected:
+        raise AssertionError(f"{what} is {found!r}, expected {expected!r}")
 
 
-def expect_close(found: Any, expected: Any, what: str, rtol: float, atol: float | None = None) -> None:
-    """Fail unless two arrays have one shape and close values; NaN is close to NaN. `atol` grows with the values."""
+def expect_same_bits(found: np.ndarray, expected: np.ndarray, what: str) -> None:
+    """Fail with both arrays unless they have the same bytes."""
+    if found.tobytes() != expected.tobytes():  # to print arrays takes longer than most checks
+        raise AssertionError(f"{what}: {found} and {expected}")
+
+
+def expect_close(found: ArrayLike, expected: ArrayLike, what: str, rtol: float, atol: float | None = None) -> None:
+    """Fail unless two arrays have the same shape and close values. NaN is close to NaN.
+
+    `atol`, by default `rtol`, is relative to the largest finite element of `expected` (at least 1), since an element
+    near 0 is often a difference of large ones. `atol=0` compares each element by itself.
+    """
     found, expected = np.asarray(found), np.asarray(expected)
     expect_equal(found.shape, expected.shape, f"the shape of {what}")
     finite = expected[np.isfinite(expected)] if expected.dtype.kind in "fc" else expected

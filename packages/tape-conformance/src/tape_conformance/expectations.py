@@ -1,10 +1,11 @@
-"""What a backend cannot do, as it says itself: `expectations.toml` in its package, beside the plugin's module.
+"""Checks that a backend declares to fail: `expectations.toml` in its package, beside the plugin's module.
 
     [[expected]]
     id = "floor_divide/special"
     reason = "NumPy gives NaN for inf // 1, the standard inf"
 
-An id may be a pattern with `*`. Each check that it matches must fail, and it must match one.
+An id may be a pattern with `*`. It must match at least one check, and every check that it matches must fail: so an
+entry cannot outlive the fault that it declares.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ FILE = "expectations.toml"
 
 @dataclass(frozen=True)
 class Expectations:
-    """Reasons by id or pattern.
+    """The expected failures of a backend.
 
     Attributes:
-        source: where they were read, for messages.
-        reasons: in the file's order.
+        source: the file they were read from, for messages.
+        reasons: the reason of each by id or pattern, in the file's order.
     """
 
     source: str
@@ -34,10 +35,10 @@ class Expectations:
 
     @classmethod
     def of(cls, target: Target) -> Expectations:
-        """Those of a plugin; none of a backend that is no plugin.
+        """Read the expectations of a plugin; a backend that is no plugin has none.
 
         Raises:
-            ValueError: the file is not what it must be.
+            ValueError: the file is malformed, see :meth:`parse`.
         """
         package = _package(target)
         if package is None:
@@ -48,7 +49,7 @@ class Expectations:
 
     @classmethod
     def parse(cls, text: str, source: str) -> Expectations:
-        """Read the text of a file.
+        """Parse the text of a file.
 
         Raises:
             ValueError: it is not TOML, or an entry has no id or no reason, or an id stands twice.
@@ -67,14 +68,14 @@ class Expectations:
         return cls(source, reasons)
 
     def reason(self, id: str) -> str | None:
-        """Why a check is expected to fail; None if it is not."""
+        """Return the reason why a check is expected to fail; None if it is expected to pass."""
         for pattern, reason in self.reasons.items():
             if _matches(id, pattern):
                 return reason
         return None
 
     def unmatched(self, ids: Iterable[str]) -> list[str]:
-        """Patterns that match none of the ids."""
+        """Return the patterns that match none of the ids."""
         ids = list(ids)
         return [pattern for pattern in self.reasons if not any(_matches(id, pattern) for id in ids)]
 
@@ -85,7 +86,7 @@ def _matches(id: str, pattern: str) -> bool:
 
 
 def _package(target: Target) -> str | None:
-    """The package that the entry point of an installed backend names."""
+    """Return the package that the entry point of an installed backend names; None for a module or no plugin."""
     from tape_core.backends.discovery import installed
 
     found = installed().get(target.plugin or "")

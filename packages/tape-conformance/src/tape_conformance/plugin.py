@@ -1,8 +1,12 @@
-"""The pytest plugin: `--tape-backend` and `--tape-report`, from any directory. It is light until one is given."""
+"""The pytest plugin, with the options `--tape-backend` and `--tape-report`.
+
+pytest loads it in every run of any project where this package is installed; so it imports Tape only when one of the
+options is given.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the suite."""
+    """Add the options of the suite."""
     group = parser.getgroup("tape", "tape-conformance: pytest --pyargs tape_conformance --tape-backend=NAME")
     group.addoption("--tape-backend", metavar="NAME", help="the backend to check, as TAPE_BACKEND: numpy, torch:cuda:0")
     group.addoption("--tape-report", metavar="FILE", help="write the support matrix, as FILE.md and FILE.html")
@@ -38,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class ReportWriter:
-    """Collects what came of the checks, and writes the matrix when all have run."""
+    """A pytest plugin that collects the results of the checks, and writes the support matrix when all have run."""
 
     def __init__(self, backend: str, file: str) -> None:
         self.backend = backend
@@ -46,7 +50,7 @@ class ReportWriter:
         self.results: dict[str, Result] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the outcome of a check; that of its call comes after that of its set-up."""
+        """Record the outcome of a check: pytest reports set-up, call and tear-down, and a failure in any counts."""
         from tape_conformance.report import Result
 
         id = dict(report.user_properties).get("tape-check")
@@ -57,19 +61,19 @@ class ReportWriter:
         if hasattr(report, "wasxfail"):
             outcome, detail = "expected", report.wasxfail.removeprefix("reason: ")
         elif report.failed:
-            crash: Any = getattr(report.longrepr, "reprcrash", None)
+            crash = getattr(report.longrepr, "reprcrash", None)
             outcome, detail = "failed", str(report.longrepr) if crash is None else crash.message
         elif report.skipped:
             outcome = "skipped"
         self.results[str(id)] = Result(str(id), outcome, detail)
 
     def pytest_sessionfinish(self) -> None:
-        """Write the matrix."""
+        """Write the support matrix."""
         from tape_conformance.report import Report
 
-        # In the order of the ids: parallel processes end in any.
+        # Sorted by id, since parallel processes finish in any order.
         self.written = Report(self.backend, sorted(self.results.values(), key=lambda r: r.id)).write(self.file)
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say where it is."""
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the paths of the support matrix."""
         terminalreporter.write_line(f"support matrix: {' and '.join(map(str, self.written))}")

@@ -1,7 +1,8 @@
-"""What an op should give: by a NumPy or SciPy function in float64, or by plain NumPy under Tape's own kernels.
+"""Expected values of ops, in float64: from a NumPy or SciPy function, or from Tape's default kernels on plain NumPy.
 
-The functions are in `tape_conformance.references`, a module for each chapter of ops. For an op that has none there, the
-reference is NumPy's function of the same name, or for an op beyond the standard its default kernel on plain NumPy.
+The functions are in `tape_conformance.references`, a module for each chapter of ops. The reference of any other op is
+NumPy's function of the same name, called through the backend `PLAIN`, which is NumPy's namespace with no kernel of
+tape-numpy.
 """
 
 from __future__ import annotations
@@ -10,24 +11,27 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import tape_core as tc
+from numpy.typing import NDArray
 from tape_core.backends import ArrayAPIBackend
 
 from tape_conformance import references
 from tape_conformance.references import standard
-from tape_conformance.samples import NOTHING, Case, Replaced
+from tape_conformance.samples import Case
 
-# NumPy's functions follow the standard, but that these cannot sort in descending order.
+NO_ARRAYS: Final[Mapping[int, NDArray[Any]]] = {}
+
+# NumPy's functions follow the standard, except that these cannot sort in descending order.
 _KERNELS = {name: standard.REFERENCES[name] for name in ("sort", "argsort")}
 PLAIN = ArrayAPIBackend("reference", np, array_types=("numpy:ndarray", "numpy:generic"), kernels=_KERNELS)
 
 
 @cache
 def functions() -> dict[str, Callable[..., Any]]:
-    """The reference function of each op that has one."""
+    """Return the reference functions by the name of the op."""
     found: dict[str, Callable[..., Any]] = {}
     for module in pkgutil.iter_modules(references.__path__):
         more = import_module(f"{references.__name__}.{module.name}").REFERENCES
@@ -37,59 +41,61 @@ def functions() -> dict[str, Callable[..., Any]]:
     return found
 
 
-def results(case: Case, replaced: Replaced = NOTHING) -> list[Any]:
-    """What is observed of the op's results, as NumPy arrays; `replaced` stands in place of inputs."""
+def results(case: Case, replaced: Mapping[int, NDArray[Any]] = NO_ARRAYS) -> list[NDArray[Any]]:
+    """Return the expected observed results as NumPy arrays, for the case's inputs with some replaced."""
     function = functions().get(case.op.name)
     values = [replaced.get(k, v) for k, v in enumerate(case.values)]
     with np.errstate(all="ignore"):
         if function is None:
-            out = _on_plain(case, [_plain_argument(v) for v in values])
+            out = _call_on_plain_numpy(case, [_to_plain_argument(v) for v in values])
         else:
-            values = _numpy(values)
-            out = function(*([values] if case.op.sequence else values), *map(_numpy, _rest(case)), **_named(case))
-    outs = [o if isinstance(o, tc.Tensor) else _plain(o) for o in (out if isinstance(out, tuple | list) else (out,))]
+            values = _to_numpy(values)
+            given = [values] if case.op.sequence else values
+            out = function(*given, *map(_to_numpy, _other_arguments(case)), **_keywords(case))
+    outs = [o if isinstance(o, tc.Tensor) else _to_plain(o) for o in (out if isinstance(out, tuple | list) else (out,))]
     return [o.numpy() for o in case.observed(tuple(outs))]
 
 
-def gradients(case: Case, given: Mapping[int, Any], leaves: list[int]) -> dict[int, Any]:
-    """What flows back to inputs from a cotangent of ones, on plain NumPy."""
-    values = [_plain(given[k]) if k in given else _plain_argument(v) for k, v in enumerate(case.values)]
+def gradients(case: Case, given: Mapping[int, NDArray[Any]], leaves: list[int]) -> dict[int, NDArray[Any]]:
+    """Return the gradients of some inputs for a cotangent of ones: the op's own rules, on plain NumPy."""
+    values = [_to_plain(given[k]) if k in given else _to_plain_argument(v) for k, v in enumerate(case.values)]
     with np.errstate(all="ignore"):
         with tc.GradientTape() as tape:
             tape.watch([values[k] for k in leaves])
-            out = _on_plain(case, values)
+            out = _call_on_plain_numpy(case, values)
         found = tape.gradient(out, [values[k] for k in leaves], unconnected_gradients="zero")
     return {k: g.numpy() for k, g in zip(leaves, found, strict=True)}
 
 
-def _on_plain(case: Case, values: list[Any]) -> Any:
-    return case.op.function(*([values] if case.op.sequence else values), *map(_numpy, _rest(case)), **_named(case))
+def _call_on_plain_numpy(case: Case, values: list[Any]) -> Any:
+    given = [values] if case.op.sequence else values
+    return case.op.function(*given, *map(_to_numpy, _other_arguments(case)), **_keywords(case))
 
 
-def _rest(case: Case) -> tuple[Any, ...]:
-    """The positional arguments that are no inputs."""
+def _other_arguments(case: Case) -> tuple[Any, ...]:
+    """Return the positional arguments that are no inputs."""
     return case.sample.args[len(case.op.inputs) :]
 
 
-def _named(case: Case) -> dict[str, Any]:
-    return {k: _numpy(v) for k, v in case.sample.kwargs.items()}
+def _keywords(case: Case) -> dict[str, Any]:
+    return {k: _to_numpy(v) for k, v in case.sample.kwargs.items()}
 
 
-def _plain(array: Any) -> Any:
+def _to_plain(array: NDArray[Any]) -> tc.Tensor:
     return tc.asarray(array, backend=PLAIN)
 
 
-def _plain_argument(value: Any) -> Any:
-    """An input as a Tensor on plain NumPy; Python scalars as they are."""
-    return _plain(_numpy(value)) if isinstance(value, tc.Tensor | np.ndarray) else value
+def _to_plain_argument(value: object) -> object:
+    """Convert an input to a Tensor on plain NumPy; Python scalars stay as they are."""
+    return _to_plain(_to_numpy(value)) if isinstance(value, tc.Tensor | np.ndarray) else value
 
 
-def _numpy(value: Any) -> Any:
-    """An argument with NumPy arrays in place of the backend's, also inside a key."""
+def _to_numpy(value: object) -> Any:
+    """Replace the backend's arrays in an argument, such as an index key, by NumPy arrays."""
     if isinstance(value, tc.Tensor):
         return value.numpy()
     if isinstance(value, list | tuple):
-        return type(value)([_numpy(v) for v in value])
+        return type(value)([_to_numpy(v) for v in value])
     if isinstance(value, tc.DType):
         return np.dtype(value.name)
     if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, np.ndarray):

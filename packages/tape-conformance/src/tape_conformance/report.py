@@ -1,4 +1,4 @@
-"""What came of a run: the results by id, and the support matrix of ops and checks, as Markdown and HTML."""
+"""The report of a run: results by id, and the support matrix of ops and kinds of checks, as Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ KINDS = (
     "keywords",
     "refused",
 )
-"""The columns of the matrix: kinds of checks of an op; `complex` are those of samples with complex inputs."""
+"""The columns of the matrix: the kinds of checks of an op. `complex` has all checks of samples with complex inputs."""
+
+_GROUPS = ("contract", "tape", "suite")  # first parts of ids that are no op
 
 _MARKS = {"passed": "✓", "failed": "✗", "expected": "~", "skipped": ""}
 
@@ -55,12 +57,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed but what was expected to."""
+        """Whether no check failed unexpectedly."""
         return not self.failed
 
     @property
     def failed(self) -> list[Result]:
-        """The results that must not be."""
+        """The results of checks that failed unexpectedly, or passed though they were expected to fail."""
         return [result for result in self.results if result.outcome == "failed"]
 
     def __str__(self) -> str:
@@ -75,11 +77,11 @@ class Report:
         return ", ".join(f"{counts[o]} {words.get(o, o)}" for o in outcomes if counts[o])
 
     def matrix(self) -> dict[str, dict[str, str]]:
-        """By op and kind of check a mark: ✓ all pass, ✗ one fails, ~ one fails as expected; nothing where none ran."""
+        """Return a mark by op and kind of check: ✓ all pass, ✗ one fails, ~ one fails as expected; "" if none ran."""
         found: dict[str, dict[str, list[Outcome]]] = {}
         for result in self.results:
             op, _, rest = result.id.partition("/")
-            if op in ("contract", "tape", "suite"):
+            if op in _GROUPS:
                 continue
             kind, _, label = rest.partition("/")
             row = found.setdefault(op, {})
@@ -87,27 +89,23 @@ class Report:
             if "complex:" in label:
                 row.setdefault("complex", []).append(result.outcome)
         return {
-            op: {kind: _mark(outcomes) + (_way(op) if kind == "batch" else "") for kind, outcomes in row.items()}
+            op: {kind: _mark(outcomes) + (_batching(op) if kind == "batch" else "") for kind, outcomes in row.items()}
             for op, row in sorted(found.items())
         }
 
     def groups(self) -> dict[str, str]:
-        """The mark of each check that is not of an op."""
-        return {
-            result.id: _MARKS[result.outcome]
-            for result in self.results
-            if result.id.partition("/")[0] in ("contract", "tape", "suite")
-        }
+        """Return the mark of each check that is not of an op, by id."""
+        return {result.id: _MARKS[result.outcome] for result in self.results if result.id.partition("/")[0] in _GROUPS}
 
     def _notes(self) -> list[tuple[str, str]]:
         return [(r.id, r.detail) for r in self.results if r.outcome in ("failed", "expected")]
 
     def to_markdown(self) -> str:
-        """The support matrix as Markdown."""
+        """Return the support matrix as Markdown."""
         lines = [f"# Support matrix: {self.backend}", "", f"{self._counts()}.", ""]
         lines += [
             "✓ passes, ✗ fails, ~ fails as the backend says it does; empty: there is nothing to check.",
-            _WAYS,
+            _BATCHING_LEGEND,
             "",
         ]
         lines += [f"| op | {' | '.join(KINDS)} |", f"|---|{'|'.join(':-:' for _ in KINDS)}|"]
@@ -122,7 +120,7 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def to_html(self) -> str:
-        """The support matrix as a page of its own."""
+        """Return the support matrix as a self-contained HTML page."""
         head = "".join(f"<th>{kind}</th>" for kind in KINDS)
         rows = "".join(
             f"<tr><th><code>{escape(op)}</code></th>{''.join(_cell(row.get(kind, '')) for kind in KINDS)}</tr>\n"
@@ -136,7 +134,7 @@ class Report:
         title = f"Support matrix: {escape(self.backend)}"
         return (
             f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{title}</title>\n<style>{_STYLE}</style>\n"
-            f"<h1>{title}</h1>\n<p>{self._counts()}. {_LEGEND}. {_WAYS}</p>\n"
+            f"<h1>{title}</h1>\n<p>{self._counts()}. {_LEGEND}. {_BATCHING_LEGEND}</p>\n"
             f"<table><thead><tr><th>op</th>{head}</tr></thead>\n{rows}</table>\n"
             f"<h2>Backend and tape</h2>\n<table>{groups}</table>\n"
             + (f"<h2>Why</h2>\n<table>{notes}</table>\n" if notes else "")
@@ -144,7 +142,7 @@ class Report:
         )
 
     def write(self, file: str | Path) -> list[Path]:
-        """Write both forms beside each other, as `file` with the endings .md and .html; returns their paths."""
+        """Write the matrix as `file` with the endings .md and .html; return the paths."""
         base = Path(file)
         base.parent.mkdir(parents=True, exist_ok=True)
         written = []
@@ -156,7 +154,9 @@ class Report:
 
 
 _LEGEND = "✓ passes, ✗ fails, ~ fails as the backend says it does"
-_WAYS = "In the column batch, inside vmap: loop, one example after the other; composed, of the ops it is made of."
+_BATCHING_LEGEND = (
+    "In the column batch, inside vmap: loop, one example after the other; composed, of the ops it is made of."
+)
 
 _STYLE = (
     "body{font:15px/1.4 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}"
@@ -167,13 +167,13 @@ _STYLE = (
 
 
 def _mark(outcomes: Iterable[Outcome]) -> str:
-    """The worst outcome of several, as a mark."""
+    """Return the mark of the worst of several outcomes."""
     present = set(outcomes)
     return next((_MARKS[o] for o in ("failed", "expected", "passed") if o in present), "")
 
 
-def _way(op: str) -> str:
-    """How an op is batched, where it has no rule for that."""
+def _batching(op: str) -> str:
+    """Return how vmap handles an op that has no batch rule: " loop" or " composed"."""
     way = way_of(registry[op]) if op in registry else "rule"
     return "" if way == "rule" else f" {way}"
 

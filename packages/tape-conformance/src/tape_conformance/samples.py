@@ -1,34 +1,41 @@
-"""A sample of an op on the backend that is checked: what it is called, how it is run and changed."""
+"""Cases: samples of ops, made on the backend under test, with the labels that name them in ids of checks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import tape_core as tc
+from numpy.typing import NDArray
 from tape_core.backends.selection import select
 from tape_core.extend import NONDIFF, TODO, Draw, Op, Refused, Sample
 
-Replaced = Mapping[int, Any]
-"""By the number of the input, or of the element where the input is a sequence, what stands in its place."""
+Replaced: TypeAlias = Mapping[int, Any]
+"""Tensors in place of some inputs: by the number of the input, or of the element of an input that is a sequence."""
 
-NOTHING: Final[Replaced] = {}
+AS_SAMPLED: Final[Replaced] = {}
+
+Weights: TypeAlias = Sequence[NDArray[Any] | None]
+"""The weight of each observed result in the loss; None for a result without a derivative."""
+
+Directions: TypeAlias = Mapping[int, NDArray[Any]]
+"""A direction for each leaf, by its number: the tangent of a JVP, or the line of a finite difference."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """An input of a sample that a gradient flows to."""
+    """An input of a sample that has a gradient: the `k`-th one, or the `k`-th element of an input sequence."""
 
     k: int
     name: str
-    value: Any
+    value: tc.Tensor
 
 
 @dataclass(frozen=True)
 class Case:
-    """One sample of an op."""
+    """One sample of an op, with its label and its differentiable inputs."""
 
     op: Op
     sample: Sample
@@ -40,7 +47,7 @@ class Case:
 
     @property
     def values(self) -> list[Any]:
-        """What is given for the op's inputs."""
+        """The arguments for the op's inputs, or the elements of the one input that is a sequence."""
         args = self.sample.args
         return list(args[0]) if self.op.sequence else list(args[: len(self.op.inputs)])
 
@@ -52,16 +59,16 @@ class Case:
         ]
 
     def parameter(self, name: str) -> Any:
-        """What is given for a parameter of the op; None by default, or if it has none of this name."""
+        """Return the argument for a parameter of the op; None if none is given, or the op has no such parameter."""
         given = self.op.signature.bind(*self.sample.args, **self.sample.kwargs).arguments
         return given.get(name)
 
     def rule_of(self, k: int) -> Any:
-        """The rule for input k."""
+        """Return the derivative rule for input k."""
         return self.op.rules[self.op.inputs[0 if self.op.sequence else k]]
 
     def name_of(self, k: int) -> str:
-        """What input k is called in an id."""
+        """Return the name of input k in ids: that of the parameter, with a number for an element of a sequence."""
         return f"{self.op.inputs[0]}{k}" if self.op.sequence else self.op.inputs[k]
 
     @property
@@ -69,8 +76,8 @@ class Case:
         """Whether an input is complex."""
         return any(isinstance(v, tc.Tensor) and v.dtype.kind == "complex floating" for v in self.values)
 
-    def call(self, replaced: Replaced = NOTHING) -> tuple[Any, ...]:
-        """The op's results."""
+    def call(self, replaced: Replaced = AS_SAMPLED) -> tuple[Any, ...]:
+        """Call the op, with some inputs replaced; return a tuple of results."""
         values = [replaced.get(k, v) for k, v in enumerate(self.values)]
         rest = self.sample.args[1:] if self.op.sequence else self.sample.args[len(values) :]
         given = [values] if self.op.sequence else values
@@ -79,7 +86,7 @@ class Case:
 
     @property
     def by_keyword(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """The sample's arguments, its parameters by name; None if they are anyway."""
+        """The sample's arguments with parameters passed by name; None if the sample passes none by position."""
         given = 1 if self.op.sequence else len(self.op.inputs)
         parameters = [p for p in self.op.signature.parameters.values() if p.name not in self.op.inputs]
         args, named = list(self.sample.args[:given]), {}
@@ -91,26 +98,26 @@ class Case:
         return (tuple(args), {**named, **self.sample.kwargs}) if named else None
 
     def observed(self, outs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What is looked at of the results."""
+        """Return the part of the results that is determined: all, or for an eigenvector its projector, say."""
         seen = self.sample.observed(tc, *outs)
         return tuple(seen) if isinstance(seen, tuple | list) else (seen,)
 
-    def weights(self) -> list[Any]:
-        """A NumPy array for each result observed, with which it counts in the loss; None for what has no derivative.
+    def weights(self) -> list[NDArray[Any] | None]:
+        """Return a weight for each observed result: a NumPy array, or None for a result without a derivative.
 
-        The loss is the sum of the real parts of the results' products with the conjugates of the weights, so that the
-        weights are its cotangents. It is summed by NumPy: ops that are checked must not be what checks them.
+        The loss of a case is the real inner product of the results with the weights, so that the weights are its
+        cotangents. NumPy computes it, since an op under test must not compute what it is tested with.
         """
         rng = np.random.default_rng(2)
-        found: list[Any] = []
+        found: list[NDArray[Any] | None] = []
         for out in self.observed(self.call()):
             w = rng.uniform(-2, 2, out.shape)
             is_complex = out.dtype.kind == "complex floating"
             found.append(None if not out.dtype.inexact else w * (1 - 0.5j) if is_complex else w)
         return found
 
-    def directions(self, seed: int) -> dict[int, Any]:
-        """For each leaf a direction, a NumPy array, in which it may be changed."""
+    def directions(self, seed: int) -> dict[int, NDArray[Any]]:
+        """Return a random direction for each leaf in which it may be changed: a symmetric one for some matrices."""
         rng = np.random.default_rng(seed)
         found = {}
         for leaf in self.leaves:
@@ -120,29 +127,31 @@ class Case:
             found[leaf.k] = np.asarray(self.sample.projected(direction))
         return found
 
-    def moved(self, directions: Mapping[int, Any], step: float) -> dict[int, Any]:
-        """The leaves, moved along directions."""
+    def perturbed(self, directions: Directions, step: float) -> dict[int, tc.Tensor]:
+        """Return the leaves plus `step` times their directions."""
         return {
-            leaf.k: here(leaf.value.numpy() + step * directions[leaf.k]) for leaf in self.leaves if leaf.k in directions
+            leaf.k: on_backend(leaf.value.numpy() + step * directions[leaf.k])
+            for leaf in self.leaves
+            if leaf.k in directions
         }
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The samples of an op as the backend can make them.
+class Cases:
+    """The samples of an op, made on a backend.
 
     Attributes:
-        cases: those that the op takes.
-        refused: those that it must refuse.
-        error: what stopped the generator, if it did not come to its end.
+        accepted: the cases that the op must compute.
+        refused: the cases that it must refuse.
+        error: the error that stopped the generator of the samples, if there was one.
     """
 
-    cases: list[Case]
+    accepted: list[Case]
     refused: list[Case]
     error: Exception | None
 
 
-def drawn(op: Op) -> Drawn:
+def draw_cases(op: Op) -> Cases:
     """Draw the samples of an op on the selected backend."""
     found: list[Sample] = []
     error = None
@@ -151,11 +160,12 @@ def drawn(op: Op) -> Drawn:
             found.extend(op.samples(Draw(1)))
     except Exception as stopped:  # noqa: BLE001 - a finding, to be told by a check
         error = stopped
-    taken = [s for s in found if not isinstance(s, Refused)]
-    return Drawn(_labelled(op, taken), _labelled(op, [s for s in found if isinstance(s, Refused)]), error)
+    accepted = [s for s in found if not isinstance(s, Refused)]
+    return Cases(_label_all(op, accepted), _label_all(op, [s for s in found if isinstance(s, Refused)]), error)
 
 
-def _labelled(op: Op, samples: Sequence[Sample]) -> list[Case]:
+def _label_all(op: Op, samples: Sequence[Sample]) -> list[Case]:
+    """Make a case of each sample, with labels that differ."""
     found: dict[str, Case] = {}
     for sample in samples:
         base = label = _label(op, sample)
@@ -168,7 +178,7 @@ def _labelled(op: Op, samples: Sequence[Sample]) -> list[Case]:
 
 
 def _label(op: Op, sample: Sample) -> str:
-    """What the sample shows, in a word, and its arguments."""
+    """Return what is special about the sample, in words, and its arguments: `broadcast:2x3,3`."""
     values = list(sample.args[0]) if op.sequence else list(sample.args[: len(op.inputs)])
     shapes = [tuple(v.shape) for v in values if isinstance(v, tc.Tensor)]
     kinds = {v.dtype.kind for v in values if isinstance(v, tc.Tensor)}
@@ -185,13 +195,13 @@ def _label(op: Op, sample: Sample) -> str:
     return ":".join([*words, ",".join(parts)])
 
 
-def here(array: Any) -> Any:
-    """A NumPy array as a Tensor of the backend that is checked; alone it would belong to NumPy's."""
+def on_backend(array: NDArray[Any]) -> tc.Tensor:
+    """Convert a NumPy array to a Tensor of the backend under test; `tc.asarray` alone would choose tape-numpy."""
     chosen = select()
     return tc.asarray(array, backend=chosen.backend, device=chosen.device)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return "x".join(map(str, value.shape)) or "()"
     if isinstance(value, list | tuple):

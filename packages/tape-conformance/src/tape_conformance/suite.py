@@ -1,4 +1,4 @@
-"""The suite: every check of a backend, and running them without pytest."""
+"""The suite: all checks of a backend, and a runner that needs no pytest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tape_conformance.report import Report, Result
 
 
 def target_of(spec: str | Backend) -> Target:
-    """The backend that `spec` names, as `TAPE_BACKEND` would: `"torch"`, `"torch:cuda:0"`; or a Backend.
+    """Return the backend that `spec` names, as `TAPE_BACKEND` would: `"torch"`, `"torch:cuda:0"`; or a Backend.
 
     Raises:
         BackendError: there is none of that name, or it cannot be used.
@@ -27,7 +27,7 @@ def target_of(spec: str | Backend) -> Target:
 
 
 def checks(spec: str | Backend, only: Iterable[str] = ("*",)) -> list[Check]:
-    """The checks of a backend whose ids match a pattern, in the order in which they run. Ids are unique."""
+    """Return the checks of a backend whose ids match a pattern, in the order in which they run. Ids are unique."""
     patterns = list(only)
     chapters = [pattern.partition("/")[0] for pattern in patterns]
     everything = any(fnmatchcase("suite", chapter) for chapter in chapters)
@@ -36,26 +36,28 @@ def checks(spec: str | Backend, only: Iterable[str] = ("*",)) -> list[Check]:
     with use_backend(target.backend, target.selection.device):
         found += contract.GROUP.checks(target)
         found += semantics.GROUP.checks(target)
-        # An op that a plugin adds is there by now: its backend is loaded.
+        # The backend is loaded by now, so that ops which its plugin adds are registered.
         for op in list(registry.values()):
             if everything or any(fnmatchcase(op.name, chapter) for chapter in chapters):
                 found += op_checks(op, target)
     ids = [check.id for check in found]
     found += [
-        Check("suite/complete", lambda: _complete(ids)),
-        Check("suite/expectations", lambda: _known(Expectations.of(target), ids)),
+        Check("suite/complete", lambda: _expect_complete(ids)),
+        Check("suite/expectations", lambda: _expect_not_stale(Expectations.of(target), ids)),
     ]
     chosen = [check for check in found if any(_selects(pattern, check.id) for pattern in patterns)]
-    return [Check(check.id, _on(target, check.function)) for check in chosen]
+    return [Check(check.id, _with_backend(target, check.function)) for check in chosen]
 
 
 def _selects(pattern: str, id: str) -> bool:
     return pattern in ("*", id) or fnmatchcase(id, pattern)
 
 
-def _on(target: Target, function: Callable[[], None]) -> Callable[[], None]:
+def _with_backend(target: Target, function: Callable[[], None]) -> Callable[[], None]:
+    """Run a check with the backend selected."""
+
     def run() -> None:
-        # What a library warns of where a value is infinite or NaN is its own affair.
+        # Libraries differ in their warnings about infinities and NaN; the checks compare values.
         with use_backend(target.backend, target.selection.device), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             function()
@@ -63,8 +65,8 @@ def _on(target: Target, function: Callable[[], None]) -> Callable[[], None]:
     return run
 
 
-def _complete(ids: list[str]) -> None:
-    """Every op and every group was collected: a check that is missing cannot fail."""
+def _expect_complete(ids: list[str]) -> None:
+    """Expect checks of every op, every rule and every group: a check that is missing cannot fail."""
     for name, op in registry.items():
         expect(f"{name}/samples" in ids, f"op {name!r} is not checked")
         for k in [k for k in op.compiled if op.rules[op.inputs[k]] is not TODO]:
@@ -77,8 +79,8 @@ def _complete(ids: list[str]) -> None:
     expect(len(set(ids)) == len(ids), "two checks have one id")
 
 
-def _known(expectations: Expectations, ids: list[str]) -> None:
-    """No expectation is stale."""
+def _expect_not_stale(expectations: Expectations, ids: list[str]) -> None:
+    """Expect every expectation to match a check."""
     stale = expectations.unmatched(ids)
     expect(not stale, f"{expectations.source} expects failures of checks that are not there: {', '.join(stale)}")
 

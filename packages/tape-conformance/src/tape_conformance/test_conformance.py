@@ -1,8 +1,8 @@
-"""What pytest collects: `pytest --pyargs tape_conformance --tape-backend=NAME`. Each check is a test of its id."""
+"""The test that pytest collects: `pytest --pyargs tape_conformance --tape-backend=NAME`. A check's id is the test's."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -12,7 +12,7 @@ from tape_conformance.suite import checks, target_of
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test for each check; those that the backend says it cannot do must fail."""
+    """Make a test of each check; one that the backend declares to fail must fail."""
     name = metafunc.config.getoption("--tape-backend")
     if name is None:
         raise pytest.UsageError("tape_conformance: name the backend to check: --tape-backend=NAME")
@@ -20,13 +20,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("check", [_param(check, expectations.reason(check.id)) for check in checks(name)])
 
 
-def _param(check: Check, reason: str | None) -> Any:
+def _param(check: Check, reason: str | None) -> object:
     marks = [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
     return pytest.param(check, id=check.id, marks=marks)
 
 
-def test(check: Check, record_property: Any) -> None:
-    """The backend does what the check says."""
+def test(check: Check, record_property: Callable[[str, object], None]) -> None:
+    """Run one check."""
     record_property("tape-check", check.id)
     try:
         check.function()

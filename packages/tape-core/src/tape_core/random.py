@@ -9,7 +9,6 @@ import math
 import random as stdlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import selection
@@ -17,6 +16,7 @@ from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.mistakes import integer, shape_of
+from tape_core.engine.recording import report_draw
 from tape_core.staging import STAGE, current
 from tape_core.typing import BackendLike, DTypeLike, ShapeLike
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
 
 _global: Generator | None = None
-
-BEFORE_DRAWING: ContextVar[Callable[[Generator], None] | None] = ContextVar("tape_core.before_drawing", default=None)
-"""A function to call with each generator before numbers are drawn from it, so that they can be drawn again; or None."""
 
 
 class Generator:
@@ -89,8 +86,7 @@ class Generator:
         _refuse_inside_vmap()
         if (stage := current()) is not None:
             return stage.draw(self, make, dtype, backend, device)
-        if (before := BEFORE_DRAWING.get()) is not None:
-            before(self)
+        report_draw(self)
         return asarray(make(self._bits), dtype=dtype, backend=backend, device=device, copy=True)
 
     def uniform(

@@ -20,7 +20,8 @@ import tape_core as tc
 from tape_compile.turns import TRACING
 from tape_core import staging
 from tape_core.backends import selection
-from tape_core.debugging.journal import Kernel
+from tape_core.debugging import journal
+from tape_core.debugging.journal import NotedKernel
 from tape_core.engine import recording
 from tape_core.engine.op import BOUND
 from tape_core.modes.batched import OPEN
@@ -33,14 +34,14 @@ CLASS = dict(vars(tc.Variable))
 
 def residue() -> list[str]:
     """What is left of blocks."""
-    found = [str(variable) for variable in (recording.ACTIVE, OPEN) if variable.get() != ()]
-    left = (staging.STAGE, recording.ASSIGNING, TRACING)
+    found = [str(variable) for variable in (recording.ACTIVE, recording.OBSERVERS, OPEN) if variable.get() != ()]
+    left = (staging.STAGE, TRACING)
     found += [str(variable) for variable in left if variable.get() not in (None, False)]
     if selection._contexts.get() != ():
         found.append("the selected backend")
-    if recording.LISTENERS:
-        found.append("a listener")
-    found += [f"kernel of {op.name}" for op, backend in BOUND if type(op.bindings[backend][0]) is Kernel]
+    if journal._in_blocks:
+        found.append("a debugging tape")
+    found += [f"kernel of {op.name}" for op, backend in BOUND if type(op.bindings[backend][0]) is NotedKernel]
     if not gc.isenabled():
         found.append("the garbage collector is off")
     if dict(vars(tc.Variable)) != CLASS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.engine import cuts
+from tape_core.engine.recording import report_leave
 
 from tape_tf import dtypes
 from tape_tf.shapes import TensorShape
@@ -74,14 +74,12 @@ class Value:
     def numpy(self) -> Any:
         """Return a copy as a NumPy array, or as a NumPy scalar if there are no dimensions. No gradient flows back."""
         native = self._read_native()
-        if native._slots:
-            cuts.left(native, "numpy()")  # tape.native.explain says that the path ends here
+        report_leave(native, "numpy()")  # tape.native.explain says that the path ends here
         return native.numpy()[()]
 
     def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Any:
         native = self._read_native()
-        if native._slots:
-            cuts.left(native, "__array__")
+        report_leave(native, "__array__")
         return native.__array__(dtype, copy)
 
     def __bool__(self) -> bool:
@@ -94,20 +92,17 @@ class Value:
 
     def __int__(self) -> int:
         native = self._read_single()
-        if native._slots:
-            cuts.left(native, "int()")
+        report_leave(native, "int()")
         return int(native)
 
     def __float__(self) -> float:
         native = self._read_single()
-        if native._slots:
-            cuts.left(native, "float()")
+        report_leave(native, "float()")
         return float(native)
 
     def __complex__(self) -> complex:
         native = self._read_single()
-        if native._slots:
-            cuts.left(native, "complex()")
+        report_leave(native, "complex()")
         return complex(native)
 
     def _read_single(self) -> tc.Tensor:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["as_torch", "call", "optim", "variables"]
 
-_FROM = {"as_torch": "autograd", "call": "functional", "variables": "parameters"}
+_MODULES = {"as_torch": "autograd", "call": "functional", "variables": "parameters"}
 
 
 @hookimpl
 def tape_backend_info() -> BackendInfo:
-    """What discovery needs to know without importing PyTorch."""
+    """Describe the backend to discovery, without importing PyTorch."""
     return BackendInfo(
         name="torch",
         contract=CONTRACT_VERSION,
@@ -35,12 +35,12 @@ def tape_backend_info() -> BackendInfo:
 
 @hookimpl
 def tape_load_backend() -> Backend:
-    """The backend; imports PyTorch."""
+    """Import PyTorch and make the backend."""
     from tape_core.engine.tensor import Tensor
 
     from tape_torch.backend import TorchBackend
 
-    # With the first call of a function of PyTorch, what answers it is imported.
+    # The first call of a PyTorch function on a Tensor imports the protocol, which replaces this method by its own.
     Tensor.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]
     return TorchBackend()
 
@@ -61,14 +61,14 @@ def _torch_function(
 
 
 def __getattr__(name: str) -> Any:
-    """What needs PyTorch, imported at first use."""
+    """Import the functions that need PyTorch at first use."""
     from importlib import import_module
 
     if name == "optim":
         return import_module("tape_torch.optim")
-    if name not in _FROM:
+    if name not in _MODULES:
         raise AttributeError(f"module 'tape_torch' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"tape_torch.{_FROM[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"tape_torch.{_MODULES[name]}"), name)
     return value
 
 

@@ -1,4 +1,4 @@
-"""Attention by PyTorch's fused kernels, which keep no matrix of weights; the kernel is PyTorch's choice."""
+"""Attention by PyTorch's fused kernels, which never store the matrix of weights; PyTorch chooses the kernel."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tape_torch.fallback import default, own
 _attention: Any = functional.scaled_dot_product_attention
 
 
-def _takes(arrays: Sequence[Any]) -> bool:
-    """Whether there is a fused kernel for these: of one dtype, with the same examples and heads."""
+def _has_fused_kernel(arrays: Sequence[Any]) -> bool:
+    """Return whether a fused kernel takes query, key and value: of one floating dtype, without a mask."""
     if not all(isinstance(x, torch.Tensor) and x.ndim >= 2 for x in arrays[:3]):
         return False
     query, key, value = arrays[:3]
@@ -31,36 +31,36 @@ def _takes(arrays: Sequence[Any]) -> bool:
         and key.shape[-2] == value.shape[-2]
         and query.numel()
         and key.numel()
-        # Where a query may attend to no key, kernels do not agree on what it gets.
+        # With a mask, a query may attend to no key; PyTorch's kernels differ in what such a query gets.
         and len(arrays) == 3
     )
 
 
-def _heads(x: torch.Tensor) -> Any:
-    """A view of shape (examples, heads, queries, features)."""
+def _as_4d(x: torch.Tensor) -> Any:
+    """Return a view of shape (batch, heads, queries, features)."""
     if x.ndim > 4:
         return x.flatten(0, -4)
     return x[(None,) * (4 - x.ndim)]
 
 
 def _attend_keeping(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None) -> Any:
-    """The result, and what the rule needs: PyTorch's graph, or what the op's own keeps."""
-    if not _takes(arrays):
+    """Return the result and the residuals: PyTorch's autograd graph, or those of the default kernel."""
+    if not _has_fused_kernel(arrays):
         return default("attend_keeping", arrays, is_causal=is_causal, scale=scale)
-    leaves = [_heads(x).detach().requires_grad_() for x in arrays[:3]]
+    leaves = [_as_4d(x).detach().requires_grad_() for x in arrays[:3]]
     with torch.enable_grad():
         out = _attention(*leaves, is_causal=is_causal, scale=scale)
     if "ScaledDotProduct" not in type(out.grad_fn).__name__:
-        # Composed of matrix products, of which autograd keeps the weights.
+        # PyTorch composed it of matrix products: its graph keeps the weights, and Tape's own kernel is no worse.
         return default("attend_keeping", arrays, is_causal=is_causal, scale=scale)
     return out.detach().reshape(arrays[0].shape), (leaves, out)
 
 
 def _attend(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None) -> Any:
-    if not _takes(arrays):
+    if not _has_fused_kernel(arrays):
         return default("attend", arrays, is_causal=is_causal, scale=scale)
     query = arrays[0]
-    out = _attention(*map(_heads, arrays[:3]), is_causal=is_causal, scale=scale)
+    out = _attention(*map(_as_4d, arrays[:3]), is_causal=is_causal, scale=scale)
     return out.reshape(query.shape)
 
 
@@ -78,7 +78,7 @@ def _attend_rule(
         return own("attend", "arrays")(xp, g, arrays, out, kept, is_causal, scale)
     leaves, attached = kept
     wanted = [leaf for leaf, watched in zip(leaves, arrays_watched, strict=True) if watched]
-    # The graph stays, since a tape may be asked twice; it goes with the record.
+    # The graph is kept, since a persistent tape may be asked again; it is freed with the tape's record.
     found = iter(torch.autograd.grad(attached, wanted, g.reshape(attached.shape), retain_graph=True))
     return [
         next(found).reshape(x.shape) if watched else None for x, watched in zip(arrays, arrays_watched, strict=True)

@@ -15,6 +15,7 @@ from tape_core.base.forking import forget_in_children
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
 from tape_torch.kernels import KERNELS, RULES
+from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 
 # From 3.14 on, and without the GIL, a reference may exist that the count does not show. PyTorch's own are not public.
 _COUNTS_REFERENCES = (
@@ -24,8 +25,6 @@ _COUNTS_REFERENCES = (
     and hasattr(torch.Tensor, "_use_count")
     and hasattr(torch._C, "_storage_Use_Count")
 )
-_STRETCHED = 4  # times the memory of an array that a copy of its layout may take
-_BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
 _SIZES = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
 _AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
 
@@ -140,7 +139,7 @@ class TorchBackend(Backend):
         """Of the same strides, unless that takes much more memory."""
         shape, strides = array.shape, array.stride()
         reach = 1 + sum([(n - 1) * step for n, step in zip(shape, strides, strict=True)])
-        if array.is_contiguous() or not array.numel() or not 0 < reach <= _STRETCHED * array.numel():
+        if array.is_contiguous() or not array.numel() or not 0 < reach <= COPY_MAX_SPREAD * array.numel():
             return array.clone()
         whole = array.as_strided((reach,), (1,))
         return whole.clone().as_strided(shape, strides, 0)
@@ -162,7 +161,7 @@ class TorchBackend(Backend):
     def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
         """On the CPU block by block, each thread its part; an accelerator takes them whole."""
         first = arrays[0]
-        size = _BLOCK * torch.get_num_threads()
+        size = BLOCK_ELEMENTS_PER_THREAD * torch.get_num_threads()
         if first.device.type != "cpu" or first.numel() <= size:
             return [arrays]
         if not all([a.dtype is first.dtype and a.shape == first.shape and a.is_contiguous() for a in arrays]):

@@ -1,7 +1,8 @@
-"""Runs of elementwise calls in compiled functions: on the CPU block by block, so that temporaries stay in the cache.
+"""Fusion of elementwise calls in compiled functions: on the CPU block by block, so that temporaries stay in the cache.
 
-Only functions that round correctly, or not at all, are known here: their results do not depend on where in memory an
-element lies. A tensor with one block, one on an accelerator and one that is not contiguous go as a whole.
+Only functions that round correctly, or not at all, are fused: the results of others may depend on where in memory an
+element lies, since PyTorch computes the ends of an array by other code than its middle. Tensors of one block, on an
+accelerator, or not contiguous are computed whole.
 """
 
 from __future__ import annotations
@@ -17,44 +18,45 @@ from tape_compile.program import Instruction, Ref, Spec
 from tape_core.base.generated import generated, identifier
 
 from tape_torch.kernels import KERNELS
+from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD
 
 if TYPE_CHECKING:
     from tape_compile.passes.fusion import Group
 
 __all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
 
-BLOCK = 1 << 17  # elements for each thread: an update calls a dozen functions for each block
-
 _FLOATS = frozenset({torch.float32, torch.float64})
-_INTO: dict[Any, Any] = {
+# Functions that are fused -> PyTorch's function with `out=`.
+_OUT_VARIANTS: dict[Any, Any] = {
     operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.div,
     operator.neg: torch.neg, operator.abs: torch.abs,
     **{KERNELS[name]: getattr(torch, name) for name in ("abs", "add", "divide", "maximum", "minimum", "multiply")},
     **{KERNELS[name]: getattr(torch, name) for name in ("negative", "sqrt", "square", "subtract")},
 }  # fmt: skip
-_PLAIN = frozenset({KERNELS["sign"]})  # without `out=`
+_WITHOUT_OUT = frozenset({KERNELS["sign"]})  # fused, but it has no `out=`
 _TENSORS_ONLY = frozenset({KERNELS["maximum"], KERNELS["minimum"]})
 
 _files = count()
 
 Specs: TypeAlias = Mapping[int, Spec]
+"""The shapes and dtypes of a program's values, by their ids."""
 
 
 def expansion(fn: Callable[..., Any]) -> None:
-    """PyTorch's own functions are as they are."""
+    """Return None: no kernel is lowered to simpler ones."""
     return
 
 
 def axes_in_rows(fn: Callable[..., Any]) -> None:
-    """Of no function is that known."""
+    """Return None: no kernel is known to work line by line."""
 
 
 def full(instruction: Instruction) -> None:
-    """Numbers are as fast."""
+    """Return None: PyTorch takes numbers as fast as arrays of them."""
 
 
 def scalar(instruction: Instruction, specs: Specs) -> None:
-    """PyTorch makes tensors of numbers itself."""
+    """Return None: PyTorch converts numbers to tensors itself."""
 
 
 def _is_known(instruction: Instruction) -> bool:
@@ -62,7 +64,7 @@ def _is_known(instruction: Instruction) -> bool:
     if instruction.kwargs or not args or type(args[0]) is not Ref:
         return False
     try:
-        known = fn in _INTO or fn in _PLAIN
+        known = fn in _OUT_VARIANTS or fn in _WITHOUT_OUT
     except TypeError:
         return False
     if fn in _TENSORS_ONLY and type(args[1]) is not Ref:
@@ -71,12 +73,12 @@ def _is_known(instruction: Instruction) -> bool:
 
 
 def role(instruction: Instruction, specs: Specs, group: Group | None) -> str | None:
-    """Whether an instruction is elementwise, of dtypes and a spelling that are known here, and of the group's shape."""
-    alike = group is None or specs[instruction.out].shape == group.shape
-    return "each" if alike and _takes(instruction, specs) else None
+    """Return "each" for an elementwise instruction of the group's shape that can be fused, else None."""
+    has_shape = group is None or specs[instruction.out].shape == group.shape
+    return "each" if has_shape and _can_fuse(instruction, specs) else None
 
 
-def _takes(instruction: Instruction, specs: Specs) -> bool:
+def _can_fuse(instruction: Instruction, specs: Specs) -> bool:
     spec = specs[instruction.out]
     if spec.kind is not torch.Tensor or spec.dtype not in _FLOATS or not _is_known(instruction):
         return False
@@ -87,28 +89,28 @@ def _takes(instruction: Instruction, specs: Specs) -> bool:
 
 
 def gives_new(instruction: Instruction, specs: Specs) -> bool:
-    """Whether the result is a tensor with memory of its own, and none of the arguments is kept."""
-    return type(instruction.out) is int and not instruction.effect and _takes(instruction, specs)
+    """Return whether the result is a tensor with memory of its own, and no argument is kept."""
+    return type(instruction.out) is int and not instruction.effect and _can_fuse(instruction, specs)
 
 
 def into(instruction: Instruction) -> tuple[Any, list[Any]] | None:
-    """A function that takes `out=`, and its arguments, to do what an elementwise instruction does."""
-    if not _is_known(instruction) or instruction.fn not in _INTO:
+    """Return the function with `out=` of an elementwise instruction, and its arguments; None if it has none."""
+    if not _is_known(instruction) or instruction.fn not in _OUT_VARIANTS:
         return None
-    return _INTO[instruction.fn], list(instruction.args)
+    return _OUT_VARIANTS[instruction.fn], list(instruction.args)
 
 
 def fused(group: Group) -> Callable[..., Any]:
-    """A function of the group's inputs that gives its outputs."""
+    """Return a function that computes a group's outputs from its inputs."""
     return _Blocks(group, {})
 
 
 class _Blocks:
-    """The instructions of a group on one block, as source.
+    """The instructions of a group as one generated function, which runs block by block.
 
     Attributes:
-        own: the numbers of results that have memory of their own.
-        targets: by results the inputs that they may be written over.
+        own: the ids of results that have memory of their own.
+        targets: id of a result -> id of an input whose memory it may overwrite.
     """
 
     def __init__(self, group: Group, targets: dict[int, int]) -> None:
@@ -122,7 +124,7 @@ class _Blocks:
         self.on_block = generated(self.text, "block", f"<tape_torch: fused, {next(_files)}>", self.names)
 
     def over(self, dead: Sequence[int], spare: Sequence[int]) -> _Blocks:
-        """The same, with results in the memory of inputs that are not needed any more where those are made."""
+        """Return this function with results written into the memory of inputs that are dead by then."""
         specs, found = self.group.specs, {}
         last = {k: at for at, instruction in enumerate(self.group.instructions) for k in instruction.inputs}
         free = [*dead, *spare]
@@ -136,7 +138,7 @@ class _Blocks:
     def __call__(self, *arrays: Any, out: Sequence[torch.Tensor | None] | None = None) -> tuple[Any, ...]:
         given = out or [None] * len(self.group.outputs)
         like = arrays[self.cut.index(True)]
-        size = BLOCK * torch.get_num_threads()
+        size = BLOCK_ELEMENTS_PER_THREAD * torch.get_num_threads()
         cut = [array for array, is_cut in zip(arrays, self.cut, strict=True) if is_cut]
         if like.device.type != "cpu" or like.numel() <= size or not all([array.is_contiguous() for array in cut]):
             return self.on_block(*arrays, *given)  # type: ignore[no-any-return]
@@ -150,7 +152,7 @@ class _Blocks:
             self.on_block(*parts, *[column[k] for column in results])
         return tuple(whole)
 
-    def _spelled(self, number: float) -> str:
+    def _literal(self, number: float) -> str:
         if math.isfinite(number):
             return repr(number)
         name = f"number{len(self.names)}"
@@ -158,24 +160,26 @@ class _Blocks:
         return name
 
     def _source(self) -> str:
-        """`block(inputs..., outputs...)`; an output that is None is made."""
+        """Return the source of `block(inputs..., outputs...)`; an output that is None is allocated."""
         group = self.group
+        # Names: x for inputs, o for outputs, t for temporaries, each with the value's id. A temporary is reused as the
+        # target of the call that reads it last, and deleted otherwise.
         outs = {number: f"o{number}" for number in group.outputs}
         place = {number: f"x{number}" for number in group.inputs}
         last = {k: at for at, instruction in enumerate(group.instructions) for k in instruction.inputs}
         lines = [f"def block({', '.join([*place.values(), *outs.values()])}):"]
         for at, instruction in enumerate(group.instructions):
             number, fn = instruction.out, instruction.fn
-            args = ", ".join([place[arg.id] if type(arg) is Ref else self._spelled(arg) for arg in instruction.args])
+            args = ", ".join([place[arg.id] if type(arg) is Ref else self._literal(arg) for arg in instruction.args])
             dying = [place[k] for k in instruction.inputs if last[k] == at and place[k][0] == "t"]
             target = outs.get(number) or (dying[0] if dying else None)
             place[number] = outs.get(number, f"t{number}")
-            name = f"{identifier(instruction.name, 'f')}_{'into' if fn in _INTO else 'of'}"
-            while self.names.setdefault(name, _INTO.get(fn, fn)) is not _INTO.get(fn, fn):
+            name = f"{identifier(instruction.name, 'f')}_{'into' if fn in _OUT_VARIANTS else 'of'}"
+            while self.names.setdefault(name, _OUT_VARIANTS.get(fn, fn)) is not _OUT_VARIANTS.get(fn, fn):
                 name = f"{name}_2"  # another function by this name
-            call = f"{name}({args}, out={target})" if fn in _INTO and target else f"{name}({args})"
+            call = f"{name}({args}, out={target})" if fn in _OUT_VARIANTS and target else f"{name}({args})"
             lines.append(f"    {place[number]} = {call}")
-            if fn not in _INTO and number in outs:
+            if fn not in _OUT_VARIANTS and number in outs:
                 lines[-1] = f"    {place[number]} = {call} if {target} is None else {target}.copy_({call})"
             if done := sorted({place[k] for k in instruction.inputs if last[k] == at and place[k][0] == "t"}):
                 lines.append(f"    del {', '.join(done)}")
@@ -187,12 +191,12 @@ class _Blocks:
 
 
 def joined(axis: int, *parts: Any) -> Any:
-    """Parts one after the other; -0 becomes 0, as in a sum with zeros."""
+    """Concatenate parts; -0 becomes 0, as in the sum with zeros that this replaces."""
     return torch.cat(parts, axis).add_(0)
 
 
 def placed(shape: tuple[int, ...], keys: list[Any], *parts: Any) -> Any:
-    """Zeros to which each part is added where its key says."""
+    """Return zeros with each part added at its key."""
     out = torch.zeros(shape, dtype=parts[0].dtype, device=parts[0].device)
     for key, part in zip(keys, parts, strict=True):
         out[key] += part

@@ -1,4 +1,4 @@
-"""What PyTorch makes of a compiled function: `torch.compile`, and CUDA graphs."""
+"""Compiled functions by PyTorch's own compilers: `torch.compile`'s Inductor, and CUDA graphs on request."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class CUDAGraph(Compiler):
 
 
 class _ByInductor:
-    """What `torch.compile` compiles with, without what it asks in each call: the trace has asked that.
+    """A function compiled by Inductor, the compiler of `torch.compile`, once for each layout of its arguments.
 
-    Code is for tensors that are laid out in one way; there is some for each way that they come in.
+    `torch.compile` itself checks guards in each call. Tape's trace has its own guards, so those would be paid twice.
     """
 
     def __init__(self, run: Run, examples: list[Any]) -> None:
@@ -60,17 +60,17 @@ class _ByInductor:
         self._run = run
         self._compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._lock = Lock()
-        self._for(examples)
+        self._compiled_for(examples)
 
-    def _for(self, tensors: Sequence[Any]) -> Callable[..., Any]:
-        key = tuple([tensor.stride() for tensor in tensors])
+    def _compiled_for(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        key = tuple([tensor.stride() for tensor in tensors])  # shapes and dtypes are those of the trace
         found = self._compiled.get(key)
         if found is None:
             with self._lock.now:
-                found = self._compiled[key] = self._compiled.get(key) or self._made(tensors)
+                found = self._compiled[key] = self._compiled.get(key) or self._compile(tensors)
         return found
 
-    def _made(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+    def _compile(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         from torch._inductor import compile as compiled_by_inductor
         from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -82,7 +82,7 @@ class _ByInductor:
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         given = tuple(arrays)
         arrays.clear()
-        return tuple(self._for(given)(*given))
+        return tuple(self._compiled_for(given)(*given))
 
 
 def _has_compiler() -> bool:

@@ -12,6 +12,7 @@ import torch.utils.dlpack
 from tape_core.base.user_code import warn_user
 
 from tape_torch.inside import refuse_inside
+from tape_torch.thresholds import PIN_MIN_ELEMENTS
 
 _FORMATS = {
     "?": torch.bool,
@@ -49,7 +50,7 @@ def as_torch_tensor(
     if place.type == "cuda" and tensor.device.type == "cpu":
         # From pinned memory the copy goes on while Python does. What is not a tensor is pinned here; a tensor that is
         # not pinned is somebody's, who may change it.
-        if not own and tensor.numel() >= _WORTH_PINNING:
+        if not own and tensor.numel() >= PIN_MIN_ELEMENTS:
             tensor = tensor.pin_memory()
         found = tensor.to(place, dtype or tensor.dtype, non_blocking=tensor.is_pinned())
     else:
@@ -59,9 +60,6 @@ def as_torch_tensor(
     if copy is False and (found is not tensor or not shared):
         raise ValueError("copy=False, but a copy is needed for another dtype or device, or of what is no array")
     return found
-
-
-_WORTH_PINNING = 1 << 14  # elements
 
 
 def _tensor_of(obj: Any, dtype: torch.dtype | None) -> tuple[torch.Tensor, bool]:

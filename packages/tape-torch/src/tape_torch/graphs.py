@@ -1,4 +1,8 @@
-"""CUDA graphs: all kernels of a compiled function started at once, for what is small."""
+"""CUDA graphs: compiled functions of many small kernels, recorded once and launched at once.
+
+Launching a kernel costs the CPU some microseconds, more than a kernel on a small array takes. A graph launches all of
+them with one call, but needs copies of its arguments and results in memory of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,35 +15,34 @@ from tape_compile.program import Program
 from tape_core.base.forking import Lock
 from torch import cuda
 
-Run = Callable[[list[Any]], tuple[Any, ...]]
+from tape_torch.thresholds import (
+    GRAPH_MAX_ELEMENTS,
+    GRAPH_MAX_MEAN_ELEMENTS,
+    GRAPH_MIN_KERNELS,
+    GRAPH_WARMUP_RUNS,
+)
 
-_FEW = 16  # kernels that a graph does not pay for: it copies what goes in, and what comes out
-_SMALL = 1 << 16  # elements: on the mean of larger arrays a kernel takes longer than to be started
-_MEMORY = 1 << 26  # elements in all: a graph keeps the memory of what it computes
-_RUNS = 2  # before a graph is recorded: what is called once or twice needs none
+Run = Callable[[list[Any]], tuple[Any, ...]]
 
 
 def pays(program: Program, examples: list[Any]) -> bool:
-    """Whether a program is to become a CUDA graph of itself.
-
-    It is many kernels of small arrays, on one CUDA device.
-    """
+    """Return whether a CUDA graph of a program pays: it is many kernels on small arrays, on one CUDA device."""
     if not on_one_device([*examples, *program.constants.values()]):
         return False
     sizes = [program.specs[k].size for instruction in program.instructions for k in instruction.outputs]
     copied = [program.specs[k].size for k in (*program.inputs, *program.outputs)]
-    if len(sizes) < max(_FEW, 2 * len(copied)):
+    if len(sizes) < max(GRAPH_MIN_KERNELS, 2 * len(copied)):
         return False
     total: int = sum(sizes) + sum(copied)
-    return total <= _MEMORY and total <= _SMALL * (len(sizes) + len(copied))
+    return total <= GRAPH_MAX_ELEMENTS and total <= GRAPH_MAX_MEAN_ELEMENTS * (len(sizes) + len(copied))
 
 
 class Later:
-    """A function that is recorded as a graph after some runs; it stays what it is where that cannot be.
+    """A function that becomes a graph after `GRAPH_WARMUP_RUNS` runs, if it can be recorded; else it stays as it is.
 
     Args:
-        run: the function: of a list of tensors, which it empties.
-        record: makes a graph of it, given tensors as it will get them.
+        run: the function; it takes a list of tensors, and empties it.
+        record: makes a graph of it, given example tensors.
     """
 
     def __init__(self, run: Run, record: Callable[[Run, list[Any]], Run]) -> None:
@@ -49,21 +52,21 @@ class Later:
         self._lock = Lock()
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
-        if self._runs <= _RUNS:
+        if self._runs <= GRAPH_WARMUP_RUNS:
             with self._lock.now:
                 self._runs += not _is_recording()
-                if self._runs == _RUNS + 1:
-                    with suppress(RuntimeError):  # something waits for the device, or there is no memory left
+                if self._runs == GRAPH_WARMUP_RUNS + 1:
+                    with suppress(RuntimeError):  # it synchronizes with the device, or memory has run out
                         self.now = self._record(self.now, list(arrays))
         return self.now(arrays)
 
 
 class Graph:
-    """A function as a CUDA graph, with the results of the function.
+    """A function as a CUDA graph; it gives the same results, to the bit.
 
-    What a graph computes with has its place: arguments are copied there, and results are copied from there, since the
-    next call writes to the same memory. A call whose tensors are laid out otherwise than those it was recorded with, or
-    in which PyTorch is set otherwise, runs the function: kernels are chosen by both, and may round otherwise.
+    A graph reads and writes fixed addresses: arguments are copied in, and results are copied out, since the next call
+    overwrites them. PyTorch chooses kernels by the tensors' layout and by global settings, and other kernels may round
+    differently. So a call with another layout or other settings than those recorded runs the function instead.
 
     Raises:
         RuntimeError: the function cannot be recorded.
@@ -80,14 +83,14 @@ class Graph:
         self._lock = Lock()
         with cuda.device(self._device):
             self._done = cuda.Event()  # type: ignore[no-untyped-call]
-            self._graph, self._outputs = _recorded(run, self._inputs)
+            self._graph, self._outputs = _record_graph(run, self._inputs)
             self._done.record()
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         if _is_recording() or list(map(_layout, arrays)) != self._layouts or _settings() != self._settings:
             return self._run(arrays)
         with self._lock.now, cuda.device(self._device):
-            # A call before, on another stream, may still compute in the same memory.
+            # An earlier call, on another stream, may still be computing in the same memory.
             cuda.current_stream().wait_event(self._done)
             _copy(self._inputs, arrays)
             arrays.clear()
@@ -98,22 +101,22 @@ class Graph:
         return tuple(results)
 
 
-def _recorded(run: Run, inputs: list[Any]) -> tuple[Any, tuple[Any, ...]]:
-    """A graph of a function of these tensors, and where it puts its results; nothing is computed yet."""
+def _record_graph(run: Run, inputs: list[Any]) -> tuple[Any, tuple[Any, ...]]:
+    """Record a function of these tensors; return the graph and the tensors it will write. Nothing is computed yet."""
     stream = cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(cuda.current_stream())
-    with cuda.stream(stream):  # as PyTorch asks for, so that libraries have what they allocate at first
+    with cuda.stream(stream):  # warm up on a side stream, as PyTorch requires: libraries allocate workspace at first
         for _ in range(2):
             run(list(inputs))
     cuda.current_stream().wait_stream(stream)
     graph = cuda.CUDAGraph()
-    with cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may go on meanwhile
+    with cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the device meanwhile
         outputs = run(list(inputs))
     return graph, outputs
 
 
 def _copy(to: list[Any], of: Sequence[torch.Tensor]) -> None:
-    """Several tensors, by few kernels."""
+    """Copy several tensors by few kernels."""
     if to:
         torch._foreach_copy_(to, list(of))
 
@@ -123,7 +126,7 @@ def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _settings() -> tuple[Any, ...]:
-    """What kernels are chosen by, besides the tensors."""
+    """Return the global settings by which PyTorch chooses kernels."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     return (
         torch.backends.fp32_precision,  # type: ignore[attr-defined]
@@ -140,11 +143,11 @@ def _settings() -> tuple[Any, ...]:
 
 
 def _is_recording() -> bool:
-    """Whether the user records a graph, of which this is a part."""
+    """Return whether the user is recording a graph of their own, of which this call becomes a part."""
     return bool(cuda.is_current_stream_capturing())
 
 
 def on_one_device(tensors: list[Any]) -> bool:
-    """Whether there are tensors, and nothing else, and all are on one CUDA device."""
+    """Return whether all are tensors on one CUDA device; False for an empty list."""
     devices = {str(getattr(tensor, "device", "none")) for tensor in tensors}
     return len(devices) == 1 and devices.pop().startswith("cuda")

@@ -1,4 +1,7 @@
-"""Whose function runs: one of PyTorch's that a tape records as one op, or one of Tape's that PyTorch records."""
+"""Which library differentiates the function that runs: torch.autograd inside of `call`, a tape inside of `as_torch`.
+
+A value that one library computes from the other's in there would lose its gradient silently, so that is refused.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,16 @@ _WHY = {
 
 @contextmanager
 def inside(side: Side | None) -> Iterator[None]:
-    """While somebody's function runs. The tapes outside record it as one op, or not at all."""
+    """Context while `fn` of `call` or `as_torch` runs; the tapes around it record it as one op, or not at all."""
     with setting(SIDE, side), setting(ACTIVE, ()):
         yield
 
 
 def refuse_inside(what: str) -> None:
-    """Raise if here a gradient would be lost.
+    """Raise an error if code inside of `call` or `as_torch` would lose a gradient.
 
     Raises:
-        TypeError: inside a function of the other kind.
+        TypeError: a function of `call` or `as_torch` runs.
     """
     side = SIDE.get()
     if side is not None:

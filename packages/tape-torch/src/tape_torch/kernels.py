@@ -1,4 +1,4 @@
-"""PyTorch's own functions, by the name of the op, and its fused rules."""
+"""The kernels and fused rules of this backend, by the name of the op; their modules are the chapters."""
 
 from __future__ import annotations
 

@@ -10,22 +10,23 @@ from tape_core.typing import Axis, Raw
 from torch import Tensor
 
 from tape_torch.promotion import SIGNED, bits, together, unbits
+from tape_torch.thresholds import MATMUL_MIN_ELEMENTS, MATMUL_NARROW_COLUMNS
 
 Kernel = Callable[..., Any]
 _linalg: Any = torch.linalg  # its functions have no types
 _broadcast: Any = torch.broadcast_tensors
-
-# With so few columns (the classes of a classifier, say) PyTorch's products of large matrices on the CPU take two to ten
-# times as long as with as few rows.
-_NARROW = 16
-_MANY = 1 << 14  # elements: for fewer it makes no difference
 
 
 def _matmul(x1: Tensor, x2: Tensor) -> Tensor:
     if x1.dtype is not x2.dtype:
         x1, x2 = together(x1, x2)
     try:
-        if x1.numel() >= _MANY and x1.ndim == 2 == x2.ndim and 1 < x2.size(1) < _NARROW and x1.is_cpu:
+        if (
+            x1.numel() >= MATMUL_MIN_ELEMENTS
+            and x1.ndim == 2 == x2.ndim
+            and 1 < x2.size(1) < MATMUL_NARROW_COLUMNS
+            and x1.is_cpu
+        ):
             return torch.matmul(x2.mT, x1.mT).mT.contiguous()
         return torch.matmul(x1, x2)
     except NotImplementedError:

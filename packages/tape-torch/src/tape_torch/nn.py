@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from tape_torch import attention, convolution, normalization, pooling
 from tape_torch.fallback import aten, default, own
+from tape_torch.thresholds import CROSS_ENTROPY_KEEP_MAX_ELEMENTS
 
 _gelu_backward = aten("gelu_backward")
 _hardtanh_backward = aten("hardtanh_backward")
@@ -121,7 +122,6 @@ def _logsumexp_vjp(
 
 
 _IGNORED = -(1 << 62)  # a label of PyTorch's that has no loss: none of ours
-_LARGE = 1 << 18  # elements; above it what is kept is worth more than a pass
 
 
 def _cross_entropy_keeping(
@@ -132,7 +132,8 @@ def _cross_entropy_keeping(
         return default("cross_entropy", logits, labels, axis=axis), ()
     lines = torch.log_softmax(logits, axis)
     n = logits.shape[axis]
-    if lines.ndim == 2 and axis in (-1, 1) and labels.dtype is torch.int64 and lines.numel() <= _LARGE:
+    is_small = lines.numel() <= CROSS_ENTROPY_KEEP_MAX_ELEMENTS
+    if is_small and lines.ndim == 2 and axis in (-1, 1) and labels.dtype is torch.int64:
         try:
             out, weight = _nll_loss(lines, labels, None, 0, _IGNORED)
         except IndexError as error:
@@ -145,7 +146,7 @@ def _cross_entropy_keeping(
         if labels.device.type != "cpu" or not labels.numel():
             raise
         raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}") from error
-    if lines.numel() <= _LARGE:
+    if is_small:
         return out, (lines,)
     # The rule of a sweep that is recorded needs the logits. The lines are they, less a number for each.
     return out, (logits.amax(axis, True), lines.amax(axis, True))

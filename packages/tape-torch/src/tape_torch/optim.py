@@ -10,9 +10,8 @@ import torch
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.base.commit import Commit
 from tape_core.base.user_code import warn_user
-from tape_core.engine.recording import LISTENERS
+from tape_core.engine.recording import ACTIVE, check_assignable
 from tape_core.engine.tensor import wrap
-from tape_core.engine.variable import check_assignable
 from tape_core.staging import opaque
 from tape_core.typing import ArrayLike
 
@@ -176,7 +175,7 @@ class Optimizer:
             self.torch.step()
             commit = Commit()
             for variable, _, array in moved:
-                commit.value(variable, array, wrap(array, variable.backend) if LISTENERS else None)
+                commit.value(variable, array, wrap(array, variable.backend) if ACTIVE.get() else None)
             commit.attribute(self, "iterations", self.iterations + 1)
             commit.make()
         finally:

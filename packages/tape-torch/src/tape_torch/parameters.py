@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 import torch
 from tape_core import Tensor, Variable
 from tape_core.backends.discovery import backend_of_type
-from tape_core.engine.recording import LISTENERS, met
-from tape_core.engine.variable import _serial, check_assignable
+from tape_core.engine.recording import ACTIVE, check_assignable, met, report_assigned
+from tape_core.engine.variable import _serial
 from tape_core.typing import ArrayLike
 
 from tape_torch.inside import SIDE, refuse_inside
@@ -82,8 +82,8 @@ class ParameterVariable(Variable):
         return self._operand(value, "assign").to(self._held.device, copy=True)
 
     def _replace(self, array: torch.Tensor, method: str = "assign", given: object = None) -> None:
-        if LISTENERS:
-            LISTENERS[0].assigned(self, array, method, given)
+        if ACTIVE.get():
+            report_assigned(self, array, method, given)
         self.parameter.data = array
         self._follow()
 

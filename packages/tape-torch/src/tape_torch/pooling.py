@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from tape_torch.convolution import back, first, padding_of
 from tape_torch.fallback import aten, default, own
+from tape_torch.thresholds import POOL_BY_ROW_MAX_WINDOW
 
 # By the number of axes.
 _max_pool_backward = {n: aten(f"max_pool{n}d_with_indices_backward") for n in (2, 3)}
@@ -63,7 +64,7 @@ class _Pooling:
         if len(self.window) != 2 or any(self.padding) or not x.is_contiguous():
             return None
         (height, width), (down, right), length = self.window, self.stride, x.shape[3]
-        if width == 1 or max(height, width) > 5 or height * length > _INT16_MAX:
+        if width == 1 or max(height, width) > POOL_BY_ROW_MAX_WINDOW or height * length > _INT16_MAX:
             return None
         out, places = _greatest_along(3, x, None, width, right, 1)
         out, places = _greatest_along(2, out, places, height, down, length)

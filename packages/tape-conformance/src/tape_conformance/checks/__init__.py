@@ -1,1 +1,1 @@
-"""The checks: what a backend provides, what ops do on it, what tapes do on it."""
+"""The checks: of the backend contract, of ops, of transformations, of compiled functions and of tapes."""

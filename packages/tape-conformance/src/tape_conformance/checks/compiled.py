@@ -1,11 +1,14 @@
-"""Ops in compiled functions: the same bits as in eager calls, for the arrays of the trace and for others."""
+"""Checks of ops in compiled functions: the same bits as in eager calls, with each pass and without.
+
+A compiled function is called with the arrays of its trace and with others, plainly and inside a tape's block.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import tape_compile as compiled_package
@@ -19,8 +22,12 @@ from tape_core.engine.indexed_slices import dense
 from tape_core.staging import TracingError
 
 from tape_conformance import calculus
-from tape_conformance.checking import expect, expect_close, expect_equal
-from tape_conformance.samples import Case, Leaf
+from tape_conformance.checking import expect, expect_close, expect_equal, expect_same_bits
+from tape_conformance.samples import Case, Leaf, Weights
+from tape_conformance.tolerances import REASSOCIATED_RTOL
+
+Examples: TypeAlias = list[dict[int, tc.Tensor]]
+"""Calls of a case: Tensors in place of some inputs, the same inputs in each call."""
 
 SHAPED_BY_VALUES = frozenset({"nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 """Ops whose results have a shape that depends on values: compiled functions refuse them."""
@@ -36,15 +43,15 @@ AT_ANY_SIZE: dict[str, dict[str, Any]] = {
 """Settings for large arrays, for what happens often, for long programs, with which samples are taken as such, too."""
 
 
-def check_compiled(case: Case, examples: list[dict[int, Any]]) -> None:
-    """The results, and the gradients, of a compiled function are those of an eager one to the last bit."""
+def check_compiled(case: Case, examples: Examples) -> None:
+    """A compiled function returns the results, and the gradients, of an eager call to the last bit."""
     weights = case.weights()
     chosen = list(examples[0])
 
-    def values(*xs: Any) -> list[Any]:
+    def values(*xs: tc.Tensor) -> list[tc.Tensor]:
         return list(case.observed(case.call(dict(zip(chosen, xs, strict=True)))))
 
-    def slopes(*xs: Any) -> list[Any]:
+    def slopes(*xs: tc.Tensor) -> list[tc.Tensor]:
         at = dict(zip(chosen, xs, strict=True))
         return [dense(g) for g in calculus.gradients(case, weights, at).values()]
 
@@ -59,38 +66,40 @@ def check_compiled(case: Case, examples: list[dict[int, Any]]) -> None:
 
 
 def check_compiled_derivatives(case: Case, leaf: Leaf) -> None:
-    """Compiled Jacobians, Hessians and vmap have the bits of eager ones, but for signs of zeros."""
+    """Compiled Jacobians, Hessians and vmap have the bits of eager ones, except for the signs of zeros."""
 
-    def value(x: Any) -> Any:
-        return next(out for out in case.observed(case.call({leaf.k: x})) if out.dtype.inexact)
+    def value(x: tc.Tensor) -> tc.Tensor:
+        found: tc.Tensor = next(out for out in case.observed(case.call({leaf.k: x})) if out.dtype.inexact)
+        return found
 
-    def loss(x: Any) -> Any:
+    def loss(x: tc.Tensor) -> tc.Tensor:
         y = value(x)
         return tc.sum(y * y)
 
-    ways: dict[str, tuple[Callable[..., Any], Any]] = {"vmap": (tc.vmap(value), tc.stack([leaf.value, leaf.value]))}
+    pair = tc.stack([leaf.value, leaf.value])
+    transforms: dict[str, tuple[Callable[..., Any], tc.Tensor]] = {"vmap": (tc.vmap(value), pair)}
     if not case.is_complex and value(leaf.value).dtype.kind == "real floating":
-        ways |= {
+        transforms |= {
             "jacrev": (tc.jacrev(value), leaf.value),
             "jacfwd": (tc.jacfwd(value), leaf.value),
             "hessian": (tc.hessian(loss), leaf.value),
         }
-    for name, (eager, x) in ways.items():
+    for name, (eager, x) in transforms.items():
         try:
-            expected = eager(x).numpy() + 0.0
-        except Exception:  # noqa: BLE001 - what has none, other checks tell
+            expected = eager(x).numpy() + 0.0  # -0.0 + 0.0 is 0.0
+        except Exception:  # noqa: BLE001 - eager derivatives that fail are a finding of other checks
             continue
         compiled = function(eager)
         for _ in range(2):
             found = compiled(x).numpy() + 0.0
-            same = found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
-            expect(same, f"a compiled {name} has other bits than an eager one: {found} and {expected}")
+            expect_equal(found.dtype, expected.dtype, f"the dtype of a compiled {name}")
+            expect_same_bits(found, expected, f"a compiled {name} has other bits than an eager one")
 
 
 def _expect_same_bits_in_tapes(
-    case: Case, weights: list[Any], eager: Callable[..., list[Any]], examples: list[dict[int, Any]]
+    case: Case, weights: Weights, eager: Callable[..., list[tc.Tensor]], examples: Examples
 ) -> None:
-    """The gradients through a compiled function that is called inside a tape's block, too."""
+    """Expect the gradients through a compiled function that is called inside a tape's block to be the eager ones."""
     compiled = function(eager)
     chosen = list(examples[0])
     for example in [*examples, *examples]:
@@ -100,12 +109,14 @@ def _expect_same_bits_in_tapes(
         )
         for k, d in expected.items():
             a, b = dense(found[k]).numpy(), dense(d).numpy()
-            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-            expect(same, f"gradient {k} through a compiled function has other bits than an eager one: {a} and {b}")
+            label = f"gradient {k} through a compiled function"
+            expect_equal((a.shape, a.dtype), (b.shape, b.dtype), f"shape and dtype of {label}")
+            expect_same_bits(a, b, f"{label} has other bits than an eager one")
     expect_equal(compiled.traces, 1, "the number of traces for calls inside tapes")
 
 
-def _expect_same_bits(eager: Callable[..., list[Any]], examples: list[dict[int, Any]], what: str) -> None:
+def _expect_same_bits(eager: Callable[..., list[tc.Tensor]], examples: Examples, what: str) -> None:
+    """Expect a compiled function to return the eager results for all examples, twice, with one trace."""
     compiled = function(eager)
     expected = [eager(*example.values()) for example in examples]
     for _ in range(2):
@@ -114,8 +125,7 @@ def _expect_same_bits(eager: Callable[..., list[Any]], examples: list[dict[int, 
                 label = f"{what} {k} of a compiled function"
                 expect_equal(found.dtype, tensor.dtype, f"the dtype of {label}")
                 expect_equal(found.shape, tensor.shape, f"the shape of {label}")
-                a, b = found.numpy(), tensor.numpy()
-                expect(a.tobytes() == b.tobytes(), f"{label} has other bits than an eager one: {a} and {b}")
+                expect_same_bits(found.numpy(), tensor.numpy(), f"{label} has other bits than an eager one")
     expect_equal(compiled.traces, 1, "the number of traces")
     _expect_exact_passes(compiled, examples, expected, what)
 
@@ -123,9 +133,9 @@ def _expect_same_bits(eager: Callable[..., list[Any]], examples: list[dict[int, 
 def _expect_exact_passes(
     compiled: Function, examples: list[dict[int, Any]], expected: list[list[Any]], what: str
 ) -> None:
-    """Each pass alone, and all but each, leave every bit as it is, and the arguments, too.
+    """Expect each pass alone, and all passes but each, to change no bit of a result, and no argument.
 
-    What rounds differently, where it is asked for, is close.
+    Passes that run only on request may round differently; their results must be close.
     """
     (trace,) = next(iter(compiled._compiled.values()))
     given = [[tensor._array for tensor in example.values()] for example in examples]
@@ -140,15 +150,15 @@ def _expect_exact_passes(
                 a, b = tensor.backend.numpy(array), tensor.numpy()
                 expect_equal((a.shape, a.dtype), (b.shape, b.dtype), f"shape and dtype of {what} {k} with {label}")
                 if label in passes.ON_REQUEST:
-                    expect_close(a, b, f"{what} {k} with {label}", rtol=1e-12)
+                    expect_close(a, b, f"{what} {k} with {label}", rtol=REASSOCIATED_RTOL)
                     continue
-                expect(a.tobytes() == b.tobytes(), f"{what} {k} has other bits with {label}: {a} and {b}")
+                expect_same_bits(a, b, f"{what} {k} has other bits with {label}")
         after = [[tensor.numpy().tobytes() for tensor in example.values()] for example in examples]
         expect(after == before, f"an argument of a compiled function is written to with {label}")
 
 
 def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
-    """What each choice of passes makes of a trace, and how to call it; each program once."""
+    """Yield the program that each choice of passes makes of a trace, with the name of the choice; each program once."""
     known: list[Program] = []
     choices = {"no passes": dict.fromkeys(passes.ORDER, False), "all passes": {}}
     for name in passes.ON_REQUEST:
@@ -164,7 +174,7 @@ def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
 
 
 def _same(a: Program, b: Program) -> bool:
-    """Whether two programs consist of the same calls, which are compared as objects."""
+    """Whether two programs consist of the same instruction objects."""
     return a.instructions == b.instructions and a.outputs == b.outputs
 
 

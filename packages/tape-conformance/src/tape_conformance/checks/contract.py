@@ -1,4 +1,4 @@
-"""What a backend provides: creation, dtypes, devices, promotion, conversion, errors."""
+"""Checks of the backend contract: the plugin, creation, dtypes, devices, conversion, errors, the backward pass."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ import numpy as np
 import tape_core as tc
 from tape_core.backends import ArrayAPIBackend, BackendError
 from tape_core.backends.discovery import backend_of_type, info, installed
+from tape_core.base.dtypes import DTYPES
 from tape_core.engine.op import unknown_names
 
 from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
-from tape_conformance.samples import here
+from tape_conformance.samples import on_backend
 
 GROUP = check = Group("contract")
 
-_REQUIRED = ("bool", "int32", "int64", "float32", "float64")
+REQUIRED_DTYPES = ("bool", "int32", "int64", "float32", "float64")
+
+LARGE_ENOUGH_FOR_BLOCKS = 100_000  # elements: backends evaluate partials of arrays of this size block by block
+
 _VALUES = np.asarray([[0.0, 1.5, -2.0], [3.0, 0.25, 7.0]])
 
 
 def _dtypes(target: Target) -> list[tc.DType]:
-    """Those of the standard that the library has."""
-    names = [name for name in tc.dtypes.DTYPES if getattr(target.backend.namespace, name, None) is not None]
-    return [tc.dtypes.DTYPES[name] for name in names if name not in ("float16", "bfloat16")]
+    """Return the dtypes of the standard that the library has."""
+    names = [name for name in DTYPES if getattr(target.backend.namespace, name, None) is not None]
+    return [DTYPES[name] for name in names if name not in ("float16", "bfloat16")]
 
 
-def _raises(error: type[Exception], function: Callable[[], Any], *words: str) -> None:
+def _expect_raises(error: type[Exception], function: Callable[[], object], *words: str) -> None:
+    """Fail unless a call raises this error, with a message that has all the words."""
     try:
         function()
     except error as found:
@@ -46,7 +51,7 @@ def _raises(error: type[Exception], function: Callable[[], Any], *words: str) ->
 
 @check("plugin/name")
 def plugin_name(target: Target) -> None:
-    """The backend is called what it is asked for by."""
+    """The backend's name is that of its plugin."""
     if target.plugin not in installed():
         raise Skipped("not an installed plugin")
     expect_equal(target.backend.name, target.plugin, "the backend's name")
@@ -70,8 +75,8 @@ def plugin_light(target: Target) -> None:
 
 @check("plugin/types")
 def plugin_types(target: Target) -> None:
-    """Arrays of the library are known as the backend's, and are operands."""
-    raw = here(_VALUES).array
+    """Raw arrays of the library are recognised as the backend's, and are operands."""
+    raw = on_backend(_VALUES).array
     if target.plugin in installed():
         stated = (info(target.plugin or "").array_types, target.backend.array_types)
         expect(set(stated[1]) <= set(stated[0]), "tape_backend_info and the backend state different array_types")
@@ -83,7 +88,7 @@ def plugin_types(target: Target) -> None:
 
 @check("plugin/names")
 def plugin_names(target: Target) -> None:
-    """The backend's kernels and rules are for ops that there are."""
+    """Every kernel and rule of the backend has the name of an op."""
     unknown = unknown_names(target.backend)
     expect(not unknown, "; ".join(unknown.values()))
 
@@ -92,9 +97,9 @@ def plugin_names(target: Target) -> None:
 
 
 def _created(dtype: tc.DType) -> dict[str, tuple[Any, Any]]:
-    """By name, what is made and what NumPy makes."""
+    """Return arrays by the name of a creation function: the backend's and NumPy's."""
     d: Any = np.dtype(dtype.name)
-    like = here(np.ones((2, 3)))
+    like = on_backend(np.ones((2, 3)))
     made: dict[str, tuple[Any, Any]] = {
         "zeros": (tc.zeros((2, 3), dtype=dtype), np.zeros((2, 3), d)),
         "ones": (tc.ones(4, dtype=dtype), np.ones(4, d)),
@@ -106,7 +111,7 @@ def _created(dtype: tc.DType) -> dict[str, tuple[Any, Any]]:
         "asarray": (tc.asarray([[0, 1], [1, 0]], dtype=dtype), np.asarray([[0, 1], [1, 0]], d)),
         "asarray-0d": (tc.asarray(1, dtype=dtype), np.asarray(1, d)),
         "asarray-empty": (tc.asarray([], dtype=dtype), np.asarray([], d)),
-        "asarray-numpy": (here(np.asarray([1, 0], d)), np.asarray([1, 0], d)),
+        "asarray-numpy": (on_backend(np.asarray([1, 0], d)), np.asarray([1, 0], d)),
     }
     if dtype.kind in ("signed integer", "unsigned integer", "real floating"):
         made["arange"] = (tc.arange(1, 7, 2, dtype=dtype), np.arange(1, 7, 2).astype(d))
@@ -119,17 +124,17 @@ def _created(dtype: tc.DType) -> dict[str, tuple[Any, Any]]:
 
 @check("creation/values")
 def creation_values(target: Target) -> None:
-    """Every creation function, in every dtype, where the backend is."""
+    """Every creation function makes the right values, in every dtype, on the backend and its device."""
     for dtype in _dtypes(target):
         for name, (found, expected) in _created(dtype).items():
             what = f"{name}, dtype={dtype}"
             expect_close(found.numpy(), expected, what, 1e-6)
             expect(found.dtype is dtype, f"{what} has dtype {found.dtype}")
             expect(found.backend is target.backend, f"{what} is on backend {found.backend.name!r}")
-            _same_device(found, target, what)
+            _expect_on_device(found, target, what)
 
 
-def _same_device(x: Any, target: Target, what: str) -> None:
+def _expect_on_device(x: tc.Tensor, target: Target, what: str) -> None:
     device = target.device
     expect(x.device == device or x.device.startswith(f"{device}:"), f"{what} is on {x.device!r}, not on {device!r}")
 
@@ -150,7 +155,7 @@ def creation_default_dtypes(target: Target) -> None:
 
 @check("creation/copies")
 def creation_copies(target: Target) -> None:
-    """With `copy=True` an array shares no memory with what it was made of; numpy() shares none with it."""
+    """With `copy=True` an array shares no memory with its source, and the result of numpy() shares none with it."""
     own = np.array([1.0, 2.0])
     x = tc.asarray(own, copy=True, backend=target.backend)
     own[0] = 9.0
@@ -180,25 +185,25 @@ def creation_random(target: Target) -> None:
 
 @check("dtype/required")
 def dtype_required(target: Target) -> None:
-    """The dtypes that ops and rules rely on are there."""
-    missing = [name for name in _REQUIRED if tc.dtypes.DTYPES[name] not in _dtypes(target)]
+    """The library has the dtypes that ops and rules rely on."""
+    missing = [name for name in REQUIRED_DTYPES if DTYPES[name] not in _dtypes(target)]
     expect(not missing, f"the namespace has no {', '.join(missing)}")
 
 
 @check("dtype/round-trip")
 def dtype_round_trip(target: Target) -> None:
-    """A dtype goes to the library and back, and an array of it says so."""
+    """A dtype converts to the library's and back, and an array made with it has it."""
     for dtype in _dtypes(target):
         raw = target.backend.raw_dtype(dtype)
         expect(target.backend.dtype(raw) is dtype, f"{dtype} comes back as {target.backend.dtype(raw)}")
         expect(tc.zeros(1, dtype=dtype).dtype is dtype, f"zeros(1, dtype={dtype}) is {tc.zeros(1, dtype=dtype).dtype}")
     expect(target.backend.raw_dtype(None) is None, "raw_dtype(None) is not None")
-    _raises(TypeError, lambda: target.backend.raw_dtype("quaternion"))
+    _expect_raises(TypeError, lambda: target.backend.raw_dtype("quaternion"))
 
 
 @check("dtype/promotion")
 def dtype_promotion(target: Target) -> None:
-    """The result of two dtypes is that of the standard."""
+    """The dtype of a sum is the one that the standard's promotion rules give."""
     known = _dtypes(target)
     for a in known:
         for b in known:
@@ -227,7 +232,7 @@ def dtype_scalars(target: Target) -> None:
 
 @check("dtype/casts")
 def dtype_casts(target: Target) -> None:
-    """astype keeps values, in every pair of dtypes that can hold them."""
+    """astype keeps the values, for every pair of dtypes that both hold them."""
     for a in _dtypes(target):
         for b in _dtypes(target):
             if a.kind == "complex floating" and b.kind != "complex floating":
@@ -239,7 +244,7 @@ def dtype_casts(target: Target) -> None:
 
 @check("dtype/bfloat16")
 def dtype_bfloat16(target: Target) -> None:
-    """bfloat16, where the backend has it: accumulated in float32 and rounded, Python numbers weak, also compiled."""
+    """bfloat16, if the backend has it, accumulates in float32 and rounds; Python numbers are weak; also compiled."""
     try:
         target.backend.raw_dtype(tc.bfloat16)
     except TypeError as error:
@@ -271,10 +276,11 @@ def dtype_bfloat16(target: Target) -> None:
         "x[0]": lambda x: x[0],
     }
     for name, function in functions.items():
-        found, eight_bits = function(x), 2.0**-7  # an operation may be two, each rounded
+        # bfloat16 has 8 significant bits, so one rounding is off by 2**-9 at most; an operation may be two kernels.
+        found, rtol = function(x), 2.0**-7
         expect(found.dtype is tc.bfloat16, f"{name} of bfloat16 gives {found.dtype}")
         expected = function(wide).numpy()
-        expect_close(tc.astype(found, "float32").numpy(), expected, f"{name} of bfloat16", eight_bits, 2.0**-16)
+        expect_close(tc.astype(found, "float32").numpy(), expected, f"{name} of bfloat16", rtol, 2.0**-16)
         compiled = tc.function(lambda x, function=function: function(x))(x)
         expect(compiled.dtype is tc.bfloat16, f"{name} of bfloat16, compiled, gives {compiled.dtype}")
         same = tc.all(compiled == found)
@@ -290,7 +296,7 @@ def dtype_bfloat16(target: Target) -> None:
 
 @check("device/listed")
 def device_listed(target: Target) -> None:
-    """The default device is one of those present, and arrays say where they are."""
+    """The default device is one of `devices()`, which are strings."""
     devices = target.backend.devices()
     expect(bool(devices), "devices() is empty")
     expect(all(isinstance(d, str) for d in devices), f"devices() are not all text: {devices}")
@@ -300,28 +306,30 @@ def device_listed(target: Target) -> None:
 
 @check("device/placement")
 def device_placement(target: Target) -> None:
-    """Arrays are made where `device=` says, travel there, and their gradient comes back."""
+    """Arrays are made on `device=`, move to it by to_device, and their gradient moves back."""
     for device in target.backend.devices():
         x = tc.asarray([1.0, 2.0], device=device)
         expect_equal(x.device, device, "the device of asarray(device=)")
         expect_equal(tc.zeros(2, device=device).device, device, "the device of zeros(device=)")
         expect_equal((x * 2 + tc.sum(x)).device, device, "the device of a result")
-        here = tc.asarray([1.0, 2.0])
+        source = tc.asarray([1.0, 2.0])
         with tc.GradientTape() as tape:
-            tape.watch(here)
-            y = here.to_device(device) ** 2
+            tape.watch(source)
+            y = source.to_device(device) ** 2
         expect_equal(y.device, device, "the device of to_device")
-        gradient = tape.gradient(y, here)
-        expect_equal(gradient.device, here.device, "the device of the gradient through to_device")
+        gradient = tape.gradient(y, source)
+        expect_equal(gradient.device, source.device, "the device of the gradient through to_device")
         expect_close(gradient.numpy(), [2.0, 4.0], "the gradient through to_device", 1e-6)
 
 
 @check("device/absent")
 def device_absent(target: Target) -> None:
-    """An absent device is an error that names those present."""
+    """A device that is not there is an error that names those that are."""
     absent = "warp:42"
-    _raises(BackendError, lambda: tc.use_backend(target.backend, device=absent), absent, *target.backend.devices()[:1])
-    _raises(BackendError, lambda: tc.zeros(2, device=absent), absent)
+    _expect_raises(
+        BackendError, lambda: tc.use_backend(target.backend, device=absent), absent, *target.backend.devices()[:1]
+    )
+    _expect_raises(BackendError, lambda: tc.zeros(2, device=absent), absent)
 
 
 # -- conversion
@@ -329,7 +337,7 @@ def device_absent(target: Target) -> None:
 
 @check("conversion/values")
 def conversion_values(target: Target) -> None:
-    """Values come out as NumPy arrays, lists and Python scalars, and print."""
+    """Tensors convert to NumPy arrays, lists and Python scalars, and print."""
     for dtype in _dtypes(target):
         expected = np.asarray([[0, 1, 1]], dtype.name)
         x = tc.asarray([[0, 1, 1]], dtype=dtype)
@@ -347,7 +355,7 @@ def conversion_values(target: Target) -> None:
 
 @check("conversion/array")
 def conversion_array(target: Target) -> None:
-    """`.array` is an array of the library, also of no dimension."""
+    """`.array` is an array of the library, also for a Tensor of shape ()."""
     for x in (tc.asarray(1.0), tc.sum(tc.ones(3)), tc.ones(3)[0], tc.ones((2, 2))):
         expect(hasattr(x.array, "shape") and hasattr(x.array, "dtype"), f".array is {x.array!r}")
         kind = type(tc.ones(3).array)
@@ -356,8 +364,8 @@ def conversion_array(target: Target) -> None:
 
 @check("conversion/dlpack")
 def conversion_dlpack(target: Target) -> None:
-    """DLPack both ways."""
-    x = here(_VALUES)
+    """DLPack works in both directions."""
+    x = on_backend(_VALUES)
     try:
         found = np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError) as error:
@@ -371,33 +379,33 @@ def conversion_dlpack(target: Target) -> None:
 
 @check("errors/mixed-backends")
 def errors_mixed_backends(target: Target) -> None:
-    """Two backends in one operation: an error that names both and how to convert."""
+    """Operands of two backends are a TypeError that names both and says how to convert."""
     other = tc.ones(2, backend=ArrayAPIBackend("reference", np))
     own = tc.ones(2)
     for function in (lambda: own + other, lambda: tc.concat([own, other]), lambda: tc.where(own > 0, own, other)):
-        _raises(TypeError, function, target.backend.name, "reference", "asarray")
+        _expect_raises(TypeError, function, target.backend.name, "reference", "asarray")
 
 
 @check("errors/shapes")
 def errors_shapes(target: Target) -> None:
-    """Shapes that do not fit: a ValueError that names the op and its operands."""
+    """Shapes that do not fit are a ValueError that names the op and the shapes."""
     a, b = tc.ones((2, 3)), tc.ones((4,))
-    _raises(ValueError, lambda: a + b, "add", "[2, 3]", "[4]")
-    _raises(ValueError, lambda: a @ b, "matmul", "[2, 3]", "[4]")
-    _raises(ValueError, lambda: tc.concat([a, b]), "concat")
-    _raises(ValueError, lambda: tc.reshape(a, (4,)), "reshape")
-    _raises(IndexError, lambda: a[5], "getitem")
-    _raises(ValueError, lambda: tc.sum(a, axis=3), "sum")
+    _expect_raises(ValueError, lambda: a + b, "add", "[2, 3]", "[4]")
+    _expect_raises(ValueError, lambda: a @ b, "matmul", "[2, 3]", "[4]")
+    _expect_raises(ValueError, lambda: tc.concat([a, b]), "concat")
+    _expect_raises(ValueError, lambda: tc.reshape(a, (4,)), "reshape")
+    _expect_raises(IndexError, lambda: a[5], "getitem")
+    _expect_raises(ValueError, lambda: tc.sum(a, axis=3), "sum")
 
 
 @check("errors/operands")
 def errors_operands(target: Target) -> None:
-    """Operands that are no arrays: a TypeError that names the argument."""
+    """An operand that is no array is a TypeError that names the argument."""
     x: Any = tc.ones(2)
-    _raises(TypeError, lambda: tc.add(x, "three"), "add", "x2", "'three'")
-    _raises(TypeError, lambda: tc.sin([object()]), "sin")
-    _raises(TypeError, lambda: x + object())
-    _raises(TypeError, lambda: tc.zeros(2, dtype="quaternion"), "quaternion")
+    _expect_raises(TypeError, lambda: tc.add(x, "three"), "add", "x2", "'three'")
+    _expect_raises(TypeError, lambda: tc.sin([object()]), "sin")
+    _expect_raises(TypeError, lambda: x + object())
+    _expect_raises(TypeError, lambda: tc.zeros(2, dtype="quaternion"), "quaternion")
 
 
 # -- the backward pass
@@ -405,7 +413,7 @@ def errors_operands(target: Target) -> None:
 
 @check("backward/quiet")
 def backward_quiet(target: Target) -> None:
-    """A backward pass does not warn: it would point at nobody's line."""
+    """A backward pass does not warn: the warning would point at no line of the user's."""
     x = tc.asarray([0.0, 1.0])
     with tc.GradientTape() as tape:
         tape.watch(x)
@@ -418,7 +426,10 @@ def backward_quiet(target: Target) -> None:
 
 @check("backward/exclusive")
 def backward_exclusive(target: Target) -> None:
-    """`is_exclusive` never says so of an array that somebody else holds, or of a view."""
+    """`is_exclusive` is False for an array that somebody else holds, and for a view.
+
+    The sweep overwrites a cotangent that is exclusive; with a wrong answer gradients are silently wrong.
+    """
     held = target.backend.asarray(np.ones(4))
     also = [held]
     expect(not target.backend.is_exclusive(held, 1), "an array that a list holds is said to be exclusive")
@@ -429,12 +440,12 @@ def backward_exclusive(target: Target) -> None:
 
 @check("backward/scale")
 def backward_scale(target: Target) -> None:
-    """`scale` and `add_scaled` do what they say, in place where they are told to."""
+    """`scale` is `g * partial(x)` and `add_scaled` adds that to its first argument, in place if they are told to."""
     backend = target.backend
     if backend.array_class is None:
         raise Skipped("the backend reuses no memory")
-    values = np.linspace(-1, 1, 100_000)
-    for shape in ((100_000,), (100, 1000)):
+    values = np.linspace(-1, 1, LARGE_ENOUGH_FOR_BLOCKS)
+    for shape in ((LARGE_ENOUGH_FOR_BLOCKS,), (100, LARGE_ENOUGH_FOR_BLOCKS // 100)):
         g, x = (backend.asarray(values.reshape(shape) * s) for s in (1.0, 2.0))
         expected = values * np.cos(2 * values)
         scaled = backend.scale(g, lambda xp, x: xp.cos(x), (x,), False)

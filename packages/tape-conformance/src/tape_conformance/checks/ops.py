@@ -1,4 +1,4 @@
-"""What every op does on the backend, from the samples it carries."""
+"""Checks of every op, generated from the samples it carries: values, derivatives, memory, refusals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import re
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Final
 
 import numpy as np
 import tape_core as tc
@@ -16,20 +16,28 @@ from tape_core.extend import Op, Refused
 from tape_conformance import calculus, reference
 from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal
 from tape_conformance.checks.transforms import transform_checks
-from tape_conformance.samples import Case, Drawn, Leaf, drawn, here
+from tape_conformance.samples import Case, Cases, Leaf, Replaced, draw_cases, on_backend
+from tape_conformance.tolerances import (
+    DOT_PRODUCT_RTOL,
+    FIRST_DERIVATIVE_RTOL,
+    FLOAT32_RTOL,
+    SAME_RTOL,
+    SECOND_DERIVATIVE_RTOL,
+    VALUE_RTOL,
+)
 
-# float64 against float64: what different algorithms for one value may differ by.
-VALUE = 1e-9
-SLOPE = 5e-6
-CURVATURE = 5e-5
-SINGLE = 2e-3
-SAME = 1e-12
+LARGE_REPEATS: Final = 2000
+"""Copies of a sample in the check `large`: 2x3 float64 elements become 96 kB, above the 64 KiB from which on a sweep
+reuses the memory of cotangents."""
+
+MODERATE: Final = 1e3  # inputs below this are no special values
+SPECIAL_VALUES: Final = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-300, 1e300, -1e300)
 
 
 def op_checks(op: Op, target: Target) -> Iterator[Check]:
-    """All checks of one op."""
-    samples = drawn(op)
-    found = samples.cases
+    """Yield all checks of one op."""
+    samples = draw_cases(op)
+    found = samples.accepted
     yield Check(f"{op.name}/samples", lambda: check_samples(op, samples))
     for case in found:
         at = case.label
@@ -50,21 +58,21 @@ def op_checks(op: Op, target: Target) -> Iterator[Check]:
     yield from transform_checks(op, samples)
     if op.elementwise and found:
         yield _check(f"{op.name}/special", check_special, op, found[0])
-        if op.differentiable and (plain := _plain(found)):
-            yield _check(f"{op.name}/large", check_large, plain)
+        if op.differentiable and (uniform := _case_of_one_shape(found)):
+            yield _check(f"{op.name}/large", check_large, uniform)
     for case in samples.refused:
         yield _check(f"{op.name}/refused/{case.label}", check_refused, case)
 
 
-def _check(id: str, function: Callable[..., None], *args: Any) -> Check:
+def _check(id: str, function: Callable[..., None], *args: object) -> Check:
     return Check(id, lambda: function(*args))
 
 
-def check_samples(op: Op, samples: Drawn) -> None:
-    """The samples reach every input, so that no rule goes unchecked."""
+def check_samples(op: Op, samples: Cases) -> None:
+    """The samples give every input with a rule a float array, so that no rule goes unchecked."""
     if samples.error is not None:
         raise AssertionError(f"the samples of op {op.name!r} cannot be drawn: {samples.error}") from samples.error
-    found = samples.cases
+    found = samples.accepted
     expect(bool(found), f"op {op.name!r} carries no samples: declare it with samples=")
     expect(bool(op.function.__doc__), f"op {op.name!r} has no docstring")
     if not op.differentiable:
@@ -79,24 +87,24 @@ def check_samples(op: Op, samples: Drawn) -> None:
 
 
 def check_value(case: Case) -> None:
-    """The value is that of a NumPy reference in float64."""
+    """The value is that of the NumPy reference in float64."""
     outs = case.call()
     for k, (found, expected) in enumerate(zip(case.observed(outs), reference.results(case), strict=True)):
-        expect_close(found.numpy(), expected, f"result {k}", VALUE)
+        expect_close(found.numpy(), expected, f"result {k}", VALUE_RTOL)
 
 
 def check_keywords(case: Case) -> None:
-    """Parameters may be given by name: a kernel calls them as the standard does."""
+    """Parameters may be passed by name: the backend's kernel has the names of the standard."""
     assert case.by_keyword is not None
     args, kwargs = case.by_keyword
     out = case.op.function(*args, **kwargs)
     outs = tuple(out) if isinstance(out, tuple | list) else (out,)
     for k, (found, expected) in enumerate(zip(case.observed(outs), case.observed(case.call()), strict=True)):
-        expect_close(found.numpy(), expected.numpy(), f"result {k}", SAME)
+        expect_close(found.numpy(), expected.numpy(), f"result {k}", SAME_RTOL)
 
 
 def check_vjp(case: Case, leaf: Leaf, target: Target) -> None:
-    """The gradient for one input agrees with finite differences and is where and what the input is."""
+    """The gradient for one input agrees with finite differences, and has the input's shape, dtype and device."""
     weights = case.weights()
     gradient = calculus.gradients(case, weights)[leaf.k]
     expect_equal(gradient.shape, leaf.value.shape, "the gradient's shape")
@@ -104,50 +112,53 @@ def check_vjp(case: Case, leaf: Leaf, target: Target) -> None:
     expect_equal(gradient.device, leaf.value.device, "the gradient's device")
     expect(gradient.backend is target.backend, f"the gradient is on backend {gradient.backend.name!r}")
     along = {leaf.k: case.directions(3)[leaf.k]}
-    expected = calculus.directional(lambda at: calculus.loss(case, weights, at), case, along)
-    found = calculus.inner(gradient.numpy(), along[leaf.k])
-    expect_close(found, expected, "the derivative along a random direction", SLOPE)
+    expected = calculus.finite_difference(lambda at: calculus.loss(case, weights, at), case, along)
+    found = calculus.inner_product(gradient.numpy(), along[leaf.k])
+    expect_close(found, expected, "the derivative along a random direction", FIRST_DERIVATIVE_RTOL)
 
 
 def check_jvp(case: Case) -> None:
     """The tangent agrees with finite differences, and with the VJP: <g, J t> = <J* g, t>."""
     weights, along = case.weights(), case.directions(4)
-    outs, tangents = calculus.pushed(case, along)
+    outs, tangents = calculus.jvp(case, along)
     found = 0.0
     for out, tangent, g in zip(outs, tangents, calculus.cotangents(case, weights, outs), strict=True):
         if tangent is not None:
             expect_equal(tangent.shape, out.shape, "the tangent's shape")
             expect_equal(tangent.dtype, out.dtype, "the tangent's dtype")
-            found += calculus.inner(g.numpy(), tangent.numpy())
-    expected = calculus.directional(lambda at: calculus.loss(case, weights, at), case, along)
-    expect_close(found, expected, "the JVP", SLOPE)
+            assert g is not None  # a result with a tangent is inexact, and so has a cotangent
+            found += calculus.inner_product(g.numpy(), tangent.numpy())
+    expected = calculus.finite_difference(lambda at: calculus.loss(case, weights, at), case, along)
+    expect_close(found, expected, "the JVP", FIRST_DERIVATIVE_RTOL)
     gradients = calculus.gradients(case, weights)
-    backward = sum(calculus.inner(gradients[k].numpy(), direction) for k, direction in along.items())
-    expect_close(found, backward, "the dot-product test, <g, J t> against <J* g, t>,", 1e-8)
+    backward = sum(calculus.inner_product(gradients[k].numpy(), direction) for k, direction in along.items())
+    expect_close(found, backward, "the dot-product test, <g, J t> against <J* g, t>,", DOT_PRODUCT_RTOL)
 
 
 def check_second(case: Case) -> None:
     """A Hessian-vector product agrees with finite differences of the gradient."""
     weights, slopes = case.weights(), case.directions(5)
 
-    def slope(at: Any) -> float:
-        return sum(calculus.inner(slopes[k], g.numpy()) for k, g in calculus.gradients(case, weights, at).items())
+    def slope(at: Replaced) -> float:
+        gradients = calculus.gradients(case, weights, at)
+        return sum(calculus.inner_product(slopes[k], g.numpy()) for k, g in gradients.items())
 
-    found = calculus.curvature(case, weights, slopes)
+    found = calculus.hessian_vector_products(case, weights, slopes)
     for k, along in case.directions(6).items():
-        expected = calculus.directional(slope, case, {k: along})
+        expected = calculus.finite_difference(slope, case, {k: along})
         what = f"the second derivative for {case.name_of(k)} along a random direction"
-        expect_close(calculus.inner(found[k].numpy(), along), expected, what, CURVATURE)
+        expect_close(calculus.inner_product(found[k].numpy(), along), expected, what, SECOND_DERIVATIVE_RTOL)
 
 
 def check_float32(case: Case) -> None:
-    """float32 in, float32 out, and so the gradient; complex64 likewise."""
+    """float32 inputs give float32 results and gradients, close to the float64 ones; likewise complex64."""
     narrow = {"float64": "float32", "complex128": "complex64"}
     small = {
         k: tc.astype(v, narrow[v.dtype.name])
         for k, v in enumerate(case.values)
         if isinstance(v, tc.Tensor) and v.dtype.inexact
     }
+    # Compare with float64 at the rounded inputs, so that the rounding of the inputs is no difference.
     wide = {k: tc.astype(value, case.values[k].dtype) for k, value in small.items()}
     if case.parameter("dtype") is not None:
         raise Skipped("the dtype of the result is not that of the inputs")
@@ -156,33 +167,33 @@ def check_float32(case: Case) -> None:
         name = reference_out.dtype.name
         expect_equal(out.dtype.name, narrow.get(name, name), "the dtype of a result")
     for out, reference_out in zip(case.observed(found), case.observed(expected), strict=True):
-        expect_close(out.numpy(), reference_out.numpy(), "a float32 result", SINGLE)
+        expect_close(out.numpy(), reference_out.numpy(), "a float32 result", FLOAT32_RTOL)
     if not case.op.differentiable:
         return
     weights = case.weights()
     exact = calculus.gradients(case, weights, wide)
     for k, gradient in calculus.gradients(case, weights, small).items():
         expect_equal(gradient.dtype, small[k].dtype, f"the dtype of the gradient for {case.name_of(k)}")
-        expect_close(gradient.numpy(), exact[k].numpy(), "the float32 gradient", 5 * SINGLE)
+        expect_close(gradient.numpy(), exact[k].numpy(), "the float32 gradient", 5 * FLOAT32_RTOL)
 
 
 def check_layout(case: Case) -> None:
-    """Arrays that are read-only, or lie in memory in steps, give the same."""
-    changes: dict[str, Callable[[Any], Any]] = {"strided": _strided, "read-only": _read_only}
+    """Strided and read-only arrays give the same results and gradients."""
+    changes: dict[str, Callable[[tc.Tensor], tc.Tensor]] = {"strided": _strided, "read-only": _read_only}
     weights = case.weights()
     expected = [o.numpy() for o in case.call()]
     plain = calculus.gradients(case, weights) if case.op.differentiable else {}
     for what, change in changes.items():
         laid = {leaf.k: change(leaf.value) for leaf in case.leaves}
         for out, value in zip(case.call(laid), expected, strict=True):
-            expect_close(out.numpy(), value, f"a result of {what} arrays", SAME)
+            expect_close(out.numpy(), value, f"a result of {what} arrays", SAME_RTOL)
         if case.op.differentiable:
             for k, gradient in calculus.gradients(case, weights, laid).items():
-                expect_close(gradient.numpy(), plain[k].numpy(), f"the gradient of {what} arrays", SAME)
+                expect_close(gradient.numpy(), plain[k].numpy(), f"the gradient of {what} arrays", SAME_RTOL)
 
 
 def check_mutation(case: Case) -> None:
-    """Neither the op nor its backward pass writes to what it was given, nor to what it returned."""
+    """Neither the op nor its backward pass writes to its inputs, its results or the cotangents."""
     arrays = [v for v in case.values if isinstance(v, tc.Tensor)]
     before = [a.numpy() for a in arrays]
     watched = [leaf.value for leaf in case.leaves]
@@ -193,7 +204,7 @@ def check_mutation(case: Case) -> None:
     seeds = [g for g in calculus.cotangents(case, case.weights(), outs) if g is not None]
     given = [g.numpy() for g in seeds]
     if watched and seeds:
-        for _ in range(2):
+        for _ in range(2):  # the second sweep reads what the first may have spoilt
             tape.gradient([o for o in outs if o.dtype.inexact], watched, output_gradients=seeds)
     for what, then, now in (("an input", before, arrays), ("a result", results, outs), ("a cotangent", given, seeds)):
         for old, new in zip(then, now, strict=True):
@@ -201,8 +212,8 @@ def check_mutation(case: Case) -> None:
 
 
 def check_memory(case: Case) -> None:
-    """A record keeps alive what its rules name, and nothing else."""
-    fresh = {leaf.k: here(leaf.value.numpy() + 0) for leaf in case.leaves if leaf.value.shape}
+    """A record keeps alive the inputs that its rules name as parameters, and no others."""
+    fresh = {leaf.k: on_backend(leaf.value.numpy() + 0) for leaf in case.leaves if leaf.value.shape}
     if not fresh:
         raise Skipped("no array to observe")
     rules = {k: case.op.compiled[k] for k in fresh}
@@ -233,8 +244,8 @@ def check_memory(case: Case) -> None:
 
 
 def check_special(op: Op, case: Case) -> None:
-    """At infinities, NaN and zeros the values, and what flows back, are the reference's."""
-    grid = np.asarray([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-300, 1e300, -1e300])
+    """At infinities, NaN, zeros and extreme numbers, values and gradients are the reference's."""
+    grid = np.asarray(SPECIAL_VALUES)
     at = [k for k, v in enumerate(case.values) if isinstance(v, tc.Tensor) and v.dtype.kind == "real floating"]
     if not at or case.is_complex:
         raise Skipped("no real floating-point input")
@@ -244,38 +255,38 @@ def check_special(op: Op, case: Case) -> None:
         for k, v in enumerate(case.values)
         if isinstance(v, tc.Tensor) and k not in at
     }
-    given = {k: here(v.copy()) for k, v in {**grids, **others}.items()}
+    given = {k: on_backend(v.copy()) for k, v in {**grids, **others}.items()}
     with np.errstate(all="ignore"):
         outs = case.call(given)
         expected = reference.results(case, {**grids, **others})
-    expect_close(outs[0].numpy(), expected[0], "a special value", VALUE, atol=0)
+    expect_close(outs[0].numpy(), expected[0], "a special value", VALUE_RTOL, atol=0)
     if not op.differentiable:
         return
     leaves = {k: given[k] for k in at if case.rule_of(k) not in (tc.extend.NONDIFF, tc.extend.TODO)}
-    found = _ones_back(case, given, leaves)
+    found = _gradients_for_ones(case, given, leaves)
     own = reference.gradients(case, {**grids, **others}, list(leaves))
-    # Where all inputs are of moderate size, a derivative near 0 is a difference of such numbers.
-    moderate = np.all([np.abs(values) < 1e3 for values in grids.values()], axis=0)
+    # atol=0 is right for 1e-300, but too strict where a derivative near 0 is a difference of moderate numbers.
+    moderate = np.all([np.abs(values) < MODERATE for values in grids.values()], axis=0)
     for k, gradient in zip(leaves, found, strict=True):
         values = gradient.numpy()
-        values = np.where(moderate & (np.abs(values - own[k]) < SAME), own[k], values)
-        expect_close(values, own[k], f"what flows back to {case.name_of(k)} at special values", VALUE, atol=0)
+        values = np.where(moderate & (np.abs(values - own[k]) < SAME_RTOL), own[k], values)
+        expect_close(values, own[k], f"what flows back to {case.name_of(k)} at special values", VALUE_RTOL, atol=0)
 
 
-def _ones_back(case: Case, given: dict[int, Any], leaves: dict[int, Any]) -> list[Any]:
+def _gradients_for_ones(case: Case, given: Replaced, leaves: Replaced) -> list[tc.Tensor]:
+    """Return the gradients of some inputs for a cotangent of ones."""
     with tc.GradientTape() as tape:
         tape.watch(list(leaves.values()))
         with np.errstate(all="ignore"):
             outs = case.call(given)
-    found: list[Any] = tape.gradient(outs, list(leaves.values()), unconnected_gradients="zero")
+    found: list[tc.Tensor] = tape.gradient(outs, list(leaves.values()), unconnected_gradients="zero")
     return found
 
 
 def check_large(case: Case) -> None:
-    """Arrays large enough for memory to be reused have the gradient of small ones, and stay what they are."""
-    repeats = 2000
+    """Arrays so large that the sweep reuses memory have the same gradient as small ones, and are not written to."""
     large = {
-        k: tc.tile(v, (repeats,) + (1,) * (v.ndim - 1))
+        k: tc.tile(v, (LARGE_REPEATS,) + (1,) * (v.ndim - 1))
         for k, v in enumerate(case.values)
         if isinstance(v, tc.Tensor) and v.shape
     }
@@ -283,25 +294,26 @@ def check_large(case: Case) -> None:
     sources = [large[leaf.k] for leaf in case.leaves]
     weights = case.weights()
     (weight,) = weights
-    seed = here(np.tile(weight, (repeats,) + (1,) * (weight.ndim - 1)))
+    assert weight is not None  # the op is differentiable and elementwise: it has one result
+    seed = on_backend(np.tile(weight, (LARGE_REPEATS,) + (1,) * (weight.ndim - 1)))
     with tc.GradientTape(persistent=True) as tape:
         tape.watch(sources)
-        # Two ops more, so that there are cotangents which nobody else holds.
+        # The cotangents of these two ops belong to the sweep alone, which may overwrite them.
         (out,) = case.call(large)
         y = tc.negative(tc.negative(out))
     small = calculus.gradients(case, weights)
     for _ in range(2):
         found = tape.gradient(y, sources, output_gradients=seed, unconnected_gradients="zero")
         for leaf, gradient in zip(case.leaves, found, strict=True):
-            expected = np.tile(small[leaf.k].numpy(), (repeats,) + (1,) * (gradient.ndim - 1))
-            expect_close(gradient.numpy(), expected, f"the gradient of a large {leaf.name}", SAME)
+            expected = np.tile(small[leaf.k].numpy(), (LARGE_REPEATS,) + (1,) * (gradient.ndim - 1))
+            expect_close(gradient.numpy(), expected, f"the gradient of a large {leaf.name}", SAME_RTOL)
     expect_close(seed.numpy()[: weight.shape[0]], weight, "the cotangent that was given", 0)
     for k, old in before.items():
         expect(np.array_equal(old, large[k].numpy()), f"the input {case.name_of(k)!r} was written to")
 
 
 def check_refused(case: Case) -> None:
-    """A call that cannot be done raises, in the user's terms."""
+    """A call with arguments that the op refuses raises the declared error, with the declared message."""
     sample = case.sample
     assert isinstance(sample, Refused)
     try:
@@ -316,8 +328,8 @@ def check_refused(case: Case) -> None:
         raise AssertionError(f"it did not raise {sample.error.__name__}")
 
 
-def _plain(found: list[Case]) -> Case | None:
-    """A case all of whose arrays have one shape, not 0-d, not empty."""
+def _case_of_one_shape(found: list[Case]) -> Case | None:
+    """Return the first case all of whose arrays have one shape that is neither () nor empty."""
     for case in found:
         shapes = {v.shape for v in case.values if isinstance(v, tc.Tensor)}
         if len(shapes) == 1 and (shape := shapes.pop()) and 0 not in shape:
@@ -325,21 +337,21 @@ def _plain(found: list[Case]) -> Case | None:
     return None
 
 
-def _strided(x: Any) -> Any:
-    """The same values, two elements apart."""
+def _strided(x: tc.Tensor) -> tc.Tensor:
+    """Copy a Tensor to memory in which its elements lie two apart."""
     xp = x.backend.namespace
     raw = x.backend.asarray(x.array, copy=True)
     return wrap(xp.stack([raw, raw], axis=-1)[..., 0], x.backend)
 
 
-def _read_only(x: Any) -> Any:
-    """The same values in memory that refuses to be written to, where the library has such."""
+def _read_only(x: tc.Tensor) -> tc.Tensor:
+    """Copy a Tensor to read-only memory, if the library has such."""
     raw = x.backend.asarray(x.array, copy=True)
     if isinstance(raw, np.ndarray):
         raw.flags.writeable = False
     return wrap(raw, x.backend)
 
 
-def _share_memory(a: Any, b: Any) -> bool:
+def _share_memory(a: tc.Tensor, b: tc.Tensor) -> bool:
     raw = [t.backend.numpy(t.array) for t in (a, b)]
     return bool(np.shares_memory(*raw))

@@ -1,4 +1,4 @@
-"""What tapes do, end to end on the backend. The numbers are exact, or worked out by hand."""
+"""Checks of tapes, end to end on the backend. The expected numbers are exact, or worked out by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tape_conformance.checking import Group, Target, expect, expect_close, expec
 GROUP = check = Group("tape")
 
 
-def _gradient(f: Callable[[Any], Any], x: Any, **kwargs: Any) -> Any:
+def _gradient(f: Callable[[Any], Any], x: tc.Tensor, **kwargs: Any) -> Any:
     with tc.GradientTape() as tape:
         tape.watch(x)
         y = f(x)
@@ -27,7 +27,7 @@ def _gradient(f: Callable[[Any], Any], x: Any, **kwargs: Any) -> Any:
 
 @check("gradient")
 def gradient(target: Target) -> None:
-    """The gradient of a scalar, and of a sum over a target's elements."""
+    """The gradient of a scalar is right, and that of an array is the gradient of its sum."""
     x = tc.asarray([1.0, 2.0, 3.0])
     expect_close(_gradient(lambda x: tc.sum(x**2), x).numpy(), [2, 4, 6], "the gradient of sum(x**2)", 1e-6)
     expect_close(_gradient(lambda x: x**3, x).numpy(), [3, 12, 27], "the gradient of x**3", 1e-6)
@@ -65,7 +65,7 @@ def unwatched(target: Target) -> None:
 
 @check("variables")
 def variables(target: Target) -> None:
-    """Variables are watched when read; one that is not trainable is not; assigning changes no gradient."""
+    """A trainable Variable is watched when it is read, and assigning to it afterwards changes no gradient."""
     v, fixed = tc.Variable(3.0), tc.Variable(2.0, trainable=False)
     with tc.GradientTape() as tape:
         y = v * v * fixed
@@ -78,7 +78,7 @@ def variables(target: Target) -> None:
 
 @check("assignment")
 def assignment(target: Target) -> None:
-    """`x[key] = value` records: the gradient reaches the value, and x where it was not overwritten."""
+    """`x[key] = value` is recorded: the gradient reaches the value, and x where it was not overwritten."""
     x, value = tc.asarray([1.0, 2.0, 3.0]), tc.asarray(5.0)
     with tc.GradientTape() as tape:
         tape.watch([x, value])
@@ -93,7 +93,7 @@ def assignment(target: Target) -> None:
 
 @check("persistent")
 def persistent(target: Target) -> None:
-    """A persistent tape differentiates many times, another only once."""
+    """A persistent tape differentiates many times, any other once."""
     x = tc.asarray(3.0)
     with tc.GradientTape(persistent=True) as tape:
         tape.watch(x)
@@ -115,7 +115,7 @@ def persistent(target: Target) -> None:
 
 @check("higher-order")
 def higher_order(target: Target) -> None:
-    """Derivatives of derivatives, by tapes within tapes."""
+    """Nested tapes compute derivatives of derivatives."""
     x = tc.asarray(2.0, dtype="float64")
     with tc.GradientTape() as third, tc.GradientTape() as second, tc.GradientTape() as first:
         for tape in (first, second, third):
@@ -130,14 +130,14 @@ def higher_order(target: Target) -> None:
 
 @check("output-gradients")
 def output_gradients(target: Target) -> None:
-    """Cotangents of the caller's own weigh the target's elements."""
+    """`output_gradients` are the cotangents of the target."""
     x, seed = tc.asarray([1.0, 2.0]), tc.asarray([10.0, 0.5])
     expect_equal(_gradient(lambda x: x**2, x, output_gradients=seed).tolist(), [20.0, 2.0], "the weighted gradient")
 
 
 @check("stop-recording")
 def stop_recording(target: Target) -> None:
-    """What is computed while recording is stopped, or behind stop_gradient, is a constant."""
+    """Values computed while recording is stopped, or passed through stop_gradient, are constants."""
     x = tc.asarray(3.0)
     with tc.GradientTape() as tape:
         tape.watch(x)
@@ -149,7 +149,7 @@ def stop_recording(target: Target) -> None:
 
 @check("broadcasting")
 def broadcasting(target: Target) -> None:
-    """The cotangent of what was broadcast is summed back, whatever the shapes."""
+    """The cotangent of an operand that was broadcast is summed back to its shape."""
     a, b = tc.asarray([[1.0], [2.0]]), tc.asarray([3.0, 4.0, 5.0])
     with tc.GradientTape() as tape:
         tape.watch([a, b])
@@ -176,7 +176,7 @@ def mixed_dtypes(target: Target) -> None:
 
 @check("where")
 def where(target: Target) -> None:
-    """Nothing comes back from the branch not taken, not even NaN."""
+    """The branch of `where` that is not taken has a zero gradient, even where its own derivative is infinite."""
     x = tc.asarray([0.0, 4.0])
     expect_equal(
         _gradient(lambda x: tc.where(x > 0, tc.sqrt(x), 0.0), x).tolist(), [0.0, 0.25], "the gradient of where"
@@ -185,7 +185,7 @@ def where(target: Target) -> None:
 
 @check("gather")
 def gather(target: Target) -> None:
-    """The gradient of what was only gathered from is IndexedSlices, and dense where it was also used otherwise."""
+    """The gradient of a Variable that was only gathered from is IndexedSlices; with another use it is dense."""
     table = tc.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     rows = tc.asarray([2, 0, 2])
     with tc.GradientTape(persistent=True) as tape:
@@ -210,8 +210,8 @@ def long_chain(target: Target) -> None:
     """A chain of many ops differentiates without recursion."""
     x = tc.asarray(1.0, dtype="float64")
 
-    def f(x: Any) -> Any:
-        for _ in range(5000):
+    def f(x: tc.Tensor) -> tc.Tensor:
+        for _ in range(5000):  # five times Python's default recursion limit
             x = x + 0.5
         return x * x
 
@@ -273,7 +273,7 @@ def tasks(target: Target) -> None:
 
 @check("frees-memory")
 def frees_memory(target: Target) -> None:
-    """A result that is kept keeps nothing else alive."""
+    """A loss that is kept does not keep the intermediate results alive."""
     x = tc.ones((64, 64))
     with tc.GradientTape() as tape:
         tape.watch(x)

@@ -1,11 +1,14 @@
-"""Ops inside vmap, and under derivatives inside and outside of it: the same as one example after the other."""
+"""Checks of ops inside vmap, alone and composed with derivatives and checkpoints, and of sparsity patterns.
+
+The expected result of vmap is that of a loop over the examples.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import tape_core as tc
@@ -17,31 +20,30 @@ from tape_core.sparsity.index_sets import identity
 from tape_conformance import calculus
 from tape_conformance.checking import Check, expect, expect_close, expect_equal
 from tape_conformance.checks.compiled import check_compiled, check_compiled_derivatives
-from tape_conformance.samples import NOTHING, Case, Drawn, Leaf, Replaced, here
+from tape_conformance.samples import AS_SAMPLED, Case, Cases, Directions, Leaf, Replaced, Weights, on_backend
+from tape_conformance.tolerances import BATCHED_RTOL
 
-# Another order of the same sums.
-BATCHED = 1e-9
-SCALES = (1.0, 0.9)
-_SMALL = 16  # elements, each of which takes a row of a Jacobian
+SECOND_EXAMPLE_SCALE: Final = 0.9  # times the sample: another point of the same domain
+MAX_JACOBIAN_ELEMENTS: Final = 16  # elements of an input whose whole Jacobian and Hessian are compared
 
 
-def _one_for_each_input(op: Op, samples: Drawn) -> dict[str, list[Leaf]]:
-    """By the label of a small sample the inputs for which it is taken."""
+def _leaves_for_jacobians(op: Op, samples: Cases) -> dict[str, list[Leaf]]:
+    """Choose one small sample for each input, real and complex; return the leaves by the label of their sample."""
     found: dict[str, list[Leaf]] = {}
     seen: set[tuple[str, bool]] = set()
-    for case in samples.cases if op.differentiable else ():
+    for case in samples.accepted if op.differentiable else ():
         for leaf in case.leaves:
             key = op.inputs[0 if op.sequence else leaf.k], case.is_complex
-            if 0 < leaf.value.size <= _SMALL and key not in seen:
+            if 0 < leaf.value.size <= MAX_JACOBIAN_ELEMENTS and key not in seen:
                 seen.add(key)
                 found.setdefault(case.label, []).append(leaf)
     return found
 
 
-def transform_checks(op: Op, samples: Drawn) -> Iterator[Check]:
-    """The checks of one op."""
-    chosen = _one_for_each_input(op, samples)
-    for case in samples.cases:
+def transform_checks(op: Op, samples: Cases) -> Iterator[Check]:
+    """Yield the checks of one op."""
+    chosen = _leaves_for_jacobians(op, samples)
+    for case in samples.accepted:
         if _arrays(case):
             yield Check(f"{op.name}/batch/{case.label}", lambda case=case: check_batch(case))  # type: ignore[misc]
             yield Check(
@@ -59,14 +61,14 @@ def transform_checks(op: Op, samples: Drawn) -> Iterator[Check]:
 
 
 def check_batch(case: Case) -> None:
-    """vmap over each input, and over all of them, gives what a loop gives."""
+    """vmap over each input, and over all of them together, gives what a loop gives."""
     arrays = _arrays(case)
     together = [arrays] if len(arrays) > 1 else []
     for chosen in [[k] for k in arrays] + together:
         examples = _examples(case, chosen)
-        expected = [_seen(case, example) for example in examples]
-        found = tc.vmap(lambda *xs, chosen=chosen: _seen(case, dict(zip(chosen, xs, strict=True))))(
-            *_stacked(examples, chosen)
+        expected = [_observe(case, example) for example in examples]
+        found = tc.vmap(lambda *xs, chosen=chosen: _observe(case, dict(zip(chosen, xs, strict=True))))(
+            *_stack(examples, chosen)
         )
         over = ", ".join(case.name_of(k) for k in chosen)
         for k, result in enumerate(found):
@@ -77,82 +79,88 @@ def check_batch(case: Case) -> None:
 
 
 def check_compose(case: Case) -> None:
-    """Derivatives of derivatives, inside vmap and outside of it, are those of each example; with checkpoint as well."""
+    """Gradients and tangents inside vmap and of vmap, and second derivatives, agree; also with a checkpoint."""
     _expect_second_derivatives(case)
     chosen = [leaf.k for leaf in case.leaves]
     examples = _examples(case, chosen)
     weights = case.weights()
     slopes = [calculus.gradients(case, weights, example) for example in examples]
-    stacked = _stacked(examples, chosen)
+    stacked = _stack(examples, chosen)
     _expect_gradients(case, "", weights, chosen, stacked, slopes)
-    _expect_gradients(_checkpointed(case), "checkpoint: ", weights, chosen, stacked, slopes)
+    _expect_gradients(_in_checkpoint(case), "checkpoint: ", weights, chosen, stacked, slopes)
     _expect_tangents(case, chosen, examples, stacked)
 
 
 def _expect_second_derivatives(case: Case) -> None:
-    """Forward over reverse mode, of the op and of a checkpoint of it, give what reverse over reverse mode gives."""
+    """Forward over reverse mode, of a checkpoint of the op, gives what reverse over reverse mode gives."""
     weights, along = case.weights(), case.directions(7)
-    expected = calculus.curvature(case, weights, along)
-    again = _checkpointed(case)
+    expected = calculus.hessian_vector_products(case, weights, along)
+    checkpointed = _in_checkpoint(case)
     leaves = {leaf.k: leaf.value for leaf in case.leaves}
-    with tc.ForwardAccumulator(list(leaves.values()), [here(along[k]) for k in leaves]) as accumulator:
-        slopes = calculus.gradients(again, weights, leaves)
+    with tc.ForwardAccumulator(list(leaves.values()), [on_backend(along[k]) for k in leaves]) as accumulator:
+        slopes = calculus.gradients(checkpointed, weights, leaves)
     for k, tangent in accumulator.jvp(slopes, unconnected_gradients="zero").items():
         what = f"the JVP of the gradient of a checkpoint, for input {k}"
-        expect_close(tangent.numpy(), expected[k].numpy(), what, BATCHED)
+        expect_close(tangent.numpy(), expected[k].numpy(), what, BATCHED_RTOL)
 
 
-class _Checkpointed(Case):
+class _CheckpointCase(Case):
     """A case whose op is called in a checkpoint."""
 
-    def call(self, replaced: Replaced = NOTHING) -> tuple[Any, ...]:
-        """The op's results."""
+    def call(self, replaced: Replaced = AS_SAMPLED) -> tuple[Any, ...]:
         call = super().call
-        again = tc.checkpoint(lambda *xs: call(dict(zip(replaced, xs, strict=True))))
-        found: tuple[Any, ...] = again(*replaced.values())
+        checkpointed = tc.checkpoint(lambda *xs: call(dict(zip(replaced, xs, strict=True))))
+        found: tuple[Any, ...] = checkpointed(*replaced.values())
         return found
 
 
-def _checkpointed(case: Case) -> Case:
-    return _Checkpointed(**{f.name: getattr(case, f.name) for f in fields(case) if f.init})
+def _in_checkpoint(case: Case) -> Case:
+    return _CheckpointCase(**{f.name: getattr(case, f.name) for f in fields(case) if f.init})
 
 
 def _expect_gradients(
-    case: Case, label: str, weights: list[Any], chosen: list[int], stacked: list[Any], slopes: list[dict[int, Any]]
+    case: Case,
+    label: str,
+    weights: Weights,
+    chosen: list[int],
+    stacked: list[tc.Tensor],
+    slopes: list[dict[int, tc.Tensor]],
 ) -> None:
-    """Gradients inside vmap and of vmap."""
+    """Expect the gradient inside vmap, and the gradient of vmap, to be those of each example."""
 
-    def gradient(*xs: Any) -> list[Any]:
+    def gradient(*xs: tc.Tensor) -> list[tc.Tensor]:
         return [*calculus.gradients(case, weights, dict(zip(chosen, xs, strict=True))).values()]
 
-    def call(*xs: Any) -> tuple[Any, ...]:
-        return _seen(case, dict(zip(chosen, xs, strict=True)))
+    def call(*xs: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        return _observe(case, dict(zip(chosen, xs, strict=True)))
 
     _expect_each(tc.vmap(gradient)(*stacked), slopes, chosen, f"{label}the gradient inside vmap")
     with tc.GradientTape() as tape:
         tape.watch(stacked)
         outs = tc.vmap(call)(*stacked)
     pairs = [(out, w) for out, w in zip(outs, weights, strict=True) if w is not None]
-    seeds = [tc.astype(here(np.stack([w] * len(slopes))), out.dtype) for out, w in pairs]
+    seeds = [tc.astype(on_backend(np.stack([w] * len(slopes))), out.dtype) for out, w in pairs]
     found = tape.gradient([out for out, _ in pairs], stacked, output_gradients=seeds, unconnected_gradients="zero")
     _expect_each([dense(g) for g in found], slopes, chosen, f"{label}the gradient of vmap")
 
 
-def _expect_tangents(case: Case, chosen: list[int], examples: list[dict[int, Any]], stacked: list[Any]) -> None:
-    """Tangents inside vmap and of vmap."""
+def _expect_tangents(
+    case: Case, chosen: list[int], examples: list[dict[int, tc.Tensor]], stacked: list[tc.Tensor]
+) -> None:
+    """Expect the tangents inside vmap, and the tangents of vmap, to be those of each example."""
 
-    def call(*xs: Any) -> tuple[Any, ...]:
-        return _seen(case, dict(zip(chosen, xs, strict=True)))
+    def call(*xs: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        return _observe(case, dict(zip(chosen, xs, strict=True)))
 
     directions = case.directions(4)
-    along = [here(np.stack([directions[k]] * len(examples))) for k in chosen]
-    pushed = [_pushed(case, example, directions) for example in examples]
+    along = [on_backend(np.stack([directions[k]] * len(examples))) for k in chosen]
+    expected = [_tangents(case, example, directions) for example in examples]
 
-    def tangents(*both: Any) -> list[Any]:
+    def tangents(*both: tc.Tensor) -> list[tc.Tensor]:
         xs, ts = both[: len(chosen)], both[len(chosen) :]
         with tc.ForwardAccumulator(list(xs), list(ts)) as accumulator:
             outs = call(*xs)
-        found: list[Any] = accumulator.jvp([o for o in outs if o.dtype.inexact], unconnected_gradients="zero")
+        found: list[tc.Tensor] = accumulator.jvp([o for o in outs if o.dtype.inexact], unconnected_gradients="zero")
         return found
 
     with tc.ForwardAccumulator(stacked, along) as accumulator:
@@ -160,19 +168,19 @@ def _expect_tangents(case: Case, chosen: list[int], examples: list[dict[int, Any
     of_vmap = accumulator.jvp([o for o in outs if o.dtype.inexact], unconnected_gradients="zero")
     for what, given in (("inside", tc.vmap(tangents)(*stacked, *along)), ("of", of_vmap)):
         for k, tangent in enumerate(given):
-            _expect_examples(tangent, [each[k] for each in pushed], f"the tangent {what} vmap, of result {k}")
+            _expect_examples(tangent, [each[k] for each in expected], f"the tangent {what} vmap, of result {k}")
 
 
 def check_sparsity(case: Case) -> None:
-    """The pattern of each Jacobian that is found has all entries that are not 0."""
+    """The sparsity pattern that is detected for each Jacobian has all entries that are not 0."""
     for leaf in case.leaves:
-        x = leaf.value.__copy__()
+        x = leaf.value.__copy__()  # a Tensor of its own: the detector finds values by identity
         with Detector(math.prod(x.shape)) as detector:
             detector.know(x, identity(tuple(x.shape)))
-            outs = _seen(case, {leaf.k: x})
+            outs = _observe(case, {leaf.k: x})
         with tc.GradientTape(persistent=True) as tape:
             tape.watch(x)
-            again = _seen(case, {leaf.k: x})
+            again = _observe(case, {leaf.k: x})
         for k, (out, same) in enumerate(zip(outs, again, strict=True)):
             if not out.dtype.inexact:
                 continue
@@ -182,47 +190,51 @@ def check_sparsity(case: Case) -> None:
             expect(not missing.any(), f"the pattern of result {k} by {leaf.name} lacks {missing.sum()} entries")
 
 
-def _pushed(case: Case, example: Replaced, directions: Any) -> list[Any]:
+def _tangents(case: Case, example: Replaced, directions: Directions) -> list[tc.Tensor]:
     leaves = list(example.values())
-    with tc.ForwardAccumulator(leaves, [here(directions[k]) for k in example]) as accumulator:
-        outs = _seen(case, example)
-    found: list[Any] = accumulator.jvp([o for o in outs if o.dtype.inexact], unconnected_gradients="zero")
+    with tc.ForwardAccumulator(leaves, [on_backend(directions[k]) for k in example]) as accumulator:
+        outs = _observe(case, example)
+    found: list[tc.Tensor] = accumulator.jvp([o for o in outs if o.dtype.inexact], unconnected_gradients="zero")
     return found
 
 
 def _arrays(case: Case) -> list[int]:
+    """Return the numbers of the inputs that are arrays."""
     return [k for k, v in enumerate(case.values) if isinstance(v, tc.Tensor)]
 
 
-def _seen(case: Case, replaced: Replaced) -> tuple[Any, ...]:
+def _observe(case: Case, replaced: Replaced) -> tuple[tc.Tensor, ...]:
     return case.observed(case.call(replaced))
 
 
-def _examples(case: Case, chosen: list[int]) -> list[dict[int, Any]]:
-    """The sample, and another that the op takes as well."""
-    varied = {k: _varied(case.values[k]) for k in chosen}
+def _examples(case: Case, chosen: list[int]) -> list[dict[int, tc.Tensor]]:
+    """Return two examples for vmap: the sample, and a variation that the op accepts as well."""
+    varied = {k: _vary(case.values[k]) for k in chosen}
     try:
         case.call(varied)
-    except Exception:  # noqa: BLE001 - such as row pointers that are no longer in order
-        varied = {k: v * SCALES[1] if v.dtype.inexact else v for k, v in ((k, case.values[k]) for k in chosen)}
+    except Exception:  # noqa: BLE001 - reversed integers may be invalid, such as row pointers
+        varied = {k: _vary(v) if v.dtype.inexact else v for k, v in ((k, case.values[k]) for k in chosen)}
     return [{k: case.values[k] for k in chosen}, varied]
 
 
-def _varied(value: Any) -> Any:
+def _vary(value: tc.Tensor) -> tc.Tensor:
+    """Scale numbers, and reverse integers: indices stay within bounds."""
     if value.dtype.inexact:
-        return value * SCALES[1]
-    # Other indices that are as valid.
+        return value * SECOND_EXAMPLE_SCALE
     return tc.flip(value, axis=-1) if value.shape and value.dtype.kind != "bool" else value
 
 
-def _stacked(examples: list[dict[int, Any]], chosen: list[int]) -> list[Any]:
+def _stack(examples: list[dict[int, tc.Tensor]], chosen: list[int]) -> list[tc.Tensor]:
     return [tc.stack([example[k] for example in examples]) for k in chosen]
 
 
-def _expect_each(found: Any, expected: list[dict[int, Any]], chosen: list[int], what: str) -> None:
+def _expect_each(
+    found: Iterable[tc.Tensor], expected: list[dict[int, tc.Tensor]], chosen: list[int], what: str
+) -> None:
     for k, result in zip(chosen, found, strict=True):
         _expect_examples(result, [each[k] for each in expected], f"{what}, for input {k}")
 
 
-def _expect_examples(found: Any, expected: list[Any], what: str) -> None:
-    expect_close(found.numpy(), np.stack([each.numpy() for each in expected]), what, BATCHED)
+def _expect_examples(found: tc.Tensor, expected: list[tc.Tensor], what: str) -> None:
+    """Expect a result of vmap to be the results of the examples, stacked."""
+    expect_close(found.numpy(), np.stack([each.numpy() for each in expected]), what, BATCHED_RTOL)

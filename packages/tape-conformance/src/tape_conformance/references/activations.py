@@ -1,4 +1,4 @@
-"""Activations and losses, from their definitions."""
+"""References of activations and losses, from their definitions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from tape_conformance.references import Array, Axis, DType
 
-def _gelu(x: Any, *, approximate: bool = False) -> Any:
+
+def _gelu(x: Array, *, approximate: bool = False) -> Any:
     if approximate:
         return x * special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
     return x * special.ndtr(x)
 
 
-def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
+def _cross_entropy(logits: Array, labels: Array, *, axis: int = -1) -> Any:
     lines = (
         np.moveaxis(special.log_softmax(logits, axis=axis), axis, -1) if logits.size else np.moveaxis(logits, axis, -1)
     )
@@ -25,7 +27,7 @@ def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
     return out
 
 
-def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+def _cross_entropy_vjp(cotangent: Array, logits: Array, labels: Array, *, axis: int = -1) -> Any:
     d = np.moveaxis(special.softmax(logits, axis=axis), axis, -1).copy()
     for place in np.ndindex(*labels.shape):
         d[place][labels[place]] -= 1
@@ -33,15 +35,16 @@ def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = 
     return np.moveaxis(d, -1, axis)
 
 
-def _one_hot(labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def _one_hot(labels: Array, num_classes: int, *, dtype: DType = None, axis: int = -1) -> Any:
     return np.moveaxis(np.eye(num_classes, dtype=dtype)[labels], -1, axis)
 
 
-def _logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def _logsumexp(x: Array, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return special.logsumexp(x, axis=axis, keepdims=keepdims)
 
 
-def _along(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unless_empty(function: Callable[..., Any]) -> Callable[..., Any]:
+    """SciPy's function of (x, axis), which refuses empty arrays."""
     return lambda x, *, axis=-1: function(x, axis=axis) if x.size else x
 
 
@@ -49,12 +52,12 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "cross_entropy": _cross_entropy,
     "cross_entropy_vjp": _cross_entropy_vjp,
     "gelu": _gelu,
-    "log_softmax": _along(special.log_softmax),
+    "log_softmax": _unless_empty(special.log_softmax),
     "logsumexp": _logsumexp,
     "one_hot": _one_hot,
     "relu": lambda x: np.where(np.isnan(x), x, np.clip(x, 0, None)),
     "sigmoid": special.expit,
     "silu": lambda x: x * special.expit(x),
-    "softmax": _along(special.softmax),
+    "softmax": _unless_empty(special.softmax),
     "softplus": lambda x: np.logaddexp(x, 0),
 }

@@ -1,4 +1,4 @@
-"""Distances, one pair of rows after the other."""
+"""References of distances, by loops over pairs of rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tape_conformance.references import Array
 
-def _distance(a: Any, b: Any, p: float) -> float:
+
+def _distance(a: Array, b: Array, p: float) -> float:
     sizes = [abs(x - y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     if p == 0:
         return float(sum(s != 0 for s in sizes))
@@ -18,7 +20,7 @@ def _distance(a: Any, b: Any, p: float) -> float:
     return float(math.fsum(s**p for s in sizes) ** (1 / p))
 
 
-def cdist(x1: Any, x2: Any, *, p: float = 2.0) -> Any:
+def cdist(x1: Array, x2: Array, *, p: float = 2.0) -> Any:
     (*lead1, n, d), (*lead2, m, _) = x1.shape, x2.shape
     lead = np.broadcast_shapes(tuple(lead1), tuple(lead2))
     x1, x2 = np.broadcast_to(x1, (*lead, n, d)), np.broadcast_to(x2, (*lead, m, d))

@@ -1,4 +1,4 @@
-"""Indexed updates, places, the largest elements and membership, by loops written from their definitions."""
+"""References of indexed updates, the largest elements and membership, by loops written from their definitions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from tape_conformance.references import Array, IndexKey
 
-def _updated(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """One value after the other into the element that the key picks for it."""
 
-    def update(x: Any, values: Any, /, key: Any) -> Any:
+def _update_by(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return an update that combines the values with the elements that a key selects, one after the other."""
+
+    def update(x: Array, values: Array, /, key: IndexKey) -> Any:
         x = np.asarray(x)
-        numbers = np.arange(x.size).reshape(x.shape)[key]
+        numbers = np.arange(x.size).reshape(x.shape)[key]  # the flat index of each element that the key selects
         values = np.broadcast_to(values, np.shape(numbers))
         out = x.copy().reshape(-1)
         for number, value in zip(np.ravel(numbers), values.ravel(), strict=True):
@@ -23,12 +25,13 @@ def _updated(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return update
 
 
-def _scatter(values: Any, /, key: Any, shape: tuple[int, ...]) -> Any:
+def _scatter(values: Array, /, key: IndexKey, shape: tuple[int, ...]) -> Any:
     values = np.asarray(values)
-    return _updated(lambda a, b: a + b)(np.zeros(shape, values.dtype), values, key)
+    return _update_by(lambda a, b: a + b)(np.zeros(shape, values.dtype), values, key)
 
 
-def _places(x: Any, /, key: Any) -> Any:
+def _places(x: Array, /, key: IndexKey) -> Any:
+    # Flat indices of what the key selects, over the leading axes only: trailing whole axes are left out.
     parts = list(key) if isinstance(key, tuple) else [key]
     masked = sum(np.ndim(p) - 1 for p in parts if getattr(p, "dtype", None) == np.dtype(bool))
     used = sum(p is not None and p is not ... for p in parts) + masked
@@ -42,7 +45,7 @@ def _places(x: Any, /, key: Any) -> Any:
     return np.arange(int(np.prod(shape))).reshape(shape)[tuple(whole)]
 
 
-def _top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
+def _top_k(x: Array, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
     lines = np.moveaxis(np.asarray(x), axis, -1)
     indices = np.empty((*lines.shape[:-1], k), dtype=np.int64)
     for at in np.ndindex(*lines.shape[:-1]):
@@ -52,13 +55,13 @@ def _top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[
     return np.take_along_axis(np.asarray(x), indices, axis=axis), indices
 
 
-def _isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+def _isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
     members = np.ravel(x2).tolist()
     found = [(element in members) is not invert for element in np.ravel(x1).tolist()]
     return np.asarray(found, dtype=bool).reshape(np.shape(x1))
 
 
-def _add_rows(x: Any, indices: Any, rows: Any, **_: Any) -> Any:
+def _add_rows(x: Array, indices: Array, rows: Array, **_: Any) -> Any:
     out = np.array(x)
     for row, index in zip(rows.reshape(-1, *x.shape[1:]), indices.reshape(-1), strict=True):
         out[index] += row
@@ -70,11 +73,11 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "gather": lambda params, indices: params[indices],
     "getitem": lambda x, /, key: np.asarray(x)[key],
     "scatter": _scatter,
-    "setitem": _updated(lambda a, b: b),
-    "scatter_add": _updated(lambda a, b: a + b),
-    "scatter_multiply": _updated(lambda a, b: a * b),
-    "scatter_min": _updated(lambda a, b: min(a, b)),
-    "scatter_max": _updated(lambda a, b: max(a, b)),
+    "setitem": _update_by(lambda a, b: b),
+    "scatter_add": _update_by(lambda a, b: a + b),
+    "scatter_multiply": _update_by(lambda a, b: a * b),
+    "scatter_min": _update_by(lambda a, b: min(a, b)),
+    "scatter_max": _update_by(lambda a, b: max(a, b)),
     "places": _places,
     "top_k": _top_k,
     "isin": _isin,

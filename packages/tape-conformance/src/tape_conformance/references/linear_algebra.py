@@ -1,4 +1,4 @@
-"""Linear algebra beyond the standard, on NumPy arrays: SciPy's functions, and loops written from the definitions."""
+"""References of linear algebra beyond the standard: SciPy's functions, and loops written from the definitions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from tape_conformance.references import Array
 
-def _stacked(function: Callable[..., Any], *matrices: Any) -> Any:
-    """`function` of each set of matrices of stacks that broadcast."""
+
+def _for_each_matrix(function: Callable[..., Any], *matrices: Array) -> Any:
+    """Apply a function of matrices to stacks of matrices, which broadcast."""
     batch = np.broadcast_shapes(*[x.shape[:-2] for x in matrices])
     matrices = tuple(np.broadcast_to(x, batch + x.shape[-2:]) for x in matrices)
     results = [function(*[x[k] for x in matrices]) for k in np.ndindex(batch)]
@@ -20,13 +22,15 @@ def _stacked(function: Callable[..., Any], *matrices: Any) -> Any:
     return np.stack(results).reshape(batch + results[0].shape)
 
 
-def _with_columns(function: Callable[..., Any], a: Any, b: Any) -> Any:
-    """For a vector `b`, as for a matrix of one column."""
-    return _stacked(function, a, b[:, None])[..., 0] if b.ndim == 1 else _stacked(function, a, b)
+def _with_columns(function: Callable[..., Any], a: Array, b: Array) -> Any:
+    """Apply a function of matrices to `a` and `b`; a vector `b` is a matrix of one column."""
+    columns = b[:, None] if b.ndim == 1 else b
+    found = _for_each_matrix(function, a, columns)
+    return found[..., 0] if b.ndim == 1 else found
 
 
-def _solve_triangular(a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
-    def solve(a: Any, b: Any) -> Any:
+def _solve_triangular(a: Array, b: Array, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
+    def solve(a: Array, b: Array) -> Any:
         a = np.tril(a) if lower else np.triu(a)
         if unit_diagonal:
             a = a - np.diag(np.diag(a)) + np.eye(len(a))
@@ -35,7 +39,7 @@ def _solve_triangular(a: Any, b: Any, *, lower: bool = False, unit_diagonal: boo
     return _with_columns(solve, a, b)
 
 
-def _lu_factor(x: Any) -> tuple[Any, Any]:
+def _lu_factor(x: Array) -> tuple[Any, Any]:
     m, n = x.shape[-2:]
     lu, permutation = np.array(x), np.zeros(x.shape[:-1], np.int64)
     for k in np.ndindex(x.shape[:-2]):
@@ -50,21 +54,21 @@ def _lu_factor(x: Any) -> tuple[Any, Any]:
     return lu, permutation
 
 
-def _lu_solve(lu: Any, permutation: Any, b: Any, *, transposed: bool = False) -> Any:
+def _lu_solve(lu: Array, permutation: Array, b: Array, *, transposed: bool = False) -> Any:
     n = lu.shape[-1]
     product = (np.tril(lu, -1) + np.eye(n)) @ np.triu(lu)
     a = np.take_along_axis(product, np.argsort(permutation, axis=-1)[..., None], axis=-2)
     return _with_columns(np.linalg.solve, a.mT if transposed else a, b)
 
 
-def _expm_derivative(x: Any, direction: Any) -> Any:
-    def one(x: Any, direction: Any) -> Any:
+def _expm_derivative(x: Array, direction: Array) -> Any:
+    def one(x: Array, direction: Array) -> Any:
         return scipy.linalg.expm_frechet(x, direction, compute_expm=False) if x.size else x
 
-    return _stacked(one, x, direction)
+    return _for_each_matrix(one, x, direction)
 
 
-def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> Any:
+def _csr(data: Array, indices: Array, indptr: Array, columns: int) -> Any:
     a = np.zeros((len(indptr) - 1, columns), data.dtype)
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
@@ -72,7 +76,7 @@ def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> Any:
     return a
 
 
-def _csr_matmul(data: Any, indices: Any, indptr: Any, dense: Any) -> Any:
+def _csr_matmul(data: Array, indices: Array, indptr: Array, dense: Array) -> Any:
     return _csr(data, indices, indptr, dense.shape[-2 if dense.ndim > 1 else 0]) @ dense
 
 

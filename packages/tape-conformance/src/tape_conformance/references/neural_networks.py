@@ -1,21 +1,25 @@
-"""Functions of neural networks beyond the standard, on NumPy arrays: loops written from the definitions, or NumPy's."""
+"""References of functions of neural networks: loops written from the definitions, or NumPy's functions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from tape_conformance.references import Array, Axis, Padding, PadWidth, PerAxis
 
-def _each(value: Any, n: int) -> tuple[Any, ...]:
+
+def _per_axis(value: PerAxis, n: int) -> tuple[int, ...]:
     return (value,) * n if isinstance(value, int) else tuple(value)
 
 
-def _pairs(padding: Any, sizes: Any, kernel: Any, stride: Any, dilation: Any) -> list[tuple[int, int]]:
-    """The zeros before and after, for each axis."""
+def _pad_widths(
+    padding: Padding, sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Return the number of zeros before and after each axis."""
     pairs = []
     for i, n in enumerate(sizes):
         if padding == "valid":
@@ -25,16 +29,21 @@ def _pairs(padding: Any, sizes: Any, kernel: Any, stride: Any, dilation: Any) ->
             total = max(0, (outputs - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - n)
             pair = (total // 2, total - total // 2)
         else:
-            own = padding if isinstance(padding, int) else padding[i]
-            pair = (own, own) if isinstance(own, int) else tuple(own)
+            width: Any = padding if isinstance(padding, int) else padding[i]
+            pair = (width, width) if isinstance(width, int) else tuple(width)
         pairs.append(pair)
     return pairs
 
 
 def _terms(
-    sizes: Any, outputs: Any, kernel: Any, stride: Any, dilation: Any, pads: Any
+    sizes: Sequence[int],
+    outputs: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    pads: Sequence[tuple[int, int]],
 ) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """The places in x, in the kernel and in the result that a convolution multiplies and adds."""
+    """Yield the terms of a convolution as index tuples: into x, into the kernel, and into the result."""
     for p in product(*map(range, outputs)):
         for k in product(*map(range, kernel)):
             at = tuple(a * s + b * d - lo for a, b, s, d, (lo, _) in zip(p, k, stride, dilation, pads, strict=True))
@@ -42,20 +51,27 @@ def _terms(
                 yield at, k, p
 
 
-def _first(x: Any, layout: str) -> Any:
+def _channels_first(x: Array, layout: str) -> Any:
     return np.moveaxis(x, -1, 1) if layout == "channels_last" else x
 
 
-def _back(x: Any, layout: str) -> Any:
+def _in_layout(x: Array, layout: str) -> Any:
+    """Bring a result with channels first to the layout asked for."""
     return np.moveaxis(x, 1, -1) if layout == "channels_last" else x
 
 
-def _weights(w: Any, layout: str) -> Any:
-    """(out, in / groups, *kernel)."""
+def _kernel_channels_first(w: Array, layout: str) -> Any:
+    """Return a kernel of shape (out, in / groups, *kernel)."""
     return np.moveaxis(w, (-1, -2), (0, 1)) if layout == "channels_last" else w
 
 
-def _outputs(sizes: Any, kernel: Any, stride: Any, dilation: Any, pads: Any) -> list[int]:
+def _output_sizes(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+) -> list[int]:
     return [
         (n + lo + hi - (k - 1) * d - 1) // s + 1
         for n, k, s, d, (lo, hi) in zip(sizes, kernel, stride, dilation, pads, strict=True)
@@ -63,92 +79,94 @@ def _outputs(sizes: Any, kernel: Any, stride: Any, dilation: Any, pads: Any) -> 
 
 
 def conv(
-    x: Any,
-    w: Any,
+    x: Array,
+    w: Array,
     *,
-    stride: Any = 1,
-    padding: Any = "valid",
-    dilation: Any = 1,
+    stride: PerAxis = 1,
+    padding: Padding = "valid",
+    dilation: PerAxis = 1,
     groups: int = 1,
     layout: str = "channels_last",
 ) -> Any:
-    x, w = _first(x, layout), _weights(w, layout)
+    x, w = _channels_first(x, layout), _kernel_channels_first(w, layout)
     sizes, kernel = x.shape[2:], w.shape[2:]
-    stride, dilation = _each(stride, len(sizes)), _each(dilation, len(sizes))
-    pads = _pairs(padding, sizes, kernel, stride, dilation)
-    outputs = _outputs(sizes, kernel, stride, dilation, pads)
+    stride, dilation = _per_axis(stride, len(sizes)), _per_axis(dilation, len(sizes))
+    pads = _pad_widths(padding, sizes, kernel, stride, dilation)
+    outputs = _output_sizes(sizes, kernel, stride, dilation, pads)
     out: Any = np.zeros((x.shape[0], w.shape[0], *outputs), np.result_type(x, w))
     each = w.shape[0] // groups
     for at, k, p in _terms(sizes, outputs, kernel, stride, dilation, pads):
         for o, c in product(range(w.shape[0]), range(w.shape[1])):
             out[(slice(None), o, *p)] += w[(o, c, *k)] * x[(slice(None), o // each * w.shape[1] + c, *at)]
-    return _back(out, layout)
+    return _in_layout(out, layout)
 
 
 def conv_transpose(
-    x: Any,
-    w: Any,
+    x: Array,
+    w: Array,
     *,
-    stride: Any = 1,
-    padding: Any = "valid",
-    output_padding: Any = 0,
-    dilation: Any = 1,
+    stride: PerAxis = 1,
+    padding: Padding = "valid",
+    output_padding: PerAxis = 0,
+    dilation: PerAxis = 1,
     groups: int = 1,
     layout: str = "channels_last",
 ) -> Any:
-    x, w = _first(x, layout), _weights(w, layout)
+    x, w = _channels_first(x, layout), _kernel_channels_first(w, layout)
     outputs, kernel = x.shape[2:], w.shape[2:]
     n = len(kernel)
-    stride, dilation, rest = _each(stride, n), _each(dilation, n), _each(output_padding, n)
+    stride, dilation, rest = _per_axis(stride, n), _per_axis(dilation, n), _per_axis(output_padding, n)
     if padding == "same":
         sizes = [m * s for m, s in zip(outputs, stride, strict=True)]
-        pads = _pairs(padding, sizes, kernel, stride, dilation)
+        pads = _pad_widths(padding, sizes, kernel, stride, dilation)
     else:
-        pads = _pairs(padding, outputs, kernel, stride, dilation)
+        pads = _pad_widths(padding, outputs, kernel, stride, dilation)
         sizes = [
             (m - 1) * s + (k - 1) * d + 1 + r - lo - hi
             for m, s, k, d, r, (lo, hi) in zip(outputs, stride, kernel, dilation, rest, pads, strict=True)
         ]
-    out = np.zeros((x.shape[0], w.shape[1] * groups, *sizes), np.result_type(x, w))
+    out: Any = np.zeros((x.shape[0], w.shape[1] * groups, *sizes), np.result_type(x, w))
     each = w.shape[0] // groups
     for at, k, p in _terms(sizes, outputs, kernel, stride, dilation, pads):
         for o, c in product(range(w.shape[0]), range(w.shape[1])):
-            out[(slice(None), o // each * w.shape[1] + c, *at)] += w[(o, c, *k)] * x[(slice(None), o, *p)]
-    return _back(out, layout)
+            key: tuple[Any, ...] = (slice(None), o, *p)
+            out[(slice(None), o // each * w.shape[1] + c, *at)] += w[(o, c, *k)] * x[key]
+    return _in_layout(out, layout)
 
 
 def conv_weight_vjp(
-    x: Any,
-    cotangent: Any,
-    size: Any,
+    x: Array,
+    cotangent: Array,
+    size: Sequence[int],
     *,
-    stride: Any = 1,
-    padding: Any = "valid",
-    dilation: Any = 1,
+    stride: PerAxis = 1,
+    padding: Padding = "valid",
+    dilation: PerAxis = 1,
     groups: int = 1,
     layout: str = "channels_last",
 ) -> Any:
-    x, cotangent = _first(x, layout), _first(cotangent, layout)
+    x, cotangent = _channels_first(x, layout), _channels_first(cotangent, layout)
     sizes, outputs = x.shape[2:], cotangent.shape[2:]
-    stride, dilation = _each(stride, len(sizes)), _each(dilation, len(sizes))
-    pads = _pairs(padding, sizes, size, stride, dilation)
+    stride, dilation = _per_axis(stride, len(sizes)), _per_axis(dilation, len(sizes))
+    pads = _pad_widths(padding, sizes, size, stride, dilation)
     channels = x.shape[1] // groups
-    out = np.zeros((cotangent.shape[1], channels, *size), np.result_type(x, cotangent))
+    out: Any = np.zeros((cotangent.shape[1], channels, *size), np.result_type(x, cotangent))
     each = cotangent.shape[1] // groups
     for at, k, p in _terms(sizes, outputs, size, stride, dilation, pads):
         for o, c in product(range(out.shape[0]), range(channels)):
-            out[(o, c, *k)] += np.sum(cotangent[(slice(None), o, *p)] * x[(slice(None), o // each * channels + c, *at)])
+            key: tuple[Any, ...] = (slice(None), o, *p)
+            out[(o, c, *k)] += np.sum(cotangent[key] * x[(slice(None), o // each * channels + c, *at)])
     return np.moveaxis(out, (0, 1), (-1, -2)) if layout == "channels_last" else out
 
 
-def _normal(axis: Any, ndim: int) -> tuple[int, ...]:
-    return tuple(range(ndim)) if axis is None else tuple(a % ndim for a in _each(axis, 1))
+def _normalize_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim)) if axis is None else tuple(a % ndim for a in _per_axis(axis, 1))
 
 
-def sliding_windows(x: Any, window: Any, *, axis: Any = None, stride: Any = 1, dilation: Any = 1) -> Any:
-    axes = _normal(axis, x.ndim)
+def sliding_windows(x: Array, window: PerAxis, *, axis: Axis = None, stride: PerAxis = 1, dilation: PerAxis = 1) -> Any:
+    axes = _normalize_axes(axis, x.ndim)
     n = len(axes)
-    window, stride, dilation = _each(window, n), _each(stride, n), _each(dilation, n)
+    window, stride, dilation = _per_axis(window, n), _per_axis(stride, n), _per_axis(dilation, n)
     spans = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
     view = np.lib.stride_tricks.sliding_window_view(x, spans, axes)
     key: list[Any] = [slice(None)] * view.ndim
@@ -158,7 +176,9 @@ def sliding_windows(x: Any, window: Any, *, axis: Any = None, stride: Any = 1, d
     return view[tuple(key)].copy()
 
 
-def add_windows(parts: Any, shape: Any, *, axis: Any = None, stride: Any = 1, dilation: Any = 1) -> Any:
+def add_windows(
+    parts: Array, shape: tuple[int, ...], *, axis: Axis = None, stride: PerAxis = 1, dilation: PerAxis = 1
+) -> Any:
     numbers = np.arange(math.prod(shape)).reshape(shape)
     window = parts.shape[len(shape) :]
     places = sliding_windows(numbers, window, axis=axis, stride=stride, dilation=dilation)
@@ -167,92 +187,105 @@ def add_windows(parts: Any, shape: Any, *, axis: Any = None, stride: Any = 1, di
     return out.reshape(shape)
 
 
-def _pools(x: Any, window: Any, stride: Any, padding: Any, layout: str) -> Any:
-    """Channels first: x, the shape of the result, and for each of its places the slices of x that a window sees."""
-    x = _first(x, layout)
+def _pools(x: Array, window: PerAxis, stride: PerAxis | None, padding: Padding, layout: str) -> Any:
+    """Return the windows of a pooling, with channels first.
+
+    Returns:
+        x; the shape of the result; for each place in the result the slices of x in its window; the window's size.
+    """
+    x = _channels_first(x, layout)
     sizes = x.shape[2:]
-    window = _each(window, len(sizes))
-    stride = window if stride is None else _each(stride, len(sizes))
+    window = _per_axis(window, len(sizes))
+    stride = window if stride is None else _per_axis(stride, len(sizes))
     ones = (1,) * len(sizes)
-    pads = _pairs(padding, sizes, window, stride, ones)
-    outputs = _outputs(sizes, window, stride, ones, pads)
-    seen = {}
+    pads = _pad_widths(padding, sizes, window, stride, ones)
+    outputs = _output_sizes(sizes, window, stride, ones, pads)
+    slices = {}
     for p in product(*map(range, outputs)):
         starts = [a * s - lo for a, s, (lo, _) in zip(p, stride, pads, strict=True)]
-        seen[p] = tuple(slice(max(0, i), min(n, i + k)) for i, k, n in zip(starts, window, sizes, strict=True))
-    return x, (*x.shape[:2], *outputs), seen, math.prod(window)
+        slices[p] = tuple(slice(max(0, i), min(n, i + k)) for i, k, n in zip(starts, window, sizes, strict=True))
+    return x, (*x.shape[:2], *outputs), slices, math.prod(window)
 
 
-def _flat(x: Any) -> Any:
+def _flatten_window(x: Array) -> Any:
     return x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
 
 
-def max_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = "valid", layout: str = "channels_last") -> Any:
+def max_pool(
+    x: Array,
+    window: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: Padding = "valid",
+    layout: str = "channels_last",
+) -> Any:
     x, shape, seen, _ = _pools(x, window, stride, padding, layout)
     out = np.zeros(shape, x.dtype)
     for p, key in seen.items():
-        out[(..., *p)] = _flat(x[(..., *key)]).max(axis=-1)
-    return _back(out, layout)
+        out[(..., *p)] = _flatten_window(x[(..., *key)]).max(axis=-1)
+    return _in_layout(out, layout)
 
 
-def _greatest(x: Any, window: Any, stride: Any, padding: Any, layout: str) -> Any:
-    """For each place of the result, by example and channel: where its first greatest element is in x."""
-    numbers = np.arange(x.size).reshape(_first(x, layout).shape)
+def _argmax_of_windows(
+    x: Array, window: PerAxis, stride: PerAxis | None, padding: Padding, layout: str
+) -> tuple[Any, Any]:
+    """Return x with channels first, and the flat index in it of the first greatest element of each window."""
+    numbers = np.arange(x.size).reshape(_channels_first(x, layout).shape)
     x, shape, seen, _ = _pools(x, window, stride, padding, layout)
     out = np.zeros(shape, np.int64)
     for p, key in seen.items():
-        inside = _flat(x[(..., *key)])
+        inside = _flatten_window(x[(..., *key)])
         at = inside.argmax(axis=-1)[..., None]
         out[(..., *p)] = np.take_along_axis(numbers[(..., *key)].reshape(inside.shape), at, axis=-1)[..., 0]
     return x, out
 
 
 def max_pool_vjp(
-    cotangent: Any,
-    x: Any,
-    window: Any,
+    cotangent: Array,
+    x: Array,
+    window: PerAxis,
     *,
-    stride: Any = None,
-    padding: Any = "valid",
+    stride: PerAxis | None = None,
+    padding: Padding = "valid",
     layout: str = "channels_last",
 ) -> Any:
-    x, places = _greatest(x, window, stride, padding, layout)
+    x, places = _argmax_of_windows(x, window, stride, padding, layout)
     out = np.zeros(x.size, cotangent.dtype)
-    np.add.at(out, places.ravel(), _first(cotangent, layout).ravel())
-    return _back(out.reshape(x.shape), layout)
+    np.add.at(out, places.ravel(), _channels_first(cotangent, layout).ravel())
+    return _in_layout(out.reshape(x.shape), layout)
 
 
 def max_pool_jvp(
-    tangent: Any,
-    x: Any,
-    window: Any,
+    tangent: Array,
+    x: Array,
+    window: PerAxis,
     *,
-    stride: Any = None,
-    padding: Any = "valid",
+    stride: PerAxis | None = None,
+    padding: Padding = "valid",
     layout: str = "channels_last",
 ) -> Any:
-    _, places = _greatest(x, window, stride, padding, layout)
-    return _back(_first(tangent, layout).ravel()[places], layout)
+    _, places = _argmax_of_windows(x, window, stride, padding, layout)
+    return _in_layout(_channels_first(tangent, layout).ravel()[places], layout)
 
 
 def avg_pool(
-    x: Any,
-    window: Any,
+    x: Array,
+    window: PerAxis,
     *,
-    stride: Any = None,
-    padding: Any = "valid",
+    stride: PerAxis | None = None,
+    padding: Padding = "valid",
     count_include_pad: bool = False,
     layout: str = "channels_last",
 ) -> Any:
     x, shape, seen, size = _pools(x, window, stride, padding, layout)
     out = np.zeros(shape, x.dtype)
     for p, key in seen.items():
-        inside = _flat(x[(..., *key)])
+        inside = _flatten_window(x[(..., *key)])
         out[(..., *p)] = inside.sum(axis=-1) / (size if count_include_pad else inside.shape[-1])
-    return _back(out, layout)
+    return _in_layout(out, layout)
 
 
-def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
+def pad(x: Array, pad_width: PadWidth, mode: str = "constant", *, constant_values: float = 0) -> Any:
     if x.ndim == 0:
         return x
     if mode == "constant":
@@ -260,18 +293,20 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any 
     return np.pad(x, pad_width, mode)  # type: ignore[call-overload]
 
 
-def normalize(x: Any, scale: Any = None, offset: Any = None, *, axis: Any, epsilon: float) -> Any:
+def normalize(
+    x: Array, scale: Array | None = None, offset: Array | None = None, *, axis: Axis, epsilon: float
+) -> tuple[Any, Any, Any]:
     mean, variance = x.mean(axis=axis), x.var(axis=axis)
     out = (x - x.mean(axis=axis, keepdims=True)) / np.sqrt(x.var(axis=axis, keepdims=True) + epsilon)
     return out * (1 if scale is None else scale) + (0 if offset is None else offset), mean, variance
 
 
-def rms_norm(x: Any, scale: Any = None, *, axis: Any = -1, epsilon: float = 1e-6) -> Any:
+def rms_norm(x: Array, scale: Array | None = None, *, axis: Axis = -1, epsilon: float = 1e-6) -> Any:
     out = x / np.sqrt((x**2).mean(axis=axis, keepdims=True) + epsilon)
     return out if scale is None else out * scale
 
 
-def attend(arrays: Any, *, is_causal: bool = False, scale: float | None = None) -> Any:
+def attend(arrays: Sequence[Array], *, is_causal: bool = False, scale: float | None = None) -> Any:
     query, key, value = arrays[:3]
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = np.einsum("...ie,...je->...ij", query, key) * scale
@@ -290,7 +325,7 @@ def attend(arrays: Any, *, is_causal: bool = False, scale: float | None = None) 
     return np.einsum("...ij,...jo->...io", shares, value)
 
 
-def drop(x: Any, keep: Any, *, rate: float) -> Any:
+def drop(x: Array, keep: Array, *, rate: float) -> Any:
     return np.where(keep, x / (1 - rate) if rate < 1 else 0, 0)
 
 
@@ -319,4 +354,3 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * (np.exp(np.minimum(x, 0)) - 1)),
     "sliding_windows": sliding_windows,
 }
-"""By the name of the op; each takes the op's own arguments."""

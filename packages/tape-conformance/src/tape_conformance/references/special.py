@@ -1,15 +1,17 @@
-"""Special functions by SciPy, running sums by their definition, integration and interpolation by NumPy."""
+"""References of special functions by SciPy, of running sums by definition, of integration by NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from scipy import special
 
+from tape_conformance.references import Array
 
-def _logcumsumexp(x: Any, *, axis: int | None = None, include_initial: bool = False) -> Any:
+
+def _logcumsumexp(x: Array, *, axis: int | None = None, include_initial: bool = False) -> Any:
     lines = np.moveaxis(x, 0 if axis is None else axis, -1)
     n = lines.shape[-1]
     parts = [np.full(lines.shape[:-1], -np.inf)] if include_initial else []
@@ -18,65 +20,72 @@ def _logcumsumexp(x: Any, *, axis: int | None = None, include_initial: bool = Fa
     return np.moveaxis(out, -1, 0 if axis is None else axis)
 
 
-def _linear_recurrence(a: Any, b: Any) -> Any:
+def _linear_recurrence(a: Array, b: Array) -> Any:
     out = np.array(b)
     for k in range(1, b.shape[-1]):
         out[..., k] += a[..., k] * out[..., k - 1]
     return out
 
 
-# SciPy's values at these points are not the limits there.
+# At infinities and poles SciPy's values of the next three are not the limits, which Tape returns.
 
 
-def _i0(x: Any) -> Any:
+def _i0(x: Array) -> Any:
     return np.where(np.isinf(x), np.inf, special.i0(x))
 
 
-def _i1(x: Any) -> Any:
+def _i1(x: Array) -> Any:
     return np.where(np.isinf(x), x, special.i1(x))
 
 
-def _betaln(a: Any, b: Any) -> Any:
+def _betaln(a: Array, b: Array) -> Any:
     out = special.betaln(a, b)
     out = np.where((np.maximum(a, b) == np.inf) & (np.minimum(a, b) > 0), -np.inf, out)
     poles = np.logical_or(*((v <= 0) & (v == np.floor(v)) for v in (a, b)))
     return np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(poles, np.inf, out))
 
 
-def _trapezoid(y: Any, x: Any = None, *, dx: float = 1.0, axis: int = -1) -> Any:
+def _trapezoid(y: Array, x: Array | None = None, *, dx: float = 1.0, axis: int = -1) -> Any:
     return np.trapezoid(y, x, dx, axis)
 
 
-# The derivatives of distribution functions by parameters: of their power series, term by term. At special points, which
-# the series do not reach, the limits.
+# Derivatives of distribution functions with respect to their parameters. A term of the power series is exp(f) with f
+# a sum of logarithms, so that its derivative is exp(f) times a polynomial in the derivatives of f. At points which the
+# series do not reach (zeros, infinities, 1e300) the limits are written down.
+
+SERIES_TERMS_GAMMA: Final = 400  # enough for a < 1e3 and x < 1e2
+SERIES_TERMS_BETA: Final = 1500  # enough for a, b < 1e3 and x < 1
+SERIES_TERMS_STUDENT: Final = 3000  # enough for df < 1e3 and |t| < 1e2
 
 
-def _bell(order: int, first: Any, second: Any = 0.0) -> Any:
-    """The derivative of exp(f) over exp(f)."""
+def _relative_derivative(order: int, first: Array, second: Array | float = 0.0) -> Any:
+    """Return the derivative of exp(f) divided by exp(f), of order 1 or 2, from the derivatives of f."""
     return first if order == 1 else first * first + second
 
 
-def _gammainc_derivative(a: Any, x: Any, order: int = 1) -> Any:
+def _gammainc_derivative(a: Array, x: Array, order: int = 1) -> Any:
     a, x = np.broadcast_arrays(a, x)
     inside = (a >= 0) & (a < 1e3) & (x > 0) & (x < 1e2)
     p, z = np.where(inside, a, 1.0), np.where(inside, x, 1.0)
     total = np.zeros(a.shape)
-    for k in range(400):
+    for k in range(SERIES_TERMS_GAMMA):
         term = np.exp((p + k) * np.log(z) - z - special.gammaln(p + k + 1))
-        total = total + term * _bell(order, np.log(z) - special.psi(p + k + 1), -special.polygamma(1, p + k + 1))
+        total = total + term * _relative_derivative(
+            order, np.log(z) - special.psi(p + k + 1), -special.polygamma(1, p + k + 1)
+        )
     zero = (a >= 0) & (x >= 0) & ~((a == 0) & (x == 0)) & ~((a == np.inf) & (x == np.inf))
     normal = (a > 1e200) & (a == x) & (x < np.inf)  # the normal density at 0 times the change of the mean
     far = np.where(normal, -1 / np.sqrt(2 * np.pi * np.where(normal, a, 1.0)), 0.0)
     return np.where(inside, total, np.where(zero, far, np.nan))
 
 
-def _betainc_derivative(a: Any, b: Any, x: Any, orders: tuple[int, int] = (1, 0)) -> Any:
+def _betainc_derivative(a: Array, b: Array, x: Array, orders: tuple[int, int] = (1, 0)) -> Any:
     a, b, x = np.broadcast_arrays(a, b, x)
     parameters = (a > 0) & (b > 0) & (a < np.inf) & (b < np.inf)
     inside = parameters & (a < 1e3) & (b < 1e3) & (x > 0) & (x < 1)
     p, q, z = np.where(inside, a, 1.0), np.where(inside, b, 1.0), np.where(inside, x, 0.5)
     total = np.zeros(a.shape)
-    for k in range(1500):
+    for k in range(SERIES_TERMS_BETA):
         both = p + q + k
         log = (p + k) * np.log(z) + q * np.log1p(-z) + special.gammaln(both) - special.gammaln(p + k + 1)
         by_a = np.log(z) + special.psi(both) - special.psi(p + k + 1)
@@ -98,20 +107,20 @@ def _betainc_derivative(a: Any, b: Any, x: Any, orders: tuple[int, int] = (1, 0)
     return np.where(inside, total, far)
 
 
-def _stdtr_derivative(df: Any, t: Any, order: int = 1) -> Any:
+def _stdtr_derivative(df: Array, t: Array, order: int = 1) -> Any:
     df, t = np.broadcast_arrays(df, t)
     inside = (df >= 1e-6) & (df < 1e3) & (np.abs(t) < 1e2) & (t != 0)
     n, size = np.where(inside, df, 1.0), np.where(inside, np.abs(t), 1.0)
     s = size * size
     total = np.zeros(df.shape)
-    for k in range(3000):
+    for k in range(SERIES_TERMS_STUDENT):
         h = 0.5 * n + k + 0.5
         log = special.gammaln(h) - special.gammaln(k + 1.5) - special.gammaln(0.5 * n)
         log = log + (2 * k + 1) * np.log(size) + 0.5 * n * np.log(n) - h * np.log(n + s)
         first = 0.5 * (special.psi(h) - special.psi(0.5 * n) + np.log(n / (n + s)) + 1) - h / (n + s)
         second = 0.25 * (special.polygamma(1, h) - special.polygamma(1, 0.5 * n))
         second = second + 0.5 / n - 1 / (n + s) + h / (n + s) ** 2
-        total = total + 0.5 * np.exp(log) * _bell(order, first, second)
+        total = total + 0.5 * np.exp(log) * _relative_derivative(order, first, second)
     far = (df >= 1e-6) & (df < 1e3) & (np.abs(t) > 1e200) & (np.abs(t) < np.inf)  # a power of t
     n, root = np.where(far, df, 1.0), np.log(np.where(far, np.abs(t), 1.0)) - 0.5 * np.log(np.where(far, df, 1.0))
     slope = 0.5 - root - 0.5 * (special.psi(0.5 * n + 1) - special.psi(0.5 * n + 0.5))

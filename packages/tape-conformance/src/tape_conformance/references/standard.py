@@ -1,4 +1,4 @@
-"""Ops of the standard that NumPy spells or does in another way, and those that rules are written with."""
+"""References of ops of the standard that NumPy lacks or defines differently, and of ops that only rules use."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from tape_conformance.references import Array
 
-def _sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+
+def _sort(x: Array, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     return -np.sort(-x, axis=axis) if descending else np.sort(x, axis=axis)
 
 
-def _argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def _argsort(x: Array, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     return np.argsort(-x if descending else x, axis=axis, stable=True)
 
 
-def _cofactors(x: Any) -> Any:
+def _cofactors(x: Array) -> Any:
     out = np.empty_like(x)
     rows, columns = x.shape[-2:]
     for i in range(rows):
@@ -26,8 +28,9 @@ def _cofactors(x: Any) -> Any:
     return out
 
 
-def _curvature_of_det(x: Any, direction: Any) -> Any:
-    # Without two rows and two columns the determinant is a polynomial of degree 2 in a step along the direction.
+def _curvature_of_det(x: Array, direction: Array) -> Any:
+    # The derivative of the cofactors along a direction: that of the cofactor (i, j) with respect to x[k, m] is, up to
+    # its sign, the determinant without rows i and k and columns j and m.
     out = np.zeros_like(x)
     n = x.shape[-1]
     for i in range(n):

@@ -171,19 +171,13 @@ class Backend:
         compiled functions call, which know dtypes beforehand. Its `unguarded` is the kernel, for exported files.
         """
         from tape_core.engine.op import BOUND
-        from tape_core.modes.replay import attach
 
         self.guard = guard
         for backend in self.wrappers():
             backend.xp.forget()
-        asking = []
         for op, backend in list(BOUND):
-            if backend.library is self and (bound := op.bindings.pop(backend, None)) is not None:
-                kernel = getattr(bound[0], "kernel", bound[0])  # a debugging tape's stands around it
-                if getattr(kernel, "asks", False):
-                    asking.append((op, backend))
-        for op, backend in asking:
-            attach(op, backend)
+            if backend.library is self:
+                op.bindings.pop(backend, None)  # its next call binds it anew
 
     # -- devices
 

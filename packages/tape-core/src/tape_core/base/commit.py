@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tape_core.base.contexts import contextmanager
-from tape_core.engine.recording import LISTENERS
+from tape_core.engine.recording import report_assigned
 from tape_core.staging import current
 
 
@@ -43,9 +43,8 @@ class Commit:
 
     def make(self) -> None:
         """Do all of it. In a trace the Variables are given their values one by one, for nobody else sees them yet."""
-        if LISTENERS:
-            for variable, array, given in self._told:
-                LISTENERS[0].assigned(variable, array, "assign", given)
+        for variable, array, given in self._told:
+            report_assigned(variable, array, "assign", given)
         if current() is not None:
             for variable, array in zip(self._variables, self._arrays, strict=True):
                 variable._array, variable._slots = array, {}

@@ -111,11 +111,11 @@ class View:
 
 def view(tape: GradientTape) -> View:
     """What there is to be seen of a tape."""
-    trace = tape._trace
+    journal = tape._journal
     used = tape._used and not tape._persistent and not tape._records
     if used:
-        return View(tape._old_key, tape._past, None if trace is None else trace.past, True)
-    return View(tape._key, tape._variables, None if trace is None else trace.now, False)
+        return View(tape._old_key, tape._past, None if journal is None else journal.past, True)
+    return View(tape._key, tape._variables, None if journal is None else journal.now, False)
 
 
 def graph_of(tape: GradientTape) -> Graph:

@@ -1,6 +1,6 @@
 """What a debugging tape knows beyond its records: every call of an op in its block, also those it did not record.
 
-While such a tape is in its block, anywhere in the process, kernels are bound to ops through `Kernel`, which tells the
+While such a tape is in its block, anywhere in the process, kernels are intercepted by `NotedKernel`, which tells the
 debugging tapes of the calling context; afterwards the bindings are as before. So the call paths of ops know nothing of
 it, and a program without such a tape pays nothing.
 """
@@ -31,11 +31,12 @@ from tape_core.debugging.notes import (
 )
 from tape_core.debugging.numerics import check_backward, check_forward
 from tape_core.engine import record, recording
-from tape_core.engine.op import BOUND
+from tape_core.engine.op import Kernels, intercept_all, release_all
 from tape_core.engine.plan import Part
 from tape_core.engine.record import PLAN
-from tape_core.engine.recording import ACTIVE, LISTENERS
+from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core.typing import Raw, Record, Records
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 _MAX_SCOPES = 50  # frames of the user's that are noted of one call
 
 
-class Trace:
-    """What one debugging tape was told."""
+class Journal:
+    """Keeps what one debugging tape was told."""
 
     def __init__(self, *, check_numerics: bool) -> None:
         self.check_numerics = check_numerics
@@ -54,38 +55,42 @@ class Trace:
         self.key = -1
         self.pending: Call | None = None  # the call whose records come next
         self.depth = 0  # of kernels that call other ops, as those inside vmap do
-        self._listener: _Listening | None = None
+        self._recorder: _JournalRecorder | None = None
         self._root: FrameType | None = None
         self._stack: list[tuple[FrameType, Scope]] = []
 
     # -- what the tape says
 
-    def begin(self, key: int) -> list[Any]:
-        """A new key, and so a new list of records."""
+    def begin(self, key: int, records: Records) -> Callable[[Record | None], None]:
+        """Begin anew, for a new key of the tape and its new list of records: return the tape's `_on_op`."""
         self.past, self.now, self.key = self.now, Generation(), key
-        return _Records(self)
+
+        def on_op(rec: Record | None) -> None:
+            records.append(self._noted(rec))
+
+        return on_op
 
     def start(self) -> None:
         """The block of the tape is entered, or goes on."""
-        if self._listener is None:
+        if self._recorder is None:
             self._root = _block()
-            self._listener = _Listening(self)
-            install(self._listener)
-            recording.activate(self._listener)
+            self._recorder = _JournalRecorder(self)
+            _enter(self._recorder)
+            recording.activate(self._recorder)
 
     def stop(self) -> None:
         """The block is left."""
-        if self._listener is not None:
-            recording.deactivate(self._listener)
-            uninstall(self._listener)
-            self._listener, self._root, self._stack = None, None, []
+        if self._recorder is not None:
+            recording.deactivate(self._recorder)
+            _leave(self._recorder)
+            self._recorder, self._root, self._stack = None, None, []
 
     # -- what kernels say
 
-    def called(
+    def on_call(
         self, op: Op, backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, seconds: float
     ) -> Call:
-        """An op has computed `out`."""
+        """Note that an op has computed `out`."""
         now, n = self.now, len(op.inputs)
         outs = out if type(out) in (tuple, list) else (out,)
         values = tuple(args[0]) if op.sequence else args[:n]
@@ -118,15 +123,13 @@ class Trace:
         now.calls.append(call)
         self.pending = call
 
-    def left(self, tensor: Tensor, how: str) -> None:
-        """A value went where no tape sees it."""
-        if _told_by_us():
-            return
+    def on_leave(self, tensor: Tensor, how: str) -> None:
+        """Note that a value goes where no tape sees it."""
         place, _ = self._where()
         self.now.events.append(Event(how, self.now.number(tensor._array), len(self.now.calls), place))
 
-    def assigned(self, variable: Variable, array: Any, method: str, given: Any) -> None:
-        """A variable gets a new value."""
+    def on_assigned(self, variable: Variable, array: Raw, method: str, given: object) -> None:
+        """Note that a Variable gets a new value."""
         now = self.now
         old = now.number(variable._array)
         now.values.setdefault(id(variable), {old})
@@ -146,8 +149,8 @@ class Trace:
         now.producers[new] = call
         now.calls.append(call)
 
-    def appended(self, rec: Any) -> Any:
-        """A record is to be kept: it comes back with a plan that says how long it takes."""
+    def _noted(self, rec: Record | None) -> Record | None:
+        """Note a record that is to be kept, None for a leaf; return it with a plan that measures its backward pass."""
         now, order = self.now, len(self.now.calls)
         if rec is None:
             now.entries.append(entry := Entry(None, (), order))
@@ -213,11 +216,6 @@ def _scope_name(frame: FrameType) -> str:
     return frame.f_code.co_qualname.rpartition("<locals>.")[2]
 
 
-def _told_by_us() -> bool:
-    """Whether the method of a Tensor was called by Tape's own code, as by printing."""
-    return is_ours(sys._getframe(4))  # this function, Trace.left, _Switch.left, the method: its caller
-
-
 def _arrays(values: Iterable[Any]) -> list[Any]:
     """The arrays among parameters."""
     found: list[Any] = []
@@ -229,57 +227,34 @@ def _arrays(values: Iterable[Any]) -> list[Any]:
     return found
 
 
-# -- where the tape listens
+# -- how the journal is told
 
 
-class _Records(list[Any]):
-    """The records of a debugging tape."""
+class _JournalRecorder(recording.Recorder):
+    """Tells a journal what happens in the block of its tape; it gives nothing a slot.
 
-    __slots__ = ("trace",)
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-
-    def append(self, rec: Any) -> None:
-        """Keep a record, and note what it came from."""
-        super().append(self.trace.appended(rec))
-
-
-class _Listening:
-    """Stands among the tapes that record, while the block of a debugging tape runs; it gives nothing a slot.
-
-    The tape itself is not there inside `stop_recording`.
+    It is a recorder beside the tape, which is not there inside `stop_recording`.
     """
 
-    __slots__ = ("_key", "_masked", "_records", "_sparse", "trace")
+    __slots__ = ("_key", "journal")
 
-    _forward = False
-    _on_twin = None
-    _met = 0
-    _cuts = None
-
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._key = -1
-        self._records: list[Any] = []
-        self._masked = self._sparse = False
-        self.trace = trace
+        self.journal = journal
 
-    def _watches(self, variable: Variable) -> bool:
-        return False
+    def _on_leave(self, tensor: Tensor, how: str) -> None:
+        self.journal.on_leave(tensor, how)
 
-    def _on_read(self, variable: Variable) -> None:
-        """It watches nothing."""
-
-    def _meet(self, op: Op, backend: Backend, out: Any) -> None:
-        """It records nothing."""
+    def _on_assigned(self, variable: Variable, array: Raw, method: str, given: object) -> None:
+        self.journal.on_assigned(variable, array, method, given)
 
 
-def _traces() -> list[Trace]:
-    """The debugging tapes of this context."""
-    return [recorder.trace for recorder in ACTIVE.get() if type(recorder) is _Listening]
+def _journals() -> list[Journal]:
+    """Return the journals of the debugging tapes of this context."""
+    return [recorder.journal for recorder in ACTIVE.get() if type(recorder) is _JournalRecorder]
 
 
-class Kernel:
+class NotedKernel:
     """The kernel of an op, which tells the debugging tapes what it was called with and what it gave."""
 
     __slots__ = ("backend", "keeps", "kernel", "op")
@@ -291,99 +266,61 @@ class Kernel:
         self.keeps = keeps
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        traces = _traces()
-        if not traces:
+        journals = _journals()
+        if not journals:
             return self.kernel(*args, **kwargs)
-        checked = [trace for trace in traces if trace.check_numerics and not trace.depth]
-        for trace in traces:
-            trace.depth += 1
+        checked = [journal for journal in journals if journal.check_numerics and not journal.depth]
+        for journal in journals:
+            journal.depth += 1
         try:
             with self.backend.quiet() if checked else nullcontext():
                 start = perf_counter()
                 result = self.kernel(*args, **kwargs)
                 seconds = perf_counter() - start
         finally:
-            for trace in traces:
-                trace.depth -= 1
+            for journal in journals:
+                journal.depth -= 1
         out = result[0] if self.keeps else result
         if type(out) in SCALARS:
             out = result = self.backend.asarray(out)
-        for trace in traces:
-            call = trace.called(self.op, self.backend, args, kwargs, out, seconds)
-            if trace in checked and not call.paused:
+        for journal in journals:
+            call = journal.on_call(self.op, self.backend, args, kwargs, out, seconds)
+            if journal in checked and not call.paused:
                 check_forward(call, self.backend, args, out)
         return result
 
 
-class _Switch:
-    """Puts such kernels in place while any debugging tape is in its block, and hears what methods of Tensors say."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.users: list[_Listening] = []
-
-    def listen(self, op: Op, backend: Backend) -> None:
-        """Bind an op's kernels through `Kernel`."""
-        if (bound := op.bindings.get(backend)) is not None and type(bound[0]) is not Kernel:
-            kernel, plans = bound
-            if plans.keeping is not None:
-                plans.keeping = Kernel(op, backend, plans.keeping, keeps=True)
-            op.bindings[backend] = Kernel(op, backend, kernel, keeps=False), plans
-
-    def unlisten(self, op: Op, backend: Backend) -> None:
-        """Bind them as they were."""
-        bound = op.bindings.get(backend)
-        if bound is not None and type(bound[0]) is Kernel:
-            plans = bound[1]
-            if type(plans.keeping) is Kernel:
-                plans.keeping = plans.keeping.kernel
-            op.bindings[backend] = bound[0].kernel, plans
-
-    def left(self, tensor: Tensor, how: str) -> None:
-        """A value went where no tape sees it."""
-        for trace in _traces():
-            trace.left(tensor, how)
-
-    def assigned(self, variable: Variable, array: Any, method: str, given: Any) -> None:
-        """A variable gets a new value."""
-        for trace in _traces():
-            trace.assigned(variable, array, method, given)
+def _noting(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
+    """Return kernels that tell the debugging tapes of their context of each call."""
+    kernel, keeping = kernels
+    noted = None if keeping is None else NotedKernel(op, backend, keeping, keeps=True)
+    return NotedKernel(op, backend, kernel, keeps=False), noted
 
 
-_switch = _Switch()
+_lock = Lock()
+_in_blocks: list[_JournalRecorder] = []  # those of all threads
 
 
-def install(listener: _Listening) -> None:
-    """One more debugging tape is in its block."""
-    with _switch.lock.now:
-        _switch.users.append(listener)
-        _turn()
+def _enter(recorder: _JournalRecorder) -> None:
+    """Note that one more debugging tape is in its block: kernels tell of their calls from the first on."""
+    with _lock.now:
+        _in_blocks.append(recorder)
+        intercept_all(_noting)
 
 
-def uninstall(listener: _Listening) -> None:
-    """One less."""
-    with _switch.lock.now:
-        _switch.users[:] = [user for user in _switch.users if user is not listener]
-        _turn()
-
-
-def _turn() -> None:
-    """Bind kernels as the tapes need them that are in their blocks."""
-    if _switch.users:
-        LISTENERS[:] = [_switch]
-        for op, backend in BOUND:
-            _switch.listen(op, backend)
-    else:
-        LISTENERS.clear()
-        for op, backend in BOUND:
-            _switch.unlisten(op, backend)
+def _leave(recorder: _JournalRecorder) -> None:
+    """Note that a debugging tape is in its block no longer: kernels are as before after the last."""
+    with _lock.now:
+        _in_blocks[:] = [other for other in _in_blocks if other is not recorder]
+        if not _in_blocks:
+            release_all(_noting)
 
 
 def _forget_other_threads() -> None:
     """In a forked child: the tapes of other threads are in no block any more."""
     here = ACTIVE.get()
-    for user in [user for user in _switch.users if not any([user is recorder for recorder in here])]:
-        uninstall(user)
+    for recorder in [recorder for recorder in _in_blocks if not any([recorder is other for other in here])]:
+        _leave(recorder)
 
 
 forget_in_children(_forget_other_threads)
@@ -411,13 +348,13 @@ def check_unchanged(plan: Any, entry: Entry, rec: tuple[Any, ...]) -> None:
 class NotedPlan:
     """Stands where a plan does in the records of a debugging tape: measures backward passes, and looks for NaN."""
 
-    __slots__ = ("entry", "n", "plan", "trace")
+    __slots__ = ("entry", "journal", "n", "plan")
 
-    def __init__(self, plan: Any, entry: Entry, trace: Trace) -> None:
+    def __init__(self, plan: Any, entry: Entry, journal: Journal) -> None:
         self.plan = plan
         self.n = plan.n
         self.entry = entry
-        self.trace = trace
+        self.journal = journal
 
     @property
     def op(self) -> Op:
@@ -432,11 +369,11 @@ class NotedPlan:
     @property
     def recorded(self) -> NotedPlan:
         """As of the plan."""
-        return NotedPlan(self.plan.recorded, self.entry, self.trace)
+        return NotedPlan(self.plan.recorded, self.entry, self.journal)
 
     def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> NotedPlan:
         """As of the plan."""
-        return NotedPlan(self.plan.toward(rec, wanted), self.entry, self.trace)
+        return NotedPlan(self.plan.toward(rec, wanted), self.entry, self.journal)
 
     def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *rest: Any) -> None:
         """As of the plan."""
@@ -454,9 +391,9 @@ class NotedPlan:
         self, backward: Callable[..., Any], g: Any, rec: tuple[Any, ...], grads: list[Any], rest: tuple[Any, ...]
     ) -> None:
         check_unchanged(self.plan, self.entry, rec)
-        before = {i: grads[i] for i in self.entry.inputs} if self.trace.check_numerics else {}
+        before = {i: grads[i] for i in self.entry.inputs} if self.journal.check_numerics else {}
         start = perf_counter()
         backward(g, rec, grads, *rest)
         self.entry.backward += perf_counter() - start
-        if self.trace.check_numerics:
+        if self.journal.check_numerics:
             check_backward(self.plan, self.entry, g, rec, before, grads)

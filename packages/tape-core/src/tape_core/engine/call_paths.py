@@ -84,15 +84,15 @@ def unary_call(op: Op) -> Callable[..., Any]:
                 if plan is None:
                     ended(op, s, out)
                     break
-                records = tape._records
+                on_op = tape._on_op
                 if slots is NO_SLOTS:
-                    result._slots = slots = {key: len(records)}
+                    result._slots = slots = {key: len(tape._records)}
                 else:
-                    slots[key] = len(records)
+                    slots[key] = len(tape._records)
                 if out.dtype is not a.dtype:
-                    tape._meet(op, backend, out)
+                    tape._before_op(op, backend, out)
                 specs = ((a.shape, a.dtype),) if tape._met else None
-                records.append(
+                on_op(
                     (
                         plan,
                         specs,
@@ -154,17 +154,17 @@ def single_call(op: Op) -> Callable[..., Any]:
                 if plan is None or (takes_dtype and not backend.dtype(out.dtype).inexact):
                     ended(op, s, out)
                     break
-                records = tape._records
+                on_op = tape._on_op
                 if slots is NO_SLOTS:
-                    result._slots = slots = {key: len(records)}
+                    result._slots = slots = {key: len(tape._records)}
                 else:
-                    slots[key] = len(records)
+                    slots[key] = len(tape._records)
                 if out.dtype is not a.dtype:
-                    tape._meet(op, backend, out)
+                    tape._before_op(op, backend, out)
                 specs = ((a.shape, a.dtype),) if not elementwise or tape._met else None
                 kept = a if plan.keep1 or tape._forward else None
                 out_kept = out if plan.keep_out or tape._forward else None
-                records.append((plan, specs, i, kept, s, out_kept, slots, params, kwargs))
+                on_op((plan, specs, i, kept, s, out_kept, slots, params, kwargs))
         return result
 
     return call
@@ -269,9 +269,9 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 if tape._cuts is not None:
                     tape._cuts.op(op, out)
                 continue
-            records = tape._records
+            on_op = tape._on_op
             if slots is NO_SLOTS:
-                result._slots = slots = {key: len(records)}
+                result._slots = slots = {key: len(tape._records)}
                 specs: Any = None
                 mixed = False
                 if scalar:
@@ -301,15 +301,13 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 if s2 is NO_SLOTS and kind2 is Tensor:
                     s2 = own_slots(x2)
             else:
-                slots[key] = len(records)
+                slots[key] = len(tape._records)
             if mixed:
-                tape._meet(op, backend, out)
+                tape._before_op(op, backend, out)
             everything = tape._forward
             keep1 = a1 if plan.keep1 or everything else None
             keep2 = a2 if plan.keep2 or everything else None
-            records.append(
-                (plan, specs, i1, keep1, s1, i2, keep2, s2, out if plan.keep_out or everything else None, slots)
-            )
+            on_op((plan, specs, i1, keep1, s1, i2, keep2, s2, out if plan.keep_out or everything else None, slots))
         return result
 
     return call
@@ -465,23 +463,19 @@ def finish(
         if slots is NO_SLOTS:
             slots = {}
             parts = [{} for _ in out] if several else []
-        records = tape._records
+        on_op = tape._on_op
         if several:
             for o in out:
-                tape._meet(op, backend, o)
+                tape._before_op(op, backend, o, at)
         else:
-            tape._meet(op, backend, out)
-        if op.sparse:
-            for i in at:
-                if i is not None and records[i] is not None:
-                    tape._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
-        slots[key] = base = len(records)
+            tape._before_op(op, backend, out, at)
+        slots[key] = base = len(tape._records)
         record = plan.record_all if tape._forward else plan.record
-        records.append(record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
+        on_op(record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
         # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
         for k, part in enumerate(parts):
-            part[key] = len(records)
-            records.append((Part(k, tuple([spec_of(o) for o in out])), None, base))
+            part[key] = len(tape._records)
+            on_op((Part(k, tuple([spec_of(o) for o in out])), None, base))
     if several:
         outs = [wrap(o, backend, part) for o, part in zip(out, parts or [NO_SLOTS] * len(out), strict=True)]
         return tuple(outs) if op.result is None else op.result(*outs)

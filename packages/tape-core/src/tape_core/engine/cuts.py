@@ -7,13 +7,12 @@ Variables. Where no argument reaches the result, it is the answer to the questio
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.base.user_code import is_ours, user_frame
+from tape_core.base.user_code import user_frame
 from tape_core.engine.recording import ACTIVE
 
 if TYPE_CHECKING:
@@ -67,6 +66,16 @@ class Cuts:
     def __init__(self) -> None:
         self.ends: dict[str, str] = {}
         self.read: set[int] = set()
+
+    def on_leave(self, key: int, tensor: Tensor, how: str) -> None:
+        """A method takes values out of what the recorder of this key knows."""
+        if not _known(tensor, key):
+            return
+        if how == "stop_gradient":
+            self.end(how, "stop_gradient makes a constant of it")
+        else:
+            self.end(how, _LEFT.format(how))
+            self.opaque |= _own_derivative.get()
 
     def op(self, op: Any, out: Any) -> None:
         """An op had no derivative for them."""
@@ -173,21 +182,6 @@ def own_derivative() -> Iterator[None]:
     """A context of a function that has a derivative of its own, and of what computes this."""
     with setting(_own_derivative, True):
         yield
-
-
-def left(tensor: Tensor, how: str) -> None:
-    """A method takes the values of a Tensor out of Tape."""
-    for cuts in _of(tensor):
-        if not is_ours(sys._getframe(2)):  # the method's caller
-            cuts.end(how, _LEFT.format(how))
-            cuts.opaque |= _own_derivative.get()
-
-
-def stopped(tensor: Tensor) -> None:
-    """`stop_gradient` was called with a Tensor."""
-    for cuts in _of(tensor):
-        if not is_ours(sys._getframe(2)):
-            cuts.end("stop_gradient", "stop_gradient makes a constant of it")
 
 
 def shaped(tensor: Tensor) -> None:

@@ -32,10 +32,10 @@ from tape_core.base.mistakes import meant
 from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.engine.plan import Plan
-from tape_core.engine.recording import LISTENERS
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
 from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
+from tape_core.typing import Kernel
 
 __all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "refuses", "registry", "transpose", "vjp"]
 
@@ -44,6 +44,33 @@ BatchRule = Callable[..., Any]
 
 BOUND: list[tuple[Op, Backend]] = []
 """Each binding there ever was, of every op."""
+
+Kernels = tuple[Kernel, Kernel | None]
+"""The kernel of an op on a backend, and the one that leaves residuals for rules where an input is watched, if any."""
+
+Interceptor = Callable[["Op", Backend, Kernels], Kernels]
+"""Returns what is called in place of the kernels of an op: itself, these, or functions that call these."""
+
+_interceptors: list[Interceptor] = []  # for all ops on all backends
+
+
+def intercept_all(interceptor: Interceptor) -> None:
+    """Have all kernels called through `interceptor`, around those of `Op.intercept`, until `release_all`."""
+    if interceptor not in _interceptors:
+        _interceptors.append(interceptor)
+    _bind_again()
+
+
+def release_all(interceptor: Interceptor) -> None:
+    """End what `intercept_all` began."""
+    _interceptors[:] = [other for other in _interceptors if other is not interceptor]
+    _bind_again()
+
+
+def _bind_again() -> None:
+    for op, backend in BOUND:
+        op.wrap_kernels(backend)
+
 
 SparsityRule = Callable[..., Any]
 """Which elements of an op's result depend on which of its inputs, see `op`."""
@@ -102,7 +129,9 @@ class Op:
         self.has_parameters = bool(self.parameters.defaults)
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
-        self.bindings: dict[Backend, tuple[Callable[..., Any], Plans]] = {}
+        self.bindings: dict[Backend, tuple[Kernel, Plans]] = {}
+        self._own_kernels: dict[Backend, Kernels] = {}  # as they are without interceptors
+        self._interceptors: dict[Backend, list[Interceptor]] = {}
         self.may_keep = True
         # Nothing is known of the kernels of others.
         self.refuses: tuple[str, ...] = () if self.elementwise or _is_ours(function) else self.inputs
@@ -152,7 +181,7 @@ class Op:
 
     # -- what the hot path asks once per backend
 
-    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
+    def bind(self, backend: Backend) -> tuple[Kernel, Plans]:
         """The kernel on `backend`, and the plans of its records by which inputs are watched."""
         if not backend.library.is_checked:
             check_names(backend.library)
@@ -166,14 +195,34 @@ class Op:
         found = self.bound(backend, kernel, Plans(self, rules, keeping, backend))
         return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
 
-    def bound(self, backend: Backend, kernel: Callable[..., Any], plans: Plans) -> tuple[Callable[..., Any], Plans]:
-        """Note a binding, for the hot path and for debugging tapes."""
+    def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> tuple[Kernel, Plans]:
+        """Note a binding, for the hot path, with interceptors around its kernels."""
         BOUND.append((self, backend))
-        self.bindings[backend] = found = kernel, plans
-        for listener in LISTENERS:
-            listener.listen(self, backend)
-            found = self.bindings[backend]
-        return found
+        self._own_kernels[backend] = kernel, plans.keeping
+        self.bindings[backend] = kernel, plans
+        self.wrap_kernels(backend)
+        return self.bindings[backend]
+
+    def intercept(self, backend: Backend, interceptor: Interceptor) -> None:
+        """Have the kernels on a backend called through `interceptor` from now on; once for each interceptor."""
+        own = self._interceptors.setdefault(backend, [])
+        if interceptor in own:
+            return
+        own.append(interceptor)
+        if backend in self.bindings:
+            self.wrap_kernels(backend)
+        else:
+            self.bind(backend)
+
+    def wrap_kernels(self, backend: Backend) -> None:
+        """Bind the kernels on a backend again, with all interceptors around them: its own, then those of all ops."""
+        if (found := self.bindings.get(backend)) is None:
+            return
+        kernels, plans = self._own_kernels[backend], found[1]
+        for interceptor in (*self._interceptors.get(backend, ()), *_interceptors):
+            kernels = interceptor(self, backend, kernels)
+        plans.keeping = kernels[1]
+        self.bindings[backend] = kernels[0], plans
 
     def keeps_on(self, backend: Backend) -> bool:
         """Whether a kernel leaves rules what it has found: the op's own, or one that the backend brings."""

@@ -4,57 +4,101 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from itertools import count
 from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tape_core.base.contexts import Leaving
+from tape_core.base.user_code import is_ours
+from tape_core.typing import Raw, Record, Records, Slot
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.base.dtypes import DType
+    from tape_core.engine.cuts import Cuts
+    from tape_core.engine.op import Op
+    from tape_core.engine.tensor import Tensor
     from tape_core.engine.variable import Variable
+    from tape_core.random import Generator
 
 
-class Recorder(Protocol):
-    """What the hot path asks of tapes and accumulators. `tape_core.engine.rules` has the layout of a record."""
+class Recorder:
+    """A base class of what watches the ops that run in a context: tapes, accumulators of forward mode, and others.
+
+    The call path of an op asks each recorder in `ACTIVE` for the slots of the inputs under its `_key`. If there is
+    one, the result gets the slot `len(recorder._records)`, and the recorder is told of the record by `_on_op`. A tape
+    keeps it: its `_on_op` is the bound `append` of its list, so that a call path pays for one call of a C function and
+    no more. Any other recorder uses the record at once and may put what it likes in place of the slot; its `_records`
+    are always empty.
+
+    The verbs, all of them without an effect by default:
+
+    ====================================  =========================================================================
+    `_on_op(rec)`                         an op has run whose inputs the recorder knows; `record` has the layout
+    `_before_op(op, backend, out, at)`    such a record follows, of an op or a dtype that may need more care
+    `_on_read(variable)`                  a Variable was read that has no slot: return the slot if it has one now
+    `_on_twin(tensor)`                    a Tensor gets a twin: return whether the twin has the slot as well
+    `_on_leave(tensor, how)`              a method takes values out of Tape, such as `item()` or `stop_gradient`
+    `_on_assigned(variable, ...)`         a Variable is given another value
+    `_on_assign(variable)`                a Variable is about to be assigned: raise to refuse; see `OBSERVERS`
+    `_on_draw(generator)`                 random numbers are about to be drawn; see `OBSERVERS`
+    ====================================  =========================================================================
+
+    They are private names since tapes and accumulators are classes of users.
+    """
+
+    __slots__ = ()
 
     _key: int
-    """Names it in the slots of tensors."""
-    _sparse: bool
-    _masked: bool
-    """What its records met that the fast backward pass does not handle."""
+    """Names the recorder in the slots of Tensors."""
 
-    @property
-    def _met(self) -> int:
-        """Likewise, of dtypes: COMPLEX, NARROW or both; then records say what shapes and dtypes were."""
+    _on_op: Callable[[Record], object]
 
-    @property
-    def _forward(self) -> bool:
-        """Whether records must have all inputs and the result: they are used at once."""
+    _records: Records | tuple[()] = ()
+    """What a tape keeps. Its length is the next slot."""
 
-    @property
-    def _records(self) -> Any:
-        """Where records are appended, each at the slot that is its length before."""
+    _forward: bool = False
+    """Whether records must have all inputs and the result: they are used at once."""
 
-    _on_twin: Any
-    """None, or what is called with a Tensor of which a twin is made; then the twin does not get its slot."""
+    _met: int = 0
+    """The special dtypes of what was recorded: COMPLEX, NARROW or both; then records have specs of all inputs."""
 
-    @property
-    def _cuts(self) -> Any:
-        """What is told of values that end, or None; see `tape_core.engine.cuts`."""
+    _cuts: Cuts | None = None
+    """Where the recorder is told why values that it knows lead nowhere; see `tape_core.engine.cuts`."""
 
-    def _on_read(self, variable: Variable) -> Any:
-        """A variable without a slot was read: its slot, if it has one now."""
+    _open: bool = True
+    """Whether it is in its block."""
+
+    def _before_op(self, op: Op, backend: Backend, out: Raw, at: Sequence[Slot] = ()) -> None:
+        """Note what the fast backward pass does not handle: a record of this op, its result and input slots follows."""
+
+    def _on_read(self, variable: Variable) -> Slot:
+        """Return the slot that a Variable has from now on, or None."""
 
     def _watches(self, variable: Variable) -> bool:
-        """Whether a variable would have a slot if it were read now."""
+        """Return whether a Variable would get a slot if it were read now."""
+        return False
 
-    def _meet(self, op: Any, backend: Any, out: Any) -> None:
-        """A record of this op and result follows."""
+    def _on_twin(self, tensor: Tensor) -> bool:
+        """Return whether a twin of a Tensor that the recorder knows is known as well."""
+        return True
+
+    def _on_leave(self, tensor: Tensor, how: str) -> None:
+        """Note that a method, `how`, was called that gives the values of a Tensor without their derivative."""
+        if self._cuts is not None:
+            self._cuts.on_leave(self._key, tensor, how)
+
+    def _on_assign(self, variable: Variable) -> None:
+        """Raise if the Variable must not be assigned to here."""
+
+    def _on_assigned(self, variable: Variable, array: Raw, method: str, given: object) -> None:
+        """Note that a Variable gets another value: `array`, made of `given`, the argument of its `method`."""
+
+    def _on_draw(self, generator: Generator) -> None:
+        """Note that a generator is about to give random numbers."""
 
 
 COMPLEX, NARROW = 1, 2
@@ -70,15 +114,42 @@ ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", defaul
 """The tapes that record in this context, in the order they were entered."""
 
 
-LISTENERS: list[Any] = []
-"""What debugging tapes have here while they record, one for all of them; see `tape_core.debugging.journal`."""
+OBSERVERS: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.observers", default=())
+"""The recorders that are told of effects, assignments and random numbers, in functions that will run once more.
 
-ASSIGNING: ContextVar[Any] = ContextVar("tape_core.assigning", default=None)
-"""What is called with a Variable that is about to be assigned, in a function that is run again for its derivative."""
+They are apart from `ACTIVE`, since a function with a derivative of its own, or a trace, hides what is active from ops,
+and its effects happen all the same.
+"""
 
 _keys = count()
 LIVE: set[int] = set()
 """The keys in use. Other keys in the slots of tensors are of tapes that are gone."""
+
+
+def report_leave(tensor: Tensor, how: str) -> None:
+    """Tell the recorders that a method takes values out of Tape, if the user's code called it: to be called by it."""
+    if not is_ours(sys._getframe(2)):  # the frame before that of the method
+        for recorder in ACTIVE.get():
+            recorder._on_leave(tensor, how)
+
+
+def report_assigned(variable: Variable, array: Raw, method: str, given: object) -> None:
+    """Tell the recorders that a Variable gets another value; see `Recorder._on_assigned`."""
+    for recorder in ACTIVE.get():
+        recorder._on_assigned(variable, array, method, given)
+
+
+def check_assignable(variable: Variable) -> None:
+    """Raise if a Variable must not be assigned to here."""
+    if observers := OBSERVERS.get():
+        for observer in reversed(observers):  # the innermost function knows best
+            observer._on_assign(variable)
+
+
+def report_draw(generator: Generator) -> None:
+    """Tell those who will run the function again that numbers are about to be drawn from a generator."""
+    for observer in OBSERVERS.get():
+        observer._on_draw(generator)
 
 
 def new_key() -> int:
@@ -143,7 +214,7 @@ def deactivate(tape: Recorder) -> None:
         _set(tuple([other for other in tapes if other is not tape]))
 
 
-class InBlock:
+class InBlock(Recorder):
     """A base class of what records in a `with` block, and is in it once at a time.
 
     Instances have the attributes `_open`, whether they are in their block, and `_guard`: see :class:`Leaving`.
@@ -171,7 +242,7 @@ class InBlock:
         """
         if not self._open:
             raise RecordingError(f"{self._kind} is not recording.")
-        deactivate(self)  # type: ignore[arg-type]
+        deactivate(self)
         self._stopped()
         self._open = False
         self._guard = None
@@ -193,8 +264,8 @@ class InBlock:
 def in_blocks() -> tuple[Recorder, ...]:
     """The tapes that record here. One that was left in another thread, as by a generator that ended there, is not."""
     tapes = ACTIVE.get()
-    if tapes and not all([getattr(tape, "_open", True) for tape in tapes]):
-        _set(tuple([tape for tape in tapes if getattr(tape, "_open", True)]))
+    if tapes and not all([tape._open for tape in tapes]):
+        _set(tuple([tape for tape in tapes if tape._open]))
     return ACTIVE.get()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base import pytree
@@ -17,11 +17,12 @@ from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.recording import ACTIVE, LIVE, met, new_key
 from tape_core.engine.tensor import Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
+from tape_core.typing import Raw, Record, Records, Slot
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.debugging import Drawing, Explanation, Summary
-    from tape_core.debugging.journal import Trace
+    from tape_core.debugging.journal import Journal
     from tape_core.engine.cuts import Cuts
     from tape_core.engine.op import Op
 
@@ -71,17 +72,19 @@ class GradientTape(recording.InBlock):
     # _key: names this tape in the slots of tensors; a new one after reset() and release.
     # _variables: by id, those watched, each with its slots: one for each value that was read.
     # _past, _old_key: the variables and the key of the records that a gradient has used up, or reset() dropped.
-    # _records: see tape_core.engine.rules; None for a leaf. A value's slot is its place in this list. A debugging
-    #   tape has another kind of list, see tape_core.debugging.journal.
+    # _records: see tape_core.engine.record; None for a leaf. A value's slot is its place in this list.
+    # _on_op: the list's `append`; on a debugging tape its journal's, see tape_core.debugging.journal.
     __slots__ = (
         "__weakref__",
         "_cuts",
         "_entered",
+        "_journal",
         "_key",
         "_leaves",
         "_masked",
         "_met",
         "_old_key",
+        "_on_op",
         "_past",
         "_persistent",
         "_records",
@@ -92,8 +95,7 @@ class GradientTape(recording.InBlock):
         "_watch_accessed",
     )
 
-    _forward = False  # whether tangents are pushed forward at once
-    _on_twin = None
+    _on_op: Callable[[Record | None], None]  # None is a leaf
 
     def __init__(
         self,
@@ -111,14 +113,16 @@ class GradientTape(recording.InBlock):
         self._guard: Any = None
         self._warned = False
         self._cuts: Cuts | None = None
+        self._journal: Journal | None = None
         self._variables: dict[int, tuple[Variable, tuple[int, ...]]] = {}
         self._past = self._variables
         self._begin()
         check_numerics = check_numerics is not False and flag("GradientTape", "check_numerics", check_numerics)
         if (debug is not False and flag("GradientTape", "debug", debug)) or check_numerics:
-            from tape_core.debugging.journal import Trace
+            from tape_core.debugging.journal import Journal
 
-            self._note_in(Trace(check_numerics=check_numerics))
+            self._journal = Journal(check_numerics=check_numerics)
+            self._on_op = self._journal.begin(self._key, self._records)
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - `suppress` takes longer
@@ -142,7 +146,8 @@ class GradientTape(recording.InBlock):
 
     def _begin(self) -> None:
         self._key = new_key()
-        self._records: list[Any] = []
+        self._records: Records = []
+        self._on_op = self._records.append
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
         self._masked = self._sparse = False
@@ -153,18 +158,9 @@ class GradientTape(recording.InBlock):
         LIVE.discard(self._key)
         self._old_key = self._key
         self._past, self._variables = self._variables, {}
-        trace = self._trace
         self._begin()
-        if trace is not None:
-            self._note_in(trace)
-
-    def _note_in(self, trace: Trace) -> None:
-        self._records = trace.begin(self._key)
-
-    @property
-    def _trace(self) -> Trace | None:
-        """What a debugging tape notes besides the records."""
-        return None if type(self._records) is list else self._records.trace  # type: ignore[attr-defined]
+        if self._journal is not None:
+            self._on_op = self._journal.begin(self._key, self._records)
 
     # -- recording
 
@@ -187,13 +183,13 @@ class GradientTape(recording.InBlock):
             self._used = False
             self._past = {}
         self._open = self._entered = True
-        if type(self._records) is not list:
-            self._records.trace.start()  # type: ignore[attr-defined]
+        if self._journal is not None:
+            self._journal.start()
         recording.activate(self)
 
     def _stopped(self) -> None:
-        if type(self._records) is not list:
-            self._records.trace.stop()  # type: ignore[attr-defined]
+        if self._journal is not None:
+            self._journal.stop()
 
     def reset(self) -> None:
         """Forget the records, the watches and the variables, and go on recording.
@@ -288,18 +284,18 @@ class GradientTape(recording.InBlock):
             for key in list(slots):  # a copy: other threads may write to it or do this too
                 if key not in LIVE:
                     slots.pop(key, None)
-        records = self._records
-        slots[self._key] = slot = len(records)
-        records.append(None)
+        slots[self._key] = slot = len(self._records)
+        self._on_op(None)
         self._leaves.append(slot)
         if what:
             self._met |= what
         return slot
 
-    def _meet(self, op: Op, backend: Backend, out: Any) -> None:
-        """Note what a record brings that the fast backward pass does not handle."""
+    def _before_op(self, op: Op, backend: Backend, out: Raw, at: Sequence[Slot] = ()) -> None:
         if op.masks:
             self._masked = True
+        if op.sparse and any([i is not None and self._records[i] is not None for i in at]):
+            self._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
         dtype = backend.dtype(out.dtype)
         if dtype.special:
             self._met |= met(backend, dtype)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tape_core.base.forking import Lock
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE, LISTENERS
+from tape_core.engine.recording import ACTIVE, report_leave
 from tape_core.typing import ArrayLike, Slots
 
 if TYPE_CHECKING:
@@ -69,10 +69,8 @@ class Tensor:
     @property
     def array(self) -> Any:
         """The backend's own array. Records share it: treat it as read-only."""
-        if LISTENERS:
-            LISTENERS[0].left(self, "array")
-        if self._slots:
-            cuts.left(self, "array")
+        if ACTIVE.get():
+            report_leave(self, "array")
         return self.backend.public(self._array)
 
     @property
@@ -111,21 +109,15 @@ class Tensor:
 
     def numpy(self) -> Any:
         """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
-        if LISTENERS:
-            LISTENERS[0].left(self, "numpy()")
-        if self._slots:
-            cuts.left(self, "numpy()")
         if ACTIVE.get():
+            report_leave(self, "numpy()")
             _warn_of_library(self, "numpy()")
         return self.backend.numpy(self.array).copy()
 
     def item(self) -> Any:
         """The value of a tensor of one element, as a Python scalar. Cuts the path."""
-        if LISTENERS:
-            LISTENERS[0].left(self, "item()")
-        if self._slots:
-            cuts.left(self, "item()")
         if ACTIVE.get():
+            report_leave(self, "item()")
             _warn_of_library(self, "item()")
         if self.size != 1:
             raise ValueError(f"item() needs a tensor of one element; this one has shape {self.shape}")
@@ -137,20 +129,14 @@ class Tensor:
 
     def tolist(self) -> Any:
         """The values as nested Python lists of scalars. Cuts the path."""
-        if LISTENERS:
-            LISTENERS[0].left(self, "tolist()")
-        if self._slots:
-            cuts.left(self, "tolist()")
         if ACTIVE.get():
+            report_leave(self, "tolist()")
             _warn_of_library(self, "tolist()")
         return self.backend.numpy(self.array).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        if LISTENERS:
-            LISTENERS[0].left(self, "__array__")
-        if self._slots:
-            cuts.left(self, "__array__")
         if ACTIVE.get():
+            report_leave(self, "__array__")
             _warn_of_cut(self, "a NumPy array is made")
         values = self.backend.numpy(self.array)
         return values.astype(dtype) if dtype is not None and dtype != values.dtype else values.copy()
@@ -182,11 +168,8 @@ class Tensor:
         copy: bool | None = None,
     ) -> Any:
         """The values for another library: DLPack does not carry the path, so it is cut."""
-        if LISTENERS:
-            LISTENERS[0].left(self, "__dlpack__")
-        if self._slots:
-            cuts.left(self, "__dlpack__")
         if ACTIVE.get():
+            report_leave(self, "__dlpack__")
             from tape_core.base.user_code import calling_library
 
             _warn_of_cut(self, f"{calling_library(1) or 'another library'} takes the values, by __dlpack__,")
@@ -211,35 +194,25 @@ class Tensor:
             ) from error
 
     def __int__(self) -> int:
-        if LISTENERS:
-            LISTENERS[0].left(self, "int()")
-        if self._slots:
-            cuts.left(self, "int()")
+        if ACTIVE.get():
+            report_leave(self, "int()")
         return _number(int, self._array)
 
     def __float__(self) -> float:
-        if LISTENERS:
-            LISTENERS[0].left(self, "float()")
-        if self._slots:
-            cuts.left(self, "float()")
         if ACTIVE.get():
+            report_leave(self, "float()")
             _warn_of_library(self, "float()")
         return _number(float, self._array)
 
     def __complex__(self) -> complex:
-        if LISTENERS:
-            LISTENERS[0].left(self, "complex()")
-        if self._slots:
-            cuts.left(self, "complex()")
         if ACTIVE.get():
+            report_leave(self, "complex()")
             _warn_of_library(self, "complex()")
         return _number(complex, self._array)
 
     def __index__(self) -> int:
-        if LISTENERS:
-            LISTENERS[0].left(self, "__index__")
-        if self._slots:
-            cuts.left(self, "__index__")
+        if ACTIVE.get():
+            report_leave(self, "__index__")
         return self.backend.public(self._array).__index__()  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
@@ -436,8 +409,7 @@ def twin_slots(tensor: Tensor) -> Slots:
         return NO_SLOTS
     slots = dict(tensor._slots)
     for recorder in ACTIVE.get():
-        if recorder._on_twin is not None and recorder._key in slots:
-            recorder._on_twin(tensor)
+        if recorder._key in slots and not recorder._on_twin(tensor):
             del slots[recorder._key]
     return slots
 

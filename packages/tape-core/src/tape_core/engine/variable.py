@@ -9,7 +9,7 @@ from tape_core.base.mistakes import flag
 from tape_core.base.row_updates import rows_added
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE, ASSIGNING, LISTENERS, met
+from tape_core.engine.recording import ACTIVE, check_assignable, met, report_assigned
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.staging import current
 from tape_core.typing import ArrayLike
@@ -183,8 +183,8 @@ class Variable(Tensor):
         return self
 
     def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
-        if LISTENERS:
-            LISTENERS[0].assigned(self, array, method, given)
+        if ACTIVE.get():
+            report_assigned(self, array, method, given)
         # A new value is a new leaf: what was read before keeps its own slots.
         slots: dict[int, int] = {}
         self._array = array
@@ -293,12 +293,6 @@ def _fits(kind: str, own: str) -> bool:
     if kind == "bool" or own == "bool":
         return kind == own
     return kind.endswith("integer") or own == "complex floating" or kind == own
-
-
-def check_assignable(variable: Variable) -> None:
-    """Before an assignment: raises where it must not be."""
-    if (check := ASSIGNING.get()) is not None:
-        check(variable)
 
 
 def _unpickled(value: Tensor, trainable: bool, name: str | None) -> Variable:

@@ -1,7 +1,7 @@
 """ForwardAccumulator: Jacobian-vector products, computed while the function runs.
 
-It listens where tapes do: what a tape keeps as a record, it turns at once into the tangent of the result, and lets go.
-No op declares a JVP. That of a linear op is the op itself, that of an elementwise op follows from its partial
+It is a recorder, as tapes are: what a tape keeps as a record, it turns at once into the tangent of the result, and lets
+go. No op declares a JVP. That of a linear op is the op itself, that of an elementwise op follows from its partial
 derivatives, and any other is the transpose of its VJP: the VJP is linear in the cotangent, so its own gradient with
 respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
 """
@@ -27,9 +27,10 @@ from tape_core.engine.tensor import Tensor, own_slots, read, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.replay import paused as replay_paused
 from tape_core.modes.replay import resumed as replay_resumed
+from tape_core.typing import Record, Slot
 
 if TYPE_CHECKING:
-    from tape_core.engine.op import Op
+    pass
 
 
 class ForwardAccumulator(recording.InBlock):
@@ -67,15 +68,12 @@ class ForwardAccumulator(recording.InBlock):
         "_cuts",
         "_given",
         "_key",
-        "_masked",
         "_pushed_parts",
-        "_sparse",
         "_variables",
     )
 
     _forward = True
-    _on_twin = None
-    _met = COMPLEX  # its records say what shapes and dtypes were
+    _met = COMPLEX  # its records have specs
 
     def __init__(self, primals: Any, tangents: Any) -> None:
         leaves, structure = pytree.flatten(primals)
@@ -89,7 +87,6 @@ class ForwardAccumulator(recording.InBlock):
         if len({id(leaf) for leaf in leaves}) < len(leaves):
             raise ValueError("ForwardAccumulator: a primal is given twice; add up its tangents")
         self._key = new_key()
-        self._masked = self._sparse = False
         self._open = False
         self._guard: Any = None
         self._cuts: Cuts | None = None
@@ -180,16 +177,12 @@ class ForwardAccumulator(recording.InBlock):
             ]
         return pytree.unflatten(structure, found)
 
-    # -- what the hot path asks of a recorder
-
-    @property
-    def _records(self) -> _Listener:
-        return _Listener(self)  # not kept, else the two would refer to each other
+    # -- as a recorder
 
     def _watches(self, variable: Variable) -> bool:
         return id(variable) in self._variables
 
-    def _on_read(self, variable: Variable) -> Any:
+    def _on_read(self, variable: Variable) -> Slot:
         entry = self._variables.get(id(variable))
         if self._cuts is not None:
             self._cuts.read.add(id(variable))
@@ -198,36 +191,17 @@ class ForwardAccumulator(recording.InBlock):
         own_slots(variable)[self._key] = entry[1]
         return entry[1]
 
-    def _meet(self, op: Op, backend: Any, out: Any) -> None:
-        """Nothing to note: every rule runs on Tensors."""
-
-
-class _Listener:
-    """Stands where a tape has its list of records. A value's slot is its tangent."""
-
-    __slots__ = ("accumulator",)
-
-    def __init__(self, accumulator: ForwardAccumulator) -> None:
-        self.accumulator = accumulator
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, slot: Any) -> None:
-        """What recorded a slot: nothing that is kept."""
-
-    def append(self, rec: tuple[Any, ...]) -> None:
-        """Push tangents through one op."""
-        accumulator = self.accumulator
-        key, plan = accumulator._key, rec[PLAN]
+    def _on_op(self, rec: Record) -> None:
+        """Push tangents through one op: a value's slot is its tangent."""
+        plan = rec[PLAN]
         if type(plan) is Part:
-            tangents, parts = accumulator._pushed_parts
-            _put(parts[plan.k], key, tangents[plan.k])
+            tangents, parts = self._pushed_parts
+            _put(parts[plan.k], self._key, tangents[plan.k])
             return
         active = recording.ACTIVE.get()
         replay = replay_paused()
         try:
-            recording.ACTIVE.set(recording.without(accumulator))
+            recording.ACTIVE.set(recording.without(self))
             with plan.backend.quiet():
                 tangent = push(plan, rec)
         finally:
@@ -235,9 +209,9 @@ class _Listener:
             replay_resumed(replay)
         slots = record.out_slots(rec)
         if type(slots) is list:  # several results, whose parts follow
-            accumulator._pushed_parts = tangent, slots
+            self._pushed_parts = tangent, slots
         else:
-            _put(slots, key, tangent)
+            _put(slots, self._key, tangent)
 
 
 def _put(slots: dict[int, Any], key: int, tangent: Any) -> None:

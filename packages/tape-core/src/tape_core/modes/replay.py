@@ -17,13 +17,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine.recording import LISTENERS
 from tape_core.engine.rules import spec_of
 from tape_core.staging import current
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
-    from tape_core.engine.op import Op, Plans
+    from tape_core.engine.op import Kernels, Op
 
 Compute = Callable[[], Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,7 +39,7 @@ class Kept:
         self.calls: list[tuple[Any, Any]] = []
         for op in ops:
             for backend in backends:
-                attach(op, backend)
+                op.intercept(backend, _asking)
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -147,21 +146,9 @@ def computed_again(run: F) -> F:
     return runs  # type: ignore[return-value]
 
 
-def attach(op: Op, backend: Backend) -> None:
-    """Let the kernel of an op on a backend ask; once for all."""
-    if backend not in op.bindings:
-        op.bind(backend)
-    for listener in LISTENERS:
-        listener.unlisten(op, backend)  # a debugging tape's kernel stands around this one
-    kernel, plans = op.bindings[backend]
-    if not getattr(kernel, "asks", False):
-        _let_ask(op, backend, kernel, plans)
-    for listener in LISTENERS:
-        listener.listen(op, backend)
-
-
-def _let_ask(op: Op, backend: Backend, kernel: Callable[..., Any], plans: Plans) -> None:
-    keeping: Any = plans.keeping
+def _asking(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
+    """Return kernels that ask the session of their context, if there is one, before they compute."""
+    kernel, keeping = kernels
     name = op.name
 
     def asking(*args: Any, **kwargs: Any) -> Any:
@@ -173,16 +160,13 @@ def _let_ask(op: Op, backend: Backend, kernel: Callable[..., Any], plans: Plans)
     def asking_keeping(*args: Any, **kwargs: Any) -> Any:
         session = _active.get()
         if session is None:
-            return keeping(*args, **kwargs)
+            return keeping(*args, **kwargs)  # type: ignore[misc]  # it is bound where there is one
         return _ask(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))
 
     def both(*args: Any, **kwargs: Any) -> Any:
         return (kernel(*args, **kwargs), ()) if keeping is None else keeping(*args, **kwargs)
 
-    asking.asks = True  # type: ignore[attr-defined]
-    if keeping is not None:
-        plans.keeping = asking_keeping
-    op.bindings[backend] = asking, plans
+    return asking, None if keeping is None else asking_keeping
 
 
 def _specs(args: Any) -> list[Any]:

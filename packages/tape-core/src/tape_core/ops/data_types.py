@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from tape_core.backends import selection
 from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
-from tape_core.engine import cuts
 from tape_core.engine.op import linear, transpose
-from tape_core.engine.recording import ACTIVE, LISTENERS
+from tape_core.engine.recording import ACTIVE, report_leave
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.modes import batching
@@ -90,10 +89,8 @@ def stop_gradient(x: ArrayLike) -> Tensor:
     from tape_core.engine.tensor import wrap
     from tape_core.modes.batched import detached
 
-    if LISTENERS:
-        LISTENERS[0].left(x, "stop_gradient")
-    if x._slots:
-        cuts.stopped(x)
+    if ACTIVE.get():
+        report_leave(x, "stop_gradient")
     return wrap(detached(x._array), x.backend)
 
 

@@ -1,7 +1,7 @@
 """Which elements of a result depend on which of `x`: index sets carried along while a function runs.
 
-A `Detector` listens where tapes do, and has the sets of each result from those of its inputs. What an op does with them
-follows from its declaration:
+A `Detector` is a recorder, as tapes are, and has the sets of each result from those of its inputs. What an op does with
+them follows from its declaration:
 
 - Elementwise ops unite the sets of their inputs.
 - A linear op that moves elements, or adds up where its transpose moves them, shows so when it is given the places of
@@ -20,7 +20,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -37,9 +37,7 @@ from tape_core.engine.rules import NONDIFF, UNWRITTEN
 from tape_core.engine.tensor import Tensor, own_slots
 from tape_core.modes import batching
 from tape_core.sparsity.index_sets import IndexSets, composed, empty, full, identity, joined, merged, union
-
-if TYPE_CHECKING:
-    from tape_core.engine.variable import Variable
+from tape_core.typing import Record
 
 TRIANGLE = 1 << 22
 """Above so many pairs, an element of a running sum depends on the whole line."""
@@ -56,20 +54,16 @@ def detect(f: Callable[..., Any], x: Tensor) -> tuple[Any, IndexSets]:
     return out, detector.sets_of(out)
 
 
-class Detector:
+class Detector(recording.Recorder):
     """Carries index sets along while a function runs; a value's slot is its `IndexSets`."""
 
-    __slots__ = ("_busy", "_kernels", "_key", "_listener", "_masked", "_parts", "_sparse", "members")
+    __slots__ = ("_busy", "_kernels", "_key", "_parts", "members")
 
     _forward = True
-    _on_twin = None
-    _met = COMPLEX  # its records say what shapes and dtypes were
-    _cuts = None
+    _met = COMPLEX  # its records have specs
 
     def __init__(self, members: int, busy: tuple[str, ...] = ()) -> None:
         self._key = new_key()
-        self._masked = self._sparse = False
-        self._listener = _Listener(self)
         self._parts: tuple[Any, Any] = ((), ())
         self._busy = busy  # ops whose rules are being looked into
         self._kernels: list[str] = []  # ops whose default kernels are running
@@ -93,23 +87,8 @@ class Detector:
         found: Any = tensor._slots.get(self._key)
         return empty(tuple(tensor.shape), self.members) if found is None else found
 
-    # -- what the hot path asks of a recorder
-
-    @property
-    def _records(self) -> _Listener:
-        return self._listener
-
-    def _watches(self, variable: Variable) -> bool:
-        return False
-
-    def _on_read(self, variable: Variable) -> None:
-        """Variables are constants."""
-
-    def _meet(self, op: Any, backend: Any, out: Any) -> None:
-        """Nothing to note."""
-
-    def receive(self, rec: tuple[Any, ...]) -> None:
-        """The sets of the result of one record."""
+    def _on_op(self, rec: Record) -> None:
+        """Give the result of one op its sets."""
         plan = rec[PLAN]
         if type(plan) is Part:
             outs, parts = self._parts
@@ -120,30 +99,11 @@ class Detector:
         found: Sequence[Any] = [None] * len(out) if several else [None]
         if not plan.backend.level:  # what is inside vmap is seen where it is computed for all examples
             with _only(()), plan.backend.quiet():
-                found = Record(self, plan, rec).outs()
+                found = _Call(self, plan, rec).outs()
         if several:
             self._parts = found, slots
         else:
             _put(slots, self._key, found[0])
-
-
-class _Listener:
-    """Stands where a tape has its list of records."""
-
-    __slots__ = ("detector",)
-
-    def __init__(self, detector: Detector) -> None:
-        self.detector = detector
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, slot: Any) -> None:
-        """What recorded a slot: nothing that is kept."""
-
-    def append(self, rec: tuple[Any, ...]) -> None:
-        """Carry sets through one op."""
-        self.detector.receive(rec)
 
 
 def _put(slots: dict[int, Any], key: int, sets: IndexSets | None) -> None:
@@ -160,7 +120,7 @@ def _only(recorders: tuple[Any, ...]) -> Iterator[None]:
         yield
 
 
-class Record:
+class _Call:
     """One call of an op, whose inputs have sets."""
 
     def __init__(self, detector: Detector, plan: Plan, rec: tuple[Any, ...]) -> None:

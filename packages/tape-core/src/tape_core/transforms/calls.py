@@ -16,6 +16,7 @@ from tape_core.modes.function_op import Pull, Push, recorded_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import astype
 from tape_core.staging import current
+from tape_core.typing import Record
 
 Function = Callable[..., Any]
 
@@ -170,31 +171,18 @@ def name_of(f: Function) -> str:
 # -- what a function reads
 
 
-class Readers:
-    """Where tapes are: it notes the Variables that are read, and gives nothing a slot."""
+class Readers(recording.Recorder):
+    """Notes the Variables that are read, and gives nothing a slot."""
 
-    __slots__ = ("_key", "_masked", "_records", "_sparse", "found")
-
-    _forward = False
-    _met = 0
-    _on_twin = None
-    _cuts = None
+    __slots__ = ("_key", "found")
 
     def __init__(self) -> None:
         self._key = new_key()
-        self._records: list[Any] = []
-        self._masked = self._sparse = False
         self.found: list[Variable] = []
-
-    def _watches(self, variable: Variable) -> bool:
-        return False
 
     def _on_read(self, variable: Variable) -> None:
         if not any([variable is other for other in self.found]):
             self.found.append(variable)
-
-    def _meet(self, op: Any, backend: Any, out: Any) -> None:
-        """It records nothing."""
 
 
 @contextmanager
@@ -210,38 +198,21 @@ def reading(*, alone: bool = False) -> Iterator[Readers]:
             retire(readers._key)
 
 
-class _Guard:
-    """Where a tape was: what the tape would record is an error, since it comes from no argument."""
+class _Guard(recording.Recorder):
+    """Has the key of a tape, in its place: what that would record is an error, since it comes from no argument."""
 
     __slots__ = ("_key", "_what")
-
-    _forward = False
-    _met = 0
-    _on_twin = None
-    _cuts = None
-    _masked = False
-    _sparse = False
 
     def __init__(self, key: int, what: str) -> None:
         self._key = key
         self._what = what
 
-    @property
-    def _records(self) -> Any:
+    def _on_op(self, rec: Record) -> None:
         raise CapturedError(
             f"{self._what} computes with a Tensor that a tape or accumulator watches and that is not among its "
             f"arguments, so no derivative would come back to it; make it an argument, or use "
             f"tape_core.stop_gradient(x)"
         )
-
-    def _watches(self, variable: Variable) -> bool:
-        return False
-
-    def _on_read(self, variable: Variable) -> None:
-        """Variables are another's matter."""
-
-    def _meet(self, op: Any, backend: Any, out: Any) -> None:
-        """Before a record, which is an error."""
 
 
 class CapturedError(TypeError):

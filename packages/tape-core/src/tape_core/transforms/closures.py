@@ -10,12 +10,13 @@ from tape_core.engine import record
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.plan import Part
 from tape_core.engine.record import PLAN
-from tape_core.engine.recording import ACTIVE, ASSIGNING, COMPLEX
+from tape_core.engine.recording import ACTIVE, COMPLEX, OBSERVERS, Recorder
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.batched import BatchedArray, detached
 from tape_core.staging import current
 from tape_core.transforms.calls import Readers, reading
+from tape_core.typing import Record, Slots
 
 Shared = tuple[dict[int, int], dict[int, int]]
 
@@ -57,49 +58,30 @@ class Closure:
                 self.shared.append((slots, below._slots))
 
 
-class Capture:
-    """Where a tape or an accumulator was, under its key: what would be recorded there is noted.
+class Capture(Recorder):
+    """Has the key of a tape or an accumulator, in its place, and notes what that would record.
 
     What is computed gets no slot, so only values from around the function come here.
     """
 
     __slots__ = ("_closure", "_cuts", "_key", "_parts")
 
-    _forward = True  # its records say all
-    _met = COMPLEX
-    _masked = _sparse = False
+    _forward = True
+    _met = COMPLEX  # its records have specs
 
     def __init__(self, key: int, closure: Closure, cuts: Cuts | None = None) -> None:
         self._key = key
         self._cuts = cuts
         self._closure = closure
-        self._parts: list[dict[int, int]] = []  # the slots of an op's several results
+        self._parts: list[Slots] = []  # the slots of an op's several results
 
-    @property
-    def _records(self) -> Any:
-        return self
-
-    def _watches(self, variable: Variable) -> bool:
+    def _on_twin(self, tensor: Tensor) -> bool:
+        """Note that a transformation reads this Tensor: the next run makes another twin of it."""
+        self._closure.note(tensor._array, tensor._slots, tensor.backend)
         return False
 
-    def _on_read(self, variable: Variable) -> None:
-        """Variables are another's matter."""
-
-    def _on_twin(self, tensor: Tensor) -> None:
-        """A transformation takes a Tensor over: it reads that one, since the next run makes another twin of it."""
-        self._closure.note(tensor._array, tensor._slots, tensor.backend)
-
-    def _meet(self, op: Any, backend: Any, out: Any) -> None:
-        """Before a record."""
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, slot: Any) -> None:
-        """What recorded a slot: it is not known here."""
-
-    def append(self, rec: tuple[Any, ...]) -> None:
-        """An op has computed with what the recorder knows."""
+    def _on_op(self, rec: Record) -> None:
+        """Note what an op has computed with, and take back the slot of its result."""
         plan = rec[PLAN]
         if type(plan) is Part:
             del self._parts[plan.k][self._key]
@@ -114,6 +96,22 @@ class Capture:
                 self._closure.note(array, slots, plan.backend)
 
 
+class _Refusal(Recorder):
+    """Refuses assignments in a function that will run again for its derivative, and would assign once more."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def _on_assign(self, variable: Variable) -> None:
+        raise RuntimeError(
+            f"{self._what}: the function assigns to {variable.name or 'a Variable'} of shape {variable.shape} where a "
+            f"tape or accumulator records, and would do so again for the derivative; return the new value as part of "
+            f"the result or of the carry, and assign it afterwards"
+        )
+
+
 def is_recorded() -> bool:
     """Whether anything records that needs a derivative."""
     return any([type(recorder) not in (Readers, Capture) for recorder in ACTIVE.get()])
@@ -121,7 +119,7 @@ def is_recorded() -> bool:
 
 def is_noted() -> bool:
     """Whether a function is looked at here, which is run again for its derivative."""
-    return ASSIGNING.get() is not None
+    return any([type(observer) is _Refusal for observer in OBSERVERS.get()])
 
 
 def taken_over(tensors: Iterable[Tensor]) -> None:
@@ -130,7 +128,7 @@ def taken_over(tensors: Iterable[Tensor]) -> None:
     They are what it gives, which may be a Tensor from around it as it is, and what an instruction of a compiled
     function is given, which goes on with the arrays underneath.
     """
-    captures = [recorder for recorder in ACTIVE.get() if recorder._on_twin is not None]
+    captures = [recorder for recorder in ACTIVE.get() if type(recorder) is Capture]
     for tensor in tensors if captures else ():
         while True:
             for capture in captures:
@@ -170,17 +168,10 @@ def closure_of(what: str, *, assigns: bool = False) -> Iterator[Closure]:
     Raises:
         RuntimeError: a Variable is assigned in it, and may not be.
     """
-
-    def refuse(variable: Variable) -> None:
-        raise RuntimeError(
-            f"{what}: the function assigns to {variable.name or 'a Variable'} of shape {variable.shape} where a tape "
-            f"or accumulator records, and would do so again for the derivative; return the new value as part of the "
-            f"result or of the carry, and assign it afterwards"
-        )
-
     closure = Closure()
     captures = [Capture(recorder._key, closure, recorder._cuts) for recorder in ACTIVE.get()]
-    with setting(ASSIGNING, ASSIGNING.get() if assigns else refuse):
+    observers = OBSERVERS.get()
+    with setting(OBSERVERS, observers if assigns else (*observers, _Refusal(what))):
         with reading(alone=True) as readers:
             with setting(ACTIVE, (readers, *captures)):
                 yield closure

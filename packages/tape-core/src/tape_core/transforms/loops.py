@@ -17,6 +17,7 @@ from tape_core import random
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.cuts import Cuts, told
 from tape_core.engine.cuts import pushed as pushed_through
+from tape_core.engine.recording import OBSERVERS, Recorder
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.batched import placed
 from tape_core.modes.forward import ForwardAccumulator
@@ -419,7 +420,7 @@ class _Again:
         return [raised(t, out, inner) for t, out in zip(found, outs, strict=True)], outs
 
 
-class _Draws:
+class _Draws(Recorder):
     """Where generators of random numbers were when each step began to draw, so that the step can be run again."""
 
     def __init__(self) -> None:
@@ -436,16 +437,13 @@ class _Draws:
     @contextmanager
     def noted(self) -> Iterator[None]:
         """A context of steps."""
-        around = random.BEFORE_DRAWING.get()
-
-        def before(generator: random.Generator) -> None:
-            if around is not None:
-                around(generator)
-            if generator not in self._now:
-                self._now[generator] = generator.get_state()
-
-        with setting(random.BEFORE_DRAWING, before):
+        with setting(OBSERVERS, (*OBSERVERS.get(), self)):
             yield
+
+    def _on_draw(self, generator: random.Generator) -> None:
+        """Note the state of a generator before its first draw in a step."""
+        if generator not in self._now:
+            self._now[generator] = generator.get_state()
 
     @contextmanager
     def replayed(self, number: Tensor) -> Iterator[None]:

@@ -24,9 +24,8 @@ from tape_core.base.forking import Lock
 from tape_core.base.mistakes import real
 from tape_core.base.row_updates import rows_added
 from tape_core.base.user_code import warn_user
-from tape_core.engine.recording import LISTENERS
+from tape_core.engine.recording import ACTIVE, check_assignable
 from tape_core.engine.tensor import SCALARS, wrap
-from tape_core.engine.variable import check_assignable
 from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
 from tape_core.typing import ArrayLike, Namespace, Raw
 
@@ -356,7 +355,7 @@ class Optimizer:
                 for target, part in zip(targets, found, strict=True):
                     if part is not target:
                         target[...] = part
-        commit.value(variable, new[0], wrap(new[0], backend) if LISTENERS else None)
+        commit.value(variable, new[0], wrap(new[0], backend) if ACTIVE.get() else None)
         for slot, array in zip(slots.values(), new[1:], strict=True):
             commit.value(slot, array)
 
@@ -399,7 +398,7 @@ class Optimizer:
         array = self._step_rows(xp, variable._array, slices.indices.array, rows, slots, rate, add_rows)
         if array is None:
             return False
-        commit.value(variable, array, wrap(array, backend) if LISTENERS else None)
+        commit.value(variable, array, wrap(array, backend) if ACTIVE.get() else None)
         for name, slot in state.slots.items():
             commit.value(slot, slots[name])
         return True

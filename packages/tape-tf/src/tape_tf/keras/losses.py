@@ -136,6 +136,7 @@ class Loss:
         y_true, y_pred = self._cast(y_true), self._cast(y_pred)
         if sample_weight is not None:
             sample_weight = cast(sample_weight, self.dtype)
+            # Keras squeezes weights of shape (n, 1), as it does labels.
             if sample_weight.ndim > 1 and sample_weight.shape[-1] == 1:
                 sample_weight = tc.squeeze(sample_weight, axis=-1)
         return wrap(self.native(y_true, y_pred, sample_weight))

@@ -23,10 +23,10 @@ def _state(tape: GradientTape) -> list[str]:
         state = "used"
     else:
         state = "not recording"
-    trace = tape._trace
+    journal = tape._journal
     ways = ["persistent"] * tape._persistent
-    if trace is not None:
-        ways.append("check_numerics" if trace.check_numerics else "debug")
+    if journal is not None:
+        ways.append("check_numerics" if journal.check_numerics else "debug")
     return [state, *ways]
 
 

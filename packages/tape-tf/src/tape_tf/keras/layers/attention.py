@@ -7,10 +7,10 @@ from typing import Any
 
 import tape_core as tc
 import tape_nn as nn
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
-from tape_tf.keras.layers.base import Shape
 from tape_tf.keras.layers.native import NativeLayer
 from tape_tf.typing import ConstraintLike, InitializerLike, PartialShape, RegularizerLike, TensorLike
 

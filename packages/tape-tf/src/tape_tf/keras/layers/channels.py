@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import tape_core as tc
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations
 from tape_tf.keras.backend import resolve_data_format
-from tape_tf.keras.layers.base import Layer, Shape
+from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.convolution import (
     Margins,
     SpatialLayer,
@@ -296,6 +297,7 @@ class _SpatialDropout(SpatialLayer):
         """Return the input; in training each channel of each example is kept or zeroed as a whole."""
         value = native(inputs)
         axes = self._spatial_axes(value)
+        # One random number for all positions of a channel: length 1 along the spatial axes broadcasts.
         shape = tuple([1 if axis in axes else n for axis, n in enumerate(value.shape)])
         return wrap(tc.dropout(value, self.rate, training=bool(training), rng=self._rng, noise_shape=shape))
 

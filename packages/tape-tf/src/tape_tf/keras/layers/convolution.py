@@ -9,11 +9,12 @@ from typing import Any, ClassVar, TypeAlias
 import tape_core as tc
 import tape_nn as nn
 from tape_core.backends.windows import Ints, Padding, windows
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.backend import resolve_data_format
-from tape_tf.keras.layers.base import Layer, Shape
+from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.native import NativeLayer
 from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PerAxis, RegularizerLike, TensorLike
 

@@ -12,14 +12,16 @@ import numpy.typing as npt
 import tape_core as tc
 import tape_nn as nn
 from tape_core.base.mistakes import real
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
-from tape_tf.keras.layers.base import Layer, Shape, try_broadcast
+from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer, refuse_options
 from tape_tf.keras.naming import auto_name
+from tape_tf.keras.regularizers import L1L2
 from tape_tf.keras.structures import is_array, leaves
-from tape_tf.keras.symbolic import Input
+from tape_tf.keras.symbolic import Input, KerasTensor
 from tape_tf.typing import (
     ActivationLike,
     ConstraintLike,
@@ -162,6 +164,7 @@ class Embedding(NativeLayer):
             raise ValueError(
                 "Embedding: there are no masks; make one with tf.not_equal(ids, 0), and use it where it matters"
             )
+        # An argument of Keras 2 that has no effect in Keras 3 either.
         kwargs.pop("input_length", None)
         if weights is not None:
             table = weights[0] if isinstance(weights, list | tuple) and len(weights) == 1 else weights
@@ -181,6 +184,7 @@ class Embedding(NativeLayer):
         """Return the row for each integer."""
         ids = native(inputs)
         if not ids.dtype.kind.endswith("integer"):
+            # Keras casts: a model may get its integers as the float array of a dataset.
             ids = tc.astype(ids, tc.int32)
         return wrap(self.native(ids))
 
@@ -236,6 +240,7 @@ class Reshape(Layer):
         """Return shape (examples, *target_shape)."""
         value = native(inputs)
         size, known = math.prod(value.shape[1:]), math.prod(n for n in self.target_shape if n != -1)
+        # max: a length of 0 beside -1 must not divide.
         shape = [size // max(known, 1) if n == -1 else n for n in self.target_shape]
         if math.prod(shape) != size:
             raise ValueError(
@@ -336,6 +341,41 @@ class Operation(Layer):
     def call(self, *inputs: Any) -> Any:
         """Call the function."""
         return self.function(*inputs)
+
+
+# Keras names the layers of operators after its functions.
+_KERAS_NAMES = {
+    "getitem": "get_item",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "true_divide",
+    "floordiv": "floor_divide",
+    "pow": "power",
+    "neg": "negative",
+    "abs": "absolute",
+}
+
+
+def _define_operator(name: str, reflected: bool) -> None:
+    """Define an operator of KerasTensor, and its reflected form: each use makes an Operation, and calls it."""
+    function = getattr(operator, name)
+    label = _KERAS_NAMES.get(name, name)
+
+    def forward(self: KerasTensor, *others: Any) -> Any:
+        return Operation(function, name=auto_name(label))(self, *others)
+
+    def backward(self: KerasTensor, other: TensorLike) -> Any:
+        return Operation(function, name=auto_name(label))(other, self)
+
+    setattr(KerasTensor, f"__{name}__", forward)
+    if reflected:
+        setattr(KerasTensor, f"__r{name}__", backward)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+    _define_operator(_name, reflected=True)
+for _name in ("lt", "le", "gt", "ge", "neg", "abs", "getitem"):
+    _define_operator(_name, reflected=False)
 
 
 class Activation(Layer):
@@ -478,8 +518,6 @@ class ActivityRegularization(Layer):
     """Return the input unchanged, and add a penalty on it to :attr:`losses`."""
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
-        from tape_tf.keras.regularizers import L1L2
-
         super().__init__(activity_regularizer=L1L2(l1, l2), **kwargs)
 
     def call(self, inputs: TensorLike) -> Any:

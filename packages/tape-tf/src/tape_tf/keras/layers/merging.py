@@ -8,10 +8,11 @@ from functools import reduce
 from typing import Any, ClassVar
 
 import tape_core as tc
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
-from tape_tf.keras.layers.base import Layer, Shape, try_broadcast
+from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.typing import TensorLike
 
 
@@ -131,6 +132,7 @@ class Dot(_MergeLayer):
         second = "".join("a" if k == 0 else "z" if k == b else next(letters) for k in range(y.ndim))
         out = "a" + (first + second).replace("a", "").replace("z", "")
         found: tc.Tensor = tc.einsum(f"{first},{second}->{out}", x, y)
+        # Keras keeps an axis of features: the product of vectors has shape (examples, 1).
         return tc.expand_dims(found, axis=-1) if found.ndim == 1 else found
 
 

@@ -44,6 +44,7 @@ class NativeLayer(Layer):
             self._register_weight(
                 own, self._weight_options.get(f"{name}_regularizer"), self._weight_options.get(f"{name}_constraint")
             )
+            # Past our own __setattr__, which refuses to replace a weight.
             object.__setattr__(self, name, own)
 
     def build(self, *shapes: Any) -> None:

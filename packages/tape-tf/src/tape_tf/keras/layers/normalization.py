@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tape_core as tc
 import tape_nn as nn
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
+from tape_tf.data import Dataset
 from tape_tf.keras import initializers
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.conversion import cast
-from tape_tf.keras.layers.base import Layer, Shape, try_broadcast
+from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer
 from tape_tf.typing import ConstraintLike, InitializerLike, RegularizerLike, TensorLike
-
-if TYPE_CHECKING:
-    from tape_tf.data import Dataset
 
 
 class BatchNormalization(NativeLayer):
@@ -192,8 +191,6 @@ class Normalization(Layer):
             batch_size: no effect.
             steps: the number of batches to read; all by default.
         """
-        from tape_tf.data import Dataset
-
         if isinstance(data, Dataset):
             batches = [
                 np.asarray(b[0] if isinstance(b, tuple) else b)
@@ -203,6 +200,7 @@ class Normalization(Layer):
             values = np.concatenate(batches)
         else:
             values = np.asarray(cast(data).numpy())
+        # The statistics are taken over all other axes, and keep axes of length 1 there; [0] drops that of examples.
         kept = {a % values.ndim for a in self.axis}
         over = tuple([a for a in range(values.ndim) if a not in kept])
         values = values.astype(np.float64)  # sums of many float32 lose digits

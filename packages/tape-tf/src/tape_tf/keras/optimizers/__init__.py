@@ -141,11 +141,9 @@ class Optimizer:
 
         It can be set to a number or to a schedule.
         """
-        return (
-            self._rate_variable
-            if self._schedule is None
-            else wrap(_read_number(self.native, "learning_rate", floatx()))
-        )
+        if self._schedule is None:
+            return self._rate_variable
+        return wrap(_read_number(self.native, "learning_rate", floatx()))
 
     @learning_rate.setter
     def learning_rate(self, value: LearningRate) -> None:
@@ -162,6 +160,7 @@ class Optimizer:
                 self._rate_variable.assign(number)
             else:
                 self._rate_variable = Variable(number, trainable=False, name="learning_rate", dtype=floatx())
+            # tape_nn asks a function for the rate at each update, so that assigning the Variable takes effect.
             rate = self._rate_variable.native
             self.native.learning_rate = lambda step: float(rate.backend.numpy(rate.array))
         elif isinstance(schedule, schedules.LearningRateSchedule):

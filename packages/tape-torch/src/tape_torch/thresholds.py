@@ -1,0 +1,42 @@
+"""The sizes at which this package changes its way of computing, in one place.
+
+They are trade-offs of speed and memory. None changes a result by more than rounding.
+"""
+
+from __future__ import annotations
+
+BLOCK_ELEMENTS_PER_THREAD = 1 << 17
+"""Elements: blocks of elementwise work on the CPU. Large, since each block costs a dozen calls of PyTorch; small enough
+that the temporaries of a block stay in the cache."""
+
+PIN_MIN_ELEMENTS = 1 << 14
+"""Elements: from here on, an array on its way to a GPU goes through pinned memory, so that the copy is asynchronous."""
+
+COPY_MAX_SPREAD = 4
+"""A copy keeps the strides of a tensor if it takes at most so many times the memory of its elements."""
+
+MATMUL_MIN_ELEMENTS = 1 << 14
+"""Elements of the left matrix: for smaller ones, narrow products are as fast as others."""
+
+MATMUL_NARROW_COLUMNS = 16
+"""Columns: products with fewer take PyTorch's CPU kernels two to ten times as long as the transposed product. Measured
+on the digits convnet of the benchmarks, where the gradient of the classifier took a tenth of a step."""
+
+CROSS_ENTROPY_KEEP_MAX_ELEMENTS = 1 << 18
+"""Elements of the logits: up to here, log_softmax is kept for the backward pass; above, it is computed again."""
+
+POOL_BY_ROW_MAX_WINDOW = 5
+"""Elements of a side: maxima of larger windows are as fast by PyTorch's kernel as along rows and then columns. Measured
+on the CPU, on a network like LeNet, where a step became a sixth faster."""
+
+GRAPH_MIN_KERNELS = 16
+"""Kernels: for fewer, a CUDA graph's copies of arguments and results cost more than the launches it saves."""
+
+GRAPH_MAX_MEAN_ELEMENTS = 1 << 16
+"""Elements per array, on average: on larger ones a kernel takes longer than its launch."""
+
+GRAPH_MAX_ELEMENTS = 1 << 26
+"""Elements of all arrays: a graph keeps the memory of everything it computes."""
+
+GRAPH_WARMUP_RUNS = 2
+"""Runs before a graph is recorded: a function that is called once or twice needs none."""
