@@ -101,7 +101,7 @@ def function(
             `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
             place from those of `python`.
         max_traces: how many traces are kept, by default 256, and as many for calls in tapes' blocks; the one that was
-            not used for longest goes. A trace for a Variable or another object that was an argument goes with the object.
+            not used for longest goes. A trace for a Variable or another object that was an argument goes with it.
 
     Raises:
         TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from

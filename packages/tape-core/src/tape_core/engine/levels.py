@@ -6,11 +6,11 @@ brought to one; what computes with them is the batching backend, `tape_core.mode
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.errors import BatchError
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS
+from tape_core.base.ambient import OPEN_AXES
 from tape_core.engine.tensor import NO_SLOTS, Tensor, own_slots, wrap
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ class Axis:
     def __init__(self, size: int) -> None:
         self.size = size
         self.open = True
-
-
-OPEN: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.open_axes", default=())
-"""The hidden axes of the vmaps that run in this context, outermost first."""
 
 
 class BatchedArray:
@@ -164,7 +160,7 @@ def is_in_place(array: BatchedArray) -> bool:
         if type(below) is not BatchedArray:
             return True
         array = below
-    axes, level = OPEN.get(), array.backend.level
+    axes, level = OPEN_AXES.get(), array.backend.level
     if len(axes) >= level and axes[level - 1] is array.axis:
         return True
     return array.axis.open and array.axis not in axes  # in a thread of the vmap's
@@ -174,7 +170,7 @@ def misplaced(name: str, array: BatchedArray) -> BatchError:
     """What an op raises that meets an array that is not in its place."""
     while array.axis is None:
         array = array.value._array
-    if array.axis in OPEN.get():
+    if array.axis in OPEN_AXES.get():
         return MisplacedError(f"{name}: a Tensor is on another level than its vmap")
     return BatchError(
         f"{name}: a Tensor from inside vmap is used where that vmap has ended; return it from the function"
@@ -189,7 +185,7 @@ def placed(tensor: Tensor) -> Tensor:
     array = tensor._array
     if type(array) is not BatchedArray or is_in_place(array):
         return tensor
-    axes, kind = OPEN.get(), type(array.backend)
+    axes, kind = OPEN_AXES.get(), type(array.backend)
     value = placed(array.value)
     if array.axis is not None:
         if array.axis not in axes:

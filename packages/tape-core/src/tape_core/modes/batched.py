@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.kernels import Kernels
 from tape_core.backends.protocol import Backend
+from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.lookup import OPS, ops
-from tape_core.engine.levels import OPEN, Axis, BatchedArray, is_in_place, lifted, misplaced
+from tape_core.engine.levels import Axis, BatchedArray, is_in_place, lifted, misplaced
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.modes.batching import Call, batch_rule
 from tape_core.staging import TracedValue
@@ -132,7 +133,7 @@ class Batched(Backend):
             call.params["key"] = self._lifted_key(call.params["key"])
         given = values if not keyed else [*values, *_parts(call.params["key"])]
         axis: Axis | None = None
-        axes = OPEN.get()
+        axes = OPEN_AXES.get()
         for v in given:
             if type(v) is BatchedArray:
                 own = v.axis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from tape_tf.keras.structures import leaves, map_structure, shapes_of
 from tape_tf.keras.summary import summary_table
 from tape_tf.keras.symbolic import Input, KerasTensor, layers_by_depth, run_graph, topological_order
 from tape_tf.keras.training import Trainer
-from tape_tf.names import absent
+from tape_tf.names import absent, published
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import Value
 from tape_tf.typing import PathLike, PyTree
@@ -205,8 +206,6 @@ class Model(Trainer, Layer):
             ValueError: a layer has not made its weights yet.
             FileExistsError: the file exists, and `overwrite` is False.
         """
-        import os
-
         if not overwrite and os.path.exists(filepath):
             raise FileExistsError(f"save_weights: there is a file {os.fspath(filepath)!r} already")
         Weights(self).save_weights(filepath)
@@ -225,15 +224,12 @@ class Model(Trainer, Layer):
 
     def save(self, filepath: PathLike, overwrite: bool = True, **kwargs: Any) -> None:
         """Write the whole model to a file: see :func:`tf.keras.models.save_model`."""
-        from tape_tf.keras.model_files import save_model
-
-        save_model(self, filepath, overwrite, **kwargs)
+        # By its published name, as below: the modules that read and write models import this one.
+        published()["keras.models.save_model"](self, filepath, overwrite, **kwargs)
 
     def to_json(self, **kwargs: Any) -> str:
         """Describe the model's structure, without its weights, for :func:`tf.keras.models.model_from_json`."""
-        from tape_tf.keras.serialization import serialize_keras_object
-
-        return json.dumps(serialize_keras_object(self), **kwargs)
+        return json.dumps(published()["keras.saving.serialize_keras_object"](self), **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name in _ABSENT_METHODS:

@@ -19,8 +19,9 @@ from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer, refuse_options
 from tape_tf.keras.naming import auto_name
+from tape_tf.keras.regularizers import L1L2
 from tape_tf.keras.structures import is_array, leaves
-from tape_tf.keras.symbolic import Input
+from tape_tf.keras.symbolic import Input, KerasTensor
 from tape_tf.typing import (
     ActivationLike,
     ConstraintLike,
@@ -342,6 +343,41 @@ class Operation(Layer):
         return self.function(*inputs)
 
 
+# Keras names the layers of operators after its functions.
+_KERAS_NAMES = {
+    "getitem": "get_item",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "true_divide",
+    "floordiv": "floor_divide",
+    "pow": "power",
+    "neg": "negative",
+    "abs": "absolute",
+}
+
+
+def _define_operator(name: str, reflected: bool) -> None:
+    """Define an operator of KerasTensor, and its reflected form: each use makes an Operation, and calls it."""
+    function = getattr(operator, name)
+    label = _KERAS_NAMES.get(name, name)
+
+    def forward(self: KerasTensor, *others: Any) -> Any:
+        return Operation(function, name=auto_name(label))(self, *others)
+
+    def backward(self: KerasTensor, other: TensorLike) -> Any:
+        return Operation(function, name=auto_name(label))(other, self)
+
+    setattr(KerasTensor, f"__{name}__", forward)
+    if reflected:
+        setattr(KerasTensor, f"__r{name}__", backward)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+    _define_operator(_name, reflected=True)
+for _name in ("lt", "le", "gt", "ge", "neg", "abs", "getitem"):
+    _define_operator(_name, reflected=False)
+
+
 class Activation(Layer):
     """A layer that applies an activation, given by name or as a function."""
 
@@ -482,8 +518,6 @@ class ActivityRegularization(Layer):
     """Return the input unchanged, and add a penalty on it to :attr:`losses`."""
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
-        from tape_tf.keras.regularizers import L1L2
-
         super().__init__(activity_regularizer=L1L2(l1, l2), **kwargs)
 
     def call(self, inputs: TensorLike) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tape_core as tc
@@ -11,15 +11,13 @@ import tape_nn as nn
 from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
+from tape_tf.data import Dataset
 from tape_tf.keras import initializers
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.conversion import cast
 from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer
 from tape_tf.typing import ConstraintLike, InitializerLike, RegularizerLike, TensorLike
-
-if TYPE_CHECKING:
-    from tape_tf.data import Dataset
 
 
 class BatchNormalization(NativeLayer):
@@ -193,8 +191,6 @@ class Normalization(Layer):
             batch_size: no effect.
             steps: the number of batches to read; all by default.
         """
-        from tape_tf.data import Dataset
-
         if isinstance(data, Dataset):
             batches = [
                 np.asarray(b[0] if isinstance(b, tuple) else b)

@@ -141,11 +141,9 @@ class Optimizer:
 
         It can be set to a number or to a schedule.
         """
-        return (
-            self._rate_variable
-            if self._schedule is None
-            else wrap(_read_number(self.native, "learning_rate", floatx()))
-        )
+        if self._schedule is None:
+            return self._rate_variable
+        return wrap(_read_number(self.native, "learning_rate", floatx()))
 
     @learning_rate.setter
     def learning_rate(self, value: LearningRate) -> None:
