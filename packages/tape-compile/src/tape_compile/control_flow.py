@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from tape_core.base.ambient import STAGE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.recording import check_assignable
 from tape_core.engine.tensor import Tensor, wrap
@@ -17,7 +18,7 @@ from tape_core.engine.variable import Variable
 from tape_core.modes.batched import BatchedArray, lifted, placed
 from tape_core.modes.batching import spread
 from tape_core.ops.creation import asarray
-from tape_core.staging import STAGE, HostNumber, TracingError, value_of
+from tape_core.staging import HostNumber, TracingError, value_of
 from tape_core.transforms.closures import is_noted, taken_over
 
 from tape_compile import passes

@@ -12,14 +12,14 @@ from weakref import ref
 from tape_core import random
 from tape_core.backends import compilers
 from tape_core.base import pytree
+from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.forking import Lock
 from tape_core.base.user_code import warn_user
 from tape_core.compiled import MAX_TRACES, Fallback, Retrace
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE, in_blocks
+from tape_core.engine.recording import in_blocks
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, wrap
-from tape_core.modes.batched import OPEN
 from tape_core.modes.replay import is_at_work
 from tape_core.staging import TracingError, current
 
@@ -139,8 +139,8 @@ class Function:
         active = ACTIVE.get()
         if active:
             active = in_blocks()
-        if active or OPEN.get() or current() is not None:
-            if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN.get() and current() is None:
+        if active or OPEN_AXES.get() or current() is not None:
+            if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
                 tape = active[0]
                 # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
                 if isinstance(tape, GradientTape) and tape._journal is None and not is_at_work():

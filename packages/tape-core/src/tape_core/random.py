@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from tape_core.backends import selection
 from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
+from tape_core.base.ambient import OPEN_AXES, STAGE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.mistakes import integer, shape_of
 from tape_core.engine.recording import report_draw
-from tape_core.staging import STAGE, current
+from tape_core.staging import current
 from tape_core.typing import BackendLike, DTypeLike, ShapeLike
 
 if TYPE_CHECKING:
@@ -157,9 +158,7 @@ class Generator:
 
 
 def _refuse_inside_vmap() -> None:
-    from tape_core.modes.batched import OPEN
-
-    if OPEN.get():
+    if OPEN_AXES.get():
         raise BatchError(
             "random numbers inside vmap: all examples would get the same. Draw them outside, with an axis for the "
             "examples, and give them to the function as an argument"

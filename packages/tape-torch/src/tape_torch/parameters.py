@@ -9,7 +9,8 @@ from weakref import WeakValueDictionary
 import torch
 from tape_core import Tensor, Variable
 from tape_core.backends.discovery import backend_of_type
-from tape_core.engine.recording import ACTIVE, check_assignable, met, report_assigned
+from tape_core.base.ambient import ACTIVE
+from tape_core.engine.recording import check_assignable, met, report_assigned
 from tape_core.engine.variable import _serial
 from tape_core.typing import ArrayLike
 

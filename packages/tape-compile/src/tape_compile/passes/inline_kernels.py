@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.kernels import DEFAULT_KERNELS, WHOLE, Kernels
+from tape_core.base.ambient import STAGE
 from tape_core.base.contexts import setting
-from tape_core.staging import STAGE
 
 from tape_compile.passes.lower_kernels import Steps
 from tape_compile.program import Instruction, Program, Spec, filled, renamed

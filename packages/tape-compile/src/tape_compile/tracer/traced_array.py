@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS
 from tape_core.backends.protocol import Backend
+from tape_core.base.ambient import STAGE
 from tape_core.base.contexts import contextmanager
 from tape_core.engine.tensor import SCALARS, Tensor
-from tape_core.staging import STAGE, TracedValue, TracingError, value_of
+from tape_core.staging import TracedValue, TracingError, value_of
 
 if TYPE_CHECKING:
     from tape_compile.program import Ref

@@ -11,11 +11,11 @@ from weakref import ref
 
 from tape_core import random
 from tape_core.base import pytree
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import setting
 from tape_core.engine.backward import leads, sweep
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tape_core.backends.protocol import LOADING, Backend
+from tape_core.backends.protocol import Backend
+from tape_core.base.ambient import LOADING
 
 
 class ArrayAPIBackend(Backend):

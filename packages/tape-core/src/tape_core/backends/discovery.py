@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tape_core._version import __version__
 from tape_core.backends.errors import BackendError, BackendLoadError, listing, not_found
 from tape_core.backends.plugins import Installed, Plugins, upgrade
-from tape_core.backends.protocol import LOADING, Backend
+from tape_core.backends.protocol import Backend
+from tape_core.base.ambient import LOADING
 from tape_core.base.contexts import setting
 
 if TYPE_CHECKING:

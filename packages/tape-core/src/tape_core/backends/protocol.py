@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core.backends.errors import AxisError
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 
 Wrapper = TypeVar("Wrapper", bound="Backend")
-
-LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)
-"""Whether a plugin makes its backend: the ops that this has kernels for may be declared after that."""
 
 
 class Backend:

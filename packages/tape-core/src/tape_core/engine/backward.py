@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.ambient import ACTIVE
 from tape_core.engine import record
 from tape_core.engine.cotangents import conj, widening
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.plan import Part, Plan
 from tape_core.engine.record import PLAN, Lift
-from tape_core.engine.recording import ACTIVE, COMPLEX, NARROW
+from tape_core.engine.recording import COMPLEX, NARROW
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.engine.variable import Variable
 from tape_core.typing import Record, Records

@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
@@ -78,52 +79,47 @@ SparsityRule = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Op:
-    """What is known of one op. `registry[name]` finds it; `op.function` is what users call."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class Options:
+    """The options of a declaration, besides its signature, form and rules; see `op`."""
+
+    samples: Samples | None = None
+    kernel: Kernel | None = None
+    sequence: bool = False
+    masks: bool = False
+    sparse: bool = False
+    reason: str | None = None
+    extension: str | None = None
+    result: Callable[..., Any] | None = None
+    materialize: bool = True
+    common: Callable[..., Any] | None = None
+    keeping: Kernel | None = None
+    batch: BatchRule | None = None
+    multilinear: bool = False
+    sparsity: SparsityRule | None = None
+
+
+class Op(Options):
+    """One op: its options, its rules, and its bindings to backends.
+
+    `registry[name]` returns it, and `op.function` is what users call.
+    """
 
     push: Callable[[Plan, tuple[Any, ...]], Any] | None = None
     """How tangents go through a record, where that does not follow from the rules; NotImplemented where it does."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        rules: Mapping[str, RuleSpec],
-        *,
-        form: Form,
-        sequence: bool = False,
-        masks: bool = False,
-        sparse: bool = False,
-        kernel: Callable[..., Any] | None = None,
-        samples: Samples | None = None,
-        reason: str | None = None,
-        extension: str | None = None,
-        result: Callable[..., Any] | None = None,
-        materialize: bool = True,
-        common: Callable[..., Any] | None = None,
-        keeping: Callable[..., Any] | None = None,
-        batch: BatchRule | None = None,
-        multilinear: bool = False,
-        sparsity: SparsityRule | None = None,
+        self, function: Callable[..., Any], rules: Mapping[str, RuleSpec], *, form: Form, **options: Any
     ) -> None:
+        super().__init__(**options)
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
         self.form = form
         self.elementwise = form == "elementwise"
-        self.masks = masks
-        self.sparse = sparse
-        self.kernel = kernel
-        self.samples = samples
-        self.reason = reason
-        self.extension = extension
-        self.result = result
-        self.materialize = materialize
-        self.sequence = sequence
-        self.keeping = keeping
-        self.batch = batch
-        self.multilinear = multilinear
-        self.sparsity = sparsity
         self.rules = dict(rules)
-        self.parameters = Parameters(name, self.signature, list(rules), sequence, common, keeping is not None)
+        self.parameters = Parameters(
+            name, self.signature, list(rules), self.sequence, self.common, self.keeping is not None
+        )
         self.inputs = self.parameters.inputs
         self.compiled = compile_rules(name, form, self.parameters, rules)
         self.has_parameters = bool(self.parameters.defaults)
@@ -554,9 +550,9 @@ def check_names(backend: Backend) -> None:
             warn_user(f"{text} It is not used, unless another package declares such an op: import that before")
 
 
-def _declare(**options: Any) -> Callable[[F], F]:
+def _declare(form: Form, **options: Any) -> Callable[[F], F]:
     def decorate(function: F) -> F:
-        declared = Op(function, **options)
+        declared = Op(function, form=form, **options)
         registry.register(declared)
         return declared.function  # type: ignore[return-value]
 
@@ -602,9 +598,7 @@ def elementwise(
         reason: for an op through which nothing flows, why.
         rules: per input, in order: the partial derivative as a function or number, a `vjp`, NONDIFF or TODO.
     """
-    return _declare(
-        form="elementwise", rules=rules, samples=samples, kernel=kernel, masks=masks, reason=reason, batch=batch
-    )
+    return _declare("elementwise", **locals())  # the options, and the rules by that name
 
 
 def linear(
@@ -625,17 +619,7 @@ def linear(
     With `sparse=True` a rule may return :class:`~tape_core.IndexedSlices`. `extension` names the extension of the
     standard that has the op: `"linalg"` or `"fft"`.
     """
-    return _declare(
-        form="linear",
-        rules=rules,
-        samples=samples,
-        kernel=kernel,
-        sequence=sequence,
-        masks=masks,
-        sparse=sparse,
-        extension=extension,
-        batch=batch,
-    )
+    return _declare("linear", **locals())  # the options, and the rules by that name
 
 
 def op(
@@ -669,19 +653,4 @@ def op(
     batch rule nor what it is made of tells them apart: a function of an `IndexSets` for each input that gives that of
     the result (`tape_core.sparsity`).
     """
-    return _declare(
-        form="op",
-        rules=rules,
-        samples=samples,
-        kernel=kernel,
-        sequence=sequence,
-        reason=reason,
-        extension=extension,
-        result=result,
-        materialize=materialize,
-        common=common,
-        keeping=keeping,
-        batch=batch,
-        multilinear=multilinear,
-        sparsity=sparsity,
-    )
+    return _declare("op", **locals())  # the options, and the rules by that name

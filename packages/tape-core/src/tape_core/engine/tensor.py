@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.forking import Lock
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE, report_leave
+from tape_core.engine.recording import report_leave
 from tape_core.typing import ArrayLike, Slots
 
 if TYPE_CHECKING:

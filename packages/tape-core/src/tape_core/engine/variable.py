@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.mistakes import flag
 from tape_core.base.row_updates import rows_added
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE, check_assignable, met, report_assigned
+from tape_core.engine.recording import check_assignable, met, report_assigned
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.staging import current
 from tape_core.typing import ArrayLike

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.errors import BatchError
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
 from tape_core.backends.protocol import Backend
+from tape_core.base.ambient import OPEN_AXES
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.staging import TracedValue
 
@@ -36,10 +36,6 @@ class Axis:
     def __init__(self, size: int) -> None:
         self.size = size
         self.open = True
-
-
-OPEN: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.open_axes", default=())
-"""The hidden axes of the vmaps that run in this context, outermost first."""
 
 
 class BatchedArray:
@@ -250,7 +246,7 @@ class Batched(Backend):
             call.params["key"] = self._lifted_key(call.params["key"])
         given = values if not keyed else [*values, *_parts(call.params["key"])]
         axis: Axis | None = None
-        axes = OPEN.get()
+        axes = OPEN_AXES.get()
         for v in given:
             if type(v) is BatchedArray:
                 own = v.axis
@@ -397,7 +393,7 @@ def is_in_place(array: BatchedArray) -> bool:
         if type(below) is not BatchedArray:
             return True
         array = below
-    axes, level = OPEN.get(), array.backend.level
+    axes, level = OPEN_AXES.get(), array.backend.level
     if len(axes) >= level and axes[level - 1] is array.axis:
         return True
     return array.axis.open and array.axis not in axes  # in a thread of the vmap's
@@ -407,7 +403,7 @@ def misplaced(name: str, array: BatchedArray) -> BatchError:
     """What an op raises that meets an array that is not in its place."""
     while array.axis is None:
         array = array.value._array
-    if array.axis in OPEN.get():
+    if array.axis in OPEN_AXES.get():
         return MisplacedError(f"{name}: a Tensor is on another level than its vmap")
     return BatchError(
         f"{name}: a Tensor from inside vmap is used where that vmap has ended; return it from the function"
@@ -422,7 +418,7 @@ def placed(tensor: Tensor) -> Tensor:
     array = tensor._array
     if type(array) is not BatchedArray or is_in_place(array):
         return tensor
-    axes = OPEN.get()
+    axes = OPEN_AXES.get()
     value = placed(array.value)
     if array.axis is not None:
         if array.axis not in axes:

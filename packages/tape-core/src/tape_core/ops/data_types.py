@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from tape_core.backends import selection
 from tape_core.base import dtypes
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import DType
 from tape_core.engine.op import linear, transpose
-from tape_core.engine.recording import ACTIVE, report_leave
+from tape_core.engine.recording import report_leave
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.modes import batching
