@@ -6,15 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tape_core.backends.kernels import DEFAULT_KERNELS, WHOLE, Kernels
+from tape_core.base.ambient import STAGE
 from tape_core.base.contexts import setting
-from tape_core.staging import STAGE
 
 from tape_compile import thresholds
 from tape_compile.library import support_of
 from tape_compile.passes.registry import pass_
 from tape_compile.program import Instruction, Out, Program, Raw, Spec, resolve, substitute
 from tape_compile.rewrite import Builder
-from tape_compile.tracer.traced_array import TracedArray, tracing_backend
+from tape_compile.tracer.traced_array import TracedArray
+from tape_compile.tracer.traced_backend import tracing_backend
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
