@@ -11,8 +11,13 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import tape_core as tc
+from tape_core.backends import ArrayAPIBackend
+
+STRICT = ArrayAPIBackend("strict", array_api_strict)
+"""The standard and nothing else: an op computes by kernels that are made of the standard."""
 
 # -- numbers
 
@@ -114,16 +119,16 @@ def gradient(f: Callable[[Any], Any], x: Any, **options: Any) -> Any:
     return gradients(f, x, **options)[0]
 
 
-def numpy_gradients(f: Callable[..., Any], *arrays: Any) -> list[Any]:
+def numpy_gradients(f: Callable[..., Any], *arrays: Any, backend: Any = "numpy") -> list[Any]:
     """Differentiate `f` at arrays or lists of numbers with a tape; integers count as float64. Return NumPy arrays."""
     xs = [np.asarray(x) for x in arrays]
-    tensors = [tc.asarray(x if x.dtype.kind in "fc" else x.astype("float64"), backend="numpy") for x in xs]
+    tensors = [tc.asarray(x if x.dtype.kind in "fc" else x.astype("float64"), backend=backend) for x in xs]
     return [g.numpy() for g in gradients(f, *tensors)]
 
 
-def numpy_gradient(f: Callable[[Any], Any], array: Any) -> Any:
+def numpy_gradient(f: Callable[[Any], Any], array: Any, *, backend: Any = "numpy") -> Any:
     """Differentiate `f` at one array or list of numbers with a tape. Return a NumPy array."""
-    return numpy_gradients(f, array)[0]
+    return numpy_gradients(f, array, backend=backend)[0]
 
 
 # -- compiled functions

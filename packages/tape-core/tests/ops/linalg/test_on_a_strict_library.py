@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import array_api_strict
 import pytest
 import tape_core as tc
-from support import assert_agrees
-from tape_core.backends import ArrayAPIBackend
+from support import STRICT, assert_agrees
 from tape_core.extend import Draw, Refused, Sample, registry
 
 agrees = partial(assert_agrees, double=1e-10, single=2e-4)
 
-STRICT = ArrayAPIBackend("strict", array_api_strict)
 
 NAMES = (
     "einsum", "solve_triangular", "lu_factor", "lu_solve", "expm", "expm_derivative", "csr_matmul",
