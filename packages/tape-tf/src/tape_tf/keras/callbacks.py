@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import tape_nn as nn
 
+from tape_tf.keras.saving import Weights
 from tape_tf.names import absent
 from tape_tf.typing import Logs, PathLike
 
@@ -178,8 +179,6 @@ class _NativeCallback(Callback):
     native: Any
 
     def _native_run(self, epoch: int = 0, logs: Logs = None) -> _NativeRun:
-        from tape_tf.keras.saving import Weights
-
         return _NativeRun(Weights(self.model), epoch, logs or {}, self._stop)
 
     def _stop(self) -> None:

@@ -84,7 +84,7 @@ class Batches:
             if self._steps is not None and done < self._steps:
                 if isinstance(self._data, Iterator):  # such as a generator: it cannot be started again
                     model.stop_training = True
-                    _warn_short_epoch(done, self._steps, "interrupting training: it is gone")
+                    _warn_short_epoch(done, self._steps, "interrupting training: an iterator cannot start over")
                 else:
                     self._iterator = None
                     _warn_short_epoch(done, self._steps, f"{_STARTS_OVER}; use repeat() to have it go on")

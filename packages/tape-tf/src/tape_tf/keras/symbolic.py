@@ -7,8 +7,6 @@ known.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -84,52 +82,13 @@ class KerasTensor:
     def __iter__(self) -> Any:
         raise TypeError("Iterating over a symbolic KerasTensor is not supported.")
 
-    def __getitem__(self, key: IndexLike) -> Any:
-        return _operator_layer("get_item", operator.getitem)(self, key)
+    # The operators, and indexing, are attached by `tape_tf.keras.layers.core`, where their layer is.
+    if TYPE_CHECKING:
+
+        def __getitem__(self, key: IndexLike) -> Any: ...
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
-
-
-def _operator_layer(name: str, function: Callable[..., Any]) -> Any:
-    """Make the layer that an operator between symbolic tensors becomes."""
-    from tape_tf.keras.layers.core import Operation
-
-    return Operation(function, name=auto_name(name))
-
-
-# Keras names the layers of operators after its functions.
-_KERAS_NAMES = {
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "true_divide",
-    "floordiv": "floor_divide",
-    "pow": "power",
-    "neg": "negative",
-    "abs": "absolute",
-}
-
-
-def _define_operator(name: str, reflected: bool) -> None:
-    """Define an operator of KerasTensor, and its reflected form."""
-    function = getattr(operator, name)
-    label = _KERAS_NAMES.get(name, name)
-
-    def forward(self: KerasTensor, *others: Any) -> Any:
-        return _operator_layer(label, function)(self, *others)
-
-    def backward(self: KerasTensor, other: TensorLike) -> Any:
-        return _operator_layer(label, function)(other, self)
-
-    setattr(KerasTensor, f"__{name}__", forward)
-    if reflected:
-        setattr(KerasTensor, f"__r{name}__", backward)
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
-    _define_operator(_name, reflected=True)
-for _name in ("lt", "le", "gt", "ge", "neg", "abs"):
-    _define_operator(_name, reflected=False)
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import tape_core as tc
 from tape_core.base import pytree
-from tape_core.engine.recording import ACTIVE
+from tape_core.base.ambient import ACTIVE
 from tape_core.staging import opaque
 
 from tape_tf import dtypes, nest

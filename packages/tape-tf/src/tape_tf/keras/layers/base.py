@@ -22,7 +22,7 @@ from tape_tf.keras.layers.holding import Holder
 from tape_tf.keras.layers.signature import dtype_name, signature_of
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, shapes_of, tensor_leaves
-from tape_tf.keras.symbolic import Node, contains_symbolic, symbolic_call
+from tape_tf.keras.symbolic import Input, Node, contains_symbolic, symbolic_call
 from tape_tf.shapes import TensorShape
 from tape_tf.tensor import Tensor
 from tape_tf.typing import ConstraintLike, DTypeLike, InitializerLike, PartialShape, PyTree, RegularizerLike
@@ -364,8 +364,6 @@ class Layer(Holder):
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the shape of the output for an input of this shape, or inputs of these shapes."""
-        from tape_tf.keras.symbolic import Input
-
         inputs = [Input(batch_shape=tuple(shape), dtype=self._dtype) for shape in args]
         return tuple(self(*inputs, **kwargs).shape)
 
